@@ -1,0 +1,142 @@
+//! What one transition of a run changes in the stored session. The store commits it whole or not at all (D2, D6).
+
+use crate::event::Event;
+use crate::message::{CallId, Content, MessageId, Part, Role};
+use crate::tool::{CallCost, ToolSource};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The difference that one transition makes. Everything in it is in the order in which it happened.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// Messages appended to the session.
+    pub messages: Vec<NewMessage>,
+    /// Messages that leave the view. They stay stored and searchable.
+    pub hidden: Vec<HiddenMessage>,
+    /// What has become of calls.
+    pub calls: Vec<CallChange>,
+    /// Durable events.
+    pub events: Vec<Event>,
+}
+
+/// A message to append.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewMessage {
+    /// Its place; one more than the message before.
+    pub id: MessageId,
+    /// The turn that appends it.
+    pub turn: u32,
+    /// Who speaks.
+    pub role: Role,
+    /// What it holds.
+    pub body: Body,
+    /// Estimated tokens of what the model is shown of it.
+    pub tokens: u32,
+}
+
+/// What a message holds. A tool's result stands in its call's record and nowhere else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Body {
+    /// Its parts.
+    Parts(Vec<Part>),
+    /// The result of this call.
+    ResultOf(CallId),
+}
+
+/// A message that leaves the view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HiddenMessage {
+    /// Which.
+    pub id: MessageId,
+    /// Its seen count when it left.
+    pub seen_count: u32,
+}
+
+/// How far a call has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallState {
+    /// Not dispatched.
+    Waiting,
+    /// Its intent is committed; it may be running.
+    Started,
+    /// It was running when the host died and cannot be repeated unasked (D3).
+    OutcomeUnknown,
+    /// It has its result.
+    Finished,
+}
+
+impl CallState {
+    /// As it stands in events and in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CallState::Waiting => "waiting",
+            CallState::Started => "started",
+            CallState::OutcomeUnknown => "outcome_unknown",
+            CallState::Finished => "finished",
+        }
+    }
+}
+
+/// What has become of a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallChange {
+    /// A reply asked for it.
+    Requested(CallRecord),
+    /// It has come further, without a result.
+    Moved {
+        /// Which.
+        id: CallId,
+        /// How far.
+        state: CallState,
+        /// Dispatches so far.
+        attempt: u32,
+    },
+    /// It has its result; the state is now [`CallState::Finished`]. Once a call.
+    Finished {
+        /// Which.
+        id: CallId,
+        /// Whole.
+        result: CallResult,
+    },
+}
+
+/// One tool call of a session, from the reply that asked for it to its result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallRecord {
+    /// Unique in the session.
+    pub id: CallId,
+    /// The turn that made it.
+    pub turn: u32,
+    /// The model call that asked for it, from 1 in its turn.
+    pub step: u32,
+    /// The tool's name as its author wrote it.
+    pub name: String,
+    /// Where the tool comes from; none where there is no such tool.
+    pub source: Option<ToolSource>,
+    /// As the model wrote them.
+    pub arguments: Value,
+    /// How far it has come.
+    pub state: CallState,
+    /// Dispatches so far.
+    pub attempt: u32,
+    /// Once it has finished.
+    pub result: Option<CallResult>,
+}
+
+/// The result of a call, whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallResult {
+    /// In the order in which the tool gave it.
+    pub content: Vec<Content>,
+    /// The machine-readable result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Value>,
+    /// The model is told that the call failed.
+    pub is_error: bool,
+    /// Of the attempt that finished; zero for a call that never ran.
+    #[serde(default)]
+    pub cost: CallCost,
+}

@@ -1,0 +1,226 @@
+//! What a session tells those who watch it: one closed set of events (L30).
+
+use crate::message::{CallId, Digest};
+use crate::model::Usage;
+use crate::tool::{CallCost, Violation};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// An event with its place. Durable events have a number of their own and are committed with the state; provisional
+/// ones (streamed text and thinking) count behind the durable event before them and are never stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The session's subject.
+    pub session: String,
+    /// From 1.
+    pub turn: u32,
+    /// Of the durable event, from 1 in its session.
+    pub sequence: u64,
+    /// Of a provisional event, from 1 behind the durable one: together they read `sequence.n`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provisional: Option<u32>,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// Why a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// The model answered without a tool call, and the answer was accepted.
+    Answered,
+    /// At the bound of interactions or of the window, with a last answer.
+    Limit,
+    /// Somebody stopped it.
+    Cancelled,
+    /// A typed error.
+    Error,
+}
+
+/// Why a turn waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "cause")]
+pub enum Suspension {
+    /// Calls that had started when the host died and cannot be repeated unasked.
+    OutcomeUnknown {
+        /// Which.
+        calls: Vec<CallId>,
+    },
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "type")]
+pub enum EventKind {
+    /// A turn begins.
+    LoopStart {
+        /// The agent's configured name.
+        agent: String,
+        /// `name@digest` of its plugins.
+        plugins: Vec<String>,
+    },
+    /// A step begins.
+    LoopIteration {
+        /// Of the turn, from 1.
+        step: u32,
+        /// The last one: tools are withheld.
+        last: bool,
+    },
+    /// What the step will send is settled.
+    ContextBuilt {
+        /// Of the turn, from 1.
+        step: u32,
+        /// In the prompt.
+        messages: u32,
+        /// Names of the system sections, in order.
+        sections: Vec<String>,
+    },
+    /// Tokens of the window (L26).
+    ContextBudget {
+        /// The model's window.
+        total: u32,
+        /// System text.
+        system: u32,
+        /// Tool definitions, measured.
+        tools: u32,
+        /// Kept for the reply.
+        reserved: u32,
+        /// Messages.
+        messages: u32,
+        /// What is left.
+        remaining: u32,
+    },
+    /// The model begins to think (L21).
+    ThinkingStart,
+    /// A piece of its thinking.
+    ThinkingContent {
+        /// The piece.
+        text: String,
+    },
+    /// It has thought.
+    ThinkingEnd,
+    /// A piece of its reply.
+    StreamToken {
+        /// The piece.
+        text: String,
+    },
+    /// What was streamed of the reply so far is void.
+    StreamClear,
+    /// The reply is whole.
+    StreamComplete {
+        /// Its text.
+        text: String,
+        /// `provider/model` that answered.
+        model: String,
+        /// As the provider counted.
+        usage: Usage,
+    },
+    /// A call is about to run.
+    ToolCall {
+        /// Which.
+        call: CallId,
+        /// As its author wrote it.
+        name: String,
+        /// As the model wrote them.
+        arguments: Value,
+        /// From 1.
+        attempt: u32,
+    },
+    /// A call succeeded.
+    ToolResult {
+        /// Which.
+        call: CallId,
+        /// As its author wrote it.
+        name: String,
+        /// As the model is shown it.
+        content: String,
+        /// What it cost.
+        cost: CallCost,
+    },
+    /// A call failed, or was refused before it ran.
+    ToolResultError {
+        /// Which.
+        call: CallId,
+        /// As its author wrote it.
+        name: String,
+        /// As the model is shown it.
+        content: String,
+        /// What it cost.
+        cost: CallCost,
+    },
+    /// The model called what is not there.
+    ToolNotFound {
+        /// Which.
+        call: CallId,
+        /// As the model wrote it.
+        name: String,
+    },
+    /// A call of higher priority ran first (L6).
+    ToolDeferred {
+        /// Which.
+        call: CallId,
+        /// As its author wrote it.
+        name: String,
+    },
+    /// A plugin wanted what it is not granted (P6).
+    Denied {
+        /// `plugin@digest`.
+        plugin: String,
+        /// What it wanted.
+        thing: String,
+        /// What to add to the configuration.
+        grant: String,
+    },
+    /// A validator or the output schema said no (L12).
+    OutputRejected {
+        /// Who: a plugin, or `output schema`.
+        by: String,
+        /// From 1.
+        attempt: u32,
+        /// What is wrong.
+        problems: Vec<Violation>,
+    },
+    /// The turn waits.
+    Suspended {
+        /// For what.
+        #[serde(flatten)]
+        suspension: Suspension,
+    },
+    /// It goes on.
+    Resumed,
+    /// It is not known whether a call had its effect (D3).
+    OutcomeUnknown {
+        /// Which.
+        call: CallId,
+        /// As its author wrote it.
+        name: String,
+    },
+    /// Something failed for good; `loop_end` follows.
+    Error {
+        /// For programs.
+        code: String,
+        /// For people.
+        message: String,
+    },
+    /// The turn is over. Exactly once a turn, and last.
+    LoopEnd {
+        /// Why.
+        reason: EndReason,
+    },
+}
+
+impl EventKind {
+    /// Streamed text and thinking are provisional: a later durable event makes them redundant.
+    pub fn is_provisional(&self) -> bool {
+        matches!(
+            self,
+            Self::ThinkingStart | Self::ThinkingContent { .. } | Self::ThinkingEnd | Self::StreamToken { .. }
+        )
+    }
+}
+
+/// A plugin by name and digest, as errors and events name it.
+pub fn plugin_at_digest(name: &str, digest: &Digest) -> String {
+    format!("{name}@{}", digest.short())
+}

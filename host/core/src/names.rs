@@ -1,0 +1,117 @@
+//! Tool names both ways: what the author wrote and what the provider takes (L14).
+
+use std::collections::BTreeMap;
+
+/// Characters of a name that every provider takes.
+const MAX_LENGTH: usize = 64;
+/// `_` and eight hexadecimal digits.
+const SUFFIX_LENGTH: usize = 9;
+
+/// The names of one registry of tools. The same set gives the same translation, in whatever order it comes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolNames {
+    to_provider: BTreeMap<String, String>,
+    to_author: BTreeMap<String, String>,
+}
+
+impl ToolNames {
+    /// Translates all names. A name that providers take as it is keeps itself, whatever others would become.
+    pub fn new<'a>(authors: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut authors: Vec<&str> = authors.into_iter().collect();
+        authors.sort_unstable();
+        authors.dedup();
+        let mut names = Self::default();
+        let (valid, others): (Vec<&str>, Vec<&str>) = authors.into_iter().partition(|name| is_valid(name));
+        for name in valid {
+            names.insert(name, name.to_owned());
+        }
+        for name in others {
+            let provider = names.free_name(name);
+            names.insert(name, provider);
+        }
+        names
+    }
+
+    /// What the provider is told; none for a name that is not in the registry.
+    pub fn provider_name(&self, author: &str) -> Option<&str> {
+        self.to_provider.get(author).map(String::as_str)
+    }
+
+    /// What the author wrote; none for a name that the provider was not told.
+    pub fn author_name(&self, provider: &str) -> Option<&str> {
+        self.to_author.get(provider).map(String::as_str)
+    }
+
+    fn insert(&mut self, author: &str, provider: String) {
+        self.to_author.insert(provider.clone(), author.to_owned());
+        self.to_provider.insert(author.to_owned(), provider);
+    }
+
+    fn free_name(&self, author: &str) -> String {
+        let mut plain: String = author.chars().map(|char| if is_plain(char) { char } else { '_' }).collect();
+        if plain.is_empty() {
+            plain.push('_');
+        }
+        if plain.len() <= MAX_LENGTH && !self.to_author.contains_key(&plain) {
+            return plain;
+        }
+        plain.truncate(MAX_LENGTH - SUFFIX_LENGTH);
+        let mut hash = fnv1a(author.as_bytes());
+        loop {
+            let candidate = format!("{plain}_{hash:08x}");
+            if !self.to_author.contains_key(&candidate) {
+                return candidate;
+            }
+            hash = fnv1a(&hash.to_le_bytes());
+        }
+    }
+}
+
+fn is_valid(name: &str) -> bool {
+    (1..=MAX_LENGTH).contains(&name.len()) && name.chars().all(is_plain)
+}
+
+fn is_plain(char: char) -> bool {
+    char.is_ascii_alphanumeric() || char == '_' || char == '-'
+}
+
+/// FNV-1a, 32 bits: only to tell colliding names apart, the same on every machine.
+fn fnv1a(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn l14_dots_become_underscores_and_come_back() {
+        let names = ToolNames::new(["weather.forecast", "echo"]);
+        assert_eq!(names.provider_name("weather.forecast"), Some("weather_forecast"));
+        assert_eq!(names.author_name("weather_forecast"), Some("weather.forecast"));
+        assert_eq!(names.author_name("echo"), Some("echo"));
+        assert_eq!(names.author_name("weather.forecast"), None);
+    }
+
+    #[test]
+    fn l14_collisions_are_resolved_the_same_in_every_order() {
+        let names = ToolNames::new(["a.b", "a_b", "a-b", "a b"]);
+        assert_eq!(names, ToolNames::new(["a b", "a-b", "a_b", "a.b"]));
+        assert_eq!(names.provider_name("a_b"), Some("a_b"));
+        assert_eq!(names.provider_name("a-b"), Some("a-b"));
+        assert_ne!(names.provider_name("a.b"), names.provider_name("a b"));
+    }
+
+    proptest! {
+        #[test]
+        fn l14_every_set_of_names_is_reversible(set in proptest::collection::btree_set("[a-c._ é-]{0,5}|[a-b.]{62,70}", 0..30)) {
+            let names = ToolNames::new(set.iter().map(String::as_str));
+            for author in &set {
+                let provider = names.provider_name(author).unwrap();
+                prop_assert!(is_valid(provider), "{provider}");
+                prop_assert_eq!(names.author_name(provider), Some(author.as_str()));
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The host's own prompt assembly in named sections, and the outgoing copy of one step (L22).
+
+use crate::message::{Message, MessageId, Part};
+use crate::plugin::{Recollection, Section, Stability};
+use crate::run::Run;
+
+/// Names of the host's own sections, in their order.
+pub mod section {
+    /// The agent's instructions.
+    pub const INSTRUCTIONS: &str = "instructions";
+    /// How the loop works.
+    pub const LOOP_RULES: &str = "loop-rules";
+    /// What the host can do.
+    pub const CAPABILITIES: &str = "capabilities";
+    /// How to think.
+    pub const CHAIN_OF_THOUGHT: &str = "chain-of-thought";
+    /// Of the evicted turns.
+    pub const SESSION_SUMMARY: &str = "session-summary";
+    /// In the turn's message: how to use the tools.
+    pub const TOOL_RULES: &str = "tool-rules";
+    /// In the turn's message: facts from long-term memory.
+    pub const RETRIEVED_MEMORY: &str = "retrieved-memory";
+}
+
+const LOOP_RULES: &str = "You work in a loop. Call the tools that you need; calls in one reply run at the same time. \
+    Their results come back to you, and you may call more. A failed call says what was wrong: change the call, don't \
+    repeat it. When you know enough, reply without a tool call: that reply is your answer.";
+
+const CAPABILITIES: &str = "Results that are long are cut, with a line that says how to read the rest with \
+    `read_result`. What you cannot reach is not granted: say so instead of guessing.";
+
+/// What the agent's configuration says for the prompt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PromptParts {
+    /// The agent's instructions.
+    pub instructions: Option<String>,
+    /// How to think.
+    pub chain_of_thought: Option<String>,
+    /// How to use the tools.
+    pub tool_rules: Option<String>,
+}
+
+/// The host's sections of the system message, the builder's put among them: what is fixed first, in order; a section
+/// with the name of one of the host's replaces that one.
+pub fn system_sections(parts: &PromptParts, built: Vec<Section>) -> Vec<Section> {
+    let own = [
+        (section::INSTRUCTIONS, parts.instructions.as_deref()),
+        (section::LOOP_RULES, Some(LOOP_RULES)),
+        (section::CAPABILITIES, Some(CAPABILITIES)),
+        (section::CHAIN_OF_THOUGHT, parts.chain_of_thought.as_deref()),
+    ];
+    let own = own.into_iter().filter_map(|(name, text)| fixed(name, text?));
+    let mut sections: Vec<Section> = own.collect();
+    for section in built {
+        match sections.iter_mut().find(|own| own.name == section.name) {
+            Some(own) => *own = section,
+            None => sections.push(section),
+        }
+    }
+    sections.retain(|section| !section.text.trim().is_empty());
+    sections.sort_by_key(|section| section.stability);
+    sections
+}
+
+/// What stands before the input in the turn's message.
+pub fn preface(parts: &PromptParts, recollections: &[Recollection]) -> Vec<Section> {
+    let mut sections = Vec::new();
+    sections.extend(parts.tool_rules.as_deref().and_then(|text| fixed(section::TOOL_RULES, text)));
+    if !recollections.is_empty() {
+        let lines = recollections.iter().map(|fact| format!("- {} ({})", fact.text, fact.written));
+        let text = lines.collect::<Vec<_>>().join("\n");
+        sections.push(Section { name: section::RETRIEVED_MEMORY.into(), text, stability: Stability::Dynamic });
+    }
+    sections
+}
+
+/// The system message's texts: those of the turn, then those of this step only.
+pub fn system_texts(turn: &[Section], step: &[Section]) -> Vec<String> {
+    turn.iter().chain(step).map(text_of).collect()
+}
+
+/// Puts the turn's preface before its input, in the outgoing copy only.
+pub fn with_preface(run: &Run, id: MessageId, mut message: Message) -> Message {
+    if let Some(turn) = run.turn.as_ref().filter(|turn| turn.prefaced == Some(id)) {
+        let preface = turn.preface.iter().map(|section| Part::Text(text_of(section)));
+        message.parts.splice(0..0, preface);
+    }
+    message
+}
+
+fn fixed(name: &str, text: &str) -> Option<Section> {
+    (!text.trim().is_empty()).then(|| Section { name: name.into(), text: text.into(), stability: Stability::Fixed })
+}
+
+/// A section as the model reads it, under its name.
+fn text_of(section: &Section) -> String {
+    format!("## {}\n\n{}", section.name, section.text.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(name: &str, text: &str, stability: Stability) -> Section {
+        Section { name: name.into(), text: text.into(), stability }
+    }
+
+    #[test]
+    fn l22_fixed_sections_stand_first_and_the_builder_may_replace_one() {
+        let parts = PromptParts { instructions: Some("Be brief.".into()), ..Default::default() };
+        let sections = system_sections(
+            &parts,
+            vec![
+                built("clock", "It is noon.", Stability::Dynamic),
+                built("loop-rules", "Never loop.", Stability::Fixed),
+                built("notes", "Use tabs.", Stability::Fixed),
+                built("empty", " ", Stability::Fixed),
+            ],
+        );
+        let names: Vec<_> = sections.iter().map(|section| section.name.as_str()).collect();
+        assert_eq!(names, ["instructions", "loop-rules", "capabilities", "notes", "clock"]);
+        assert_eq!(sections[1].text, "Never loop.");
+    }
+
+    #[test]
+    fn l22_the_same_parts_give_the_same_bytes() {
+        let parts = PromptParts { instructions: Some("Be brief.".into()), ..Default::default() };
+        let texts = || system_texts(&system_sections(&parts, Vec::new()), &[]);
+        assert_eq!(texts(), texts());
+        assert_eq!(texts()[0], "## instructions\n\nBe brief.");
+    }
+}

@@ -1,0 +1,81 @@
+//! The agent loop as a value: it says what to do next and is told what happened.
+//!
+//! [`Run`] holds one session's state and never its history: ids, token counts and the open turn. [`Run::action`] is a pure
+//! function of that state; [`Run::apply`] takes one [`Input`] and returns the [`Change`] to commit with the new state.
+//! The same state and the same input always give the same next action, so a session goes on wherever its state is read.
+
+mod batch;
+mod end;
+mod input;
+mod state;
+mod step;
+mod transition;
+
+pub use end::{Output, TurnEnd, TurnError};
+pub use input::{Decision, DispatchedCall, Disposition, Input, OutputVerdict, Refused, RepliedStep, ResolvedCall, TurnContext};
+pub use state::{AtLimit, Entry, LoopConfig, Mask, PinnedPlugin, PromptBudget, RestoreError, Run, StepPlan, Turn};
+
+use crate::change::Change;
+use crate::event::Suspension;
+use crate::message::CallId;
+use serde::{Deserialize, Serialize};
+
+/// What a run wants done next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Nothing: no turn is open. [`Input::Start`] begins one.
+    Idle,
+    /// Ask the context builder's `init`, or assemble the host's own prompt; answer with [`Input::Context`].
+    BuildContext,
+    /// Send the view to the model; answer with [`Input::Reply`].
+    CallModel(StepPlan),
+    /// Commit [`Input::Dispatched`] for these calls, then run them; answer each with [`Input::Outcome`].
+    Dispatch(Vec<Dispatch>),
+    /// Nothing until the outcome of a running call comes.
+    AwaitOutcome,
+    /// Ask the validators in order, then the output schema; answer with [`Input::Verdict`].
+    Validate(Validation),
+    /// Nothing until somebody decides ([`Input::Resolve`]) or cancels.
+    Suspended(Suspension),
+    /// The turn is over. [`Input::Start`] begins the next.
+    Ended,
+}
+
+/// One call to run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dispatch {
+    /// Which: its record has the name and the arguments.
+    pub call: CallId,
+    /// From 1.
+    pub attempt: u32,
+}
+
+/// An output to validate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Validation {
+    /// The reply without a tool call.
+    pub text: String,
+    /// From 1.
+    pub attempt: u32,
+    /// 0: a rejection ends the turn.
+    pub corrections_left: u32,
+}
+
+impl Run {
+    /// What to do next. Pure: asking twice gives the same answer.
+    pub fn action(&self) -> Action {
+        match &self.turn {
+            None => Action::Idle,
+            Some(turn) => turn.action(),
+        }
+    }
+
+    /// Takes one input. On `Err` nothing has changed.
+    pub fn apply(&mut self, input: Input) -> Result<Change, Refused> {
+        self.check(&input)?;
+        let mut change = Change::default();
+        self.transition(input, &mut change);
+        Ok(change)
+    }
+}

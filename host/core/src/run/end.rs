@@ -1,0 +1,133 @@
+//! How a turn ends.
+
+use crate::event::EndReason;
+use crate::message::Message;
+use crate::model::Usage;
+use crate::plugin::OutputData;
+use crate::tool::Violation;
+use serde::{Deserialize, Serialize};
+
+/// How a turn ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnEnd {
+    /// With an output.
+    Finished(Output),
+    /// With a typed error.
+    Failed(TurnError),
+    /// Somebody stopped it.
+    Cancelled,
+}
+
+/// The output of a turn (L13).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Output {
+    /// The accepted data: a string without an output schema.
+    pub data: serde_json::Value,
+    /// Why the turn ended.
+    pub finish: EndReason,
+    /// Whether it ended at a bound.
+    pub limit_reached: bool,
+    /// Over the whole turn (L5).
+    pub execution_units: u64,
+    /// Over the whole turn.
+    pub usage: Usage,
+    /// Model calls, the last one at the bound included (L4).
+    pub interactions: u32,
+    /// `provider/model` that answered last.
+    pub model: String,
+    /// The session's subject.
+    pub session: String,
+    /// From 1.
+    pub turn: u32,
+    /// The turn's messages, where the agent sets `include_history`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Vec<Message>>,
+}
+
+impl OutputData {
+    /// As it stands in the output: a text is a JSON string.
+    pub fn into_value(self) -> serde_json::Value {
+        match self {
+            OutputData::Text(text) => serde_json::Value::String(text),
+            OutputData::Json(json) => json,
+        }
+    }
+}
+
+/// Why a turn could not end with an output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case", tag = "code")]
+pub enum TurnError {
+    /// The bound was reached, and `at_limit` is `error` or the last reply was no output (L4).
+    #[error("interactions exhausted after {interactions} model calls: {reason}; raise `max_interactions`")]
+    InteractionsExhausted {
+        /// Made.
+        interactions: u32,
+        /// What was the matter.
+        reason: String,
+        /// What the model wrote last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last_reply: Option<String>,
+    },
+    /// The corrections are spent (L12).
+    #[error("the output was rejected by {by}, {attempts} times: {}", problems_for_people(problems))]
+    OutputRejected {
+        /// A plugin, or `output schema`.
+        by: String,
+        /// Outputs that the model gave.
+        attempts: u32,
+        /// What is wrong with the last one.
+        problems: Vec<Violation>,
+        /// The last one.
+        last_reply: String,
+    },
+    /// No model answered.
+    #[error("the model did not answer: {message}")]
+    ModelFailed {
+        /// What happened and what to do.
+        message: String,
+    },
+    /// A context builder, validator or media policy failed; the host never goes on as if it had not been asked.
+    #[error("plugin {plugin} failed: {message}")]
+    PluginFailed {
+        /// `name@digest`.
+        plugin: String,
+        /// What happened.
+        message: String,
+    },
+    /// The turn is pinned to a plugin that is gone (P10).
+    #[error("plugin_changed: {plugin} is neither loaded nor in the plugin store any more, and this turn began with it")]
+    PluginChanged {
+        /// `name@digest`.
+        plugin: String,
+    },
+    /// The host itself failed (L9).
+    #[error("the host failed: {message}")]
+    HostFailed {
+        /// What happened and what to do.
+        message: String,
+    },
+}
+
+impl TurnError {
+    /// For programs: the same word as `code` in JSON.
+    pub fn code(&self) -> &'static str {
+        match self {
+            TurnError::InteractionsExhausted { .. } => "interactions_exhausted",
+            TurnError::OutputRejected { .. } => "output_rejected",
+            TurnError::ModelFailed { .. } => "model_failed",
+            TurnError::PluginFailed { .. } => "plugin_failed",
+            TurnError::PluginChanged { .. } => "plugin_changed",
+            TurnError::HostFailed { .. } => "host_failed",
+        }
+    }
+}
+
+fn problems_for_people(problems: &[Violation]) -> String {
+    let lines = problems.iter().map(|problem| match problem.pointer.as_str() {
+        "" => problem.message.clone(),
+        pointer => format!("{pointer} {}", problem.message),
+    });
+    lines.collect::<Vec<_>>().join("; ")
+}

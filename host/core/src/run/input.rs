@@ -1,0 +1,215 @@
+//! What a run is told.
+
+use super::end::TurnError;
+use super::state::{LoopConfig, Mask, Phase, PinnedPlugin, PromptBudget, Run};
+use crate::change::CallResult;
+use crate::message::{CallId, Message, TurnInput};
+use crate::model::Usage;
+use crate::plugin::{History, OutputData, Section, TraceContext};
+use crate::tool::{ToolError, ToolSource, Violation};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What has happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// An input begins a turn (L1).
+    Start {
+        /// The input.
+        input: TurnInput,
+        /// The bounds of the turn.
+        config: LoopConfig,
+        /// The generation it is pinned to.
+        plugins: Vec<PinnedPlugin>,
+        /// The trace it belongs to.
+        trace: TraceContext,
+    },
+    /// The prompt has been built (L2).
+    Context {
+        /// What it is.
+        context: TurnContext,
+    },
+    /// The model has replied, whole.
+    Reply(RepliedStep),
+    /// The intents of these calls are about to be committed; they run only after the commit.
+    Dispatched {
+        /// As [`super::Action::Dispatch`] named them.
+        calls: Vec<DispatchedCall>,
+    },
+    /// A running call has come out.
+    Outcome {
+        /// Which.
+        call: CallId,
+        /// Whole.
+        result: CallResult,
+    },
+    /// The validators and the output schema have decided (L12).
+    Verdict(OutputVerdict),
+    /// Something that the loop cannot go on without has failed for good; the turn ends with this error.
+    Failed(TurnError),
+    /// Somebody stops the turn (L29).
+    Cancel,
+    /// The state has been read after its host had gone; nothing of it is running any more (D3).
+    Recover,
+    /// Somebody has decided about a call whose outcome is unknown (D3).
+    Resolve {
+        /// Which.
+        call: CallId,
+        /// How.
+        decision: Decision,
+    },
+}
+
+/// The prompt with which a turn begins.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TurnContext {
+    /// In the order in which they are sent.
+    pub sections: Vec<Section>,
+    /// Before the input, where the builder makes no messages.
+    pub preface: Vec<Section>,
+    /// What becomes of the earlier turns.
+    pub history: History,
+    /// Begin the turn. Empty: the input itself.
+    pub messages: Vec<Message>,
+    /// For the steps.
+    pub state: Option<Vec<u8>>,
+    /// Of the window.
+    pub budget: PromptBudget,
+}
+
+/// A call whose intent is committed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DispatchedCall {
+    /// Which.
+    pub call: CallId,
+    /// From its record, for the event.
+    pub arguments: Value,
+}
+
+/// One whole reply.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RepliedStep {
+    /// What the model wrote.
+    pub text: String,
+    /// Its calls, looked up and checked against their schemas (L7, L8).
+    pub calls: Vec<ResolvedCall>,
+    /// `provider/model` that answered.
+    pub model: String,
+    /// As the provider counted.
+    pub usage: Usage,
+    /// What it cost (L5).
+    pub execution_units: u64,
+    /// Media that were masked for this call and stay so (P4).
+    #[serde(default)]
+    pub masks: Vec<Mask>,
+}
+
+/// A call of a reply, looked up in the registry of tools.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResolvedCall {
+    /// As its author wrote it; as the model wrote it where there is no such tool.
+    pub name: String,
+    /// As the model wrote them.
+    pub arguments: Value,
+    /// Where the tool comes from.
+    pub source: Option<ToolSource>,
+    /// What may be done with it.
+    pub disposition: Disposition,
+}
+
+/// What may be done with a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Disposition {
+    /// It may run.
+    Ready {
+        /// Only the highest of a reply runs (L6).
+        priority: i32,
+        /// Alone (L9).
+        sequential: bool,
+        /// Again without asking, after a crash (D3).
+        repeatable: bool,
+    },
+    /// There is no such tool (L7).
+    NotFound {
+        /// For the model.
+        message: String,
+    },
+    /// Its arguments violate its schema, or it is not allowed (L8).
+    Refused(ToolError),
+}
+
+/// What became of an output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputVerdict {
+    /// It ends the turn.
+    Accepted(OutputData),
+    /// The model tries again, while it may.
+    Rejected {
+        /// A plugin, or `output schema`.
+        by: String,
+        /// At least one.
+        problems: Vec<Violation>,
+    },
+}
+
+/// What to do about a call whose outcome is unknown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Run it again, with the same id.
+    Retry,
+    /// The model is told that it failed.
+    Failed(String),
+    /// This is its result.
+    Result(String),
+}
+
+/// An input that does not fit the state. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// A turn is open.
+    #[error("turn {0} of this session has not ended: resume or cancel it first")]
+    TurnOpen(u32),
+    /// No turn is open.
+    #[error("no turn of this session is open")]
+    NoTurn,
+    /// The turn waits for something else.
+    #[error("the turn does not wait for {0}")]
+    Unexpected(&'static str),
+    /// There is no such call in the batch.
+    #[error("call {0} is not one of the open calls of this turn")]
+    UnknownCall(CallId),
+    /// The call does not wait for this; a duplicate or late answer.
+    #[error("call {0} does not wait for this: it is {1}")]
+    Settled(CallId, &'static str),
+}
+
+impl Run {
+    /// Whether the input fits the state.
+    pub(super) fn check(&self, input: &Input) -> Result<(), Refused> {
+        if let Input::Start { .. } = input {
+            return if self.is_open() { Err(Refused::TurnOpen(self.turns)) } else { Ok(()) };
+        }
+        let turn = self.turn.as_ref().filter(|turn| !turn.is_over()).ok_or(Refused::NoTurn)?;
+        match (input, &turn.phase) {
+            (Input::Failed(_) | Input::Cancel | Input::Recover, _)
+            | (Input::Context { .. }, Phase::Building)
+            | (Input::Reply(_), Phase::Calling { .. })
+            | (Input::Verdict(_), Phase::Validating { .. }) => Ok(()),
+            (Input::Dispatched { calls }, Phase::Working(batch)) => {
+                batch.check_dispatch(calls, turn.config.parallel_calls)
+            }
+            (Input::Outcome { call, .. }, Phase::Working(batch)) => batch.check_running(call),
+            (Input::Resolve { call, .. }, Phase::Working(batch)) => batch.check_unknown(call),
+            (Input::Outcome { call, .. } | Input::Resolve { call, .. }, _) => Err(Refused::UnknownCall(call.clone())),
+            (Input::Context { .. }, _) => Err(Refused::Unexpected("a context")),
+            (Input::Reply(_), _) => Err(Refused::Unexpected("a reply")),
+            (Input::Dispatched { .. }, _) => Err(Refused::Unexpected("calls to be dispatched")),
+            (Input::Verdict(_), _) => Err(Refused::Unexpected("a verdict")),
+            (Input::Start { .. }, _) => Err(Refused::TurnOpen(turn.number)),
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! What a run remembers: enough to go on anywhere, and nothing that grows with the history.
+
+use super::batch::Batch;
+use super::end::TurnEnd;
+use super::{Action, Validation};
+use crate::event::{Event, EventKind};
+use crate::message::{Digest, MessageId, TurnInput};
+use crate::model::Usage;
+use crate::plugin::{Budget, History, Lifecycle, Section, TraceContext};
+use serde::{Deserialize, Serialize};
+
+/// The version of the state's shape. A released shape stays readable.
+const VERSION: u32 = 1;
+
+/// One session's state (L1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    version: u32,
+    /// The session's subject.
+    pub session: String,
+    /// The agent's configured name.
+    pub agent: String,
+    /// Subject of the session that delegated the work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegated_by: Option<String>,
+    /// Successful model calls of the whole session: the clock of the seen counts (L3).
+    pub model_calls: u64,
+    /// Place of the next message.
+    pub next_message: MessageId,
+    /// Number of the last durable event.
+    pub sequence: u64,
+    /// Turns begun so far.
+    pub turns: u32,
+    /// What the model is sent of the history, oldest first.
+    pub view: Vec<Entry>,
+    /// Media that are masked, for good (P4).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masks: Vec<Mask>,
+    /// The open turn, or the last one.
+    pub turn: Option<Turn>,
+}
+
+/// A message in the view. Its seen count is `first` and the model calls since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Which message.
+    pub id: MessageId,
+    /// The turn that appended it.
+    pub turn: u32,
+    /// Seen count with which it started: 1 for what the model wrote, else 0.
+    pub first: u32,
+    /// [`Run::model_calls`] when it came.
+    pub since: u64,
+    /// Estimated tokens of what the model is shown.
+    pub tokens: u32,
+}
+
+/// A medium that is sent as a text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mask {
+    /// In this message.
+    pub message: MessageId,
+    /// In this part of it.
+    pub part: u32,
+    /// In this item of a tool result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<u32>,
+    /// In its place.
+    pub text: String,
+}
+
+/// A plugin that a turn is pinned to (P10).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinnedPlugin {
+    /// Its name.
+    pub name: String,
+    /// Its component.
+    pub digest: Digest,
+}
+
+/// The bounds of a turn, taken from the agent when the turn begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoopConfig {
+    /// Model calls of a turn (L4). Default 10.
+    pub max_interactions: u32,
+    /// What happens at the bound (L4). Default: finish.
+    pub at_limit: AtLimit,
+    /// Rejected outputs that the model may correct (L12). Default 2.
+    pub max_corrections: u32,
+    /// Calls of a batch that run at once (L9). Default 4.
+    pub parallel_calls: u32,
+    /// Characters of a tool result that the model is shown (L26). Default 6,000.
+    pub result_characters: u32,
+    /// Tokens that must remain before a step (L26). Default 1,500.
+    pub minimum_remaining: u32,
+}
+
+impl Default for LoopConfig {
+    fn default() -> Self {
+        Self {
+            max_interactions: 10,
+            at_limit: AtLimit::Finish,
+            max_corrections: 2,
+            parallel_calls: 4,
+            result_characters: 6_000,
+            minimum_remaining: 1_500,
+        }
+    }
+}
+
+/// What happens when the interactions are spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AtLimit {
+    /// One last call without tools answers.
+    #[default]
+    Finish,
+    /// The turn ends with `interactions_exhausted`.
+    Error,
+}
+
+/// Tokens of the window (L26).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptBudget {
+    /// The model's window.
+    pub window: u32,
+    /// System text.
+    pub system: u32,
+    /// Tool definitions, measured.
+    pub tools: u32,
+    /// Kept for the reply.
+    pub reserved: u32,
+}
+
+impl PromptBudget {
+    /// What is left beside messages of so many tokens.
+    pub fn remaining(&self, messages: u32) -> u32 {
+        [self.system, self.tools, self.reserved, messages].into_iter().fold(self.window, u32::saturating_sub)
+    }
+
+    /// As plugins see it.
+    pub fn for_plugins(&self) -> Budget {
+        let available = self.window.saturating_sub(self.tools).saturating_sub(self.reserved);
+        Budget { available, reserved: self.reserved, tools: self.tools }
+    }
+}
+
+/// One turn: from an input to an output or an error.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// From 1.
+    pub number: u32,
+    /// What began it.
+    pub input: TurnInput,
+    /// Its bounds.
+    pub config: LoopConfig,
+    /// The generation it is pinned to.
+    pub plugins: Vec<PinnedPlugin>,
+    /// The trace it belongs to.
+    pub trace: TraceContext,
+    /// Why the next prompt is built.
+    pub lifecycle: Lifecycle,
+    /// Model calls so far (L4).
+    pub interactions: u32,
+    /// Rejected outputs so far (L12).
+    pub corrections: u32,
+    /// So far (L5).
+    pub execution_units: u64,
+    /// So far.
+    pub usage: Usage,
+    /// The model that answered last.
+    pub model: String,
+    /// System sections, as `init` returned them; restored on resume (L2).
+    pub sections: Vec<Section>,
+    /// Stands before the input in the turn's message, never in the history.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub preface: Vec<Section>,
+    /// The turn's message that the preface goes before: the host's own, where no builder made another.
+    pub prefaced: Option<MessageId>,
+    /// What the builder wants of the earlier turns.
+    pub history: History,
+    /// What `init` returned for the steps.
+    #[serde(default, with = "hex_bytes", skip_serializing_if = "Option::is_none")]
+    pub state: Option<Vec<u8>>,
+    /// Of the prompt.
+    pub budget: PromptBudget,
+    /// The first message that the step before has not seen.
+    pub latest_from: MessageId,
+    /// Reply and feedback of the last rejected output.
+    pub rejected: Option<[MessageId; 2]>,
+    /// How far it is.
+    pub(super) phase: Phase,
+}
+
+/// How far a turn is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Phase {
+    Building,
+    Calling { last: bool },
+    Working(Batch),
+    Validating { text: String, last: bool },
+    Ended(TurnEnd),
+}
+
+/// One model call to make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepPlan {
+    /// Of the turn, from 1.
+    pub step: u32,
+    /// Model calls that may still come, this one included.
+    pub steps_left: u32,
+    /// The last one: tools are withheld (L4).
+    pub last: bool,
+    /// Why.
+    pub lifecycle: Lifecycle,
+}
+
+/// A stored state that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// There is none (`no_context`).
+    #[error("no_context: the session has no stored state, so there is nothing to resume")]
+    NoContext,
+    /// It is damaged.
+    #[error("the stored state cannot be read: {0}")]
+    Damaged(#[from] serde_json::Error),
+    /// It was written by a newer version.
+    #[error("the stored state has version {found}; this agent-host reads up to {VERSION}: use the newer agent-host")]
+    Newer {
+        /// Its version.
+        found: u32,
+    },
+}
+
+impl Run {
+    /// A new session.
+    pub fn new(session: impl Into<String>, agent: impl Into<String>) -> Self {
+        Self {
+            version: VERSION,
+            session: session.into(),
+            agent: agent.into(),
+            delegated_by: None,
+            model_calls: 0,
+            next_message: 1,
+            sequence: 0,
+            turns: 0,
+            view: Vec::new(),
+            masks: Vec::new(),
+            turn: None,
+        }
+    }
+
+    /// From what [`Run::snapshot`] wrote.
+    pub fn restore(snapshot: Option<&[u8]>) -> Result<Self, RestoreError> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        let snapshot = snapshot.ok_or(RestoreError::NoContext)?;
+        let Version { version } = serde_json::from_slice(snapshot)?;
+        if version > VERSION {
+            return Err(RestoreError::Newer { found: version });
+        }
+        Ok(serde_json::from_slice(snapshot)?)
+    }
+
+    /// The state as it is stored.
+    pub fn snapshot(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a run has only string keys and finite numbers")
+    }
+
+    /// How often a message of the view has been sent (L3).
+    pub fn seen_count(&self, entry: &Entry) -> u32 {
+        entry.first.saturating_add(u32::try_from(self.model_calls - entry.since).unwrap_or(u32::MAX))
+    }
+
+    /// The messages that the next model call sends.
+    pub fn sent(&self) -> impl Iterator<Item = &Entry> {
+        let from = match &self.turn {
+            Some(turn) if turn.history == History::LeaveOut && !turn.is_over() => turn.number,
+            _ => 0,
+        };
+        self.view.iter().filter(move |entry| entry.turn >= from)
+    }
+
+    /// Whether a turn is open: begun and not ended.
+    pub fn is_open(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| !turn.is_over())
+    }
+
+    /// A durable event of the open turn, with its number.
+    pub(super) fn event(&mut self, kind: EventKind) -> Event {
+        self.sequence += 1;
+        Event { session: self.session.clone(), turn: self.turns, sequence: self.sequence, provisional: None, kind }
+    }
+}
+
+impl Turn {
+    /// How it ended, once it has.
+    pub fn end(&self) -> Option<&TurnEnd> {
+        match &self.phase {
+            Phase::Ended(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        self.end().is_some()
+    }
+
+    pub(super) fn action(&self) -> Action {
+        match &self.phase {
+            Phase::Building => Action::BuildContext,
+            Phase::Calling { last } => Action::CallModel(StepPlan {
+                step: self.interactions + 1,
+                steps_left: if *last { 1 } else { self.config.max_interactions.saturating_sub(self.interactions).max(1) },
+                last: *last,
+                lifecycle: self.lifecycle,
+            }),
+            Phase::Working(batch) => batch.action(self.config.parallel_calls),
+            Phase::Validating { text, last } => Action::Validate(Validation {
+                text: text.clone(),
+                attempt: self.corrections + 1,
+                corrections_left: if *last { 0 } else { self.config.max_corrections.saturating_sub(self.corrections) },
+            }),
+            Phase::Ended(_) => Action::Ended,
+        }
+    }
+}
+
+/// Opaque bytes as hexadecimal text: JSON has no bytes, and a list of numbers would be twice as long.
+mod hex_bytes {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = bytes.as_ref().map(|bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        text.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u8>>, D::Error> {
+        let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+        let digits = text.as_bytes().chunks(2).map(|pair| {
+            let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2);
+            pair.and_then(|pair| u8::from_str_radix(pair, 16).ok())
+        });
+        digits.collect::<Option<Vec<u8>>>().map(Some).ok_or_else(|| serde::de::Error::custom("not hexadecimal"))
+    }
+}

@@ -1,0 +1,317 @@
+//! The steps of a turn: a model call, what it asked for, and the way to the next one or to the end.
+
+use super::batch::{Batch, BatchCall, Progress};
+use super::end::{Output, TurnEnd, TurnError};
+use super::input::{DispatchedCall, Disposition, RepliedStep, ResolvedCall};
+use super::state::{AtLimit, Phase, Run, Turn};
+use crate::change::{Body, CallChange, CallRecord, CallResult, CallState, Change};
+use crate::event::{EndReason, EventKind};
+use crate::message::{CallId, Content, Part, Role, ToolCall};
+use crate::plugin::{Lifecycle, OutputData};
+use crate::tool::ToolError;
+use crate::{tokens, view};
+
+const DEFERRED: &str = "deferred: a higher-priority call ran first; call it again if it is still needed";
+
+/// A result of one text that no tool gave.
+pub(super) fn text_result(text: &str, is_error: bool) -> CallResult {
+    let content = vec![Content::Text(text.to_owned())];
+    CallResult { content, structured: None, is_error, cost: Default::default() }
+}
+
+/// What a call of a reply begins with: it waits, or it has its result already.
+enum Beginning {
+    Waits { sequential: bool, repeatable: bool },
+    Settled { result: CallResult, event: fn(CallId, String, String) -> EventKind },
+}
+
+impl Run {
+    /// Begins the next step, or ends the turn at one of its bounds (L4, L26).
+    pub(super) fn next_step(&mut self, change: &mut Change) {
+        let messages = self.sent().fold(0_u32, |sum, entry| sum.saturating_add(entry.tokens));
+        let count = self.sent().count() as u32;
+        let Some(turn) = &mut self.turn else { return };
+        let interactions = turn.interactions;
+        let spent = interactions >= turn.config.max_interactions;
+        let full = turn.budget.remaining(messages) < turn.config.minimum_remaining;
+        let last = spent || full;
+        if last && turn.config.at_limit == AtLimit::Error {
+            let reason = if spent { "the bound is reached" } else { "the model's window is full" }.to_owned();
+            return self.fail(TurnError::InteractionsExhausted { interactions, reason, last_reply: None }, change);
+        }
+        turn.phase = Phase::Calling { last };
+        let sections = turn.sections.iter().map(|section| section.name.clone()).collect();
+        self.emit(change, EventKind::LoopIteration { step: interactions + 1, last });
+        self.emit_budget(change);
+        self.emit(change, EventKind::ContextBuilt { step: interactions + 1, messages: count, sections });
+    }
+
+    /// Takes a whole reply: counts it, and either begins its calls or has its text validated (L3, L5, L6).
+    pub(super) fn reply(&mut self, reply: RepliedStep, change: &mut Change) {
+        self.count_call();
+        self.masks.extend(reply.masks);
+        let next = self.next_message;
+        let Some(turn) = &mut self.turn else { return };
+        let Phase::Calling { last } = turn.phase else { return };
+        turn.interactions += 1;
+        turn.execution_units = turn.execution_units.saturating_add(reply.execution_units);
+        turn.usage += reply.usage;
+        turn.model = reply.model.clone();
+        turn.latest_from = next;
+        let interactions = turn.interactions;
+        let complete = EventKind::StreamComplete { text: reply.text.clone(), model: reply.model, usage: reply.usage };
+        self.emit(change, complete);
+        if !last && !reply.calls.is_empty() {
+            return self.begin_batch(reply.text, reply.calls, change);
+        }
+        if last && reply.text.trim().is_empty() {
+            let reason = "the last call, made without tools, brought no text".to_owned();
+            return self.fail(TurnError::InteractionsExhausted { interactions, reason, last_reply: None }, change);
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.phase = Phase::Validating { text: reply.text, last };
+        }
+    }
+
+    /// One more successful model call: what was sent has been seen once more, what was held back has not (L3).
+    fn count_call(&mut self) {
+        let sent: Vec<_> = self.sent().map(|entry| entry.id).collect();
+        self.model_calls += 1;
+        if sent.len() < self.view.len() {
+            for entry in self.view.iter_mut().filter(|entry| sent.binary_search(&entry.id).is_err()) {
+                entry.since += 1;
+            }
+        }
+    }
+
+    fn begin_batch(&mut self, text: String, calls: Vec<ResolvedCall>, change: &mut Change) {
+        let (turn_number, step) = match &self.turn {
+            Some(turn) => (turn.number, turn.interactions),
+            None => return,
+        };
+        let highest = calls.iter().filter_map(|call| match call.disposition {
+            Disposition::Ready { priority, .. } => Some(priority),
+            _ => None,
+        });
+        let highest = highest.max();
+        let ids = (1..=calls.len()).map(|n| CallId(format!("call_{turn_number}_{step}_{n}")));
+        let calls: Vec<(CallId, ResolvedCall)> = ids.zip(calls).collect();
+        self.append_request(text, &calls, change);
+        let mut batch = Batch { step, calls: Vec::new(), suspended: false };
+        for (id, call) in calls {
+            let entry = self.begin_call(id, call, (step, highest), change);
+            batch.calls.push(entry);
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.phase = Phase::Working(batch);
+        }
+        self.complete_batch(change);
+    }
+
+    /// The model's own message: what it wrote, then its calls.
+    fn append_request(&mut self, text: String, calls: &[(CallId, ResolvedCall)], change: &mut Change) {
+        let mut parts = Vec::with_capacity(calls.len() + 1);
+        if !text.is_empty() {
+            parts.push(Part::Text(text));
+        }
+        parts.extend(calls.iter().map(|(id, call)| {
+            let (name, arguments) = (call.name.clone(), call.arguments.clone());
+            Part::ToolCall(ToolCall { id: id.clone(), name, arguments })
+        }));
+        let tokens = tokens::of_parts(&parts);
+        self.append(change, Role::Assistant, Body::Parts(parts), tokens);
+    }
+
+    fn begin_call(
+        &mut self,
+        id: CallId,
+        call: ResolvedCall,
+        (step, highest): (u32, Option<i32>),
+        change: &mut Change,
+    ) -> BatchCall {
+        let mut record = CallRecord {
+            id: id.clone(),
+            turn: self.turns,
+            step,
+            name: call.name.clone(),
+            source: call.source,
+            arguments: call.arguments,
+            state: CallState::Waiting,
+            attempt: 0,
+            result: None,
+        };
+        let name = call.name.clone();
+        let (sequential, repeatable, state) = match beginning(call.disposition, highest) {
+            Beginning::Waits { sequential, repeatable } => (sequential, repeatable, Progress::Waiting),
+            Beginning::Settled { result, event } => {
+                let shown = self.shown(&id, &result);
+                self.emit(change, event(id.clone(), call.name, shown.clone()));
+                record.state = CallState::Finished;
+                record.result = Some(result);
+                (false, false, Progress::Done { tokens: tokens::of_text(&shown) })
+            }
+        };
+        change.calls.push(CallChange::Requested(record));
+        BatchCall { id, name, sequential, repeatable, attempt: 0, state }
+    }
+
+    /// Ends the turn with an accepted output (L13).
+    pub(super) fn finish(&mut self, data: OutputData, change: &mut Change) {
+        self.append_text(change, Role::Assistant, &data.for_history());
+        let session = self.session.clone();
+        let Some(turn) = &self.turn else { return };
+        let limit_reached = matches!(turn.phase, Phase::Validating { last: true, .. });
+        let output = Output {
+            data: data.into_value(),
+            finish: if limit_reached { EndReason::Limit } else { EndReason::Answered },
+            limit_reached,
+            execution_units: turn.execution_units,
+            usage: turn.usage,
+            interactions: turn.interactions,
+            model: turn.model.clone(),
+            session,
+            turn: turn.number,
+            messages: None,
+        };
+        self.end_turn(TurnEnd::Finished(output), change);
+    }
+
+    pub(super) fn end_turn(&mut self, end: TurnEnd, change: &mut Change) {
+        let reason = match &end {
+            TurnEnd::Finished(output) => output.finish,
+            TurnEnd::Failed(_) => EndReason::Error,
+            TurnEnd::Cancelled => EndReason::Cancelled,
+        };
+        self.emit_budget(change);
+        if let Some(turn) = &mut self.turn {
+            turn.phase = Phase::Ended(end);
+        }
+        self.emit(change, EventKind::LoopEnd { reason });
+    }
+
+    /// Reports the window (L26). Before the prompt is built there is nothing to report.
+    fn emit_budget(&mut self, change: &mut Change) {
+        let messages = self.sent().fold(0_u32, |sum, entry| sum.saturating_add(entry.tokens));
+        let Some(budget) = self.turn.as_ref().map(|turn| turn.budget).filter(|budget| budget.window > 0) else { return };
+        let kind = EventKind::ContextBudget {
+            total: budget.window,
+            system: budget.system,
+            tools: budget.tools,
+            reserved: budget.reserved,
+            messages,
+            remaining: budget.remaining(messages),
+        };
+        self.emit(change, kind);
+    }
+
+    /// The intents of calls: from here on they may be running (D2).
+    pub(super) fn dispatched(&mut self, calls: Vec<DispatchedCall>, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return };
+        let mut events = Vec::with_capacity(calls.len());
+        for DispatchedCall { call: id, arguments } in calls {
+            let Some(call) = batch.call_mut(&id) else { continue };
+            call.state = Progress::Running;
+            call.attempt += 1;
+            change.calls.push(call.moved());
+            events.push(EventKind::ToolCall { call: id, name: call.name.clone(), arguments, attempt: call.attempt });
+        }
+        for kind in events {
+            self.emit(change, kind);
+        }
+    }
+
+    /// A call has its result. When it was the last of its batch, the results go into the history in call order (L9).
+    pub(super) fn settle(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
+        let shown = self.shown(id, &result);
+        let tokens = tokens::of_text(&shown).saturating_add(tokens::of_media(&result.content));
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return };
+        let Some(call) = batch.call_mut(id) else { return };
+        call.state = Progress::Done { tokens };
+        let name = call.name.clone();
+        self.record_result((id, name), result, shown, change);
+        self.complete_batch(change);
+        self.announce_suspension(change);
+    }
+
+    fn complete_batch(&mut self, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return };
+        if batch.is_done() {
+            self.append_results(change);
+            if let Some(turn) = &mut self.turn {
+                turn.lifecycle = Lifecycle::ToolResult;
+            }
+            self.next_step(change);
+        }
+    }
+
+    fn append_results(&mut self, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return };
+        let results: Vec<_> = batch.calls.iter().map(|call| (call.id.clone(), call.state)).collect();
+        for (id, state) in results {
+            let tokens = if let Progress::Done { tokens } = state { tokens } else { 0 };
+            self.append(change, Role::Tool, Body::ResultOf(id), tokens);
+        }
+    }
+
+    /// Gives every open call of the batch a result, so that pairs stay whole when the turn ends before them.
+    pub(super) fn abandon_batch(&mut self, waiting: &str, running: &str, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return };
+        let mut abandoned = Vec::new();
+        for call in &mut batch.calls {
+            let text = match call.state {
+                Progress::Waiting => waiting,
+                Progress::Running | Progress::Unknown => running,
+                Progress::Done { .. } => continue,
+            };
+            call.state = Progress::Done { tokens: tokens::of_text(text) };
+            abandoned.push(((call.id.clone(), call.name.clone()), text));
+        }
+        for ((id, name), text) in abandoned {
+            self.record_result((&id, name), text_result(text, true), text.to_owned(), change);
+        }
+        self.append_results(change);
+    }
+
+    fn record_result(&mut self, (id, name): (&CallId, String), result: CallResult, shown: String, change: &mut Change) {
+        let (call, cost) = (id.clone(), result.cost);
+        let kind = match result.is_error {
+            true => EventKind::ToolResultError { call, name, content: shown, cost },
+            false => EventKind::ToolResult { call, name, content: shown, cost },
+        };
+        change.calls.push(CallChange::Finished { id: id.clone(), result });
+        self.emit(change, kind);
+    }
+
+    /// Says that the turn waits for a decision, once per suspension.
+    pub(super) fn announce_suspension(&mut self, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return };
+        if batch.is_stuck() && !batch.suspended {
+            batch.suspended = true;
+            let suspension = batch.suspension();
+            self.emit(change, EventKind::Suspended { suspension });
+        }
+    }
+
+    fn shown(&self, id: &CallId, result: &CallResult) -> String {
+        let limit = self.turn.as_ref().map_or(usize::MAX, |turn| turn.config.result_characters as usize);
+        view::shown_text(id, &result.content, limit)
+    }
+}
+
+fn beginning(disposition: Disposition, highest: Option<i32>) -> Beginning {
+    match disposition {
+        Disposition::Ready { priority, .. } if Some(priority) < highest => Beginning::Settled {
+            result: text_result(DEFERRED, true),
+            event: |call, name, _| EventKind::ToolDeferred { call, name },
+        },
+        Disposition::Ready { sequential, repeatable, .. } => Beginning::Waits { sequential, repeatable },
+        Disposition::NotFound { message } => Beginning::Settled {
+            result: text_result(&ToolError::NotFound { message }.for_model(), true),
+            event: |call, name, _| EventKind::ToolNotFound { call, name },
+        },
+        Disposition::Refused(error) => Beginning::Settled {
+            result: text_result(&error.for_model(), true),
+            event: |call, name, content| EventKind::ToolResultError { call, name, content, cost: Default::default() },
+        },
+    }
+}

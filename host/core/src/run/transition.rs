@@ -1,0 +1,238 @@
+//! One transition: an input that fits the state becomes the next state and what has changed.
+
+use super::batch::Progress;
+use super::end::{TurnEnd, TurnError};
+use super::input::{Decision, Input, OutputVerdict, TurnContext};
+use super::state::{Entry, LoopConfig, Phase, PinnedPlugin, PromptBudget, Run, Turn};
+use crate::change::{Body, Change, HiddenMessage, NewMessage};
+use crate::event::{EventKind, plugin_at_digest};
+use crate::message::{MessageId, Part, Role, TurnInput};
+use crate::model::Usage;
+use crate::plugin::{History, Lifecycle, TraceContext};
+use crate::tokens;
+use crate::tool::Violation;
+
+/// How the open batch goes when its turn ends before it.
+const CANCELLED_WAITING: &str = "cancelled before it ran";
+const CANCELLED_RUNNING: &str = "cancelled; outcome unknown";
+const FAILED_WAITING: &str = "not run: the turn ended with an error first";
+const FAILED_RUNNING: &str = "the turn ended with an error while this ran; outcome unknown";
+
+impl Run {
+    /// Applies an input that [`Run::check`] has let through.
+    pub(super) fn transition(&mut self, input: Input, change: &mut Change) {
+        match input {
+            Input::Start { input, config, plugins, trace } => self.start(input, config, (plugins, trace), change),
+            Input::Context { context } => self.context(context, change),
+            Input::Reply(reply) => self.reply(reply, change),
+            Input::Dispatched { calls } => self.dispatched(calls, change),
+            Input::Outcome { call, result } => self.settle(&call, result, change),
+            Input::Verdict(OutputVerdict::Accepted(data)) => self.finish(data, change),
+            Input::Verdict(OutputVerdict::Rejected { by, problems }) => self.rejected(by, problems, change),
+            Input::Failed(error) => self.fail(error, change),
+            Input::Cancel => self.cancel(change),
+            Input::Recover => self.recover(change),
+            Input::Resolve { call, decision } => self.resolve(&call, decision, change),
+        }
+    }
+
+    fn start(
+        &mut self,
+        input: TurnInput,
+        config: LoopConfig,
+        (plugins, trace): (Vec<PinnedPlugin>, TraceContext),
+        change: &mut Change,
+    ) {
+        self.turns += 1;
+        let names = plugins.iter().map(|plugin| plugin_at_digest(&plugin.name, &plugin.digest)).collect();
+        self.turn = Some(Turn {
+            number: self.turns,
+            input,
+            config,
+            plugins,
+            trace,
+            lifecycle: Lifecycle::Init,
+            interactions: 0,
+            corrections: 0,
+            execution_units: 0,
+            usage: Usage::default(),
+            model: String::new(),
+            sections: Vec::new(),
+            preface: Vec::new(),
+            prefaced: None,
+            history: History::Keep,
+            state: None,
+            budget: PromptBudget::default(),
+            latest_from: self.next_message,
+            rejected: None,
+            phase: Phase::Building,
+        });
+        self.emit(change, EventKind::LoopStart { agent: self.agent.clone(), plugins: names });
+    }
+
+    fn context(&mut self, context: TurnContext, change: &mut Change) {
+        let next = self.next_message;
+        let Some(turn) = &mut self.turn else { return };
+        turn.sections = context.sections;
+        turn.history = context.history;
+        turn.state = context.state;
+        turn.budget = context.budget;
+        let mut messages = context.messages;
+        if messages.is_empty() {
+            messages.push(turn.input.message());
+            turn.preface = context.preface;
+            turn.prefaced = Some(next);
+        }
+        turn.latest_from = next + messages.len() as u64;
+        for message in messages {
+            let tokens = tokens::of_parts(&message.parts);
+            self.append(change, message.role, Body::Parts(message.parts), tokens);
+            if let Some(entry) = self.view.last_mut() {
+                entry.first = message.seen_count;
+            }
+        }
+        self.next_step(change);
+    }
+
+    /// Appends the rejected output with the feedback, and lets the model try again while it may (L12).
+    fn rejected(&mut self, by: String, problems: Vec<Violation>, change: &mut Change) {
+        let Some(turn) = &mut self.turn else { return };
+        let Phase::Validating { text, last } = &turn.phase else { return };
+        let (text, last) = (text.clone(), *last);
+        turn.corrections += 1;
+        let attempt = turn.corrections;
+        let spent = attempt > turn.config.max_corrections;
+        let interactions = turn.interactions;
+        turn.lifecycle = Lifecycle::OutputErrorFeedback;
+        let earlier = turn.rejected.take();
+        for id in earlier.into_iter().flatten() {
+            self.hide(id, change);
+        }
+        let feedback = feedback(&by, &problems);
+        let reply = self.append_text(change, Role::Assistant, &text);
+        let feedback = self.append_text(change, Role::User, &feedback);
+        if let Some(turn) = &mut self.turn {
+            turn.rejected = Some([reply, feedback]);
+        }
+        self.emit(change, EventKind::OutputRejected { by: by.clone(), attempt, problems: problems.clone() });
+        if last {
+            let reason = format!("the last answer was rejected by {by}");
+            self.fail(TurnError::InteractionsExhausted { interactions, reason, last_reply: Some(text) }, change);
+        } else if spent {
+            self.fail(TurnError::OutputRejected { by, attempts: attempt, problems, last_reply: text }, change);
+        } else {
+            self.next_step(change);
+        }
+    }
+
+    fn cancel(&mut self, change: &mut Change) {
+        self.clear_stream(change);
+        self.abandon_batch(CANCELLED_WAITING, CANCELLED_RUNNING, change);
+        self.end_turn(TurnEnd::Cancelled, change);
+    }
+
+    /// Ends the turn with a typed error; every open call still gets its one result.
+    pub(super) fn fail(&mut self, error: TurnError, change: &mut Change) {
+        self.clear_stream(change);
+        self.abandon_batch(FAILED_WAITING, FAILED_RUNNING, change);
+        self.emit(change, EventKind::Error { code: error.code().to_owned(), message: error.to_string() });
+        self.end_turn(TurnEnd::Failed(error), change);
+    }
+
+    /// What was running is gone: calls that can be repeated wait again, the others need a decision (D3).
+    fn recover(&mut self, change: &mut Change) {
+        self.clear_stream(change);
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return };
+        let mut unknown = Vec::new();
+        for call in batch.calls.iter_mut().filter(|call| call.state == Progress::Running) {
+            call.state = if call.repeatable { Progress::Waiting } else { Progress::Unknown };
+            change.calls.push(call.moved());
+            if call.state == Progress::Unknown {
+                unknown.push(EventKind::OutcomeUnknown { call: call.id.clone(), name: call.name.clone() });
+            }
+        }
+        for kind in unknown {
+            self.emit(change, kind);
+        }
+        self.announce_suspension(change);
+    }
+
+    fn resolve(&mut self, id: &crate::message::CallId, decision: Decision, change: &mut Change) {
+        match decision {
+            Decision::Retry => {
+                let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return };
+                if let Some(call) = batch.call_mut(id) {
+                    call.state = Progress::Waiting;
+                    change.calls.push(call.moved());
+                }
+                self.announce_resumption(change);
+            }
+            Decision::Failed(message) => {
+                self.announce_resumption(change);
+                self.settle(id, super::step::text_result(&message, true), change);
+            }
+            Decision::Result(text) => {
+                self.announce_resumption(change);
+                self.settle(id, super::step::text_result(&text, false), change);
+            }
+        }
+    }
+
+    /// Says that the turn goes on, once per suspension.
+    fn announce_resumption(&mut self, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return };
+        if std::mem::take(&mut batch.suspended) {
+            self.emit(change, EventKind::Resumed);
+        }
+    }
+
+    /// Appends a message to the session and to the view.
+    pub(super) fn append(&mut self, change: &mut Change, role: Role, body: Body, tokens: u32) -> MessageId {
+        let id = self.next_message;
+        self.next_message += 1;
+        let first = u32::from(role == Role::Assistant);
+        self.view.push(Entry { id, turn: self.turns, first, since: self.model_calls, tokens });
+        change.messages.push(NewMessage { id, turn: self.turns, role, body, tokens });
+        id
+    }
+
+    pub(super) fn append_text(&mut self, change: &mut Change, role: Role, text: &str) -> MessageId {
+        let parts = vec![Part::Text(text.to_owned())];
+        let tokens = tokens::of_parts(&parts);
+        self.append(change, role, Body::Parts(parts), tokens)
+    }
+
+    /// Takes a message out of the view; it stays stored.
+    fn hide(&mut self, id: MessageId, change: &mut Change) {
+        if let Some(place) = self.view.iter().position(|entry| entry.id == id) {
+            let seen_count = self.seen_count(&self.view[place]);
+            self.view.remove(place);
+            change.hidden.push(HiddenMessage { id, seen_count });
+        }
+    }
+
+    pub(super) fn emit(&mut self, change: &mut Change, kind: EventKind) {
+        let event = self.event(kind);
+        change.events.push(event);
+    }
+
+    /// A reply that was being streamed is void.
+    fn clear_stream(&mut self, change: &mut Change) {
+        if matches!(self.turn, Some(Turn { phase: Phase::Calling { .. }, .. })) {
+            self.emit(change, EventKind::StreamClear);
+        }
+    }
+}
+
+/// What the model reads about its rejected output.
+fn feedback(by: &str, problems: &[Violation]) -> String {
+    let mut text = format!("Your answer was not accepted ({by}). Answer again with all of this put right:");
+    for problem in problems {
+        text.push_str("\n- ");
+        if !problem.pointer.is_empty() {
+            text.push_str(&format!("at {}: ", problem.pointer));
+        }
+        text.push_str(&problem.message);
+    }
+    text
+}

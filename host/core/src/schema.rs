@@ -1,0 +1,164 @@
+//! Checking JSON against JSON Schemas (L8, L12): compiled once, nothing is ever fetched, and no pattern can explode.
+
+use crate::tool::{ToolError, Violation};
+use serde_json::Value;
+
+/// Bytes of a schema's JSON text.
+const MAX_SCHEMA_BYTES: usize = 256 * 1024;
+/// Levels of a schema and of checked data: what `serde_json` itself reads.
+const MAX_DEPTH: usize = 128;
+/// Violations that are reported of one document.
+const MAX_VIOLATIONS: usize = 10;
+/// Characters of one violation's message.
+const MAX_MESSAGE: usize = 500;
+/// Bytes that one compiled pattern may take.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+
+/// A schema, ready to check with.
+#[derive(Debug)]
+pub struct Schema {
+    validator: jsonschema::Validator,
+}
+
+/// A schema that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// Over a cap.
+    #[error("the JSON Schema is too large: {0}")]
+    TooLarge(String),
+    /// It points outside itself.
+    #[error("the JSON Schema refers to `{0}`; only references within the schema (`#…`) are allowed, nothing is fetched")]
+    RemoteReference(String),
+    /// It is no JSON Schema.
+    #[error("not a JSON Schema: {0}")]
+    Invalid(String),
+}
+
+impl Schema {
+    /// Checks and compiles a schema (draft 2020-12 unless its `$schema` names another).
+    pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
+        if !schema.is_object() && !schema.is_boolean() {
+            return Err(SchemaError::Invalid("it must be an object or a boolean".to_owned()));
+        }
+        inspect(schema, 0)?;
+        let bytes = schema.to_string().len();
+        if bytes > MAX_SCHEMA_BYTES {
+            return Err(SchemaError::TooLarge(format!("{bytes} bytes, at most {MAX_SCHEMA_BYTES}")));
+        }
+        let patterns = jsonschema::PatternOptions::regex().size_limit(MAX_PATTERN_BYTES);
+        let validator = jsonschema::options()
+            .with_pattern_options(patterns)
+            .build(schema)
+            .map_err(|error| SchemaError::Invalid(shorten(&error.to_string())))?;
+        Ok(Self { validator })
+    }
+
+    /// All that is wrong, at most ten of it.
+    pub fn check(&self, value: &Value) -> Result<(), Vec<Violation>> {
+        if self.validator.is_valid(value) {
+            return Ok(());
+        }
+        let errors = self.validator.iter_errors(value).take(MAX_VIOLATIONS);
+        let violations = errors.map(|error| Violation {
+            pointer: error.instance_path().as_str().to_owned(),
+            rule: Some(error.kind().keyword().to_owned()),
+            message: shorten(&error.masked_with("the value").to_string()),
+        });
+        Err(violations.collect())
+    }
+}
+
+/// Reads the arguments of a call; an empty text means none.
+pub fn parse_arguments(text: &str) -> Result<Value, ToolError> {
+    if text.trim().is_empty() {
+        return Ok(Value::Object(Default::default()));
+    }
+    serde_json::from_str(text).map_err(|error| ToolError::InvalidArguments {
+        violations: vec![Violation {
+            pointer: String::new(),
+            rule: Some("json".to_owned()),
+            message: format!("the arguments are not JSON: {error}"),
+        }],
+    })
+}
+
+/// Refuses what is too deep and what points outside.
+fn inspect(value: &Value, depth: usize) -> Result<(), SchemaError> {
+    if depth > MAX_DEPTH {
+        return Err(SchemaError::TooLarge(format!("more than {MAX_DEPTH} levels")));
+    }
+    match value {
+        Value::Array(items) => items.iter().try_for_each(|item| inspect(item, depth + 1)),
+        Value::Object(fields) => fields.iter().try_for_each(|(key, field)| {
+            match (key.as_str(), field) {
+                ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) if !target.starts_with('#') => {
+                    return Err(SchemaError::RemoteReference(shorten(target)));
+                }
+                _ => {}
+            }
+            inspect(field, depth + 1)
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(MAX_MESSAGE) {
+        None => text.to_owned(),
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn l8_a_violation_names_the_pointer_and_the_rule() {
+        let schema = json!({"type": "object", "required": ["path"], "additionalProperties": false, "properties": {
+            "path": {"type": "string"}, "lines": {"type": "array", "items": {"type": "integer", "minimum": 1}}}});
+        let schema = Schema::compile(&schema).unwrap();
+        assert_eq!(schema.check(&json!({"path": "a", "lines": [1]})), Ok(()));
+        let violations = schema.check(&json!({"lines": [3, 0], "colour": "red"})).unwrap_err();
+        let found: Vec<_> = violations.iter().map(|v| (v.pointer.as_str(), v.rule.as_deref().unwrap())).collect();
+        assert!(found.contains(&("", "required")), "{found:?}");
+        assert!(found.contains(&("/lines/1", "minimum")), "{found:?}");
+        assert!(found.contains(&("", "additionalProperties")), "{found:?}");
+    }
+
+    #[test]
+    fn l8_nothing_remote_is_referred_to() {
+        for target in ["http://example.org/a.json", "file:///etc/passwd", "other.json", "//x"] {
+            let schema = json!({"properties": {"a": {"$ref": target}}});
+            assert_eq!(Schema::compile(&schema).unwrap_err(), SchemaError::RemoteReference(target.to_owned()));
+        }
+        let own = json!({"$defs": {"n": {"type": "integer"}}, "properties": {"a": {"$ref": "#/$defs/n"}}});
+        assert!(Schema::compile(&own).unwrap().check(&json!({"a": "x"})).is_err());
+    }
+
+    #[test]
+    fn row_34_a_schema_cannot_explode() {
+        let mut deep = json!({"type": "object"});
+        for _ in 0..10_000 {
+            deep = json!({ "not": deep });
+        }
+        assert!(matches!(Schema::compile(&deep), Err(SchemaError::TooLarge(_))));
+        // Dropping 10,000 levels recursively would be the test's own overflow, not the schema's.
+        std::mem::forget(deep);
+        let wide = json!({"description": "x".repeat(10 << 20)});
+        assert!(matches!(Schema::compile(&wide), Err(SchemaError::TooLarge(_))));
+        let pattern = json!({"type": "string", "pattern": "^(a+)+$"});
+        let text = format!("{}!", "a".repeat(100_000));
+        assert!(Schema::compile(&pattern).unwrap().check(&json!(text)).is_err());
+        assert!(matches!(Schema::compile(&json!({"pattern": "(?=a)b"})), Err(SchemaError::Invalid(_))));
+        assert!(matches!(Schema::compile(&json!({"pattern": "(a{1000}){1000}"})), Err(SchemaError::Invalid(_))));
+    }
+
+    #[test]
+    fn l8_arguments_that_are_no_json_say_where() {
+        assert_eq!(parse_arguments("").unwrap(), json!({}));
+        let Err(ToolError::InvalidArguments { violations }) = parse_arguments("{\"a\": ") else { panic!() };
+        assert!(violations[0].message.contains("line 1 column 6"), "{violations:?}");
+    }
+}

@@ -1,0 +1,41 @@
+//! Estimates of tokens. What a provider counts is the truth; this decides only what is sent.
+
+use crate::message::{Content, Part};
+
+/// Tokens that a message costs beside its content.
+const PER_MESSAGE: u32 = 4;
+
+/// What one image, page or sound is taken for where nothing better is known.
+const PER_MEDIUM: u32 = 1_000;
+
+/// About four bytes of English or code make a token; other scripts have more bytes and more tokens to a character.
+pub fn of_text(text: &str) -> u32 {
+    u32::try_from(text.len().div_ceil(4)).unwrap_or(u32::MAX)
+}
+
+/// A whole message.
+pub fn of_parts(parts: &[Part]) -> u32 {
+    parts.iter().map(of_part).fold(PER_MESSAGE, u32::saturating_add)
+}
+
+/// The media among a result's content.
+pub fn of_media(content: &[Content]) -> u32 {
+    let media = content.iter().filter(|content| matches!(content, Content::Media(_))).count();
+    u32::try_from(media).unwrap_or(u32::MAX).saturating_mul(PER_MEDIUM)
+}
+
+fn of_part(part: &Part) -> u32 {
+    match part {
+        Part::Text(text) => of_text(text),
+        Part::Json(json) => of_text(&json.to_string()),
+        Part::Media(_) => PER_MEDIUM,
+        Part::ToolCall(call) => of_text(&call.name).saturating_add(of_text(&call.arguments.to_string())),
+        Part::ToolResult(result) => result.content.iter().fold(0, |sum, content| {
+            sum.saturating_add(match content {
+                Content::Text(text) => of_text(text),
+                Content::Json(json) => of_text(&json.to_string()),
+                Content::Media(_) => PER_MEDIUM,
+            })
+        }),
+    }
+}

@@ -1,0 +1,200 @@
+//! Tools as the host knows them: what they say of themselves, and what becomes of a call.
+
+use crate::message::{Content, Digest};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a tool does to the world (P2). Nothing set: it changes something outside, once per call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Traits {
+    /// Changes nothing.
+    pub read_only: bool,
+    /// May delete or overwrite.
+    pub destructive: bool,
+    /// A second call with the same id has no further effect.
+    pub idempotent: bool,
+    /// Never runs beside another call of the batch.
+    pub sequential: bool,
+    /// Deals with an open set of things.
+    pub open_world: bool,
+    /// The user is asked before each call.
+    pub needs_approval: bool,
+}
+
+impl Traits {
+    /// Whether a call that may have started can be dispatched again without asking anyone (D3).
+    pub fn repeatable(self) -> bool {
+        self.read_only || self.idempotent
+    }
+}
+
+/// What a tool says about itself (P2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolDefinition {
+    /// As its author wrote it: letters, digits, `_`, `-`, `.`; 1 to 128 characters.
+    pub name: String,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// For the model. At most 2 KiB.
+    pub description: String,
+    /// JSON Schema (2020-12) of the arguments; an object.
+    pub input_schema: Value,
+    /// JSON Schema of the structured result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// What it does to the world.
+    #[serde(default)]
+    pub traits: Traits,
+    /// Of one reply's calls only those with the highest priority run (L6). Default 0.
+    #[serde(default)]
+    pub priority: i32,
+}
+
+/// Where arguments or data are wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Violation {
+    /// JSON pointer; empty for the whole.
+    pub pointer: String,
+    /// The JSON Schema keyword that is violated (`required`, `type` …), or `format` of another check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// What is wrong, for the model.
+    pub message: String,
+}
+
+/// A tool's error: it goes to the model as the call's result (P2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "error")]
+pub enum ToolError {
+    /// The model should change its arguments.
+    InvalidArguments {
+        /// At least one.
+        violations: Vec<Violation>,
+    },
+    /// What was asked for is not there.
+    NotFound {
+        /// For the model.
+        message: String,
+    },
+    /// Not allowed; the same call will not succeed.
+    Denied {
+        /// Names what was missing and how to grant it.
+        message: String,
+    },
+    /// May succeed later.
+    Unavailable {
+        /// For the model.
+        message: String,
+        /// Milliseconds. None: the host's backoff.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after: Option<u32>,
+    },
+    /// Anything else, a trap or a limit of the sandbox included.
+    Failed {
+        /// For the model.
+        message: String,
+    },
+}
+
+impl ToolError {
+    /// The structured text that the model gets.
+    pub fn for_model(&self) -> String {
+        serde_json::to_string(self).expect("a tool error always serialises")
+    }
+}
+
+/// Work for somebody else: emitted as a CloudEvent with the call's id.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServiceRequest {
+    /// CloudEvent type.
+    pub event_type: String,
+    /// The event's data.
+    pub data: Value,
+    /// Routing attribute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// JSON Schema of the answer's data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_schema: Option<Value>,
+    /// Milliseconds until the host answers `unavailable` itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_within: Option<u32>,
+}
+
+/// What a finished call brought.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolDone {
+    /// For the model, in order.
+    pub content: Vec<Content>,
+    /// The machine-readable result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Value>,
+}
+
+impl ToolDone {
+    /// A result of one text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { content: vec![Content::Text(text.into())], structured: None }
+    }
+}
+
+/// How a tool's call came out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolOutcome {
+    /// It finished.
+    Done(ToolDone),
+    /// It asked for a service.
+    Pending(ServiceRequest),
+}
+
+/// What one call cost (P8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallCost {
+    /// Microseconds of processor time, to the host's epoch tick (10 ms) at worst.
+    pub cpu_us: u64,
+    /// Microseconds from dispatch to result, host calls included, waiting for a place excluded.
+    pub wall_us: u64,
+    /// Microseconds of waiting for a place.
+    pub queue_us: u64,
+    /// Peak bytes of all guest memories of the call.
+    pub memory_bytes: u64,
+}
+
+/// Where a tool comes from (L7).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolSource {
+    /// A component.
+    Plugin {
+        /// Its name.
+        plugin: String,
+        /// Its digest.
+        digest: Digest,
+    },
+    /// The host itself.
+    BuiltIn,
+    /// An MCP server.
+    Mcp {
+        /// Its configured name.
+        server: String,
+    },
+    /// A service outside the host, asked by events.
+    Service {
+        /// CloudEvent type of its requests.
+        event_type: String,
+    },
+}
+
+impl std::fmt::Display for ToolSource {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ToolSource::Plugin { plugin, digest } => write!(formatter, "{plugin}@{}", digest.short()),
+            ToolSource::BuiltIn => formatter.write_str("the host"),
+            ToolSource::Mcp { server } => write!(formatter, "MCP server {server}"),
+            ToolSource::Service { event_type } => write!(formatter, "service {event_type}"),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What the model is shown of a stored message. Nothing here changes what is stored (L26).
+
+use crate::message::{CallId, Content, Message, Part, StoredMessage};
+
+/// A result's texts and data as one text: what `read_result` counts its offsets in.
+pub fn result_text(content: &[Content]) -> String {
+    let mut text = String::new();
+    for item in content {
+        let piece = match item {
+            Content::Text(piece) => piece,
+            Content::Json(json) => &json.to_string(),
+            Content::Media(_) => continue,
+        };
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(piece);
+    }
+    text
+}
+
+/// [`result_text`], cut at `limit` characters with a line that says so and how to get the rest.
+pub fn shown_text(call: &CallId, content: &[Content], limit: usize) -> String {
+    let text = result_text(content);
+    // A text of so many bytes has at most so many characters.
+    if text.len() <= limit {
+        return text;
+    }
+    match text.char_indices().nth(limit) {
+        None => text,
+        Some((cut, _)) => {
+            let total = limit + text[cut..].chars().count();
+            let mut shown = text;
+            shown.truncate(cut);
+            shown.push_str(&format!(
+                "\n[cut: the first {limit} of {total} characters; \
+                 read_result {{\"call_id\": \"{call}\", \"offset\": {limit}}} gives the rest]"
+            ));
+            shown
+        }
+    }
+}
+
+/// A stored message as the model is sent it: tool results cut at `limit` characters, all else whole.
+pub fn shown_message(message: &StoredMessage, seen_count: u32, limit: usize) -> Message {
+    let parts = message.parts.iter().map(|part| match part {
+        Part::ToolResult(result) => {
+            let mut shown = result.clone();
+            shown.content = shown_content(&result.call_id, &result.content, limit);
+            Part::ToolResult(shown)
+        }
+        other => other.clone(),
+    });
+    Message { role: message.role, parts: parts.collect(), seen_count }
+}
+
+fn shown_content(call: &CallId, content: &[Content], limit: usize) -> Vec<Content> {
+    let whole = result_text(content);
+    if whole.len() <= limit || whole.chars().nth(limit).is_none() {
+        return content.to_vec();
+    }
+    let text = Content::Text(shown_text(call, content, limit));
+    let media = content.iter().filter(|item| matches!(item, Content::Media(_))).cloned();
+    std::iter::once(text).chain(media).collect()
+}

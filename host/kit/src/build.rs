@@ -1,0 +1,214 @@
+//! Builds plugin projects with their own toolchain: one cargo call per workspace, one `NAME.wasm` per project (S2).
+
+mod cargo;
+mod component;
+mod project;
+mod toolchain;
+
+pub use project::{Project, projects_in};
+pub use toolchain::Toolchain;
+
+use agent_core::message::Digest;
+use std::path::{Path, PathBuf};
+
+/// The target that guests are compiled for.
+pub const TARGET: &str = "wasm32-wasip2";
+
+/// A plugin that was built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuiltPlugin {
+    /// The component file.
+    pub path: PathBuf,
+    /// From the manifest.
+    pub name: String,
+    /// From the manifest.
+    pub version: String,
+    /// Bytes of the component.
+    pub size: u64,
+    /// Of the component, manifest included.
+    pub digest: Digest,
+    /// Interfaces that the component imports, in its own order.
+    pub imports: Vec<String>,
+    /// Whether the file had to be written.
+    pub written: Written,
+}
+
+/// Whether a build changed the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The component is new or differs from the file that was there.
+    Changed,
+    /// The file held exactly this component; it was not touched.
+    Unchanged,
+}
+
+/// What a build tells while it runs.
+#[derive(Clone, Debug)]
+pub enum BuildEvent<'a> {
+    /// A cargo workspace is about to be built.
+    Building {
+        /// Names of the plugins, in order.
+        plugins: Vec<&'a str>,
+    },
+    /// The Rust target is missing and is being added with rustup.
+    AddingTarget {
+        /// The command, as a person would type it.
+        command: &'a str,
+    },
+    /// A line of the toolchain's own output, at most 4 KiB, without its line end.
+    Line(&'a str),
+    /// A component is in place.
+    Built(&'a BuiltPlugin),
+}
+
+/// Listens to a build. Called from the task that builds, so it should return soon.
+pub type BuildProgress<'a> = dyn Fn(BuildEvent<'_>) + Send + Sync + 'a;
+
+/// Why a build failed, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A file or folder of the project could not be read or written.
+    #[error("{action} {}: {source}", path.display())]
+    File {
+        /// What was tried, in words: `cannot read` …
+        action: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// There is nothing to build.
+    #[error(
+        "{} is no plugin project and holds none: a plugin project is a folder with `plugin.toml` and `Cargo.toml`",
+        path.display()
+    )]
+    NoProject {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The manifest cannot be used; the message names file, line and key.
+    #[error("{message}")]
+    Manifest {
+        /// For people.
+        message: String,
+    },
+    /// Two projects would write the same file.
+    #[error("two plugin projects are named `{name}`: {} and {}; rename one in its plugin.toml",
+        first.display(), second.display())]
+    SameName {
+        /// The manifest's name.
+        name: String,
+        /// A project's folder.
+        first: PathBuf,
+        /// The other's.
+        second: PathBuf,
+    },
+    /// A program of the toolchain could not be started.
+    #[error("cannot start {}: {source}; install Rust from https://rustup.rs, or set CARGO to your cargo",
+        program.display())]
+    Start {
+        /// Which.
+        program: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The Rust target is missing and cannot be added.
+    #[error("the Rust target {TARGET} is missing and could not be added: {reason}")]
+    Target {
+        /// Why not, and what to do.
+        reason: String,
+    },
+    /// Cargo does not accept the project.
+    #[error("cargo cannot read {}:\n{messages}", manifest.display())]
+    Metadata {
+        /// The project's Cargo.toml.
+        manifest: PathBuf,
+        /// Cargo's own words.
+        messages: String,
+    },
+    /// The crate makes no component.
+    #[error("{} makes no component: it needs a library with\n  [lib]\n  crate-type = [\"cdylib\", \"rlib\"]",
+        manifest.display())]
+    NoLibrary {
+        /// The project's Cargo.toml.
+        manifest: PathBuf,
+    },
+    /// The compiler found errors.
+    #[error("cargo could not build {}:\n{messages}", plugins.join(", "))]
+    Compile {
+        /// Names of the plugins that were being built.
+        plugins: Vec<String>,
+        /// The rendered compiler messages, the last 64 KiB of them.
+        messages: String,
+    },
+    /// What came out is no component.
+    #[error("plugin `{name}`: {reason}")]
+    NotAComponent {
+        /// The manifest's name.
+        name: String,
+        /// What it is instead.
+        reason: String,
+    },
+}
+
+/// Builds one project and writes `OUT/NAME.wasm`. Dropping the future stops the toolchain.
+pub async fn build(
+    toolchain: &Toolchain,
+    project: &Path,
+    out: &Path,
+    progress: &BuildProgress<'_>,
+) -> Result<BuiltPlugin, BuildError> {
+    let project = Project::read(project)?;
+    let mut built = build_projects(toolchain, &[project], out, progress).await?;
+    Ok(built.remove(0))
+}
+
+/// Builds the project that `directory` is, or all projects that it holds, and writes `OUT/NAME.wasm` for each.
+pub async fn build_directory(
+    toolchain: &Toolchain,
+    directory: &Path,
+    out: &Path,
+    progress: &BuildProgress<'_>,
+) -> Result<Vec<BuiltPlugin>, BuildError> {
+    let projects = if project::is_project(directory) {
+        vec![Project::read(directory)?]
+    } else {
+        projects_in(directory)?
+    };
+    if projects.is_empty() {
+        return Err(BuildError::NoProject { path: directory.to_owned() });
+    }
+    build_projects(toolchain, &projects, out, progress).await
+}
+
+/// Builds these projects, those of one cargo workspace in one call, and writes `OUT/NAME.wasm` for each, in order.
+pub async fn build_projects(
+    toolchain: &Toolchain,
+    projects: &[Project],
+    out: &Path,
+    progress: &BuildProgress<'_>,
+) -> Result<Vec<BuiltPlugin>, BuildError> {
+    project::check_names(projects)?;
+    std::fs::create_dir_all(out).map_err(|source| BuildError::File {
+        action: "cannot create",
+        path: out.to_owned(),
+        source,
+    })?;
+    let mut compiled = vec![None; projects.len()];
+    for workspace in cargo::workspaces(toolchain, projects).await? {
+        toolchain.ensure_target(&workspace.root, progress).await?;
+        let plugins = workspace.members.iter().map(|member| projects[member.project].name()).collect();
+        progress(BuildEvent::Building { plugins });
+        for (index, artifact) in cargo::compile(toolchain, &workspace, projects, progress).await? {
+            compiled[index] = Some(artifact);
+        }
+    }
+    let mut built = Vec::with_capacity(projects.len());
+    for (project, artifact) in projects.iter().zip(compiled) {
+        let artifact = artifact.ok_or_else(|| BuildError::NoLibrary { manifest: project.cargo_manifest() })?;
+        let plugin = component::finish(project, &artifact, out)?;
+        progress(BuildEvent::Built(&plugin));
+        built.push(plugin);
+    }
+    Ok(built)
+}

@@ -1,0 +1,285 @@
+//! Cargo: which projects share a workspace, and one call that compiles all of them.
+
+use super::{BuildError, BuildEvent, BuildProgress, Project, TARGET, Toolchain};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+
+/// Most bytes of compiler messages that an error carries.
+const KEPT_MESSAGES: usize = 64 * 1024;
+/// Most bytes of one line of cargo's that are shown.
+const SHOWN_LINE: usize = 4 * 1024;
+
+/// A cargo workspace and the projects to build in it.
+pub(super) struct Workspace {
+    pub(super) root: PathBuf,
+    pub(super) members: Vec<Member>,
+}
+
+/// One project as cargo knows it.
+pub(super) struct Member {
+    /// Index into the projects.
+    pub(super) project: usize,
+    package: String,
+    id: String,
+}
+
+#[derive(Clone, Deserialize)]
+struct Metadata {
+    workspace_root: PathBuf,
+    packages: Vec<Package>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Package {
+    name: String,
+    id: String,
+    manifest_path: PathBuf,
+    targets: Vec<Target>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Target {
+    crate_types: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+enum Message {
+    CompilerArtifact {
+        package_id: String,
+        target: Target,
+        filenames: Vec<PathBuf>,
+    },
+    #[serde(other)]
+    Other,
+}
+
+/// Groups the projects by workspace, each asked of cargo once.
+pub(super) async fn workspaces(toolchain: &Toolchain, projects: &[Project]) -> Result<Vec<Workspace>, BuildError> {
+    let mut known: BTreeMap<PathBuf, Package> = BTreeMap::new();
+    let mut roots: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
+    let mut workspaces: Vec<Workspace> = Vec::new();
+    for (index, project) in projects.iter().enumerate() {
+        let manifest = project.cargo_manifest();
+        if !known.contains_key(&manifest) {
+            let metadata = metadata(toolchain, project).await?;
+            for package in metadata.packages {
+                roots.insert(package.manifest_path.clone(), metadata.workspace_root.clone());
+                known.insert(package.manifest_path.clone(), package);
+            }
+        }
+        let (Some(package), Some(root)) = (known.get(&manifest), roots.get(&manifest)) else {
+            return Err(BuildError::Metadata {
+                manifest,
+                messages: "it has no [package]".to_owned(),
+            });
+        };
+        if !package.targets.iter().any(is_component_library) {
+            return Err(BuildError::NoLibrary { manifest });
+        }
+        let member = Member { project: index, package: package.name.clone(), id: package.id.clone() };
+        match workspaces.iter_mut().find(|workspace| workspace.root == *root) {
+            Some(workspace) => workspace.members.push(member),
+            None => workspaces.push(Workspace { root: root.clone(), members: vec![member] }),
+        }
+    }
+    Ok(workspaces)
+}
+
+/// Compiles the workspace's projects in one call; the produced files by index of their project.
+pub(super) async fn compile(
+    toolchain: &Toolchain,
+    workspace: &Workspace,
+    projects: &[Project],
+    progress: &BuildProgress<'_>,
+) -> Result<Vec<(usize, PathBuf)>, BuildError> {
+    let mut command = toolchain.cargo(&workspace.root);
+    command.args(["build", "--lib", "--target", TARGET, "--profile", "plugin"]);
+    command.args(["--message-format", "json-render-diagnostics"]);
+    for member in &workspace.members {
+        command.args(["--package", &member.package]);
+    }
+    if !has_plugin_profile(&workspace.root)? {
+        for setting in PLUGIN_PROFILE {
+            command.args(["--config", &format!("profile.plugin.{setting}")]);
+        }
+    }
+    let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = started.map_err(|source| BuildError::Start { program: toolchain.cargo.clone(), source })?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let mut artifacts = Vec::new();
+    let mut messages = Messages::default();
+    let reading = async {
+        tokio::try_join!(
+            each_line(stdout, |line| artifacts.extend(artifact(line, workspace))),
+            each_line(stderr, |line| {
+                progress(BuildEvent::Line(shortened(line)));
+                messages.keep(line);
+            }),
+        )
+    };
+    let status = async {
+        reading.await?;
+        child.wait().await
+    };
+    let status = status.await.map_err(|source| BuildError::Start { program: toolchain.cargo.clone(), source })?;
+    if status.success() {
+        return Ok(artifacts);
+    }
+    let names = workspace.members.iter().map(|member| projects[member.project].name().to_owned());
+    Err(BuildError::Compile { plugins: names.collect(), messages: messages.text })
+}
+
+/// What the profile `plugin` is where the workspace does not say: small, and without unwinding.
+const PLUGIN_PROFILE: &[&str] = &[
+    "inherits=\"release\"",
+    "opt-level=\"s\"",
+    "lto=true",
+    "codegen-units=1",
+    "panic=\"abort\"",
+    "strip=true",
+];
+
+async fn metadata(toolchain: &Toolchain, project: &Project) -> Result<Metadata, BuildError> {
+    let manifest = project.cargo_manifest();
+    let output = toolchain
+        .cargo(project.directory())
+        .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
+        .arg(&manifest)
+        .output()
+        .await
+        .map_err(|source| BuildError::Start { program: toolchain.cargo.clone(), source })?;
+    if !output.status.success() {
+        let messages = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+        return Err(BuildError::Metadata { manifest, messages });
+    }
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| BuildError::Metadata { manifest, messages: format!("unexpected answer of cargo: {error}") })
+}
+
+fn has_plugin_profile(root: &Path) -> Result<bool, BuildError> {
+    let path = root.join("Cargo.toml");
+    let text = std::fs::read_to_string(&path).map_err(|source| BuildError::File {
+        action: "cannot read",
+        path: path.clone(),
+        source,
+    })?;
+    let manifest: toml::Table = toml::from_str(&text)
+        .map_err(|error| BuildError::Metadata { manifest: path, messages: error.to_string() })?;
+    Ok(manifest.get("profile").and_then(|profile| profile.get("plugin")).is_some())
+}
+
+fn is_component_library(target: &Target) -> bool {
+    target.crate_types.iter().any(|kind| kind == "cdylib")
+}
+
+/// The component that a line of cargo's messages reports, if it reports one.
+fn artifact(line: &str, workspace: &Workspace) -> Option<(usize, PathBuf)> {
+    let Ok(Message::CompilerArtifact { package_id, target, filenames }) = serde_json::from_str(line) else {
+        return None;
+    };
+    let member = workspace.members.iter().find(|member| member.id == package_id)?;
+    let file = filenames.into_iter().find(|file| file.extension().is_some_and(|extension| extension == "wasm"))?;
+    is_component_library(&target).then_some((member.project, file))
+}
+
+async fn each_line(stream: Option<impl AsyncRead + Unpin>, mut deal: impl FnMut(&str)) -> std::io::Result<()> {
+    let Some(stream) = stream else { return Ok(()) };
+    let mut reader = BufReader::new(stream);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line).await? > 0 {
+        deal(String::from_utf8_lossy(&line).trim_end());
+        line.clear();
+    }
+    Ok(())
+}
+
+fn shortened(line: &str) -> &str {
+    &line[..line.floor_char_boundary(SHOWN_LINE)]
+}
+
+/// The compiler's messages without cargo's lines on its own progress; the last of them, where they are too many.
+#[derive(Default)]
+struct Messages {
+    text: String,
+}
+
+impl Messages {
+    fn keep(&mut self, line: &str) {
+        if is_status(line) {
+            return;
+        }
+        self.text.push_str(line);
+        self.text.push('\n');
+        if self.text.len() > KEPT_MESSAGES {
+            let cut = self.text.ceil_char_boundary(self.text.len() - KEPT_MESSAGES / 2);
+            self.text.drain(..cut);
+        }
+    }
+}
+
+/// Cargo sets its own words right-aligned in twelve columns: `   Compiling name v1`.
+fn is_status(line: &str) -> bool {
+    let Some((word, rest)) = line.split_at_checked(12) else { return false };
+    let word = word.trim_start();
+    rest.starts_with(' ') && !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphabetic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compiler_messages_are_kept_and_status_lines_are_not() {
+        let mut messages = Messages::default();
+        let lines = [
+            "   Compiling calc v0.1.0 (/work/plugins/calc)",
+            "error[E0425]: cannot find value `x` in this scope",
+            " --> src/lib.rs:3:5",
+            "  |",
+            "3 |     x",
+            "error: could not compile `calc` (lib) due to 1 previous error",
+            "    Finished `plugin` profile in 0.1s",
+        ];
+        lines.iter().for_each(|line| messages.keep(line));
+        assert_eq!(messages.text, format!("{}\n", lines[1..6].join("\n")));
+    }
+
+    #[test]
+    fn messages_are_bounded_and_keep_the_end() {
+        let mut messages = Messages::default();
+        for number in 0..20_000 {
+            messages.keep(&format!("error: nümber {number}"));
+        }
+        assert!(messages.text.len() <= KEPT_MESSAGES);
+        assert!(messages.text.ends_with("error: nümber 19999\n"));
+    }
+
+    #[test]
+    fn an_artifact_is_taken_only_from_a_member_and_only_as_a_component() {
+        let workspace = Workspace {
+            root: PathBuf::from("/w"),
+            members: vec![Member { project: 7, package: "calc".into(), id: "path+file:///w/calc#0.1.0".into() }],
+        };
+        let line = |id: &str, kind: &str, file: &str| {
+            serde_json::json!({
+                "reason": "compiler-artifact", "package_id": id, "filenames": [file, "/t/libcalc.rlib"],
+                "target": {"name": "calc", "kind": [kind], "crate_types": [kind, "rlib"]}, "fresh": true,
+            })
+            .to_string()
+        };
+        let mine = "path+file:///w/calc#0.1.0";
+        assert_eq!(
+            artifact(&line(mine, "cdylib", "/t/calc.wasm"), &workspace),
+            Some((7, PathBuf::from("/t/calc.wasm")))
+        );
+        assert_eq!(artifact(&line("registry#serde", "cdylib", "/t/serde.wasm"), &workspace), None);
+        assert_eq!(artifact(&line(mine, "lib", "/t/calc.wasm"), &workspace), None);
+        assert_eq!(artifact(&line(mine, "cdylib", "/t/calc.so"), &workspace), None);
+        assert_eq!(artifact(r#"{"reason":"build-finished","success":true}"#, &workspace), None);
+        assert_eq!(artifact("not JSON", &workspace), None);
+    }
+}

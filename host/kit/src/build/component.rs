@@ -1,0 +1,110 @@
+//! What comes out of the compiler becomes a plugin: the manifest goes in, the file is put in place.
+
+use super::{BuildError, BuiltPlugin, Project, Written};
+use agent_core::message::Digest;
+use sha2::{Digest as _, Sha256};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use wasmparser::{Encoding, Parser, Payload};
+
+/// Puts the manifest into the compiled component and writes `OUT/NAME.wasm` where it changed.
+pub(super) fn finish(project: &Project, compiled: &Path, out: &Path) -> Result<BuiltPlugin, BuildError> {
+    let failed = |reason| BuildError::NotAComponent { name: project.name().to_owned(), reason };
+    let bytes = std::fs::read(compiled).map_err(|source| BuildError::File {
+        action: "cannot read",
+        path: compiled.to_owned(),
+        source,
+    })?;
+    let bytes = agent_plugins::with_manifest(&bytes, project.manifest()).map_err(|error| failed(error.to_string()))?;
+    let imports = imports(&bytes).map_err(failed)?;
+    let path = out.join(format!("{}.wasm", project.name()));
+    let written = write_if_changed(&path, &bytes)?;
+    Ok(BuiltPlugin {
+        path,
+        name: project.name().to_owned(),
+        version: project.manifest().version.clone(),
+        size: bytes.len() as u64,
+        digest: Digest::from_sha256(Sha256::digest(&bytes).into()),
+        imports,
+        written,
+    })
+}
+
+/// Names of the component's imports, or why it is no component.
+fn imports(bytes: &[u8]) -> Result<Vec<String>, String> {
+    let mut names = Vec::new();
+    let mut depth = 0_usize;
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload.map_err(|error| format!("is no WebAssembly component: {error}"))? {
+            Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
+                return Err("is a core module, not a component; compile it for wasm32-wasip2".to_owned());
+            }
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentImportSection(section) if depth == 0 => {
+                for import in section {
+                    let import = import.map_err(|error| format!("has a damaged import section: {error}"))?;
+                    names.push(import.name.name.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(names)
+}
+
+/// A reader sees the old file or the new one, never a part.
+fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<Written, BuildError> {
+    if std::fs::read(path).is_ok_and(|present| present == bytes) {
+        return Ok(Written::Unchanged);
+    }
+    let unfinished = unfinished_path(path);
+    let written = File::create(&unfinished)
+        .and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        })
+        .and_then(|()| std::fs::rename(&unfinished, path));
+    written.map_err(|source| {
+        let _ = std::fs::remove_file(&unfinished);
+        BuildError::File { action: "cannot write", path: path.to_owned(), source }
+    })?;
+    Ok(Written::Changed)
+}
+
+/// Beside the file, hidden, and one per process, so that two builds don't write into each other's.
+fn unfinished_path(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}.unfinished", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_module_and_random_bytes_are_refused() {
+        let module = b"\0asm\x01\0\0\0";
+        assert!(imports(module).unwrap_err().starts_with("is a core module"));
+        assert!(imports(b"certainly not").unwrap_err().starts_with("is no WebAssembly component"));
+    }
+
+    #[test]
+    fn an_empty_component_has_no_imports() {
+        assert_eq!(imports(b"\0asm\x0d\0\x01\0"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn an_unchanged_file_is_not_touched() {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let path = directory.path().join("calc.wasm");
+        assert_eq!(write_if_changed(&path, b"one").expect("written"), Written::Changed);
+        let before = std::fs::metadata(&path).and_then(|file| file.modified()).expect("there");
+        assert_eq!(write_if_changed(&path, b"one").expect("compared"), Written::Unchanged);
+        assert_eq!(std::fs::metadata(&path).and_then(|file| file.modified()).expect("there"), before);
+        assert_eq!(write_if_changed(&path, b"two").expect("written"), Written::Changed);
+        assert_eq!(std::fs::read(&path).expect("there"), b"two");
+        assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 1);
+    }
+}

@@ -1,0 +1,124 @@
+//! The Rust toolchain that compiles guests, and the target that it needs.
+
+use super::{BuildError, BuildEvent, BuildProgress, TARGET};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use tokio::process::Command;
+
+/// Where the programs are; the caller knows from its environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toolchain {
+    /// The cargo to run.
+    pub cargo: PathBuf,
+    /// The rustup that can add a missing target.
+    pub rustup: Option<PathBuf>,
+}
+
+/// What a running cargo sets for its children, and flags that were meant for the host: a guest's build must see
+/// neither. `CARGO_TARGET_WASM32_WASIP2_RUSTFLAGS` and `CARGO_TARGET_DIR` stay, as does `RUSTUP_TOOLCHAIN`, so that
+/// one toolchain builds host and guests.
+const NOT_INHERITED: &[&str] = &[
+    "CARGO",
+    "CARGO_MANIFEST_DIR",
+    "CARGO_MANIFEST_PATH",
+    "CARGO_MANIFEST_LINKS",
+    "CARGO_PRIMARY_PACKAGE",
+    "CARGO_CRATE_NAME",
+    "CARGO_BIN_NAME",
+    "CARGO_TARGET_TMPDIR",
+    "CARGO_RUSTC_CURRENT_DIR",
+    "CARGO_MAKEFLAGS",
+    "CARGO_PKG_NAME",
+    "CARGO_PKG_VERSION",
+    "CARGO_PKG_VERSION_MAJOR",
+    "CARGO_PKG_VERSION_MINOR",
+    "CARGO_PKG_VERSION_PATCH",
+    "CARGO_PKG_VERSION_PRE",
+    "CARGO_PKG_AUTHORS",
+    "CARGO_PKG_DESCRIPTION",
+    "CARGO_PKG_HOMEPAGE",
+    "CARGO_PKG_REPOSITORY",
+    "CARGO_PKG_LICENSE",
+    "CARGO_PKG_LICENSE_FILE",
+    "CARGO_PKG_README",
+    "CARGO_PKG_RUST_VERSION",
+    "OUT_DIR",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTFLAGS",
+    "CARGO_BUILD_RUSTFLAGS",
+    "CARGO_ENCODED_RUSTFLAGS",
+];
+
+impl Toolchain {
+    /// A cargo command that runs in `directory`, where cargo and rustup look for their configuration.
+    pub(super) fn cargo(&self, directory: &Path) -> Command {
+        command(&self.cargo, directory)
+    }
+
+    /// The rustc beside cargo, else the one that the system finds.
+    fn rustc(&self) -> PathBuf {
+        let name = format!("rustc{}", std::env::consts::EXE_SUFFIX);
+        let beside = self.cargo.with_file_name(&name);
+        if beside.is_file() { beside } else { PathBuf::from(name) }
+    }
+
+    /// Adds the target with rustup where the toolchain of `directory` has it not, and says so.
+    pub(super) async fn ensure_target(
+        &self,
+        directory: &Path,
+        progress: &BuildProgress<'_>,
+    ) -> Result<(), BuildError> {
+        if self.has_target(directory).await? {
+            return Ok(());
+        }
+        let Some(rustup) = &self.rustup else {
+            return Err(BuildError::Target {
+                reason: format!(
+                    "no rustup was found; install the standard library of {TARGET} with your system's package \
+                     manager, or Rust from https://rustup.rs"
+                ),
+            });
+        };
+        let typed = format!("rustup target add {TARGET}");
+        progress(BuildEvent::AddingTarget { command: &typed });
+        let output = command(rustup, directory).args(["target", "add", TARGET]).output().await;
+        let output = output.map_err(|source| BuildError::Start { program: rustup.clone(), source })?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(BuildError::Target {
+                reason: format!("`{typed}` failed; run it by hand. It said:\n{}", said.trim_end()),
+            });
+        }
+        if self.has_target(directory).await? {
+            return Ok(());
+        }
+        Err(BuildError::Target {
+            reason: format!("`{typed}` added it to another toolchain than that of {}", self.cargo.display()),
+        })
+    }
+
+    async fn has_target(&self, directory: &Path) -> Result<bool, BuildError> {
+        let rustc = self.rustc();
+        let output = command(&rustc, directory)
+            .args(["--print", "target-libdir", "--target", TARGET])
+            .output()
+            .await
+            .map_err(|source| BuildError::Start { program: rustc.clone(), source })?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(BuildError::Target {
+                reason: format!("{} does not know it; update Rust. It said:\n{}", rustc.display(), said.trim_end()),
+            });
+        }
+        Ok(Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir())
+    }
+}
+
+fn command(program: &Path, directory: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(directory).stdin(Stdio::null()).kill_on_drop(true);
+    for name in NOT_INHERITED {
+        command.env_remove(name);
+    }
+    command
+}

@@ -1,0 +1,168 @@
+//! The embedded store: one SQLite file in WAL mode, one writer thread with group commit, a few readers (D1).
+//! Several processes may share the file; a lock file per store instance says who is alive.
+
+mod blobs;
+mod commit;
+mod failure;
+mod file;
+mod key_value;
+mod memories;
+mod owners;
+mod queries;
+mod readers;
+mod schema;
+mod search;
+mod sessions;
+mod writer;
+
+use crate::StoreError;
+use failure::Failure;
+use owners::Owner;
+use readers::Readers;
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use writer::Writer;
+
+/// A store in one SQLite file, or in memory. Dropping it writes what is queued and stops its thread.
+pub struct SqliteStore {
+    // Dropped in this order: the writer finishes before the lock that says it is alive goes.
+    writer: Writer,
+    readers: Option<Readers>,
+    owner: Arc<Owner>,
+    counters: Arc<Counters>,
+}
+
+/// How a file is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// When a commit counts as done.
+    pub synchronous: Synchronous,
+    /// Most bytes of the database file; a commit past it fails with [`StoreError::DiskFull`]. Default: what the disk
+    /// holds.
+    pub max_bytes: Option<u64>,
+}
+
+/// When a commit counts as done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Synchronous {
+    /// When it is on the disk.
+    #[default]
+    Full,
+    /// When the system has it: a crash of the machine may lose or damage everything. For measurements.
+    Off,
+}
+
+/// Counts since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Session commits that were taken.
+    pub commits: u64,
+    /// Write jobs of all kinds that were taken, commits included.
+    pub jobs: u64,
+    /// Transactions that wrote for them; with [`Synchronous::Full`] each is one fsync, checkpoints apart.
+    pub transactions: u64,
+    /// Transactions that brought the search index up to date.
+    pub index_transactions: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    commits: AtomicU64,
+    jobs: AtomicU64,
+    transactions: AtomicU64,
+    index_transactions: AtomicU64,
+}
+
+impl SqliteStore {
+    /// Opens the file, or makes it in a folder that exists. A file that is damaged, foreign, newer or no database is
+    /// refused and left as it is. Blocks while it checks and migrates.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
+        check_library(rusqlite::version_number())?;
+        let file = file::DatabaseFile::locate(path.as_ref(), options)?;
+        let connection = file.open()?;
+        let owner = Owner::on_disk(file.path())?;
+        Self::start(connection, file.path().to_owned(), owner, |path| Some(Readers::new(path)))
+    }
+
+    /// A store that lives as long as this value.
+    pub fn open_in_memory() -> Result<Self, StoreError> {
+        check_library(rusqlite::version_number())?;
+        let path = PathBuf::from(":memory:");
+        let connection = file::open_in_memory().map_err(|failure| failure.at(&path))?;
+        Self::start(connection, path, Owner::in_memory(), |_| None)
+    }
+
+    /// What it has done so far.
+    pub fn stats(&self) -> Stats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Stats {
+            commits: read(&self.counters.commits),
+            jobs: read(&self.counters.jobs),
+            transactions: read(&self.counters.transactions),
+            index_transactions: read(&self.counters.index_transactions),
+        }
+    }
+
+    /// SQLite's own full check of the file; for tests and for people who doubt their disk.
+    pub async fn integrity_check(&self) -> Result<(), StoreError> {
+        self.read(|connection| {
+            let verdict: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+            if verdict == "ok" { Ok(()) } else { Err(Failure::Unreadable(verdict)) }
+        })
+        .await
+    }
+
+    fn start(
+        connection: Connection,
+        path: PathBuf,
+        owner: Owner,
+        readers: impl FnOnce(PathBuf) -> Option<Readers>,
+    ) -> Result<Self, StoreError> {
+        let counters = Arc::new(Counters::default());
+        let writer = Writer::start(connection, path.clone(), counters.clone())?;
+        Ok(Self { writer, readers: readers(path), owner: Arc::new(owner), counters })
+    }
+
+    /// Runs `work` in a transaction that it shares with others, each in a savepoint of its own.
+    async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
+    {
+        self.writer.run(work).await
+    }
+
+    /// Runs `work` on one consistent view of what is committed. In memory there is only the writer's connection.
+    async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
+    {
+        match &self.readers {
+            Some(readers) => readers.run(work).await,
+            None => self.writer.run(work).await,
+        }
+    }
+}
+
+/// Before 3.51.3, two connections that reset the write-ahead log at the same moment could damage the database.
+const OLDEST_SQLITE: i32 = 3_051_003;
+
+fn check_library(found: i32) -> Result<(), StoreError> {
+    if found >= OLDEST_SQLITE { Ok(()) } else { Err(StoreError::OldSqlite { found, needed: OLDEST_SQLITE }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D1: the library's version is checked at start.
+    #[test]
+    fn an_old_library_is_refused() {
+        assert_eq!(check_library(3_051_002), Err(StoreError::OldSqlite { found: 3_051_002, needed: 3_051_003 }));
+        assert_eq!(check_library(3_051_003), Ok(()));
+        assert_eq!(check_library(rusqlite::version_number()), Ok(()));
+    }
+}

@@ -1,0 +1,60 @@
+//! A few read connections on blocking threads: readers see what is committed and never wait for the writer.
+
+use super::failure::Failure;
+use super::file;
+use crate::StoreError;
+use rusqlite::Connection;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Semaphore;
+
+/// Reads at once. More would wait for the same disk.
+const READERS: usize = 4;
+
+/// The pool. Connections are opened when they are first needed and kept.
+pub(super) struct Readers {
+    shared: Arc<Shared>,
+    places: Arc<Semaphore>,
+}
+
+struct Shared {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub(super) fn new(path: PathBuf) -> Self {
+        let shared = Shared { path, idle: Mutex::new(Vec::with_capacity(READERS)) };
+        Self { shared: Arc::new(shared), places: Arc::new(Semaphore::new(READERS)) }
+    }
+
+    /// Runs `work` in one read transaction. The place is held until the thread is done, also when the caller gives up.
+    pub(super) async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
+    {
+        let place = self.places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let shared = self.shared.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            shared.run(work).map_err(|failure| failure.at(&shared.path))
+        });
+        reading.await.map_err(|_| StoreError::Closed)?
+    }
+}
+
+impl Shared {
+    fn run<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<T, Failure> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => file::open_reader(&self.path)?,
+        };
+        connection.prepare_cached("BEGIN DEFERRED")?.execute([])?;
+        let result = work(&connection);
+        connection.prepare_cached("COMMIT")?.execute([])?;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        result
+    }
+}

@@ -1,0 +1,92 @@
+//! What the runtime asks of every model: facts about it, and a reply to a request.
+
+use crate::error::ModelError;
+use agent_core::model::{Delta, Model, ModelRequest, Reply};
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::sync::mpsc::Sender;
+
+/// What is known of a model before it is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Kind of provider, name, context window.
+    pub model: Model,
+    /// Which names of tools it takes.
+    pub tool_names: ToolNames,
+}
+
+/// The alphabet and length that a provider takes for a tool's name (L14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolNames {
+    /// Most characters.
+    pub limit: usize,
+    /// Taken besides ASCII letters and digits.
+    pub punctuation: &'static str,
+}
+
+impl ToolNames {
+    /// `[a-zA-Z0-9_-]{1,64}`: what nearly every provider takes.
+    pub const COMMON: Self = Self { limit: 64, punctuation: "_-" };
+
+    /// Whether the character may stand in a name.
+    pub fn allows(&self, character: char) -> bool {
+        character.is_ascii_alphanumeric() || self.punctuation.contains(character)
+    }
+
+    /// Whether the provider takes the whole name.
+    pub fn accepts(&self, name: &str) -> bool {
+        !name.is_empty() && name.chars().count() <= self.limit && name.chars().all(|character| self.allows(character))
+    }
+}
+
+/// Where in its session a request stands. It follows from what is stored, so that a restarted host asks alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyContext<'a> {
+    /// The session's id.
+    pub session: &'a str,
+    /// Successful model calls that the session has made before this one.
+    pub call: u64,
+    /// Tries of this call, this one included: 1 for the first.
+    pub attempt: u32,
+}
+
+/// A reply, and what the provider sent of which it was made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RawReply {
+    /// In no provider's dialect.
+    pub reply: Reply,
+    /// For the step record (D1).
+    pub raw: Value,
+}
+
+/// A model that can be asked. Dropping the future cancels the call.
+#[async_trait]
+pub trait Provider: Send + Sync {
+    /// What is known of it.
+    fn facts(&self) -> &Facts;
+
+    /// Answers a request. Pieces of the reply go to `deltas` as they come; where nobody receives them any more, the
+    /// reply is still made. An error after deltas voids them: the caller sends [`Delta::Clear`].
+    async fn reply(
+        &self,
+        request: &ModelRequest,
+        context: ReplyContext<'_>,
+        deltas: &Sender<Delta>,
+    ) -> Result<RawReply, ModelError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ToolNames;
+
+    /// L14
+    #[test]
+    fn common_tool_names() {
+        let cases = [("text_count", true), ("a-B_9", true), ("text.count", false), ("", false), ("zählen", false)];
+        for (name, expected) in cases {
+            assert_eq!(ToolNames::COMMON.accepts(name), expected, "{name}");
+        }
+        assert!(ToolNames::COMMON.accepts(&"x".repeat(64)));
+        assert!(!ToolNames::COMMON.accepts(&"x".repeat(65)));
+    }
+}

@@ -1,0 +1,260 @@
+//! A model whose words are a file of replies (M4). Everything around them is real, and every request is checked.
+
+mod expectation;
+mod script;
+
+use crate::conversation;
+use crate::error::ModelError;
+use crate::estimate;
+use crate::provider::{Facts, Provider, RawReply, ReplyContext, ToolNames};
+use crate::stream::Stream;
+use agent_core::model::{Delta, Model, ModelRequest, Reply, RequestedCall, StopReason};
+use async_trait::async_trait;
+use script::{Script, ScriptedError, ScriptedReply};
+use serde_json::json;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::sync::mpsc::Sender;
+
+/// Largest script in bytes.
+const SIZE_LIMIT: u64 = 16 * 1024 * 1024;
+
+/// A script. Which reply is next follows from the number of calls that the session has made, so that a restarted host
+/// goes on where it was; each session begins with the first.
+#[derive(Debug)]
+pub struct Scripted {
+    facts: Facts,
+    path: PathBuf,
+    script: Script,
+}
+
+impl Scripted {
+    /// Reads a script; a relative file is looked for in `base`.
+    pub fn open(file: &str, base: &Path) -> Result<Self, ModelError> {
+        let path = base.join(file);
+        let text = read(&path).map_err(|source| ModelError::UnreadableScript { path: path.clone(), source })?;
+        let script = script::parse(&text, &path)?;
+        let model = Model { provider: "scripted".into(), name: file.to_owned(), window: script.window };
+        Ok(Self { facts: Facts { model, tool_names: ToolNames::COMMON }, path, script })
+    }
+
+    fn next(&self, context: ReplyContext<'_>) -> Result<&ScriptedReply, ModelError> {
+        let place = usize::try_from(context.call).ok();
+        place.and_then(|place| self.script.replies.get(place)).ok_or_else(|| ModelError::Exhausted {
+            path: self.path.clone(),
+            replies: self.script.replies.len(),
+            session: context.session.to_owned(),
+            wanted: context.call.saturating_add(1),
+        })
+    }
+
+    fn check(&self, request: &ModelRequest, reply: &ScriptedReply, number: u64) -> Result<(), ModelError> {
+        let problems = conversation::problems(request, self.facts.tool_names);
+        if !problems.is_empty() {
+            return Err(ModelError::BrokenRequest { model: self.facts.model.to_string(), problems });
+        }
+        let problems = reply.expect.problems(request);
+        if !problems.is_empty() {
+            return Err(ModelError::Unexpected { path: self.path.clone(), reply: number, problems });
+        }
+        Ok(())
+    }
+
+    fn error(&self, error: &ScriptedError) -> ModelError {
+        let (model, message) = (self.facts.model.to_string(), error.message.clone());
+        match error.status {
+            None => ModelError::Broken { model, message },
+            Some(status) => {
+                let retry_after = error.retry_after_ms.map(Duration::from_millis);
+                ModelError::Refused { model, status, message, request_id: error.request_id.clone(), retry_after }
+            }
+        }
+    }
+
+    fn whole(&self, scripted: &ScriptedReply, request: &ModelRequest) -> Reply {
+        let text = scripted.text();
+        let calls: Vec<_> = scripted.calls.iter().map(|call| requested(call, request)).collect();
+        let said = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
+        let usage = scripted.usage().unwrap_or_else(|| estimate::usage(request, &text, &calls));
+        Reply { text, calls, stop: scripted.stop.unwrap_or(said), usage, model: self.facts.model.to_string() }
+    }
+}
+
+#[async_trait]
+impl Provider for Scripted {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    async fn reply(
+        &self,
+        request: &ModelRequest,
+        context: ReplyContext<'_>,
+        deltas: &Sender<Delta>,
+    ) -> Result<RawReply, ModelError> {
+        let scripted = self.next(context)?;
+        let number = context.call + 1;
+        self.check(request, scripted, number)?;
+        let stream = Stream { deltas, delay: scripted.delay() };
+        stream.thinking(&scripted.thinking).await;
+        stream.text(&scripted.pieces()).await;
+        if scripted.text().is_empty() && !scripted.delay().is_zero() {
+            tokio::time::sleep(scripted.delay()).await;
+        }
+        let fails = |error: &&ScriptedError| error.times.is_none_or(|times| context.attempt <= times);
+        if let Some(error) = scripted.error.as_ref().filter(fails) {
+            return Err(self.error(error));
+        }
+        let reply = self.whole(scripted, request);
+        let raw = json!({ "script": self.path.display().to_string(), "number": number, "reply": reply });
+        Ok(RawReply { reply, raw })
+    }
+}
+
+/// A script names tools as their authors do; the model says the names that it was offered. Other names stay as they are.
+fn requested(call: &script::ScriptedCall, request: &ModelRequest) -> RequestedCall {
+    let offered = request.tools.iter().find(|tool| tool.author_name == call.name);
+    let name = offered.map_or(&call.name, |tool| &tool.name).clone();
+    RequestedCall { provider_id: call.id.clone(), name, arguments: call.arguments() }
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(SIZE_LIMIT + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > SIZE_LIMIT {
+        return Err(std::io::Error::other(format!("it is larger than {SIZE_LIMIT} bytes")));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::tests::{calls, request, tool};
+    use agent_core::message::{Message, Role};
+    use tokio::sync::mpsc;
+
+    fn scripted(text: &str) -> Scripted {
+        let script = script::parse(text, Path::new("s.json")).unwrap();
+        let model = Model { provider: "scripted".into(), name: "s.json".into(), window: script.window };
+        Scripted { facts: Facts { model, tool_names: ToolNames::COMMON }, path: "s.json".into(), script }
+    }
+
+    fn prompt() -> ModelRequest {
+        let tools = vec![tool("text.count", "Counts.", json!({"type": "object"}))];
+        request(vec![Message::text(Role::User, "go")], tools)
+    }
+
+    async fn ask(model: &Scripted, request: &ModelRequest, call: u64, attempt: u32) -> (Result<Reply, String>, Vec<Delta>) {
+        let (sender, mut receiver) = mpsc::channel(100);
+        let context = ReplyContext { session: "s1", call, attempt };
+        let reply = model.reply(request, context, &sender).await;
+        drop(sender);
+        let mut deltas = Vec::new();
+        while let Some(delta) = receiver.recv().await {
+            deltas.push(delta);
+        }
+        (reply.map(|raw| raw.reply).map_err(|error| error.to_string()), deltas)
+    }
+
+    /// M4: the position follows from the session's calls, not from the process.
+    #[tokio::test]
+    async fn the_reply_follows_from_the_call() {
+        let model = scripted(r#"[{"text": "one"}, {"text": "two"}]"#);
+        for (call, expected) in [(1, "two"), (0, "one"), (1, "two")] {
+            assert_eq!(ask(&model, &prompt(), call, 1).await.0.unwrap().text, expected);
+        }
+        insta::assert_snapshot!(
+            ask(&model, &prompt(), 2, 1).await.0.unwrap_err(),
+            @""
+        );
+        assert!(ask(&model, &prompt(), u64::MAX, 1).await.0.is_err());
+    }
+
+    #[tokio::test]
+    async fn parallel_calls_in_offered_names() {
+        let model = scripted(
+            r#"{"text": "Counting.", "calls": [{"name": "text.count", "arguments": {"path": "a"}},
+                {"name": "text_count", "id": "p1", "arguments": "{bad"}, {"name": "no.such"}]}"#,
+        );
+        let reply = ask(&model, &prompt(), 0, 1).await.0.unwrap();
+        let call = |id: Option<&str>, name: &str, arguments: &str| RequestedCall {
+            provider_id: id.map(str::to_owned),
+            name: name.into(),
+            arguments: arguments.into(),
+        };
+        let expected =
+            [call(None, "text_count", r#"{"path":"a"}"#), call(Some("p1"), "text_count", "{bad"), call(None, "no.such", "")];
+        assert_eq!(reply.calls, expected);
+        assert_eq!((reply.stop, reply.model.as_str()), (StopReason::ToolCalls, "scripted/s.json"));
+        assert!(reply.usage.prompt_tokens > 5 && reply.usage.completion_tokens > 10, "{:?}", reply.usage);
+    }
+
+    #[tokio::test]
+    async fn streams_thinking_and_chunks() {
+        let model = scripted(
+            r#"{"text": "abcdef", "thinking": "hm", "chunks": 2, "usage": {"prompt_tokens": 3, "completion_tokens": 4}}"#,
+        );
+        let (reply, deltas) = ask(&model, &prompt(), 0, 1).await;
+        let expected = [
+            Delta::ThinkingStart,
+            Delta::Thinking("hm".into()),
+            Delta::ThinkingEnd,
+            Delta::Text("abc".into()),
+            Delta::Text("def".into()),
+        ];
+        assert_eq!(deltas, expected);
+        let reply = reply.unwrap();
+        assert_eq!((reply.text.as_str(), reply.stop, reply.usage.total()), ("abcdef", StopReason::Stop, 7));
+    }
+
+    /// M3, M5: an error after part of the reply, and the try that succeeds.
+    #[tokio::test]
+    async fn errors_as_a_provider_gives_them() {
+        let model = scripted(
+            r#"[{"text": "part", "error": {"status": 503, "message": "busy", "request_id": "r1", "times": 1}},
+                {"error": {"message": "connection reset"}}]"#,
+        );
+        let (reply, deltas) = ask(&model, &prompt(), 0, 1).await;
+        assert_eq!(deltas, [Delta::Text("part".into())]);
+        insta::assert_snapshot!(reply.unwrap_err(), @"");
+        assert_eq!(ask(&model, &prompt(), 0, 2).await.0.unwrap().text, "part");
+        insta::assert_snapshot!(ask(&model, &prompt(), 1, 9).await.0.unwrap_err(), @"");
+    }
+
+    #[tokio::test]
+    async fn every_request_is_checked() {
+        let model = scripted(r#"[{"text": "a", "expect": {"messages": 2, "tools": []}}]"#);
+        insta::assert_snapshot!(ask(&model, &prompt(), 0, 1).await.0.unwrap_err(), @"");
+        let mut broken = prompt();
+        broken.messages.push(calls(&[("c1", "text.count", json!({}))]));
+        insta::assert_snapshot!(ask(&model, &broken, 0, 1).await.0.unwrap_err(), @"");
+    }
+
+    /// L29: dropping the future ends the call; a listener that is gone does not.
+    #[tokio::test(start_paused = true)]
+    async fn cancelled_by_dropping() {
+        let model = scripted(r#"{"text": "slow words", "delay_ms": 500000}"#);
+        let (sender, receiver) = mpsc::channel(1);
+        let context = ReplyContext { session: "s1", call: 0, attempt: 1 };
+        let request = prompt();
+        tokio::select! {
+            biased;
+            _ = model.reply(&request, context, &sender) => panic!("it should still wait"),
+            () = tokio::time::sleep(Duration::from_millis(100)) => {}
+        }
+        assert!(receiver.is_empty());
+        drop(receiver);
+        assert_eq!(model.reply(&request, context, &sender).await.unwrap().reply.text, "slow words");
+    }
+
+    #[test]
+    fn a_script_too_large_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(directory.path().join("big.json")).unwrap();
+        file.set_len(SIZE_LIMIT + 1).unwrap();
+        let error = Scripted::open("big.json", directory.path()).unwrap_err().to_string();
+        assert!(error.contains("larger than 16777216 bytes"), "{error}");
+    }
+}

@@ -1,0 +1,3 @@
+//! Placeholder.
+mod bindings;
+mod media { pub struct OpenMedium; pub struct GrowingMedium; }

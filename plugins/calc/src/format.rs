@@ -1,0 +1,104 @@
+//! Numbers as people write them: fractions, decimals, repeating decimals.
+
+use crate::number::{Exactness, Number, ten_to};
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::{Signed, Zero};
+
+/// A repeating decimal is shown as such up to this many digits after the point.
+const MAX_REPEATING: usize = 60;
+
+/// A number in all its forms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forms {
+    /// Exact: `7`, `-3/4`. None for a rounded root.
+    pub exact: Option<String>,
+    /// Decimal with as many digits as were asked for, or fewer if that says all.
+    pub decimal: String,
+    /// Whether `decimal` says all.
+    pub exactness: Exactness,
+    /// `0.1(6)`, the digits in parentheses repeating; none if the decimal ends, or the period is long.
+    pub repeating: Option<String>,
+}
+
+impl Forms {
+    /// One line for the model.
+    pub fn summary(&self, digits: u32) -> String {
+        let rounded = || format!("{} (rounded to {digits} digits)", self.decimal);
+        match (&self.exact, self.exactness) {
+            (Some(exact), Exactness::Exact) if *exact == self.decimal => exact.clone(),
+            (Some(exact), Exactness::Exact) => format!("{} = {exact}", self.decimal),
+            (Some(exact), Exactness::Rounded) => match &self.repeating {
+                Some(repeating) => format!("{exact} = {repeating} ≈ {}", rounded()),
+                None => format!("{exact} ≈ {}", rounded()),
+            },
+            (None, _) => format!("≈ {}", rounded()),
+        }
+    }
+}
+
+/// The forms of a number; `digits` after the decimal point, for small numbers counted from the first one that is not 0.
+pub fn forms(number: &Number, digits: u32) -> Forms {
+    let value = &number.value;
+    let places = digits + leading_zeros(value);
+    let scaled = value * BigRational::from_integer(ten_to(places));
+    let decimal = trim(place_point(&scaled.round().to_integer(), places));
+    if number.exactness == Exactness::Rounded {
+        return Forms { exact: None, decimal, exactness: Exactness::Rounded, repeating: None };
+    }
+    let (exactness, repeating) = if scaled.is_integer() {
+        (Exactness::Exact, None)
+    } else {
+        (Exactness::Rounded, repeating(value))
+    };
+    Forms { exact: Some(value.to_string()), decimal, exactness, repeating }
+}
+
+/// Zeros between the point and the first other digit.
+fn leading_zeros(value: &BigRational) -> u32 {
+    if value.is_zero() || value.numer().magnitude() >= value.denom().magnitude() {
+        return 0;
+    }
+    let inverse = value.denom() / value.numer().abs();
+    u32::try_from(inverse.to_string().len()).unwrap_or(u32::MAX).saturating_sub(1)
+}
+
+/// Writes `unscaled / 10^places`.
+fn place_point(unscaled: &BigInt, places: u32) -> String {
+    let digits = unscaled.magnitude().to_string();
+    let places = places as usize;
+    let padded = format!("{digits:0>width$}", width = places + 1);
+    let (whole, fraction) = padded.split_at(padded.len() - places);
+    let sign = if unscaled.is_negative() { "-" } else { "" };
+    if places == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
+}
+
+fn trim(decimal: String) -> String {
+    if !decimal.contains('.') {
+        return decimal;
+    }
+    decimal.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Long division until a remainder comes again.
+fn repeating(value: &BigRational) -> Option<String> {
+    let ten = BigInt::from(10);
+    let whole = value.trunc().to_integer();
+    let mut remainder = value.fract().numer().abs();
+    let mut remainders: Vec<BigInt> = Vec::new();
+    let mut digits = String::new();
+    while !remainder.is_zero() {
+        if let Some(start) = remainders.iter().position(|earlier| *earlier == remainder) {
+            let sign = if value.is_negative() { "-" } else { "" };
+            return Some(format!("{sign}{}.{}({})", whole.abs(), &digits[..start], &digits[start..]));
+        }
+        if digits.len() == MAX_REPEATING {
+            return None;
+        }
+        remainders.push(remainder.clone());
+        let shifted = remainder * &ten;
+        digits.push_str(&(&shifted / value.denom()).to_string());
+        remainder = shifted % value.denom();
+    }
+    None
+}

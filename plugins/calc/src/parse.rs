@@ -1,0 +1,305 @@
+//! The language of expressions: read from left to right and calculated while it is read.
+//!
+//! ```text
+//! sum     = product { ("+" | "-") product }
+//! product = sign { ("*" | "/" | "%") sign }
+//! sign    = { "+" | "-" } power
+//! power   = postfix [ "^" sign ]                 right to left: 2^3^2 = 2^9; -2^2 = -4
+//! postfix = atom { "!" }
+//! atom    = number | name "(" sum { "," sum } ")" | "(" sum ")"
+//! ```
+
+use crate::number::{Number, NumberError, ten_to};
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::Zero;
+
+/// Longest expression, in bytes.
+pub const MAX_LENGTH: usize = 4_000;
+
+/// Deepest nesting of parentheses, signs and powers.
+const MAX_DEPTH: u32 = 100;
+
+/// Largest exponent of a number such as `1.5e300`, and its greatest number of digits.
+const MAX_NUMBER_DIGITS: usize = 2_000;
+
+/// What each function takes, for messages and for the tool's description.
+pub const FUNCTIONS: &str = "abs(x), min(x, …), max(x, …), floor(x), ceil(x), round(x), round(x, digits), gcd(a, b, …), \
+                             lcm(a, b, …), factorial(n), sqrt(x)";
+
+/// Why an expression has no value, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message} (at character {position}: {excerpt})")]
+pub struct ExpressionError {
+    /// Character of the expression, counted from 1.
+    pub position: usize,
+    /// What is wrong and what would be right.
+    pub message: String,
+    /// The place, with `▸` before the character.
+    pub excerpt: String,
+}
+
+/// Calculates an expression. Irrational roots get `digits` significant digits and some more.
+pub fn evaluate(expression: &str, digits: u32) -> Result<Number, ExpressionError> {
+    let mut parser = Parser { text: expression, offset: 0, depth: 0, digits };
+    if expression.len() > MAX_LENGTH {
+        return Err(parser.error(0, format!("the expression is longer than {MAX_LENGTH} bytes")));
+    }
+    let value = parser.sum()?;
+    match parser.peek() {
+        None => Ok(value),
+        Some(',') => Err(parser.error_here("`,` only separates arguments; write 1000 or 1_000 for a thousand")),
+        Some(')') => Err(parser.error_here("this `)` closes nothing")),
+        Some(other) => Err(parser.error_here(&format!("expected an operator or the end, found `{other}`"))),
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    offset: usize,
+    depth: u32,
+    digits: u32,
+}
+
+type Parsed = Result<Number, ExpressionError>;
+
+impl Parser<'_> {
+    fn sum(&mut self) -> Parsed {
+        let mut left = self.product()?;
+        while let Some(operator @ ('+' | '-' | '−')) = self.peek() {
+            let at = self.take(operator);
+            let right = self.product()?;
+            let result = if operator == '+' { left.add(&right) } else { left.subtract(&right) };
+            left = self.located(at, result)?;
+        }
+        Ok(left)
+    }
+
+    fn product(&mut self) -> Parsed {
+        let mut left = self.sign()?;
+        while let Some(operator @ ('*' | '×' | '·' | '/' | '÷' | '%')) = self.peek() {
+            let at = self.take(operator);
+            let right = self.sign()?;
+            let result = match operator {
+                '/' | '÷' => left.divide(&right),
+                '%' => left.remainder(&right),
+                _ => left.multiply(&right),
+            };
+            left = self.located(at, result)?;
+        }
+        Ok(left)
+    }
+
+    fn sign(&mut self) -> Parsed {
+        self.enter()?;
+        let value = match self.peek() {
+            Some(minus @ ('-' | '−')) => {
+                self.take(minus);
+                self.sign()?.negate()
+            }
+            Some('+') => {
+                self.take('+');
+                self.sign()?
+            }
+            _ => self.power()?,
+        };
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    fn power(&mut self) -> Parsed {
+        let base = self.postfix()?;
+        let doubled = self.text[self.offset..].starts_with("**");
+        if !doubled && self.peek() != Some('^') {
+            return Ok(base);
+        }
+        let at = self.offset;
+        self.offset += if doubled { 2 } else { 1 };
+        let exponent = self.sign()?;
+        self.located(at, base.power(&exponent))
+    }
+
+    fn postfix(&mut self) -> Parsed {
+        let mut value = self.atom()?;
+        while self.peek() == Some('!') {
+            let at = self.take('!');
+            value = self.located(at, value.factorial())?;
+        }
+        // `**` must not be taken for a product.
+        self.peek();
+        Ok(value)
+    }
+
+    fn atom(&mut self) -> Parsed {
+        match self.peek() {
+            Some('(') => {
+                let opened = self.take('(');
+                let value = self.sum()?;
+                self.close(opened)?;
+                Ok(value)
+            }
+            Some(digit) if digit.is_ascii_digit() || digit == '.' => self.number(),
+            Some(letter) if letter.is_alphabetic() => self.call(),
+            Some(other) => Err(self.error_here(&format!("expected a number, a function or `(`, found `{other}`"))),
+            None => Err(self.error_here("the expression ends where a number is expected")),
+        }
+    }
+
+    fn number(&mut self) -> Parsed {
+        let start = self.offset;
+        let mut digits = self.digits_run();
+        let mut places = 0;
+        if self.next_is('.') {
+            self.offset += 1;
+            let fraction = self.digits_run();
+            places = fraction.len();
+            digits.push_str(&fraction);
+        }
+        if digits.is_empty() {
+            return Err(self.error(start, "a `.` without digits is no number".into()));
+        }
+        let exponent = self.exponent(start)?;
+        if digits.len() > MAX_NUMBER_DIGITS {
+            return Err(self.error(start, format!("the number has more than {MAX_NUMBER_DIGITS} digits")));
+        }
+        let unscaled = BigInt::parse_bytes(digits.as_bytes(), 10).unwrap_or_else(BigInt::zero);
+        let shift = exponent - places as i64;
+        let scale = ten_to(shift.unsigned_abs() as u32);
+        let value = if shift >= 0 {
+            BigRational::from_integer(unscaled * scale)
+        } else {
+            BigRational::new(unscaled, scale)
+        };
+        Ok(Number::exact(value))
+    }
+
+    fn digits_run(&mut self) -> String {
+        let run = &self.text[self.offset..];
+        let length = run.find(|letter: char| !letter.is_ascii_digit() && letter != '_').unwrap_or(run.len());
+        self.offset += length;
+        run[..length].replace('_', "")
+    }
+
+    /// The `e-3` of `1.5e-3`; 0 where there is none.
+    fn exponent(&mut self, start: usize) -> Result<i64, ExpressionError> {
+        let rest = &self.text.as_bytes()[self.offset..];
+        let signed = usize::from(matches!(rest.get(1), Some(b'+' | b'-')));
+        if !matches!(rest.first(), Some(b'e' | b'E')) || !rest.get(1 + signed).is_some_and(u8::is_ascii_digit) {
+            return Ok(0);
+        }
+        let negative = rest[1] == b'-';
+        self.offset += 1 + signed;
+        let magnitude: i64 = self.digits_run().parse().unwrap_or(i64::MAX);
+        if magnitude > MAX_NUMBER_DIGITS as i64 {
+            return Err(self.error(start, format!("the exponent is larger than {MAX_NUMBER_DIGITS}")));
+        }
+        Ok(if negative { -magnitude } else { magnitude })
+    }
+
+    fn call(&mut self) -> Parsed {
+        let start = self.offset;
+        let rest = &self.text[start..];
+        let length = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(rest.len());
+        let name = rest[..length].to_ascii_lowercase();
+        self.offset += length;
+        if self.peek() != Some('(') {
+            return Err(self.error(start, format!("`{name}` is neither a number nor a function call; functions: {FUNCTIONS}")));
+        }
+        let opened = self.take('(');
+        let mut arguments = vec![self.sum()?];
+        while self.peek() == Some(',') {
+            self.take(',');
+            arguments.push(self.sum()?);
+        }
+        self.close(opened)?;
+        let result = self.apply(&name, &arguments);
+        self.located(start, result)
+    }
+
+    fn apply(&self, name: &str, arguments: &[Number]) -> Result<Number, NumberError> {
+        let fold = |step: fn(&Number, &Number) -> Result<Number, NumberError>| {
+            let first = step(&arguments[0], &arguments[0])?;
+            arguments[1..].iter().try_fold(first, |so_far, next| step(&so_far, next))
+        };
+        match (name, arguments) {
+            ("abs", [value]) => Ok(value.absolute()),
+            ("min", _) => Ok(extreme(arguments, |new, old| new.value < old.value)),
+            ("max", _) => Ok(extreme(arguments, |new, old| new.value > old.value)),
+            ("floor", [value]) => value.floor(),
+            ("ceil", [value]) => value.ceiling(),
+            ("round", [value]) => value.round(&Number::exact(BigRational::zero())),
+            ("round", [value, digits]) => value.round(digits),
+            ("gcd", _) => fold(Number::greatest_common_divisor),
+            ("lcm", _) => fold(Number::least_common_multiple),
+            ("factorial", [value]) => value.factorial(),
+            ("sqrt", [value]) => value.square_root(self.digits),
+            ("abs" | "floor" | "ceil" | "round" | "factorial" | "sqrt", _) => Err(NumberError::Domain(format!(
+                "{name} does not take {} arguments; functions: {FUNCTIONS}",
+                arguments.len()
+            ))),
+            _ => Err(NumberError::Domain(format!("there is no function `{name}`; functions: {FUNCTIONS}"))),
+        }
+    }
+
+    fn enter(&mut self) -> Result<(), ExpressionError> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(self.error_here(&format!("the expression is nested more than {MAX_DEPTH} deep")));
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, opened: usize) -> Result<(), ExpressionError> {
+        match self.peek() {
+            Some(')') => {
+                self.take(')');
+                Ok(())
+            }
+            None => Err(self.error(opened, "this `(` is never closed".into())),
+            Some(other) => Err(self.error_here(&format!("expected an operator, `,` or `)`, found `{other}`"))),
+        }
+    }
+
+    /// Skips white space and shows the character that follows.
+    fn peek(&mut self) -> Option<char> {
+        let rest = &self.text[self.offset..];
+        self.offset += rest.len() - rest.trim_start().len();
+        self.text[self.offset..].chars().next()
+    }
+
+    fn next_is(&self, expected: char) -> bool {
+        self.text[self.offset..].starts_with(expected)
+    }
+
+    /// Goes on behind `symbol`, which stands here; returns where it stood.
+    fn take(&mut self, symbol: char) -> usize {
+        let at = self.offset;
+        self.offset += symbol.len_utf8();
+        at
+    }
+
+    fn located(&self, at: usize, result: Result<Number, NumberError>) -> Parsed {
+        result.map_err(|error| self.error(at, error.to_string()))
+    }
+
+    fn error_here(&self, message: &str) -> ExpressionError {
+        self.error(self.offset, message.to_owned())
+    }
+
+    fn error(&self, at: usize, message: String) -> ExpressionError {
+        let before: Vec<char> = self.text[..at].chars().collect();
+        let start: String = before[before.len().saturating_sub(20)..].iter().collect();
+        let rest: String = self.text[at..].chars().take(20).collect();
+        ExpressionError { position: before.len() + 1, message, excerpt: format!("{start}▸{rest}") }
+    }
+}
+
+fn extreme(arguments: &[Number], better: fn(&Number, &Number) -> bool) -> Number {
+    let mut best = &arguments[0];
+    for argument in &arguments[1..] {
+        if better(argument, best) {
+            best = argument;
+        }
+    }
+    best.clone()
+}

@@ -1,0 +1,180 @@
+//! Rows put together: count, sum, mean, smallest and largest value, for all rows or for each group.
+
+use crate::decimal::{Decimal, MEAN_DIGITS, Precision};
+use crate::select::natural;
+use crate::table::{Cell, Row, Table, TableError};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::collections::HashMap;
+
+/// One value to calculate.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Aggregate {
+    /// What to calculate. Empty cells count for nothing.
+    pub function: Function,
+    /// Over which column. Only `count` does without one: it then counts rows.
+    pub column: Option<String>,
+    /// Name of the result. Default: `sum_price` for the sum of `price`, `count` for the count of rows.
+    #[serde(rename = "as")]
+    pub name: Option<String>,
+}
+
+/// What can be calculated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Function {
+    /// Rows, or cells that are not empty.
+    Count,
+    /// Exact sum of numbers.
+    Sum,
+    /// Sum divided by the number of cells that are not empty.
+    Mean,
+    /// Smallest number, or first text.
+    Min,
+    /// Largest number, or last text.
+    Max,
+}
+
+impl Function {
+    fn name(self) -> &'static str {
+        match self {
+            Function::Count => "count",
+            Function::Sum => "sum",
+            Function::Mean => "mean",
+            Function::Min => "min",
+            Function::Max => "max",
+        }
+    }
+}
+
+/// The table of groups, in the order in which each first comes, and notes that belong to it. No key: one group of all.
+pub fn group(table: &Table, keys: &[String], aggregates: &[Aggregate]) -> Result<(Table, Vec<String>), TableError> {
+    let key_columns: Vec<usize> = keys.iter().map(|name| table.column(name)).collect::<Result<_, _>>()?;
+    let plans: Vec<Plan> = aggregates.iter().map(|aggregate| Plan::of(table, aggregate)).collect::<Result<_, _>>()?;
+    let columns: Vec<String> = keys.iter().cloned().chain(plans.iter().map(|plan| plan.name.clone())).collect();
+    if let Some(twice) = columns.iter().enumerate().find(|(position, name)| columns[..*position].contains(name)) {
+        return Err(TableError::Request(format!("the result has two columns named `{}`; name one with `as`", twice.1)));
+    }
+    let groups = split(table, &key_columns);
+    let mut rows = Vec::with_capacity(groups.len());
+    let mut notes = Vec::new();
+    for members in groups {
+        let mut cells: Vec<Cell> = match members.first() {
+            Some(row) => key_columns.iter().map(|column| row.cells[*column].clone()).collect(),
+            None => Vec::new(),
+        };
+        for plan in &plans {
+            let (cell, precision) = plan.calculate(table, &members)?;
+            let note = format!("`{}` is rounded to {MEAN_DIGITS} digits after the point where it does not end", plan.name);
+            if precision == Precision::Rounded && !notes.contains(&note) {
+                notes.push(note);
+            }
+            cells.push(cell);
+        }
+        rows.push(Row { line: members.first().map_or(0, |row| row.line), cells });
+    }
+    Ok((Table { columns, rows, bad_rows: table.bad_rows.clone(), bad_row_count: table.bad_row_count }, notes))
+}
+
+fn split<'a>(table: &'a Table, keys: &[usize]) -> Vec<Vec<&'a Row>> {
+    if keys.is_empty() {
+        return vec![table.rows.iter().collect()];
+    }
+    let mut groups: Vec<Vec<&Row>> = Vec::new();
+    let mut positions: HashMap<Vec<(u8, String)>, usize> = HashMap::new();
+    for row in &table.rows {
+        // The kind is part of the key: the text `true` and the boolean are two groups.
+        let key = keys.iter().map(|column| (kind(&row.cells[*column]), row.cells[*column].text())).collect();
+        let position = *positions.entry(key).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[position].push(row);
+    }
+    groups
+}
+
+fn kind(cell: &Cell) -> u8 {
+    match cell {
+        Cell::Empty => 0,
+        Cell::Boolean(_) => 1,
+        Cell::Number(_) => 2,
+        Cell::Text(_) => 3,
+        Cell::Nested(_) => 4,
+    }
+}
+
+struct Plan {
+    function: Function,
+    column: Option<usize>,
+    name: String,
+}
+
+impl Plan {
+    fn of(table: &Table, aggregate: &Aggregate) -> Result<Plan, TableError> {
+        let function = aggregate.function;
+        let column = aggregate.column.as_deref().map(|name| table.column(name)).transpose()?;
+        if column.is_none() && function != Function::Count {
+            return Err(TableError::Request(format!("`{}` needs a column", function.name())));
+        }
+        let default_name = match &aggregate.column {
+            Some(column) => format!("{}_{column}", function.name()),
+            None => function.name().to_owned(),
+        };
+        Ok(Plan { function, column, name: aggregate.name.clone().unwrap_or(default_name) })
+    }
+
+    fn calculate(&self, table: &Table, rows: &[&Row]) -> Result<(Cell, Precision), TableError> {
+        let Some(column) = self.column else {
+            return Ok((whole_number(rows.len()), Precision::Exact));
+        };
+        let filled = || rows.iter().filter(move |row| row.cells[column] != Cell::Empty);
+        let cell = match self.function {
+            Function::Count => whole_number(filled().count()),
+            Function::Min => filled().map(|row| &row.cells[column]).min_by(|a, b| natural(a, b)).map_or(Cell::Empty, Cell::clone),
+            Function::Max => filled().map(|row| &row.cells[column]).max_by(|a, b| natural(a, b)).map_or(Cell::Empty, Cell::clone),
+            Function::Sum | Function::Mean => {
+                let mut sum = Decimal::default();
+                let mut count = 0;
+                for row in filled() {
+                    sum = sum.plus(number(table, row, column)?);
+                    count += 1;
+                }
+                if self.function == Function::Sum {
+                    Cell::Number(sum)
+                } else if count == 0 {
+                    Cell::Empty
+                } else {
+                    let (mean, precision) = sum.mean_of(count);
+                    return Ok((Cell::Number(mean), precision));
+                }
+            }
+        };
+        Ok((cell, Precision::Exact))
+    }
+}
+
+fn number<'a>(table: &Table, row: &'a Row, column: usize) -> Result<&'a Decimal, TableError> {
+    match &row.cells[column] {
+        Cell::Number(number) => Ok(number),
+        other => {
+            // Of a text column, name the row that made it one, not the first.
+            let culprit = table.rows.iter().find(|row| match &row.cells[column] {
+                Cell::Number(_) | Cell::Empty => false,
+                Cell::Text(text) => Decimal::parse(text.trim()).is_none(),
+                _ => true,
+            });
+            let (line, value) = culprit.map_or((row.line, other.text()), |row| (row.line, row.cells[column].text()));
+            Err(TableError::NotANumber {
+                line,
+                column: table.columns[column].clone(),
+                value: value.chars().take(40).collect(),
+            })
+        }
+    }
+}
+
+fn whole_number(count: usize) -> Cell {
+    Decimal::parse(&count.to_string()).map_or(Cell::Empty, Cell::Number)
+}

@@ -1,0 +1,105 @@
+//! A table as a tool's result: JSON rows or CSV, cut to a limit that the result tells.
+
+use crate::decimal::Decimal;
+use crate::table::{BadRow, Cell, Row, Table};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Rows in a result unless something else is asked for.
+pub const DEFAULT_LIMIT: u32 = 50;
+
+/// Most rows in a result.
+pub const MAX_LIMIT: u32 = 5_000;
+
+/// How rows are returned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OutputFormat {
+    /// One object per row.
+    #[default]
+    Json,
+    /// Text with a header line.
+    Csv,
+}
+
+/// Rows for the model.
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Rows {
+    /// With `output = "json"`. Numbers that JSON readers would round are strings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows: Option<Vec<Map<String, Value>>>,
+    /// With `output = "csv"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub csv: Option<String>,
+    /// Rows of the result, those left out included.
+    pub row_count: usize,
+    /// Rows that are not shown because of `limit`.
+    pub left_out: usize,
+    /// Rows of the source that could not be read and are in no figure: the first 20.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bad_rows: Vec<BadRow>,
+    /// What else to know about the figures.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// Prepares a result with the columns at `columns`, at most `limit` rows of it.
+pub fn rows(table: &Table, columns: &[usize], format: OutputFormat, limit: u32, mut notes: Vec<String>) -> Rows {
+    let shown = &table.rows[..table.rows.len().min(limit as usize)];
+    let left_out = table.rows.len() - shown.len();
+    if left_out > 0 {
+        notes.push(format!("{left_out} of {} rows are left out by the limit of {limit}", table.rows.len()));
+    }
+    if table.bad_row_count > 0 {
+        notes.push(format!("{} rows of the source could not be read and are left out", table.bad_row_count));
+    }
+    let (json, csv) = match format {
+        OutputFormat::Json => (Some(shown.iter().map(|row| object(table, columns, row)).collect()), None),
+        OutputFormat::Csv => (None, Some(to_csv(table, columns, shown))),
+    };
+    Rows { rows: json, csv, row_count: table.rows.len(), left_out, bad_rows: table.bad_rows.clone(), notes }
+}
+
+/// A cell as JSON. A number stays a number only if reading it as binary floating point gives the same number again.
+pub fn cell_json(cell: &Cell) -> Value {
+    match cell {
+        Cell::Empty => Value::Null,
+        Cell::Boolean(value) => Value::Bool(*value),
+        Cell::Number(number) => number_json(number),
+        Cell::Text(text) => Value::String(text.clone()),
+        Cell::Nested(json) => serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.clone())),
+    }
+}
+
+fn number_json(number: &Decimal) -> Value {
+    let text = number.to_string();
+    match serde_json::from_str::<Value>(&text) {
+        Ok(value @ Value::Number(_)) if Decimal::parse(&value.to_string()).as_ref() == Some(number) => value,
+        _ => Value::String(text),
+    }
+}
+
+fn object(table: &Table, columns: &[usize], row: &Row) -> Map<String, Value> {
+    columns.iter().map(|column| (table.columns[*column].clone(), cell_json(&row.cells[*column]))).collect()
+}
+
+fn to_csv(table: &Table, columns: &[usize], rows: &[Row]) -> String {
+    let header = columns.iter().map(|column| quote(&table.columns[*column]));
+    let mut text = header.collect::<Vec<_>>().join(",");
+    text.push('\n');
+    for row in rows {
+        let fields: Vec<String> = columns.iter().map(|column| quote(&row.cells[*column].text())).collect();
+        text.push_str(&fields.join(","));
+        text.push('\n');
+    }
+    text
+}
+
+fn quote(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}

@@ -1,0 +1,232 @@
+//! Which rows to take, and in which order.
+
+use crate::decimal::Decimal;
+use crate::table::{Cell, Row, Table, TableError};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use std::cmp::Ordering;
+
+/// One condition on a row.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Condition {
+    /// Name of the column.
+    pub column: String,
+    /// How the cell is compared with `value`.
+    pub is: Comparison,
+    /// A number compares as a number, a string as text. Not used by `empty` and `not_empty`.
+    #[serde(default)]
+    pub value: Value,
+}
+
+/// How a cell is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Comparison {
+    /// The same number, text or boolean.
+    Equal,
+    /// Anything else.
+    NotEqual,
+    /// Smaller number, or earlier text.
+    Less,
+    /// Smaller or equal.
+    LessOrEqual,
+    /// Larger number, or later text.
+    Greater,
+    /// Larger or equal.
+    GreaterOrEqual,
+    /// The cell's text has `value` in it; upper and lower case are different.
+    Contains,
+    /// The cell's text has no `value` in it.
+    NotContains,
+    /// The cell's text begins with `value`.
+    StartsWith,
+    /// The cell's text ends with `value`.
+    EndsWith,
+    /// Nothing is in the cell.
+    Empty,
+    /// Something is in the cell.
+    NotEmpty,
+}
+
+/// Whether one condition is enough.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Require {
+    /// Every condition holds.
+    #[default]
+    All,
+    /// At least one condition holds.
+    Any,
+}
+
+/// One key of a sort.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SortKey {
+    /// Name of the column.
+    pub column: String,
+    /// Default: ascending.
+    #[serde(default)]
+    pub order: Order,
+}
+
+/// Direction of a sort.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Smallest first.
+    #[default]
+    Ascending,
+    /// Largest first.
+    Descending,
+}
+
+/// Keeps the rows that satisfy the conditions, and tells how many cells could not be compared (text with a number).
+pub fn filter(table: &mut Table, conditions: &[Condition], require: Require) -> Result<u64, TableError> {
+    let mut prepared = Vec::new();
+    for condition in conditions {
+        prepared.push((table.column(&condition.column)?, condition.is, Operand::of(condition)?));
+    }
+    let mut incomparable = 0;
+    table.rows.retain(|row| {
+        let mut holds = prepared.iter().map(|(column, comparison, operand)| {
+            let answer = compare(&row.cells[*column], *comparison, operand);
+            incomparable += u64::from(answer == Answer::Incomparable);
+            answer == Answer::Yes
+        });
+        match require {
+            Require::All => holds.all(|holds| holds),
+            Require::Any => holds.any(|holds| holds),
+        }
+    });
+    Ok(incomparable)
+}
+
+/// Sorts the rows; those that are equal keep their order. Numbers come before text, and empty cells always last.
+pub fn sort(table: &mut Table, keys: &[SortKey]) -> Result<(), TableError> {
+    let mut columns = Vec::new();
+    for key in keys {
+        columns.push((table.column(&key.column)?, key.order));
+    }
+    table.rows.sort_by(|first, second| by_keys(&columns, first, second));
+    Ok(())
+}
+
+fn by_keys(columns: &[(usize, Order)], first: &Row, second: &Row) -> Ordering {
+    columns.iter().map(|(column, order)| by_cell(&first.cells[*column], &second.cells[*column], *order)).fold(
+        Ordering::Equal,
+        Ordering::then,
+    )
+}
+
+fn by_cell(first: &Cell, second: &Cell, order: Order) -> Ordering {
+    match (first, second) {
+        (Cell::Empty, Cell::Empty) => Ordering::Equal,
+        (Cell::Empty, _) => Ordering::Greater,
+        (_, Cell::Empty) => Ordering::Less,
+        _ => {
+            let ascending = natural(first, second);
+            if order == Order::Ascending { ascending } else { ascending.reverse() }
+        }
+    }
+}
+
+/// The order of values that are not empty: numbers, booleans, text.
+pub fn natural(first: &Cell, second: &Cell) -> Ordering {
+    match (first, second) {
+        (Cell::Number(first), Cell::Number(second)) => first.cmp(second),
+        (Cell::Boolean(first), Cell::Boolean(second)) => first.cmp(second),
+        (Cell::Number(_), _) => Ordering::Less,
+        (_, Cell::Number(_)) => Ordering::Greater,
+        (Cell::Boolean(_), _) => Ordering::Less,
+        (_, Cell::Boolean(_)) => Ordering::Greater,
+        _ => first.text().cmp(&second.text()),
+    }
+}
+
+#[derive(Debug)]
+enum Operand {
+    None,
+    Number(Decimal),
+    Text(String),
+    Boolean(bool),
+}
+
+impl Operand {
+    fn of(condition: &Condition) -> Result<Operand, TableError> {
+        use Comparison::{Contains, Empty, EndsWith, NotContains, NotEmpty, StartsWith};
+        let request = |message: String| Err(TableError::Request(message));
+        let column = &condition.column;
+        let textual = matches!(condition.is, Contains | NotContains | StartsWith | EndsWith);
+        match (&condition.value, condition.is) {
+            (_, Empty | NotEmpty) => Ok(Operand::None),
+            (Value::String(text), _) => Ok(Operand::Text(text.clone())),
+            (Value::Number(number), _) if textual => Ok(Operand::Text(number.to_string())),
+            (Value::Number(number), _) => match Decimal::parse(&number.to_string()) {
+                Some(number) => Ok(Operand::Number(number)),
+                None => request(format!("the value {number} of the condition on `{column}` is too large or too small")),
+            },
+            (Value::Bool(value), _) if !textual => Ok(Operand::Boolean(*value)),
+            (Value::Null, _) => request(format!("the condition on `{column}` needs a value; for no value use `empty`")),
+            _ => request(format!("the value of the condition on `{column}` must be a number, a string or a boolean")),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Yes,
+    No,
+    Incomparable,
+}
+
+impl From<bool> for Answer {
+    fn from(holds: bool) -> Self {
+        if holds { Answer::Yes } else { Answer::No }
+    }
+}
+
+fn compare(cell: &Cell, comparison: Comparison, operand: &Operand) -> Answer {
+    match (comparison, operand) {
+        (Comparison::Empty, _) => (*cell == Cell::Empty).into(),
+        (Comparison::NotEmpty, _) => (*cell != Cell::Empty).into(),
+        (Comparison::Contains, Operand::Text(part)) => cell.text().contains(part).into(),
+        (Comparison::NotContains, Operand::Text(part)) => (!cell.text().contains(part)).into(),
+        (Comparison::StartsWith, Operand::Text(part)) => cell.text().starts_with(part).into(),
+        (Comparison::EndsWith, Operand::Text(part)) => cell.text().ends_with(part).into(),
+        _ => match order_of(cell, operand) {
+            Some(order) => decide(comparison, order).into(),
+            None if *cell == Cell::Empty => (comparison == Comparison::NotEqual).into(),
+            None if comparison == Comparison::NotEqual => Answer::Yes,
+            None if comparison == Comparison::Equal => Answer::No,
+            None => Answer::Incomparable,
+        },
+    }
+}
+
+fn decide(comparison: Comparison, order: Ordering) -> bool {
+    match comparison {
+        Comparison::Equal => order.is_eq(),
+        Comparison::NotEqual => order.is_ne(),
+        Comparison::Less => order.is_lt(),
+        Comparison::LessOrEqual => order.is_le(),
+        Comparison::Greater => order.is_gt(),
+        Comparison::GreaterOrEqual => order.is_ge(),
+        _ => false,
+    }
+}
+
+/// None where the two are of different kinds. A string that is a number, compared with a number cell, counts as one.
+fn order_of(cell: &Cell, operand: &Operand) -> Option<Ordering> {
+    match (cell, operand) {
+        (Cell::Number(cell), Operand::Number(operand)) => Some(cell.cmp(operand)),
+        (Cell::Number(cell), Operand::Text(operand)) => Decimal::parse(operand.trim()).map(|operand| cell.cmp(&operand)),
+        (Cell::Boolean(cell), Operand::Boolean(operand)) => Some(cell.cmp(operand)),
+        (Cell::Boolean(cell), Operand::Text(operand)) => Some(cell.to_string().as_str().cmp(operand)),
+        (Cell::Text(cell), Operand::Boolean(operand)) => Some(cell.as_str().cmp(&operand.to_string())),
+        (Cell::Text(cell) | Cell::Nested(cell), Operand::Text(operand)) => Some(cell.cmp(operand)),
+        _ => None,
+    }
+}

@@ -1,0 +1,51 @@
+//! Settings that the host grants to the plugin, read only. A plugin that never asks for one does not import them.
+
+use std::collections::BTreeMap;
+
+/// The settings could not be read. A key without a value is no error.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the configuration could not be read: {0}")]
+pub struct ConfigError(pub String);
+
+/// The value of one key. `None`: it has none, or it is not granted.
+pub fn get(key: &str) -> Result<Option<String>, ConfigError> {
+    backend::get(key)
+}
+
+/// All granted keys with their values.
+pub fn get_all() -> Result<BTreeMap<String, String>, ConfigError> {
+    backend::get_all()
+}
+
+#[cfg(target_arch = "wasm32")]
+mod backend {
+    use super::{BTreeMap, ConfigError};
+    use crate::bindings::imports::wasi::config::store;
+
+    pub(super) fn get(key: &str) -> Result<Option<String>, ConfigError> {
+        store::get(key).map_err(error)
+    }
+
+    pub(super) fn get_all() -> Result<BTreeMap<String, String>, ConfigError> {
+        store::get_all().map(|pairs| pairs.into_iter().collect()).map_err(error)
+    }
+
+    fn error(error: store::Error) -> ConfigError {
+        let (store::Error::Upstream(message) | store::Error::Io(message)) = error;
+        ConfigError(message)
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+mod backend {
+    use super::{BTreeMap, ConfigError};
+    use crate::testing::with_state;
+
+    pub(super) fn get(key: &str) -> Result<Option<String>, ConfigError> {
+        Ok(with_state(|state| state.config.get(key).cloned()))
+    }
+
+    pub(super) fn get_all() -> Result<BTreeMap<String, String>, ConfigError> {
+        Ok(with_state(|state| state.config.clone()))
+    }
+}

@@ -1,0 +1,75 @@
+//! What a plugin author uses: a trait and an export macro for each kind of agent-host plugin, typed tool arguments whose
+//! schema comes from the type, the host's services, and doubles of them for native tests.
+//!
+//! ```
+//! use agent_host_sdk::prelude::*;
+//!
+//! /// Arguments of `text.shout`.
+//! #[derive(Deserialize, JsonSchema)]
+//! #[serde(deny_unknown_fields)]
+//! struct Shout {
+//!     /// What to shout.
+//!     text: String,
+//! }
+//!
+//! struct Plugin;
+//!
+//! impl ToolPlugin for Plugin {
+//!     fn tools() -> Tools {
+//!         Tools::new().tool(
+//!             Tool::new("text.shout", "Returns the text in capitals.")
+//!                 .read_only()
+//!                 .run(|arguments: Shout, _: &Call| Ok(Done::text(arguments.text.to_uppercase()))),
+//!         )
+//!     }
+//! }
+//!
+//! agent_host_sdk::export_tools!(Plugin);
+//!
+//! let outcome = Plugin::tools().call("text.shout", json!({ "text": "hello" }));
+//! assert_eq!(outcome, Ok(Outcome::Done(Done::text("HELLO"))));
+//! ```
+
+#[doc(hidden)]
+pub mod bindings;
+
+pub mod tool;
+
+pub mod context_builder;
+pub mod media_policy;
+pub mod output_validator;
+pub mod step_context;
+
+pub mod config;
+pub mod log;
+pub mod media;
+
+pub mod schema;
+pub mod types;
+
+#[cfg(not(target_arch = "wasm32"))]
+pub mod testing;
+
+pub use schemars;
+pub use serde;
+pub use serde_json;
+
+/// What nearly every plugin needs: `use agent_host_sdk::prelude::*;`.
+pub mod prelude {
+    pub use crate::context_builder::ContextBuilder;
+    pub use crate::media_policy::MediaPolicy;
+    pub use crate::output_validator::OutputValidator;
+    pub use crate::step_context::StepContext;
+    pub use crate::tool::{
+        Call, Content, Done, IntoOutcome, NewMedia, NoArguments, Outcome, ServiceRequest, Tool, ToolError, ToolPlugin,
+        Tools, Violation,
+    };
+    pub use crate::types::{Failure, Media, Message, Model, Part, Role, Scope};
+    pub use schemars::JsonSchema;
+    pub use serde::{Deserialize, Serialize};
+    pub use serde_json::{Value, json};
+}
+
+/// Implements the generated traits for a plugin type, whatever kinds it is of. Named by the export macros only.
+#[doc(hidden)]
+pub struct Exported<Plugin>(std::marker::PhantomData<Plugin>);

@@ -1,0 +1,45 @@
+//! Media policies: what the provider gets to see of the conversation's media. They get no imports, and no bytes.
+
+use crate::bindings::media_policy::exports::agent_host::plugin::media_policy as generated;
+use crate::types::{Dimensions, Failure};
+pub use generated::{Decision, Item, Position, Request};
+
+/// A policy. Export it with [`export_media_policy!`](crate::export_media_policy).
+pub trait MediaPolicy {
+    /// One decision for each of the request's items, in the same order; within 250 ms by default.
+    fn decide(request: Request) -> Result<Vec<Decision>, Failure>;
+}
+
+impl Decision {
+    /// Sends this text in the medium's place.
+    pub fn mask(text: impl Into<String>) -> Self {
+        Self::Mask(text.into())
+    }
+
+    /// Sends the image at most so large, its sides in proportion.
+    pub fn downscale(width: u32, height: u32) -> Self {
+        Self::Downscale(Dimensions { width, height })
+    }
+}
+
+impl<P: MediaPolicy> generated::Guest for crate::Exported<P> {
+    fn decide(request: Request) -> Result<Vec<Decision>, Failure> {
+        P::decide(request)
+    }
+}
+
+/// Exports a [`MediaPolicy`](crate::media_policy::MediaPolicy) from the component.
+#[macro_export]
+macro_rules! export_media_policy {
+    ($plugin:ty) => {
+        #[allow(unsafe_code, reason = "the component's exports are linked by name")]
+        const _: () = {
+            fn is_media_policy<P: $crate::media_policy::MediaPolicy>() {}
+            const _: fn() = is_media_policy::<$plugin>;
+            #[cfg(target_arch = "wasm32")]
+            type Exported = $crate::Exported<$plugin>;
+            #[cfg(target_arch = "wasm32")]
+            $crate::bindings::media_policy::export!(Exported with_types_in $crate::bindings::media_policy);
+        };
+    };
+}

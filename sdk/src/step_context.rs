@@ -1,0 +1,36 @@
+//! Step contexts: what a context builder adds to the prompt of single steps.
+
+use crate::bindings::step_context::exports::agent_host::plugin::step_context as generated;
+use crate::context_builder::{ContextBuilder, Section};
+use crate::types::Failure;
+pub use generated::Request;
+
+/// A context builder that also speaks before each step. Export it with
+/// [`export_step_context!`](crate::export_step_context), which exports its [`ContextBuilder`] too.
+pub trait StepContext: ContextBuilder {
+    /// Sections for this step only, sent after all others and never stored.
+    fn step(request: Request) -> Result<Vec<Section>, Failure>;
+}
+
+impl<P: StepContext> generated::Guest for crate::Exported<P> {
+    fn step(request: Request) -> Result<Vec<Section>, Failure> {
+        P::step(request)
+    }
+}
+
+/// Exports a [`StepContext`](crate::step_context::StepContext) from the component, with its
+/// [`ContextBuilder`](crate::context_builder::ContextBuilder).
+#[macro_export]
+macro_rules! export_step_context {
+    ($plugin:ty) => {
+        #[allow(unsafe_code, reason = "the component's exports are linked by name")]
+        const _: () = {
+            fn is_step_context<P: $crate::step_context::StepContext>() {}
+            const _: fn() = is_step_context::<$plugin>;
+            #[cfg(target_arch = "wasm32")]
+            type Exported = $crate::Exported<$plugin>;
+            #[cfg(target_arch = "wasm32")]
+            $crate::bindings::step_context::export!(Exported with_types_in $crate::bindings::step_context);
+        };
+    };
+}

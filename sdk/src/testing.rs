@@ -1,0 +1,180 @@
+//! Doubles of the host for native tests of plugins: media, configuration and log in memory. Not there in components.
+
+use crate::log::Level;
+use crate::tool::Call;
+use crate::types::{Media, Model, Scope, TraceContext};
+use sha2::{Digest, Sha256};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// A host in memory for one test: what it is given, the plugin sees while [`run`](Self::run) runs.
+///
+/// ```
+/// use agent_host_sdk::{config, log, media, testing::Host};
+///
+/// let mut host = Host::new().config("greeting", "hello");
+/// let digest = host.medium(b"bytes".to_vec(), "text/plain", Some("note.txt"));
+/// let size = host.run(|| {
+///     log::info(config::get("greeting").unwrap().unwrap());
+///     media::open(&digest).unwrap().describe().size
+/// });
+/// assert_eq!(size, 5);
+/// assert_eq!(host.log()[0].1, "hello");
+/// ```
+#[derive(Debug, Default)]
+pub struct Host {
+    state: State,
+}
+
+impl Host {
+    /// Without media and settings.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Grants a setting.
+    pub fn config(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.state.config.insert(key.into(), value.into());
+        self
+    }
+
+    /// Puts a medium into the session and returns its digest.
+    pub fn medium(&mut self, bytes: Vec<u8>, mime_type: &str, name: Option<&str>) -> String {
+        self.state.store(bytes, mime_type, name.map(str::to_owned)).digest
+    }
+
+    /// Runs a piece of the plugin with this host.
+    pub fn run<T>(&mut self, run: impl FnOnce() -> T) -> T {
+        let outer = STATE.replace(std::mem::take(&mut self.state));
+        let result = run();
+        self.state = STATE.replace(outer);
+        result
+    }
+
+    /// The media of the session: those that it was given and those that the plugin finished.
+    pub fn media(&self) -> Vec<Media> {
+        self.state.media.values().map(|(media, _)| media.clone()).collect()
+    }
+
+    /// The bytes of a medium.
+    pub fn bytes(&self, digest: &str) -> Option<&[u8]> {
+        self.state.media.get(digest).map(|(_, bytes)| bytes.as_slice())
+    }
+
+    /// What the plugin logged, oldest first.
+    pub fn log(&self) -> &[(Level, String)] {
+        &self.state.log
+    }
+}
+
+/// A made-up call: the first attempt of `1.1.1`, with 30 s.
+pub fn call() -> Call {
+    Call { id: "1.1.1".to_owned(), attempt: 1, time_limit: 30_000, scope: scope() }
+}
+
+/// A made-up scope: the first turn of a session of the agent `test`.
+pub fn scope() -> Scope {
+    Scope {
+        agent: "test".to_owned(),
+        session: "test/00000000-0000-7000-8000-000000000000".to_owned(),
+        delegated_by: None,
+        user: None,
+        turn: 1,
+        trace: TraceContext {
+            traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned(),
+            tracestate: None,
+        },
+    }
+}
+
+/// A made-up model with a window of 128,000 tokens.
+pub fn model() -> Model {
+    Model { provider: "scripted".to_owned(), name: "test".to_owned(), window: 128_000 }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) config: BTreeMap<String, String>,
+    pub(crate) log: Vec<(Level, String)>,
+    media: BTreeMap<String, (Media, Vec<u8>)>,
+}
+
+impl State {
+    fn store(&mut self, bytes: Vec<u8>, mime_type: &str, name: Option<String>) -> Media {
+        let mut digest = "sha256:".to_owned();
+        for byte in Sha256::digest(&bytes) {
+            // Writing to a string cannot fail.
+            let _ = write!(digest, "{byte:02x}");
+        }
+        let mime_type = mime_type.to_owned();
+        let media = Media { digest, mime_type, size: bytes.len() as u64, dimensions: None, name };
+        self.media.entry(media.digest.clone()).or_insert_with(|| (media.clone(), bytes));
+        media
+    }
+}
+
+thread_local! {
+    static STATE: RefCell<State> = RefCell::default();
+}
+
+pub(crate) fn with_state<T>(run: impl FnOnce(&mut State) -> T) -> T {
+    STATE.with_borrow_mut(run)
+}
+
+/// The media store in memory.
+pub(crate) mod media {
+    use super::{Media, with_state};
+    use crate::media::{CHUNK, Error};
+    use std::cell::RefCell;
+
+    const LARGEST: usize = 32 * 1024 * 1024;
+
+    pub(crate) struct Medium {
+        media: Media,
+        bytes: Vec<u8>,
+    }
+
+    pub(crate) fn open(digest: &str) -> Result<Medium, Error> {
+        let found = with_state(|state| state.media.get(digest).cloned());
+        found.map(|(media, bytes)| Medium { media, bytes }).ok_or(Error::NotFound)
+    }
+
+    impl Medium {
+        pub(crate) fn describe(&self) -> Media {
+            self.media.clone()
+        }
+
+        pub(crate) fn read(&self, offset: u64, length: u32) -> Result<Vec<u8>, Error> {
+            let offset = usize::try_from(offset).map_err(|_| Error::OutOfRange)?;
+            let rest = self.bytes.get(offset..).ok_or(Error::OutOfRange)?;
+            Ok(rest[..rest.len().min(length as usize).min(CHUNK)].to_vec())
+        }
+    }
+
+    pub(crate) struct NewMedium {
+        mime_type: String,
+        name: Option<String>,
+        bytes: RefCell<Vec<u8>>,
+    }
+
+    impl NewMedium {
+        pub(crate) fn new(mime_type: &str, name: Option<&str>) -> Self {
+            Self { mime_type: mime_type.to_owned(), name: name.map(str::to_owned), bytes: RefCell::default() }
+        }
+
+        pub(crate) fn write(&self, data: &[u8]) -> Result<(), Error> {
+            let mut bytes = self.bytes.borrow_mut();
+            if bytes.len() + data.len() > LARGEST {
+                return Err(Error::TooLarge(format!("at most {LARGEST} bytes in one medium")));
+            }
+            bytes.extend_from_slice(data);
+            Ok(())
+        }
+
+        pub(crate) fn finish(self) -> Result<Media, Error> {
+            let bytes = self.bytes.into_inner();
+            Ok(with_state(|state| state.store(bytes, &self.mime_type, self.name)))
+        }
+    }
+}

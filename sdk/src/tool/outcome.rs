@@ -1,0 +1,267 @@
+//! Results and errors of tools, and how to make them.
+
+use super::{Content, Done, NewMedia, Outcome, ServiceRequest, ToolError, Unavailable, Violation};
+use serde::Serialize;
+use serde_json::Value;
+use std::time::Duration;
+
+/// What a tool may return: a finished result, a service request, a plain text, or nothing.
+pub trait IntoOutcome {
+    /// The outcome that the host gets.
+    fn into_outcome(self) -> Outcome;
+}
+
+impl IntoOutcome for Outcome {
+    fn into_outcome(self) -> Outcome {
+        self
+    }
+}
+
+impl IntoOutcome for Done {
+    fn into_outcome(self) -> Outcome {
+        Outcome::Done(self)
+    }
+}
+
+impl IntoOutcome for ServiceRequest {
+    fn into_outcome(self) -> Outcome {
+        Outcome::Pending(self)
+    }
+}
+
+impl IntoOutcome for String {
+    fn into_outcome(self) -> Outcome {
+        Outcome::Done(Done::text(self))
+    }
+}
+
+impl IntoOutcome for () {
+    fn into_outcome(self) -> Outcome {
+        Outcome::Done(Done::nothing())
+    }
+}
+
+impl Done {
+    /// Succeeded, with nothing to say.
+    pub fn nothing() -> Self {
+        Self { content: Vec::new(), structured: None }
+    }
+
+    /// A text for the model.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::nothing().and_text(text)
+    }
+
+    /// JSON for the model. If the tool has an [`output`](super::ToolBuilder::output) type, it is also the
+    /// machine-readable result. Fails only for values that JSON cannot hold, such as maps with keys that are no strings.
+    pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, ToolError> {
+        Ok(Self { content: vec![Content::Json(to_json(value)?)], structured: None })
+    }
+
+    /// A machine-readable result beside a text for the model.
+    pub fn structured<T: Serialize + ?Sized>(value: &T, text: impl Into<String>) -> Result<Self, ToolError> {
+        Ok(Self { content: vec![Content::Text(text.into())], structured: Some(to_json(value)?) })
+    }
+
+    /// A medium made here, of at most 4 MiB. A larger one: [`crate::media::NewMedium`], then [`Done::stored`].
+    pub fn media(bytes: Vec<u8>, mime_type: impl Into<String>, name: Option<&str>) -> Self {
+        Self::nothing().and_media(bytes, mime_type, name)
+    }
+
+    /// A medium of this session, by its digest.
+    pub fn stored(digest: impl Into<String>) -> Self {
+        Self::nothing().and_stored(digest)
+    }
+
+    /// Adds a text.
+    pub fn and_text(mut self, text: impl Into<String>) -> Self {
+        self.content.push(Content::Text(text.into()));
+        self
+    }
+
+    /// Adds JSON.
+    pub fn and_json(mut self, value: &Value) -> Self {
+        self.content.push(Content::Json(value.to_string()));
+        self
+    }
+
+    /// Adds a medium made here, of at most 4 MiB.
+    pub fn and_media(mut self, data: Vec<u8>, mime_type: impl Into<String>, name: Option<&str>) -> Self {
+        let name = name.map(str::to_owned);
+        self.content.push(Content::NewMedia(NewMedia { mime_type: mime_type.into(), data, name }));
+        self
+    }
+
+    /// Adds a medium of this session, or one that was finished in this call, by its digest.
+    pub fn and_stored(mut self, digest: impl Into<String>) -> Self {
+        self.content.push(Content::StoredMedia(digest.into()));
+        self
+    }
+
+    /// All text of the content, one after another with a line break between; JSON as its text.
+    pub fn texts(&self) -> String {
+        let texts = self.content.iter().filter_map(|content| match content {
+            Content::Text(text) | Content::Json(text) => Some(text.as_str()),
+            Content::NewMedia(_) | Content::StoredMedia(_) => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The machine-readable result, else the only JSON content, parsed.
+    pub fn value(&self) -> Option<Value> {
+        let text = self.structured.as_deref().or_else(|| self.only_json())?;
+        serde_json::from_str(text).ok()
+    }
+
+    /// Makes the only JSON content the machine-readable result, where there is none yet.
+    pub(super) fn structure(&mut self) {
+        if self.structured.is_none() {
+            self.structured = self.only_json().map(str::to_owned);
+        }
+    }
+
+    fn only_json(&self) -> Option<&str> {
+        match self.content.as_slice() {
+            [Content::Json(text)] => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl Outcome {
+    /// The finished result; none if the call is pending.
+    pub fn done(self) -> Option<Done> {
+        match self {
+            Self::Done(done) => Some(done),
+            Self::Pending(_) => None,
+        }
+    }
+
+    /// The text of a finished result, as [`Done::texts`]; empty if the call is pending.
+    pub fn texts(&self) -> String {
+        match self {
+            Self::Done(done) => done.texts(),
+            Self::Pending(_) => String::new(),
+        }
+    }
+
+    /// The machine-readable result, as [`Done::value`]; none if the call is pending.
+    pub fn value(&self) -> Option<Value> {
+        match self {
+            Self::Done(done) => done.value(),
+            Self::Pending(_) => None,
+        }
+    }
+}
+
+impl ServiceRequest {
+    /// Asks somebody else to do the work: the host emits this CloudEvent and suspends the turn.
+    pub fn new(event_type: impl Into<String>, data: &Value) -> Self {
+        Self {
+            event_type: event_type.into(),
+            data: data.to_string(),
+            domain: None,
+            answer_schema: None,
+            answer_within: None,
+        }
+    }
+
+    /// The event's routing attribute.
+    pub fn domain(mut self, domain: impl Into<String>) -> Self {
+        self.domain = Some(domain.into());
+        self
+    }
+
+    /// The answer's data has the schema of `T`.
+    pub fn answer<T: schemars::JsonSchema>(mut self) -> Self {
+        self.answer_schema = Some(crate::schema::input::<T>().to_string());
+        self
+    }
+
+    /// After this time without an answer the host answers with `unavailable` itself.
+    pub fn within(mut self, time: Duration) -> Self {
+        self.answer_within = Some(milliseconds(time));
+        self
+    }
+}
+
+impl ToolError {
+    /// One argument is wrong. `pointer` is a JSON pointer into the arguments, for example `/rows/3/price`.
+    pub fn invalid(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::InvalidArguments(vec![Violation { pointer: pointer.into(), message: message.into() }])
+    }
+
+    /// What was asked for is not there.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::NotFound(message.into())
+    }
+
+    /// Not allowed; the same call will not succeed. Names what was missing.
+    pub fn denied(message: impl Into<String>) -> Self {
+        Self::Denied(message.into())
+    }
+
+    /// May succeed later, as the host decides.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::Unavailable(Unavailable { message: message.into(), retry_after: None })
+    }
+
+    /// May succeed after this time.
+    pub fn unavailable_for(message: impl Into<String>, time: Duration) -> Self {
+        Self::Unavailable(Unavailable { message: message.into(), retry_after: Some(milliseconds(time)) })
+    }
+
+    /// Anything else.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::Failed(message.into())
+    }
+
+    /// The error as one text: its messages, with pointers where there are any.
+    pub fn message(&self) -> String {
+        match self {
+            Self::InvalidArguments(violations) => {
+                let lines = violations.iter().map(|violation| match violation.pointer.as_str() {
+                    "" => violation.message.clone(),
+                    pointer => format!("{pointer}: {}", violation.message),
+                });
+                lines.collect::<Vec<_>>().join("\n")
+            }
+            Self::Unavailable(unavailable) => unavailable.message.clone(),
+            Self::NotFound(message) | Self::Denied(message) | Self::Failed(message) => message.clone(),
+        }
+    }
+}
+
+impl From<std::io::Error> for ToolError {
+    fn from(error: std::io::Error) -> Self {
+        let message = error.to_string();
+        match error.kind() {
+            std::io::ErrorKind::NotFound => Self::NotFound(message),
+            std::io::ErrorKind::PermissionDenied => Self::Denied(message),
+            _ => Self::Failed(message),
+        }
+    }
+}
+
+impl From<crate::media::Error> for ToolError {
+    fn from(error: crate::media::Error) -> Self {
+        match error {
+            crate::media::Error::NotFound => Self::NotFound(error.message()),
+            _ => Self::Failed(error.message()),
+        }
+    }
+}
+
+impl From<crate::config::ConfigError> for ToolError {
+    fn from(error: crate::config::ConfigError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<String, ToolError> {
+    serde_json::to_string(value).map_err(|error| ToolError::failed(format!("the result is no JSON: {error}")))
+}
+
+fn milliseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+}
