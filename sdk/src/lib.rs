@@ -43,6 +43,7 @@ pub mod step_context;
 pub mod config;
 pub mod log;
 pub mod media;
+pub mod trees;
 
 pub mod schema;
 pub mod types;

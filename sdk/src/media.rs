@@ -38,13 +38,18 @@ impl Medium {
     pub fn read_all(&self, limit: u64) -> Result<Vec<u8>, Error> {
         let size = self.describe().size;
         if size > limit {
-            return Err(Error::TooLarge(format!("the medium has {size} bytes, and at most {limit} are read")));
+            return Err(Error::TooLarge(format!(
+                "the medium has {size} bytes, and at most {limit} are read"
+            )));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
         while (bytes.len() as u64) < size {
             let piece = self.read(bytes.len() as u64, CHUNK as u32)?;
             if piece.is_empty() {
-                return Err(Error::Failed(format!("the medium ends after {} of {size} bytes", bytes.len())));
+                return Err(Error::Failed(format!(
+                    "the medium ends after {} of {size} bytes",
+                    bytes.len()
+                )));
             }
             bytes.extend_from_slice(&piece);
         }
@@ -60,7 +65,9 @@ pub struct NewMedium {
 impl NewMedium {
     /// Begins a medium. The host checks the MIME type against the first bytes; the name is for people.
     pub fn new(mime_type: &str, name: Option<&str>) -> Self {
-        Self { inner: backend::NewMedium::new(mime_type, name) }
+        Self {
+            inner: backend::NewMedium::new(mime_type, name),
+        }
     }
 
     /// Adds bytes at the end, in pieces of at most [`CHUNK`].
@@ -74,21 +81,11 @@ impl NewMedium {
     }
 }
 
-impl Error {
-    /// The error as a sentence.
-    pub fn message(&self) -> String {
-        match self {
-            Self::NotFound => "no medium of this session has this digest".to_owned(),
-            Self::OutOfRange => "the range begins behind the medium's end".to_owned(),
-            Self::Failed(message) => format!("the media store failed: {message}"),
-            Self::TooLarge(message) => format!("the medium is too large: {message}"),
-        }
-    }
-}
-
 #[cfg(target_arch = "wasm32")]
 mod wasm {
-    pub(super) use crate::bindings::imports::agent_host::plugin::media_store::{Medium, NewMedium, open as open_digest};
+    pub(super) use crate::bindings::imports::agent_host::plugin::media_store::{
+        Medium, NewMedium, open as open_digest,
+    };
 
     pub(super) fn open(digest: &str) -> Result<Medium, super::Error> {
         open_digest(digest)

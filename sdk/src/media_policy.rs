@@ -39,7 +39,7 @@ macro_rules! export_media_policy {
             #[cfg(target_arch = "wasm32")]
             type Exported = $crate::Exported<$plugin>;
             #[cfg(target_arch = "wasm32")]
-            $crate::bindings::media_policy::export!(Exported with_types_in $crate::bindings::media_policy);
+    $crate::bindings::media_policy::export!(Exported with_types_in $crate::bindings::media_policy);
         };
     };
 }

@@ -43,7 +43,10 @@ impl Verdict {
 impl Problem {
     /// What is wrong where, and what would be right.
     pub fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { pointer: pointer.into(), message: message.into() }
+        Self {
+            pointer: pointer.into(),
+            message: message.into(),
+        }
     }
 }
 
@@ -64,7 +67,7 @@ macro_rules! export_output_validator {
             #[cfg(target_arch = "wasm32")]
             type Exported = $crate::Exported<$plugin>;
             #[cfg(target_arch = "wasm32")]
-            $crate::bindings::output_validator::export!(Exported with_types_in $crate::bindings::output_validator);
+    $crate::bindings::output_validator::export!(Exported with_types_in $crate::bindings::output_validator);
         };
     };
 }

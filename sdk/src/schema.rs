@@ -28,7 +28,9 @@ fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
         object.remove("title");
         object.remove("description");
         if object.get("type") == Some(&Value::from("object")) {
-            object.entry("properties").or_insert_with(|| Value::Object(serde_json::Map::new()));
+            object
+                .entry("properties")
+                .or_insert_with(|| Value::Object(serde_json::Map::new()));
         }
     }
     schema

@@ -30,7 +30,7 @@ macro_rules! export_step_context {
             #[cfg(target_arch = "wasm32")]
             type Exported = $crate::Exported<$plugin>;
             #[cfg(target_arch = "wasm32")]
-            $crate::bindings::step_context::export!(Exported with_types_in $crate::bindings::step_context);
+    $crate::bindings::step_context::export!(Exported with_types_in $crate::bindings::step_context);
         };
     };
 }

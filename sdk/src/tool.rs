@@ -104,7 +104,10 @@ impl Tool {
             name: about.name.to_string(),
             title: about.title.clone(),
             description: about.description.to_string(),
-            input_schema: about.input.as_ref().map_or_else(|| "{}".to_owned(), |schema| schema().to_string()),
+            input_schema: about
+                .input
+                .as_ref()
+                .map_or_else(|| "{}".to_owned(), |schema| schema().to_string()),
             output_schema: about.output.as_ref().map(|schema| schema().to_string()),
             traits: about.traits,
             priority: about.priority,
@@ -171,7 +174,7 @@ impl ToolBuilder {
 
     /// The result has the schema of `T`: a result of exactly one JSON content, or one made by [`Done::structured`], is
     /// its machine-readable form.
-    pub fn output<T: JsonSchema>(mut self) -> Self {
+    pub fn output<T: JsonSchema + 'static>(mut self) -> Self {
         self.about.output = Some(Box::new(crate::schema::output::<T>));
         self
     }
@@ -185,14 +188,15 @@ impl ToolBuilder {
     /// What the tool does. `A` is deserialised from the arguments, and its schema is the tool's.
     pub fn run<A, O, F>(mut self, run: F) -> Tool
     where
-        A: DeserializeOwned + JsonSchema,
+        A: DeserializeOwned + JsonSchema + 'static,
         O: IntoOutcome,
         F: Fn(A, &Call) -> Result<O, ToolError> + 'static,
     {
-        self.about.input.get_or_insert_with(|| Box::new(crate::schema::input::<A>));
-        let run = Box::new(move |text: &str, call: &Call| {
-            run(arguments::parse(text)?, call).map(IntoOutcome::into_outcome)
-        });
+        self.about
+            .input
+            .get_or_insert_with(|| Box::new(crate::schema::input::<A>));
+        let run =
+            Box::new(move |text: &str, call: &Call| run(arguments::parse(text)?, call).map(IntoOutcome::into_outcome));
         Tool { about: self.about, run }
     }
 
@@ -223,7 +227,7 @@ macro_rules! export_tools {
             #[cfg(target_arch = "wasm32")]
             type Exported = $crate::Exported<$plugin>;
             #[cfg(target_arch = "wasm32")]
-            $crate::bindings::tool::export!(Exported with_types_in $crate::bindings::tool);
+    $crate::bindings::tool::export!(Exported with_types_in $crate::bindings::tool);
         };
     };
 }

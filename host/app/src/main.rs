@@ -1,2 +1,53 @@
-//! Placeholder.
-fn main() {}
+//! The binary: command line and configuration only. It alone reads the environment, prints and exits.
+
+mod arguments;
+mod commands;
+mod configuration;
+mod data;
+mod environment;
+mod exit;
+mod grants;
+mod interrupt;
+mod logging;
+mod prompt;
+mod settings;
+mod setup;
+mod terminal;
+
+#[cfg(all(debug_assertions, unix))]
+mod crash;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use data::DataDirectory;
+use exit::{Exit, Failure};
+use std::process::ExitCode;
+use terminal::Terminal;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let terminal = Terminal::new();
+    logging::start(arguments.common.verbose, &terminal);
+    let outcome = arguments.check().map_err(Failure::refused).and_then(|()| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::refused(format!("the threads cannot be started: {error}")))?;
+        runtime.block_on(execute(arguments, &terminal))
+    });
+    let exit = outcome.unwrap_or_else(|failure| {
+        terminal.idle();
+        terminal.failure(&failure.message);
+        failure.exit
+    });
+    exit.into()
+}
+
+async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Failure> {
+    let asked = arguments.common.data.as_deref();
+    match arguments.command {
+        None => commands::run::run(&arguments.run, asked, terminal).await,
+        Some(Command::Plugin(command)) => commands::plugin::run(command, asked, terminal).await,
+        Some(Command::Session(command)) => {
+            commands::session::run(command, &DataDirectory::open(asked)?, terminal).await
+        }
+    }
+}

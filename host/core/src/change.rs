@@ -126,8 +126,19 @@ pub struct CallRecord {
     pub result: Option<CallResult>,
 }
 
+/// Something that a plugin wanted and is not granted (P6).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denial {
+    /// `name@digest`.
+    pub plugin: String,
+    /// What it wanted.
+    pub thing: String,
+    /// What to add to the configuration.
+    pub grant: String,
+}
+
 /// The result of a call, whole.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
     /// In the order in which the tool gave it.
     pub content: Vec<Content>,
@@ -139,4 +150,7 @@ pub struct CallResult {
     /// Of the attempt that finished; zero for a call that never ran.
     #[serde(default)]
     pub cost: CallCost,
+    /// What the call wanted in vain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denials: Vec<Denial>,
 }

@@ -1,5 +1,6 @@
 //! What a session tells those who watch it: one closed set of events (L30).
 
+use crate::change::Denial;
 use crate::message::{CallId, Digest};
 use crate::model::Usage;
 use crate::tool::{CallCost, Violation};
@@ -165,12 +166,11 @@ pub enum EventKind {
     },
     /// A plugin wanted what it is not granted (P6).
     Denied {
-        /// `plugin@digest`.
-        plugin: String,
-        /// What it wanted.
-        thing: String,
-        /// What to add to the configuration.
-        grant: String,
+        /// The call that wanted it.
+        call: CallId,
+        /// Who, what, and what to add to the configuration.
+        #[serde(flatten)]
+        denial: Denial,
     },
     /// A validator or the output schema said no (L12).
     OutputRejected {

@@ -14,7 +14,7 @@ pub const NAME_WEIGHT: u32 = 3;
 
 /// Function words that tell no text from another. They are left out of texts, never out of names or queries, so that
 /// a tool whose name is one of them is still found.
-const FUNCTION_WORDS: &[&str] = &[
+pub const FUNCTION_WORDS: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "been", "by", "can", "do", "does", "for", "from", "has", "have", "how",
     "if", "in", "into", "is", "it", "its", "me", "my", "of", "on", "or", "our", "please", "that", "the", "their",
     "them", "then", "there", "these", "this", "to", "was", "were", "what", "when", "where", "which", "who", "why",

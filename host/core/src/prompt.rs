@@ -80,12 +80,11 @@ pub fn system_texts(turn: &[Section], step: &[Section]) -> Vec<String> {
 }
 
 /// Puts the turn's preface before its input, in the outgoing copy only.
-pub fn with_preface(run: &Run, id: MessageId, mut message: Message) -> Message {
+pub fn with_preface(run: &Run, id: MessageId, message: &mut Message) {
     if let Some(turn) = run.turn.as_ref().filter(|turn| turn.prefaced == Some(id)) {
         let preface = turn.preface.iter().map(|section| Part::Text(text_of(section)));
         message.parts.splice(0..0, preface);
     }
-    message
 }
 
 fn fixed(name: &str, text: &str) -> Option<Section> {

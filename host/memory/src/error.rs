@@ -97,7 +97,9 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file cannot be trusted.
-    #[error("the database `{path}` is damaged ({problem}); it is left as it is: restore it from a copy, or move it away")]
+    #[error(
+        "the database `{path}` is damaged ({problem}); it is left as it is: restore it from a copy, or move it away"
+    )]
     Damaged {
         /// The file.
         path: PathBuf,

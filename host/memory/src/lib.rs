@@ -14,8 +14,8 @@ pub use error::StoreError;
 pub use key_value::{Bucket, KeyValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Swap};
 pub use memories::{MAX_MEMORY_BYTES, Memories, Memory, MemoryKind, RememberedFact};
 pub use session_log::{
-    CallFilter, Commit, Lease, MAX_JSON_DEPTH, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession, RecordRange,
-    SessionFilter, SessionLog, SessionMeta, SessionSummary, Status, StepRecord, StoredRecord, TimedEvent,
+    CallFilter, Commit, Lease, MAX_JSON_DEPTH, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession,
+    RecordRange, SessionFilter, SessionLog, SessionMeta, SessionSummary, Status, StepRecord, StoredRecord, TimedEvent,
 };
 pub use sqlite::{Options, SqliteStore, Stats, Synchronous};
 

@@ -23,6 +23,7 @@ use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use writer::Writer;
 
 /// A store in one SQLite file, or in memory. Dropping it writes what is queued and stops its thread.
@@ -35,13 +36,25 @@ pub struct SqliteStore {
 }
 
 /// How a file is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// When a commit counts as done.
     pub synchronous: Synchronous,
     /// Most bytes of the database file; a commit past it fails with [`StoreError::DiskFull`]. Default: what the disk
     /// holds.
     pub max_bytes: Option<u64>,
+    /// How long to wait for another process that writes, before [`StoreError::Locked`]. Default: 5 seconds.
+    pub lock_wait: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            synchronous: Synchronous::Full,
+            max_bytes: None,
+            lock_wait: Duration::from_secs(5),
+        }
+    }
 }
 
 /// When a commit counts as done.
@@ -83,7 +96,9 @@ impl SqliteStore {
         let file = file::DatabaseFile::locate(path.as_ref(), options)?;
         let connection = file.open()?;
         let owner = Owner::on_disk(file.path())?;
-        Self::start(connection, file.path().to_owned(), owner, |path| Some(Readers::new(path)))
+        Self::start(connection, file.path().to_owned(), owner, |path| {
+            Some(Readers::new(path))
+        })
     }
 
     /// A store that lives as long as this value.
@@ -109,7 +124,11 @@ impl SqliteStore {
     pub async fn integrity_check(&self) -> Result<(), StoreError> {
         self.read(|connection| {
             let verdict: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-            if verdict == "ok" { Ok(()) } else { Err(Failure::Unreadable(verdict)) }
+            if verdict == "ok" {
+                Ok(())
+            } else {
+                Err(Failure::Unreadable(verdict))
+            }
         })
         .await
     }
@@ -122,7 +141,12 @@ impl SqliteStore {
     ) -> Result<Self, StoreError> {
         let counters = Arc::new(Counters::default());
         let writer = Writer::start(connection, path.clone(), counters.clone())?;
-        Ok(Self { writer, readers: readers(path), owner: Arc::new(owner), counters })
+        Ok(Self {
+            writer,
+            readers: readers(path),
+            owner: Arc::new(owner),
+            counters,
+        })
     }
 
     /// Runs `work` in a transaction that it shares with others, each in a savepoint of its own.
@@ -151,7 +175,14 @@ impl SqliteStore {
 const OLDEST_SQLITE: i32 = 3_051_003;
 
 fn check_library(found: i32) -> Result<(), StoreError> {
-    if found >= OLDEST_SQLITE { Ok(()) } else { Err(StoreError::OldSqlite { found, needed: OLDEST_SQLITE }) }
+    if found >= OLDEST_SQLITE {
+        Ok(())
+    } else {
+        Err(StoreError::OldSqlite {
+            found,
+            needed: OLDEST_SQLITE,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -161,7 +192,13 @@ mod tests {
     /// D1: the library's version is checked at start.
     #[test]
     fn an_old_library_is_refused() {
-        assert_eq!(check_library(3_051_002), Err(StoreError::OldSqlite { found: 3_051_002, needed: 3_051_003 }));
+        assert_eq!(
+            check_library(3_051_002),
+            Err(StoreError::OldSqlite {
+                found: 3_051_002,
+                needed: 3_051_003
+            })
+        );
         assert_eq!(check_library(3_051_003), Ok(()));
         assert_eq!(check_library(rusqlite::version_number()), Ok(()));
     }

@@ -80,7 +80,9 @@ pub enum ModelError {
         retry_after: Option<Duration>,
     },
     /// The connection failed, or the reply broke off. Nothing of it counts.
-    #[error("the reply of {model} broke off: {message}. Try again; if it stays so, look at the network and the base URL")]
+    #[error(
+        "the reply of {model} broke off: {message}. Try again; if it stays so, look at the network and the base URL"
+    )]
     Broken {
         /// `provider/model`.
         model: String,
@@ -111,7 +113,10 @@ impl ModelError {
 fn refusal(model: &str, status: u16, message: &str, request_id: Option<&str>) -> String {
     let request = request_id.map(|id| format!(" (request {id})")).unwrap_or_default();
     let message = message.trim_end_matches('.');
-    format!("{model} answered with status {status}{request}: {message}. {}", advice(status))
+    format!(
+        "{model} answered with status {status}{request}: {message}. {}",
+        advice(status)
+    )
 }
 
 fn advice(status: u16) -> &'static str {
@@ -155,11 +160,31 @@ mod tests {
     /// M3
     #[test]
     fn what_may_be_tried_again() {
-        let cases = [(400, false), (401, false), (404, false), (408, true), (429, true), (500, true), (529, true)];
+        let cases = [
+            (400, false),
+            (401, false),
+            (404, false),
+            (408, true),
+            (429, true),
+            (500, true),
+            (529, true),
+        ];
         for (status, expected) in cases {
             assert_eq!(refused(status, None).retryable(), expected, "{status}");
         }
-        assert!(ModelError::Broken { model: "a/b".into(), message: "reset".into() }.retryable());
-        assert!(!ModelError::UnknownProvider { given: "a".into(), allowed: "b".into() }.retryable());
+        assert!(
+            ModelError::Broken {
+                model: "a/b".into(),
+                message: "reset".into()
+            }
+            .retryable()
+        );
+        assert!(
+            !ModelError::UnknownProvider {
+                given: "a".into(),
+                allowed: "b".into()
+            }
+            .retryable()
+        );
     }
 }

@@ -1,35 +1,26 @@
-//! Tokens where nobody counts them: four characters to a token, rounded up.
+//! Usage where nobody counts, by the same estimate with which the host keeps its budget.
 
 use agent_core::model::{ModelRequest, RequestedCall, Usage};
+use agent_core::tokens;
 
 const CHARACTERS_PER_TOKEN: usize = 4;
 
-/// What a request and its reply would cost. Media are not counted: only their descriptions are known here.
+/// What a request and its reply would cost.
 pub(crate) fn usage(request: &ModelRequest, text: &str, calls: &[RequestedCall]) -> Usage {
-    let system = request.system.iter().map(|section| characters(section));
-    let messages = request.messages.iter().flat_map(|message| &message.parts).map(serialised);
+    let system = request.system.iter().map(|section| tokens::of_text(section));
+    let messages = request.messages.iter().map(|message| tokens::of_parts(&message.parts));
     let tools = request.tools.iter().map(|tool| {
-        characters(&tool.name) + characters(&tool.description) + serialised(&tool.input_schema)
+        let schema = tokens::of_text(&tool.input_schema.to_string());
+        tokens::of_text(&tool.name).saturating_add(tokens::of_text(&tool.description)).saturating_add(schema)
     });
-    let schema = request.output_schema.iter().map(serialised);
-    let prompt: usize = system.chain(messages).chain(tools).chain(schema).sum();
-    let reply: usize = calls.iter().map(|call| characters(&call.name) + characters(&call.arguments)).sum();
-    Usage { prompt_tokens: tokens(prompt), completion_tokens: tokens(reply + characters(text)) }
+    let schema = request.output_schema.iter().map(|schema| tokens::of_text(&schema.to_string()));
+    let prompt = system.chain(messages).chain(tools).chain(schema).map(u64::from).sum();
+    let calls = calls.iter().flat_map(|call| [&call.name, &call.arguments]).map(|part| tokens::of_text(part));
+    let reply = calls.chain([tokens::of_text(text)]).map(u64::from).sum();
+    Usage { prompt_tokens: prompt, completion_tokens: reply }
 }
 
-/// How many characters fit into so many tokens.
+/// How many characters of English fit into so many tokens.
 pub(crate) fn characters_in(tokens: u32) -> usize {
     usize::try_from(tokens).unwrap_or(usize::MAX).saturating_mul(CHARACTERS_PER_TOKEN)
-}
-
-fn tokens(characters: usize) -> u64 {
-    characters.div_ceil(CHARACTERS_PER_TOKEN) as u64
-}
-
-fn characters(text: &str) -> usize {
-    text.chars().count()
-}
-
-fn serialised(value: &impl serde::Serialize) -> usize {
-    serde_json::to_string(value).map_or(0, |text| characters(&text))
 }

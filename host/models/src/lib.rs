@@ -1,13 +1,13 @@
 //! Model providers: one trait, and what stands behind it. Alone knows wire formats.
 //! Here: `scripted` (a file of replies) and `offline` (a router without a model) (M4).
 
+mod conversation;
+pub mod error;
+mod estimate;
+pub mod offline;
 pub mod provider;
 pub mod providers;
-pub mod error;
 pub mod scripted;
-pub mod offline;
-mod conversation;
-mod estimate;
 mod stream;
 
 pub use error::ModelError;

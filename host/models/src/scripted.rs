@@ -33,30 +33,53 @@ impl Scripted {
     /// Reads a script; a relative file is looked for in `base`.
     pub fn open(file: &str, base: &Path) -> Result<Self, ModelError> {
         let path = base.join(file);
-        let text = read(&path).map_err(|source| ModelError::UnreadableScript { path: path.clone(), source })?;
+        let text = read(&path).map_err(|source| ModelError::UnreadableScript {
+            path: path.clone(),
+            source,
+        })?;
         let script = script::parse(&text, &path)?;
-        let model = Model { provider: "scripted".into(), name: file.to_owned(), window: script.window };
-        Ok(Self { facts: Facts { model, tool_names: ToolNames::COMMON }, path, script })
+        let model = Model {
+            provider: "scripted".into(),
+            name: file.to_owned(),
+            window: script.window,
+        };
+        Ok(Self {
+            facts: Facts {
+                model,
+                tool_names: ToolNames::COMMON,
+            },
+            path,
+            script,
+        })
     }
 
     fn next(&self, context: ReplyContext<'_>) -> Result<&ScriptedReply, ModelError> {
         let place = usize::try_from(context.call).ok();
-        place.and_then(|place| self.script.replies.get(place)).ok_or_else(|| ModelError::Exhausted {
-            path: self.path.clone(),
-            replies: self.script.replies.len(),
-            session: context.session.to_owned(),
-            wanted: context.call.saturating_add(1),
-        })
+        place
+            .and_then(|place| self.script.replies.get(place))
+            .ok_or_else(|| ModelError::Exhausted {
+                path: self.path.clone(),
+                replies: self.script.replies.len(),
+                session: context.session.to_owned(),
+                wanted: context.call.saturating_add(1),
+            })
     }
 
     fn check(&self, request: &ModelRequest, reply: &ScriptedReply, number: u64) -> Result<(), ModelError> {
         let problems = conversation::problems(request, self.facts.tool_names);
         if !problems.is_empty() {
-            return Err(ModelError::BrokenRequest { model: self.facts.model.to_string(), problems });
+            return Err(ModelError::BrokenRequest {
+                model: self.facts.model.to_string(),
+                problems,
+            });
         }
         let problems = reply.expect.problems(request);
         if !problems.is_empty() {
-            return Err(ModelError::Unexpected { path: self.path.clone(), reply: number, problems });
+            return Err(ModelError::Unexpected {
+                path: self.path.clone(),
+                reply: number,
+                problems,
+            });
         }
         Ok(())
     }
@@ -67,7 +90,13 @@ impl Scripted {
             None => ModelError::Broken { model, message },
             Some(status) => {
                 let retry_after = error.retry_after_ms.map(Duration::from_millis);
-                ModelError::Refused { model, status, message, request_id: error.request_id.clone(), retry_after }
+                ModelError::Refused {
+                    model,
+                    status,
+                    message,
+                    request_id: error.request_id.clone(),
+                    retry_after,
+                }
             }
         }
     }
@@ -75,9 +104,21 @@ impl Scripted {
     fn whole(&self, scripted: &ScriptedReply, request: &ModelRequest) -> Reply {
         let text = scripted.text();
         let calls: Vec<_> = scripted.calls.iter().map(|call| requested(call, request)).collect();
-        let said = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
-        let usage = scripted.usage().unwrap_or_else(|| estimate::usage(request, &text, &calls));
-        Reply { text, calls, stop: scripted.stop.unwrap_or(said), usage, model: self.facts.model.to_string() }
+        let said = if calls.is_empty() {
+            StopReason::Stop
+        } else {
+            StopReason::ToolCalls
+        };
+        let usage = scripted
+            .usage()
+            .unwrap_or_else(|| estimate::usage(request, &text, &calls));
+        Reply {
+            text,
+            calls,
+            stop: scripted.stop.unwrap_or(said),
+            usage,
+            model: self.facts.model.to_string(),
+        }
     }
 }
 
@@ -96,7 +137,10 @@ impl Provider for Scripted {
         let scripted = self.next(context)?;
         let number = context.call + 1;
         self.check(request, scripted, number)?;
-        let stream = Stream { deltas, delay: scripted.delay() };
+        let stream = Stream {
+            deltas,
+            delay: scripted.delay(),
+        };
         stream.thinking(&scripted.thinking).await;
         stream.text(&scripted.pieces()).await;
         if scripted.text().is_empty() && !scripted.delay().is_zero() {
@@ -116,12 +160,18 @@ impl Provider for Scripted {
 fn requested(call: &script::ScriptedCall, request: &ModelRequest) -> RequestedCall {
     let offered = request.tools.iter().find(|tool| tool.author_name == call.name);
     let name = offered.map_or(&call.name, |tool| &tool.name).clone();
-    RequestedCall { provider_id: call.id.clone(), name, arguments: call.arguments() }
+    RequestedCall {
+        provider_id: call.id.clone(),
+        name,
+        arguments: call.arguments(),
+    }
 }
 
 fn read(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
-    std::fs::File::open(path)?.take(SIZE_LIMIT + 1).read_to_string(&mut text)?;
+    std::fs::File::open(path)?
+        .take(SIZE_LIMIT + 1)
+        .read_to_string(&mut text)?;
     if text.len() as u64 > SIZE_LIMIT {
         return Err(std::io::Error::other(format!("it is larger than {SIZE_LIMIT} bytes")));
     }
@@ -137,8 +187,19 @@ mod tests {
 
     fn scripted(text: &str) -> Scripted {
         let script = script::parse(text, Path::new("s.json")).unwrap();
-        let model = Model { provider: "scripted".into(), name: "s.json".into(), window: script.window };
-        Scripted { facts: Facts { model, tool_names: ToolNames::COMMON }, path: "s.json".into(), script }
+        let model = Model {
+            provider: "scripted".into(),
+            name: "s.json".into(),
+            window: script.window,
+        };
+        Scripted {
+            facts: Facts {
+                model,
+                tool_names: ToolNames::COMMON,
+            },
+            path: "s.json".into(),
+            script,
+        }
     }
 
     fn prompt() -> ModelRequest {
@@ -146,9 +207,18 @@ mod tests {
         request(vec![Message::text(Role::User, "go")], tools)
     }
 
-    async fn ask(model: &Scripted, request: &ModelRequest, call: u64, attempt: u32) -> (Result<Reply, String>, Vec<Delta>) {
+    async fn ask(
+        model: &Scripted,
+        request: &ModelRequest,
+        call: u64,
+        attempt: u32,
+    ) -> (Result<Reply, String>, Vec<Delta>) {
         let (sender, mut receiver) = mpsc::channel(100);
-        let context = ReplyContext { session: "s1", call, attempt };
+        let context = ReplyContext {
+            session: "s1",
+            call,
+            attempt,
+        };
         let reply = model.reply(request, context, &sender).await;
         drop(sender);
         let mut deltas = Vec::new();
@@ -167,7 +237,7 @@ mod tests {
         }
         insta::assert_snapshot!(
             ask(&model, &prompt(), 2, 1).await.0.unwrap_err(),
-            @""
+            @"the script s.json has 2 replies, and session `s1` asks for reply 3: add replies to the script, or begin a new session"
         );
         assert!(ask(&model, &prompt(), u64::MAX, 1).await.0.is_err());
     }
@@ -184,11 +254,21 @@ mod tests {
             name: name.into(),
             arguments: arguments.into(),
         };
-        let expected =
-            [call(None, "text_count", r#"{"path":"a"}"#), call(Some("p1"), "text_count", "{bad"), call(None, "no.such", "")];
+        let expected = [
+            call(None, "text_count", r#"{"path":"a"}"#),
+            call(Some("p1"), "text_count", "{bad"),
+            call(None, "no.such", ""),
+        ];
         assert_eq!(reply.calls, expected);
-        assert_eq!((reply.stop, reply.model.as_str()), (StopReason::ToolCalls, "scripted/s.json"));
-        assert!(reply.usage.prompt_tokens > 5 && reply.usage.completion_tokens > 10, "{:?}", reply.usage);
+        assert_eq!(
+            (reply.stop, reply.model.as_str()),
+            (StopReason::ToolCalls, "scripted/s.json")
+        );
+        assert!(
+            reply.usage.prompt_tokens > 5 && reply.usage.completion_tokens > 10,
+            "{:?}",
+            reply.usage
+        );
     }
 
     #[tokio::test]
@@ -206,7 +286,10 @@ mod tests {
         ];
         assert_eq!(deltas, expected);
         let reply = reply.unwrap();
-        assert_eq!((reply.text.as_str(), reply.stop, reply.usage.total()), ("abcdef", StopReason::Stop, 7));
+        assert_eq!(
+            (reply.text.as_str(), reply.stop, reply.usage.total()),
+            ("abcdef", StopReason::Stop, 7)
+        );
     }
 
     /// M3, M5: an error after part of the reply, and the try that succeeds.
@@ -218,35 +301,41 @@ mod tests {
         );
         let (reply, deltas) = ask(&model, &prompt(), 0, 1).await;
         assert_eq!(deltas, [Delta::Text("part".into())]);
-        insta::assert_snapshot!(reply.unwrap_err(), @"");
+        insta::assert_snapshot!(reply.unwrap_err(), @"scripted/s.json answered with status 503 (request r1): busy. Try again later, or configure a fallback model");
         assert_eq!(ask(&model, &prompt(), 0, 2).await.0.unwrap().text, "part");
-        insta::assert_snapshot!(ask(&model, &prompt(), 1, 9).await.0.unwrap_err(), @"");
+        insta::assert_snapshot!(ask(&model, &prompt(), 1, 9).await.0.unwrap_err(), @"the reply of scripted/s.json broke off: connection reset. Try again; if it stays so, look at the network and the base URL");
     }
 
     #[tokio::test]
     async fn every_request_is_checked() {
         let model = scripted(r#"[{"text": "a", "expect": {"messages": 2, "tools": []}}]"#);
-        insta::assert_snapshot!(ask(&model, &prompt(), 0, 1).await.0.unwrap_err(), @"");
+        insta::assert_snapshot!(ask(&model, &prompt(), 0, 1).await.0.unwrap_err(), @r#"the script s.json, reply 1: the request is not as expected: messages: expected 2, found 1; tools: expected [], found ["text.count"]"#);
         let mut broken = prompt();
         broken.messages.push(calls(&[("c1", "text.count", json!({}))]));
-        insta::assert_snapshot!(ask(&model, &broken, 0, 1).await.0.unwrap_err(), @"");
+        insta::assert_snapshot!(ask(&model, &broken, 0, 1).await.0.unwrap_err(), @"the request to scripted/s.json is not well formed: call c1 of `text.count` has no result. This is a fault of the host or of a context builder");
     }
 
     /// L29: dropping the future ends the call; a listener that is gone does not.
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn cancelled_by_dropping() {
-        let model = scripted(r#"{"text": "slow words", "delay_ms": 500000}"#);
+        let model = scripted(r#"[{"text": "slow", "delay_ms": 600000}, {"text": "many words for nobody"}]"#);
         let (sender, receiver) = mpsc::channel(1);
-        let context = ReplyContext { session: "s1", call: 0, attempt: 1 };
+        let (slow, next) = (0, 1);
+        let context = |call| ReplyContext {
+            session: "s1",
+            call,
+            attempt: 1,
+        };
         let request = prompt();
         tokio::select! {
             biased;
-            _ = model.reply(&request, context, &sender) => panic!("it should still wait"),
-            () = tokio::time::sleep(Duration::from_millis(100)) => {}
+            _ = model.reply(&request, context(slow), &sender) => panic!("it should still wait"),
+            () = tokio::task::yield_now() => {}
         }
         assert!(receiver.is_empty());
         drop(receiver);
-        assert_eq!(model.reply(&request, context, &sender).await.unwrap().reply.text, "slow words");
+        let reply = model.reply(&request, context(next), &sender).await.unwrap().reply;
+        assert_eq!(reply.text, "many words for nobody");
     }
 
     #[test]

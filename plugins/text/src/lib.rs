@@ -1,1 +1,196 @@
-//! Placeholder.
+//! Tools for texts: count them, extract from them by regular expression, compare them. Each takes a text, or the path of
+//! a file in a granted tree.
+
+pub mod count;
+pub mod diff;
+pub mod extract;
+pub mod file;
+
+use agent_host_sdk::prelude::*;
+use count::{Counts, count};
+use diff::{Difference, Named, diff};
+use extract::{Extraction, LetterCase, extract};
+
+/// Matches shown unless something else is asked for.
+const DEFAULT_LIMIT: u32 = 50;
+
+/// Most matches shown.
+const MAX_LIMIT: u32 = 1_000;
+
+/// Unchanged lines shown around a change unless something else is asked for.
+const DEFAULT_CONTEXT: u32 = 3;
+
+/// Arguments of `text.count_file`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CountFile {
+    /// The file, below a granted tree. Example: `README.md`.
+    path: String,
+}
+
+/// Arguments of `text.count`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Count {
+    /// The text itself.
+    text: String,
+}
+
+/// Arguments of `text.extract_file`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ExtractFile {
+    /// The file, below a granted tree. Example: `notes/todo.md`.
+    path: String,
+    /// Regular expression; `^` and `$` match at each line. Example: `(?<user>[^@\s]+)@(?<host>\S+)`.
+    #[schemars(length(min = 1, max = 1000))]
+    pattern: String,
+    /// Whether upper and lower case are the same. Default: no.
+    #[serde(default)]
+    ignore_case: bool,
+    /// Matches to show, at most 1000. Default: 50.
+    #[schemars(range(min = 1, max = 1000))]
+    limit: Option<u32>,
+}
+
+/// Arguments of `text.extract`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Extract {
+    /// The text itself.
+    text: String,
+    /// Regular expression; `^` and `$` match at each line. Example: `(?<user>[^@\s]+)@(?<host>\S+)`.
+    #[schemars(length(min = 1, max = 1000))]
+    pattern: String,
+    /// Whether upper and lower case are the same. Default: no.
+    #[serde(default)]
+    ignore_case: bool,
+    /// Matches to show, at most 1000. Default: 50.
+    #[schemars(range(min = 1, max = 1000))]
+    limit: Option<u32>,
+}
+
+/// Arguments of `text.diff_files`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DiffFiles {
+    /// The file with the old text, below a granted tree.
+    old_path: String,
+    /// The file with the new text, below a granted tree.
+    new_path: String,
+    /// Unchanged lines to show around each change. Default: 3.
+    #[schemars(range(max = 100))]
+    context: Option<u32>,
+}
+
+/// Arguments of `text.diff`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Diff {
+    /// The old text.
+    old: String,
+    /// The new text.
+    new: String,
+    /// Unchanged lines to show around each change. Default: 3.
+    #[schemars(range(max = 100))]
+    context: Option<u32>,
+}
+
+/// The plugin: six tools, for texts and for files.
+pub struct Text;
+
+impl ToolPlugin for Text {
+    fn tools() -> Tools {
+        Tools::new()
+            .tool(
+                Tool::new("text.count_file", "Counts the lines, words, characters and bytes of a text file, given its path.")
+                    .title("Count a file's lines and words")
+                    .read_only()
+                    .output::<Counts>()
+                    .run(|arguments: CountFile, _: &Call| counted(&arguments.path, &file::read(&arguments.path)?)),
+            )
+            .tool(
+                Tool::new("text.count", "Counts the lines, words, characters and bytes of a text that is given literally.")
+                    .title("Count lines and words")
+                    .read_only()
+                    .output::<Counts>()
+                    .run(|arguments: Count, _: &Call| counted("The text", &arguments.text)),
+            )
+            .tool(
+                Tool::new("text.extract_file", EXTRACT_FILE)
+                    .title("Extract from a file")
+                    .read_only()
+                    .output::<Extraction>()
+                    .run(|arguments: ExtractFile, _: &Call| {
+                        let ExtractFile { path, pattern, ignore_case, limit } = arguments;
+                        extracted(&file::read(&path)?, &pattern, ignore_case, limit)
+                    }),
+            )
+            .tool(
+                Tool::new("text.extract", EXTRACT)
+                    .title("Extract from a text")
+                    .read_only()
+                    .output::<Extraction>()
+                    .run(|arguments: Extract, _: &Call| {
+                        let Extract { text, pattern, ignore_case, limit } = arguments;
+                        extracted(&text, &pattern, ignore_case, limit)
+                    }),
+            )
+            .tool(
+                Tool::new("text.diff_files", "Compares two text files line by line and returns a unified diff.")
+                    .title("Compare two files")
+                    .read_only()
+                    .output::<Difference>()
+                    .run(|arguments: DiffFiles, _: &Call| {
+                        let DiffFiles { old_path, new_path, context } = arguments;
+                        let (old, new) = (file::read(&old_path)?, file::read(&new_path)?);
+                        compared(Named { name: &old_path, text: &old }, Named { name: &new_path, text: &new }, context)
+                    }),
+            )
+            .tool(
+                Tool::new("text.diff", "Compares two texts that are given literally, line by line, as a unified diff.")
+                    .title("Compare two texts")
+                    .read_only()
+                    .output::<Difference>()
+                    .run(|arguments: Diff, _: &Call| {
+                        let Diff { old, new, context } = arguments;
+                        compared(Named { name: "old", text: &old }, Named { name: "new", text: &new }, context)
+                    }),
+            )
+    }
+}
+
+agent_host_sdk::export_tools!(Text);
+
+const EXTRACT_FILE: &str = "Finds all matches of a regular expression in a text file: line, column, matched text and \
+                            groups by name or number. No look-around, no back-references; \\w and \\d are ASCII.";
+
+const EXTRACT: &str = "Finds all matches of a regular expression in a text that is given literally: line, column, matched \
+                       text and groups by name or number. No look-around, no back-references; \\w and \\d are ASCII.";
+
+fn counted(what: &str, text: &str) -> Result<Done, ToolError> {
+    let counts = count(text);
+    Done::structured(&counts, counts.sentence(what))
+}
+
+fn extracted(text: &str, pattern: &str, ignore_case: bool, limit: Option<u32>) -> Result<Done, ToolError> {
+    let limit = limit.unwrap_or(DEFAULT_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return Err(ToolError::invalid("/limit", format!("must be from 1 to {MAX_LIMIT}")));
+    }
+    let case = if ignore_case { LetterCase::Ignored } else { LetterCase::Distinct };
+    let extraction = extract(text, pattern, case, limit as usize)
+        .map_err(|error| ToolError::invalid("/pattern", error.to_string()))?;
+    Done::json(&extraction)
+}
+
+fn compared(old: Named<'_>, new: Named<'_>, context: Option<u32>) -> Result<Done, ToolError> {
+    let context = context.unwrap_or(DEFAULT_CONTEXT).min(100) as usize;
+    let difference = diff(old, new, context).map_err(|error| ToolError::failed(error.to_string()))?;
+    let text = match (&difference, difference.left_out) {
+        (Difference { added: 0, removed: 0, .. }, _) => format!("{} and {} are equal.", old.name, new.name),
+        (Difference { diff, .. }, 0) => diff.clone(),
+        (Difference { diff, .. }, left_out) => format!("{diff}({left_out} more bytes are left out)\n"),
+    };
+    Done::structured(&difference, text)
+}

@@ -16,7 +16,7 @@ const DEFERRED: &str = "deferred: a higher-priority call ran first; call it agai
 /// A result of one text that no tool gave.
 pub(super) fn text_result(text: &str, is_error: bool) -> CallResult {
     let content = vec![Content::Text(text.to_owned())];
-    CallResult { content, structured: None, is_error, cost: Default::default() }
+    CallResult { content, is_error, ..Default::default() }
 }
 
 /// What a call of a reply begins with: it waits, or it has its result already.
@@ -273,6 +273,9 @@ impl Run {
     }
 
     fn record_result(&mut self, (id, name): (&CallId, String), result: CallResult, shown: String, change: &mut Change) {
+        for denial in result.denials.iter().cloned() {
+            self.emit(change, EventKind::Denied { call: id.clone(), denial });
+        }
         let (call, cost) = (id.clone(), result.cost);
         let kind = match result.is_error {
             true => EventKind::ToolResultError { call, name, content: shown, cost },

@@ -24,8 +24,14 @@ struct Shared {
 
 impl Readers {
     pub(super) fn new(path: PathBuf) -> Self {
-        let shared = Shared { path, idle: Mutex::new(Vec::with_capacity(READERS)) };
-        Self { shared: Arc::new(shared), places: Arc::new(Semaphore::new(READERS)) }
+        let shared = Shared {
+            path,
+            idle: Mutex::new(Vec::with_capacity(READERS)),
+        };
+        Self {
+            shared: Arc::new(shared),
+            places: Arc::new(Semaphore::new(READERS)),
+        }
     }
 
     /// Runs `work` in one read transaction. The place is held until the thread is done, also when the caller gives up.
@@ -34,7 +40,12 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
     {
-        let place = self.places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let place = self
+            .places
+            .clone()
+            .acquire_owned()
+            .await
+            .map_err(|_| StoreError::Closed)?;
         let shared = self.shared.clone();
         let reading = tokio::task::spawn_blocking(move || {
             let _place = place;
@@ -45,6 +56,7 @@ impl Readers {
 }
 
 impl Shared {
+    /// A connection whose work failed is closed: whatever state it is in goes with it.
     fn run<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<T, Failure> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
@@ -52,9 +64,12 @@ impl Shared {
             None => file::open_reader(&self.path)?,
         };
         connection.prepare_cached("BEGIN DEFERRED")?.execute([])?;
-        let result = work(&connection);
+        let result = work(&connection)?;
         connection.prepare_cached("COMMIT")?.execute([])?;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-        result
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(connection);
+        Ok(result)
     }
 }

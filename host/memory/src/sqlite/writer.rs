@@ -4,7 +4,7 @@
 use super::failure::Failure;
 use super::{Counters, search};
 use crate::StoreError;
-use rusqlite::Connection;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,9 +54,24 @@ impl Writer {
         let loop_path = path.clone();
         let thread = std::thread::Builder::new()
             .name("memory-writer".to_owned())
-            .spawn(move || Loop { connection, path: loop_path, counters }.run(&jobs))
-            .map_err(|error| StoreError::Failed { path: path.to_path_buf(), problem: error.to_string() })?;
-        Ok(Self { sender: Some(sender), places: Arc::new(Semaphore::new(QUEUE)), path, thread: Some(thread) })
+            .spawn(move || {
+                Loop {
+                    connection,
+                    path: loop_path,
+                    counters,
+                }
+                .run(&jobs)
+            })
+            .map_err(|error| StoreError::Failed {
+                path: path.to_path_buf(),
+                problem: error.to_string(),
+            })?;
+        Ok(Self {
+            sender: Some(sender),
+            places: Arc::new(Semaphore::new(QUEUE)),
+            path,
+            thread: Some(thread),
+        })
     }
 
     /// Returns when the work is durable. A caller that gives up before its turn has not been served; later, it may have
@@ -66,9 +81,19 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
     {
-        let place = self.places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let place = self
+            .places
+            .clone()
+            .acquire_owned()
+            .await
+            .map_err(|_| StoreError::Closed)?;
         let (reply, answer) = oneshot::channel();
-        let job = Box::new(Task { path: self.path.clone(), work: Some(work), result: None, reply });
+        let job = Box::new(Task {
+            path: self.path.clone(),
+            work: Some(work),
+            result: None,
+            reply,
+        });
         let sender = self.sender.as_ref().ok_or(StoreError::Closed)?;
         sender.send(Queued { job, place }).map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
@@ -110,9 +135,9 @@ where
     }
 
     fn answer(self: Box<Self>, transaction: Result<(), StoreError>) {
-        let answer = transaction.and_then(|()| self.result.ok_or(StoreError::Closed));
+        let Self { result, reply, .. } = *self;
         // Who no longer waits needs no answer.
-        let _ = self.reply.send(answer);
+        let _ = reply.send(transaction.and_then(|()| result.ok_or(StoreError::Closed)));
     }
 }
 
@@ -157,6 +182,7 @@ impl Loop {
     /// transaction down, behind which the rest begins anew.
     fn commit_together(&mut self, batch: &mut VecDeque<Queued>) {
         let changes_before = self.connection.total_changes();
+        self.roll_back();
         if let Err(error) = self.execute("BEGIN IMMEDIATE") {
             batch.drain(..).for_each(|queued| queued.refuse(&error));
             return;
@@ -178,9 +204,8 @@ impl Loop {
             }
         }
         let committed = self.execute("COMMIT");
-        if committed.is_err() && !self.connection.is_autocommit() {
-            // A failed rollback leaves the transaction open, and the next `BEGIN` fails and says so.
-            let _ = self.execute("ROLLBACK");
+        if committed.is_err() {
+            self.roll_back();
         }
         if committed.is_ok() && self.connection.total_changes() > changes_before {
             self.counters.transactions.fetch_add(1, Ordering::Relaxed);
@@ -199,20 +224,21 @@ impl Loop {
             // SQLite has rolled everything back by itself: disk full, I/O error, out of memory.
             return Err(result.err().unwrap_or(StoreError::Closed));
         }
-        if result.is_err() {
-            self.execute("ROLLBACK TO job")?;
+        let undone = if result.is_err() {
+            self.execute("ROLLBACK TO job")
+        } else {
+            Ok(())
+        };
+        let closed = undone.and_then(|()| self.execute("RELEASE job"));
+        if closed.is_err() {
+            // Half a job must not be committed with the others.
+            self.roll_back();
         }
-        self.execute("RELEASE job")?;
-        result
+        result.and(closed)
     }
 
     fn bring_index_up_to_date(&mut self) -> Index {
-        let indexed = self.connection.unchecked_transaction().map_err(Failure::from).and_then(|transaction| {
-            let progress = search::index_some(&transaction)?;
-            transaction.commit()?;
-            Ok(progress)
-        });
-        match indexed {
+        match self.index_some() {
             Ok(search::Progress::Done) => Index::UpToDate,
             Ok(search::Progress::Indexed) => {
                 self.counters.index_transactions.fetch_add(1, Ordering::Relaxed);
@@ -226,9 +252,30 @@ impl Loop {
         }
     }
 
+    fn index_some(&self) -> Result<search::Progress, Failure> {
+        let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
+        let progress = search::index_some(&transaction)?;
+        transaction.commit()?;
+        Ok(progress)
+    }
+
+    /// A rollback that fails leaves the transaction open: the next `BEGIN` fails and says so.
+    fn roll_back(&self) {
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.execute("ROLLBACK")
+        {
+            tracing::error!(%error, "a transaction could not be rolled back");
+        }
+    }
+
     fn execute(&self, sql: &str) -> Result<(), StoreError> {
-        let executed = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
-        executed.map(|_| ()).map_err(|error| Failure::from(error).at(&self.path))
+        let executed = self
+            .connection
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.execute([]));
+        executed
+            .map(|_| ())
+            .map_err(|error| Failure::from(error).at(&self.path))
     }
 }
 

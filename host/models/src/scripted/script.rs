@@ -136,12 +136,17 @@ impl ScriptedReply {
     /// Where the script says it.
     pub(crate) fn usage(&self) -> Option<Usage> {
         let usage = self.usage?;
-        Some(Usage { prompt_tokens: usage.prompt_tokens, completion_tokens: usage.completion_tokens })
+        Some(Usage {
+            prompt_tokens: usage.prompt_tokens,
+            completion_tokens: usage.completion_tokens,
+        })
     }
 
     fn problem(&self) -> Option<String> {
         if self.text.is_none() && self.calls.is_empty() && self.error.is_none() && self.chunks.is_none() {
-            return Some("says nothing: give it `text`, `calls` or `error` (`\"text\": \"\"` is an empty reply)".into());
+            return Some(
+                "says nothing: give it `text`, `calls` or `error` (`\"text\": \"\"` is an empty reply)".into(),
+            );
         }
         if let Some(Chunks::Pieces(pieces)) = &self.chunks
             && self.text.as_ref().is_some_and(|text| *text != pieces.concat())
@@ -173,13 +178,26 @@ impl ScriptedCall {
 pub(crate) fn parse(text: &str, path: &Path) -> Result<Script, ModelError> {
     let text = text.trim_start_matches('\u{feff}');
     let script = match first_key(text) {
-        Start::Array => one(text, path, "replies").map(|replies| Script { window: WINDOW, replies })?,
+        Start::Array => one(text, path, "replies").map(|replies| Script {
+            window: WINDOW,
+            replies,
+        })?,
         Start::Key("replies" | "window") => one(text, path, "")?,
-        _ => Script { window: WINDOW, replies: sequence(text, path)? },
+        _ => Script {
+            window: WINDOW,
+            replies: sequence(text, path)?,
+        },
     };
-    let invalid = |place: String, problem: String| ModelError::InvalidScript { path: path.to_owned(), place, problem };
+    let invalid = |place: String, problem: String| ModelError::InvalidScript {
+        path: path.to_owned(),
+        place,
+        problem,
+    };
     if script.replies.is_empty() {
-        return Err(invalid("line 1".into(), "has no reply: write for example `{\"text\": \"Hello.\"}`".into()));
+        return Err(invalid(
+            "line 1".into(),
+            "has no reply: write for example `{\"text\": \"Hello.\"}`".into(),
+        ));
     }
     for (place, reply) in script.replies.iter().enumerate() {
         if let Some(problem) = reply.problem() {
@@ -201,8 +219,11 @@ fn first_key(text: &str) -> Start<'_> {
     if text.starts_with('[') {
         return Start::Array;
     }
-    let key = text.strip_prefix('{').and_then(|rest| rest.trim_start().strip_prefix('"'));
-    key.and_then(|rest| rest.split_once('"')).map_or(Start::Other, |(key, _)| Start::Key(key))
+    let key = text
+        .strip_prefix('{')
+        .and_then(|rest| rest.trim_start().strip_prefix('"'));
+    key.and_then(|rest| rest.split_once('"'))
+        .map_or(Start::Other, |(key, _)| Start::Key(key))
 }
 
 fn one<T: DeserializeOwned>(text: &str, path: &Path, prefix: &str) -> Result<T, ModelError> {
@@ -229,16 +250,28 @@ fn sequence(text: &str, path: &Path) -> Result<Vec<ScriptedReply>, ModelError> {
 fn located(path: &Path, prefix: &str, key: &str, error: &serde_json::Error) -> ModelError {
     let (line, column) = (error.line(), error.column());
     let message = error.to_string();
-    let problem = message.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&message).to_owned();
-    let key = if key == "." { "" } else { key };
-    let separator = if prefix.is_empty() || key.is_empty() || key.starts_with('[') { "" } else { "." };
+    let problem = message
+        .strip_suffix(&format!(" at line {line} column {column}"))
+        .unwrap_or(&message)
+        .to_owned();
+    // The library writes `.` for the whole and `?` for a key that it did not get to read.
+    let key = key.trim_end_matches('?').trim_end_matches('.');
+    let separator = if prefix.is_empty() || key.is_empty() || key.starts_with('[') {
+        ""
+    } else {
+        "."
+    };
     let key = format!("{prefix}{separator}{key}");
     let place = match (line, key.is_empty()) {
         (0, _) => key,
         (_, true) => format!("line {line}, column {column}"),
         (_, false) => format!("line {line}, column {column}, {key}"),
     };
-    ModelError::InvalidScript { path: path.to_owned(), place, problem }
+    ModelError::InvalidScript {
+        path: path.to_owned(),
+        place,
+        problem,
+    }
 }
 
 #[cfg(test)]
@@ -259,10 +292,17 @@ mod tests {
         ];
         for form in forms {
             let script = read(form).unwrap();
-            assert_eq!(script.replies.iter().map(ScriptedReply::text).collect::<Vec<_>>(), ["a", "b"], "{form}");
+            assert_eq!(
+                script.replies.iter().map(ScriptedReply::text).collect::<Vec<_>>(),
+                ["a", "b"],
+                "{form}"
+            );
             assert_eq!(script.window, 128_000);
         }
-        assert_eq!(read(r#"{"window": 4000, "replies": [{"text": ""}]}"#).unwrap().window, 4000);
+        assert_eq!(
+            read(r#"{"window": 4000, "replies": [{"text": ""}]}"#).unwrap().window,
+            4000
+        );
     }
 
     #[test]
@@ -278,7 +318,13 @@ mod tests {
         let reply = &script.replies[0];
         assert_eq!(reply.text(), "a b");
         assert_eq!(reply.pieces(), ["a ", "b"]);
-        assert_eq!(reply.usage(), Some(Usage { prompt_tokens: 7, completion_tokens: 0 }));
+        assert_eq!(
+            reply.usage(),
+            Some(Usage {
+                prompt_tokens: 7,
+                completion_tokens: 0
+            })
+        );
         let arguments: Vec<_> = reply.calls.iter().map(ScriptedCall::arguments).collect();
         assert_eq!(arguments, [r#"{"b":1,"a":[2]}"#, "{bad", ""]);
         assert_eq!(reply.delay(), Duration::from_millis(5));
@@ -290,24 +336,24 @@ mod tests {
         let error = |text| read(text).unwrap_err();
         insta::assert_snapshot!(
             error("{\"text\": \"a\"}\n{\"txt\": \"b\"}"),
-            @""
+            @"the script s.json, line 2, column 6, replies[1].txt: unknown field `txt`, expected one of `text`, `thinking`, `calls`, `stop`, `usage`, `chunks`, `delay_ms`, `error`, `expect`"
         );
         insta::assert_snapshot!(
             error(r#"{"replies": [{"text": "a", "usage": {"prompt_tokens": "x"}}]}"#),
-            @""
+            @r#"the script s.json, line 1, column 57, replies[0].usage.prompt_tokens: invalid type: string "x", expected u64"#
         );
         insta::assert_snapshot!(
             error(r#"[{"calls": [{"name": "t", "arguments": 3}]}]"#),
-            @""
+            @"the script s.json, line 1, column 41, replies[0].calls[0].arguments: expected an object, or a string with the arguments' raw text"
         );
-        insta::assert_snapshot!(error(r#"[{"text": "a"}] x"#), @"");
-        insta::assert_snapshot!(error("{\"text\": \"a\""), @"");
-        insta::assert_snapshot!(error(""), @"");
-        insta::assert_snapshot!(error("{}"), @"");
-        insta::assert_snapshot!(error(r#"{"text": "a", "chunks": ["b"]}"#), @"");
-        insta::assert_snapshot!(error(r#"{"text": "a", "chunks": 0}"#), @"");
-        insta::assert_snapshot!(error(r#"{"text": "a", "delay_ms": 600001}"#), @"");
-        insta::assert_snapshot!(error(r#"{"text": "a", "expect": {"rolls": ["user"]}}"#), @"");
-        insta::assert_snapshot!(error(r#"[{"text": "a", "expect": {"last_contains": 3}}]"#), @"");
+        insta::assert_snapshot!(error(r#"[{"text": "a"}] x"#), @"the script s.json, line 1, column 17, replies: trailing characters");
+        insta::assert_snapshot!(error("{\"text\": \"a\""), @"the script s.json, line 1, column 12, replies[0]: EOF while parsing an object");
+        insta::assert_snapshot!(error(""), @r#"the script s.json, line 1: has no reply: write for example `{"text": "Hello."}`"#);
+        insta::assert_snapshot!(error("{}"), @r#"the script s.json, reply 1: says nothing: give it `text`, `calls` or `error` (`"text": ""` is an empty reply)"#);
+        insta::assert_snapshot!(error(r#"{"text": "a", "chunks": ["b"]}"#), @"the script s.json, reply 1: `chunks` do not make `text`: leave one of them out");
+        insta::assert_snapshot!(error(r#"{"text": "a", "chunks": 0}"#), @"the script s.json, reply 1: `chunks` is 0: write a number from 1, or a list of pieces");
+        insta::assert_snapshot!(error(r#"{"text": "a", "delay_ms": 600001}"#), @"the script s.json, reply 1: `delay_ms` is 600001: at most 600000");
+        insta::assert_snapshot!(error(r#"{"text": "a", "expect": {"rolls": ["user"]}}"#), @"the script s.json, line 1, column 32, replies[0].expect.rolls: unknown field `rolls`, expected one of `messages`, `roles`, `seen_counts`, `tools`, `offers`, `withholds`, `last_contains`, `contains`, `lacks`, `system_contains`, `output_schema`");
+        insta::assert_snapshot!(error(r#"[{"text": "a", "expect": {"last_contains": 3}}]"#), @"the script s.json, line 1, column 45, replies[0].expect.last_contains: expected a string or a list of strings");
     }
 }

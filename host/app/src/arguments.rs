@@ -1,0 +1,310 @@
+//! The command line, as clap reads it.
+
+use crate::grants::Grant;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+const USAGE: &str = "\
+agent-host --plugins DIR [OPTIONS] [PROMPT]
+       agent-host --agent FILE [OPTIONS] [PROMPT]
+       agent-host plugin|session COMMAND";
+
+const SHORT: &str = "\
+Example:
+  agent-host --plugins plugins --build --grant text:read=. \"Count the lines of README.md\"
+
+The answer goes to stdout, all else to stderr. Exit codes: 0 answered, 1 ended with an
+error, 2 nothing was begun (wrong usage, configuration, plugin or data), 3 waits for a
+decision, 130 cancelled. More examples and the full story: agent-host --help";
+
+const LONG: &str = "\
+Examples:
+  Build the plugin projects in ./plugins, let `text` read this folder, and ask:
+    agent-host --plugins plugins --build --grant text:read=. \\
+      \"Count the lines of README.md\"
+
+  From a pipe into a file (the answer goes to stdout, all else to stderr):
+    echo 'text.count_file {\"path\": \"README.md\"}' |
+      agent-host --plugins plugins --grant text:read=. > answer.txt
+
+  An agent whose settings and grants stand in a file:
+    agent-host --agent agent.toml \"What changed in the notes?\"
+
+  Go on with its last session; what was interrupted is finished first:
+    agent-host --agent agent.toml --continue \"And the week before?\"
+
+  See what a plugin is, and call one of its tools by hand:
+    agent-host plugin inspect plugins/text.wasm
+    agent-host plugin call plugins/text.wasm text.count_file \\
+      '{\"path\": \"README.md\"}' --grant text:read=.
+
+Grants:
+  A plugin may do nothing by default. Each --grant PLUGIN:KIND=VALUE adds one thing:
+    files:read=DIR           read what is under DIR
+    files:write=DIR          read and write what is under DIR
+    files:env=NAME           see the environment variable NAME
+    files:config=KEY=VALUE   get VALUE when it asks for the setting KEY
+    host:read=DIR            the host's own list_directory and read_file, under DIR
+  The plugin names DIR as you wrote it. In agent.toml:
+    [plugins.files.grants]
+    read = [\".\"]
+
+Data:
+  Sessions, compiled code and plugins in use are kept in the data folder: --data,
+  else AGENT_HOST_DATA, else the platform's folder for application data.
+
+Exit codes:
+  0    the turn ended with an answer, or the command did what it says
+  1    the turn, the build or the call ended with an error
+  2    nothing was begun: wrong usage or configuration, a plugin that cannot be
+       loaded, data that cannot be opened
+  3    the turn waits for a decision: `session show` says on what, `session resolve`
+       decides, --continue goes on
+  130  cancelled";
+
+/// Runs an AI agent whose tools, context, checks and masking are WebAssembly plugins.
+///
+/// The host owns the loop, the model and the memory. What plugins may touch is what you grant, and nothing else.
+#[derive(Debug, Parser)]
+#[command(name = "agent-host", version, override_usage = USAGE, after_help = SHORT, after_long_help = LONG)]
+#[command(disable_help_subcommand = true, max_term_width = 100)]
+pub(crate) struct Arguments {
+    /// Another command than running a turn.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    /// What a turn is run with.
+    #[command(flatten)]
+    pub(crate) run: RunArguments,
+    /// What every command takes.
+    #[command(flatten)]
+    pub(crate) common: CommonArguments,
+}
+
+/// What every command takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CommonArguments {
+    /// Where sessions, compiled code and loaded plugins are kept
+    #[arg(long, global = true, value_name = "DIR", env = "AGENT_HOST_DATA", hide_env_values = true)]
+    #[arg(help_heading = "Everywhere")]
+    pub(crate) data: Option<PathBuf>,
+    /// Log to stderr, with what plugins print; twice for more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Everywhere")]
+    pub(crate) verbose: u8,
+}
+
+/// What an agent is made of: shared by all commands that need one.
+#[derive(Clone, Debug, Default, PartialEq, Args)]
+pub(crate) struct AgentArguments {
+    /// The folder with the plugins (*.wasm)
+    #[arg(long, value_name = "DIR", help_heading = "Agent")]
+    pub(crate) plugins: Option<PathBuf>,
+    /// An agent's configuration (agent.toml)
+    #[arg(long, value_name = "FILE", help_heading = "Agent")]
+    pub(crate) agent: Option<PathBuf>,
+    /// `offline` (the default: built in, no language model) or `scripted:FILE` (a file of replies)
+    #[arg(long, value_name = "MODEL", help_heading = "Agent")]
+    pub(crate) model: Option<String>,
+    /// Let a plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME or config=KEY=VALUE
+    #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse, help_heading = "Agent")]
+    pub(crate) grant: Vec<Grant>,
+    /// Build the plugin projects in the plugins' folder first
+    #[arg(long, help_heading = "Agent")]
+    pub(crate) build: bool,
+}
+
+/// What a turn is run with.
+#[derive(Clone, Debug, Default, PartialEq, Args)]
+pub(crate) struct RunArguments {
+    /// What the agent is asked; `-` reads it from stdin, as does no prompt and a pipe
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Option<String>,
+    /// Which agent.
+    #[command(flatten)]
+    pub(crate) agent: AgentArguments,
+    /// Go on with the agent's latest session; what was interrupted is finished first
+    #[arg(long = "continue", help_heading = "Session", conflicts_with = "session")]
+    pub(crate) continue_latest: bool,
+    /// Go on with this session; what was interrupted is finished first
+    #[arg(long, value_name = "ID", help_heading = "Session")]
+    pub(crate) session: Option<String>,
+    /// Print events as JSON lines, the output as the last one
+    #[arg(long, help_heading = "Session")]
+    pub(crate) json: bool,
+}
+
+/// Another command than running a turn.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Build, inspect and call plugins
+    #[command(subcommand)]
+    Plugin(PluginCommand),
+    /// List, show, decide and delete sessions
+    #[command(subcommand)]
+    Session(SessionCommand),
+}
+
+/// Commands on plugins.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PluginCommand {
+    /// Show the plugins of a folder, and what each may not do yet
+    List {
+        /// The folder with the plugins, where --plugins and --agent don't name one
+        #[arg(value_name = "DIR", conflicts_with = "plugins")]
+        directory: Option<PathBuf>,
+        /// Which agent's.
+        #[command(flatten)]
+        agent: AgentArguments,
+    },
+    /// Show what a plugin is: kinds, tools, what it asks for, what it imports
+    Inspect {
+        /// A component (*.wasm)
+        file: PathBuf,
+        /// Print one JSON document, with the tools' schemas
+        #[arg(long)]
+        json: bool,
+    },
+    /// Call one tool once, outside of any session
+    Call {
+        /// A component (*.wasm)
+        file: PathBuf,
+        /// The tool's name
+        tool: String,
+        /// The arguments, a JSON object
+        #[arg(value_name = "JSON", default_value = "{}")]
+        arguments: String,
+        /// Let the plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME or config=KEY=VALUE
+        #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse)]
+        grant: Vec<Grant>,
+        /// Print the whole outcome as one JSON document
+        #[arg(long)]
+        json: bool,
+    },
+    /// Build a plugin project, or every one in a folder, and write NAME.wasm there
+    Build {
+        /// A folder with plugin.toml and Cargo.toml, or a folder of such folders
+        #[arg(value_name = "DIR", default_value = ".")]
+        directory: PathBuf,
+    },
+}
+
+/// Commands on sessions.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionCommand {
+    /// Show the sessions, the latest first
+    List {
+        /// At most so many
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Print one JSON line per session
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a session's messages, and what it waits for
+    Show {
+        /// Its id, or a beginning of it that no other has; the latest where it is left out
+        session: Option<String>,
+        /// Print its stored events as JSON lines instead
+        #[arg(long)]
+        json: bool,
+    },
+    /// Decide on a call whose outcome is unknown; then go on with --continue
+    Resolve {
+        /// The call's id, or SESSION/CALL
+        call: String,
+        /// What became of it
+        decision: Verdict,
+        /// The result's text, or the error's
+        text: Option<String>,
+        /// The session, where CALL does not name it; else the latest one that waits
+        #[arg(long, value_name = "ID")]
+        session: Option<String>,
+    },
+    /// Remove sessions with all that is stored of them
+    Delete {
+        /// Their ids, whole
+        #[arg(required = true)]
+        sessions: Vec<String>,
+    },
+}
+
+/// What a person says about a call whose outcome is unknown (D3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Verdict {
+    /// It had no effect: run it again
+    Retry,
+    /// It failed: the model gets TEXT as the error
+    Failed,
+    /// It succeeded: the model gets TEXT as the result
+    Result,
+}
+
+impl Arguments {
+    /// A subcommand takes its own options; those of a turn beside it would be silently ignored.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.command.is_some() && self.run != RunArguments::default() {
+            return Err("options of a turn don't go before a command: write them behind it. \
+                        To ask with a prompt that is a command's name, write `-- PROMPT`"
+                .to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grants::{Kind, Receiver};
+    use clap::CommandFactory;
+
+    fn parse(line: &[&str]) -> Result<Arguments, clap::Error> {
+        Arguments::try_parse_from(std::iter::once("agent-host").chain(line.iter().copied()))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    /// I1
+    #[test]
+    fn a_prompt_with_plugins_and_grants() {
+        let arguments =
+            parse(&["--plugins", "plugins", "--grant", "files:read=.", "--grant", "host:read=docs", "How many?"]);
+        let run = arguments.expect("parsed").run;
+        assert_eq!(run.prompt.as_deref(), Some("How many?"));
+        let grants: Vec<_> = run.agent.grant.iter().map(|grant| (&grant.receiver, grant.kind)).collect();
+        assert_eq!(grants, [(&Receiver::Plugin("files".into()), Kind::Read), (&Receiver::Host, Kind::Read)]);
+    }
+
+    #[test]
+    fn commands_are_words_and_prompts_are_not() {
+        assert!(matches!(parse(&["plugin", "build"]).expect("parsed").command, Some(Command::Plugin(_))));
+        assert_eq!(parse(&["list files"]).expect("parsed").run.prompt.as_deref(), Some("list files"));
+        assert_eq!(parse(&["--", "plugin"]).expect("parsed").run.prompt.as_deref(), Some("plugin"));
+        assert_eq!(parse(&["--data", "d", "session", "list"]).expect("parsed").common.data, Some("d".into()));
+        assert_eq!(parse(&["session", "list", "--data", "d"]).expect("parsed").common.data, Some("d".into()));
+    }
+
+    #[test]
+    fn options_of_a_turn_before_a_command_are_refused() {
+        assert!(parse(&["--json", "session", "list"]).expect("parsed").check().is_err());
+        assert!(parse(&["-v", "session", "list"]).expect("parsed").check().is_ok());
+    }
+
+    #[test]
+    fn wrong_lines_are_refused() {
+        let wrong: &[&[&str]] = &[
+            &["--continue", "--session", "s"],
+            &["--grant", "files", "x"],
+            &["one", "two"],
+            &["--unknown"],
+            &["session", "resolve", "c1", "perhaps"],
+            &["session", "delete"],
+            &["session", "list", "--limit", "0"],
+        ];
+        for line in wrong {
+            let error = parse(line).err().unwrap_or_else(|| panic!("{line:?} was taken"));
+            assert_eq!(error.exit_code(), 2, "{line:?}");
+        }
+    }
+}

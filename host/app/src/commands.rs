@@ -1,0 +1,5 @@
+//! What the process can do, one file per noun.
+
+pub(crate) mod plugin;
+pub(crate) mod run;
+pub(crate) mod session;

@@ -1,0 +1,127 @@
+//! `session resolve`: a person says what became of a call whose outcome is unknown (D3).
+
+use crate::arguments::Verdict;
+use crate::data::DataDirectory;
+use crate::exit::{Exit, Failure};
+use crate::setup;
+use crate::terminal::Terminal;
+use agent_core::change::{CallRecord, CallState};
+use agent_core::message::CallId;
+use agent_core::run::Decision;
+use agent_memory::{CallFilter, SessionFilter, SessionSummary, SqliteStore, Store};
+use agent_models::provider;
+use agent_plugins::Generation;
+use agent_runtime::{Agent, AgentConfig, Host, OpenSession, Session};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What was typed.
+pub(super) struct Asked {
+    /// The call, with or without its session.
+    pub(super) call: String,
+    /// What became of it.
+    pub(super) decision: Verdict,
+    /// The result's or the error's text.
+    pub(super) text: Option<String>,
+    /// The session, where it was named apart.
+    pub(super) session: Option<String>,
+}
+
+/// Stores the decision; the turn goes on when the session is gone on with.
+pub(super) async fn resolve(
+    asked: Asked,
+    store: Arc<SqliteStore>,
+    data: &DataDirectory,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let decision = decision(asked.decision, asked.text)?;
+    let (session, call) = place(&asked.call, asked.session.as_deref());
+    let session = match session {
+        Some(session) => super::find(&*store, Some(session)).await?,
+        None => waiting_session(&*store, call).await?,
+    };
+    let host = Host { store, sandbox: Arc::new(setup::sandbox(data)?), checkpoint: None };
+    // The turn's own plugins are found by their digests; nothing runs here, so the agent needs no more than its name.
+    let none = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
+    let model = provider("offline", Path::new("")).map_err(Failure::refused)?;
+    let agent = Agent::new(AgentConfig::new(&session.agent), model, none).map_err(Failure::refused)?;
+    let which = OpenSession::Existing(session.subject.clone());
+    let mut open = Session::open(&host, Arc::new(agent), which).await.map_err(Failure::refused)?;
+    let resolved = open.resolve(CallId(call.to_owned()), decision).await;
+    open.close().await.map_err(Failure::failed)?;
+    resolved.map_err(Failure::refused)?;
+    report(&*host.store, &session.subject, call, terminal).await?;
+    Ok(Exit::Done)
+}
+
+async fn report(store: &dyn Store, session: &str, call: &str, terminal: &Terminal) -> Result<(), Failure> {
+    terminal.note(format!("decided about {call}"));
+    match unknown_calls(store, session).await?.as_slice() {
+        [] => terminal.note(format!("go on with --session {session}, with the same --agent or --plugins as before")),
+        left => terminal.note(super::show::waiting(session, left)),
+    }
+    Ok(())
+}
+
+/// A result must be told; an error has a usual text.
+fn decision(verdict: Verdict, text: Option<String>) -> Result<Decision, Failure> {
+    match (verdict, text) {
+        (Verdict::Retry, None) => Ok(Decision::Retry),
+        (Verdict::Retry, Some(_)) => Err(Failure::refused("`retry` takes no text: the call runs again")),
+        (Verdict::Failed, text) => {
+            Ok(Decision::Failed(text.unwrap_or_else(|| "the call was interrupted and has failed".to_owned())))
+        }
+        (Verdict::Result, Some(text)) => Ok(Decision::Result(text)),
+        (Verdict::Result, None) => Err(Failure::refused(
+            "`result` needs the result's text: agent-host session resolve CALL result \"TEXT\"",
+        )),
+    }
+}
+
+/// The session and the call of what was typed. A session's id may hold slashes, a call's has none.
+fn place<'a>(call: &'a str, session: Option<&'a str>) -> (Option<&'a str>, &'a str) {
+    match (session, call.rsplit_once('/')) {
+        (Some(session), _) => (Some(session), call),
+        (None, Some((session, call))) => (Some(session), call),
+        (None, None) => (None, call),
+    }
+}
+
+/// The latest session that waits for a decision about a call of this id.
+async fn waiting_session(store: &dyn Store, call: &str) -> Result<SessionSummary, Failure> {
+    for session in super::sessions(store, SessionFilter::default(), 1000).await? {
+        let unknown = unknown_calls(store, &session.subject).await?;
+        if unknown.iter().any(|record| record.id.0 == call) {
+            return Ok(session);
+        }
+    }
+    Err(Failure::refused(format!("no session waits for a decision about `{call}`; `agent-host session list` shows all")))
+}
+
+async fn unknown_calls(store: &dyn Store, session: &str) -> Result<Vec<CallRecord>, Failure> {
+    let mut calls = store.calls(session, CallFilter::Unfinished).await.map_err(Failure::refused)?;
+    calls.retain(|call| call.state == CallState::OutcomeUnknown);
+    Ok(calls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D3
+    #[test]
+    fn a_call_is_named_with_or_without_its_session() {
+        assert_eq!(place("call_1_1_1", None), (None, "call_1_1_1"));
+        assert_eq!(place("agent/0193/call_1_1_1", None), (Some("agent/0193"), "call_1_1_1"));
+        assert_eq!(place("call_1_1_1", Some("agent/0193")), (Some("agent/0193"), "call_1_1_1"));
+    }
+
+    #[test]
+    fn a_result_needs_its_text_and_a_retry_takes_none() {
+        assert!(matches!(decision(Verdict::Retry, None), Ok(Decision::Retry)));
+        assert!(matches!(decision(Verdict::Failed, None), Ok(Decision::Failed(_))));
+        assert!(matches!(decision(Verdict::Result, Some("7".into())), Ok(Decision::Result(text)) if text == "7"));
+        assert!(decision(Verdict::Result, None).is_err());
+        assert!(decision(Verdict::Retry, Some("7".into())).is_err());
+    }
+}

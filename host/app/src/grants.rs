@@ -1,0 +1,197 @@
+//! Grants as people write them, on the command line and in agent.toml (P6).
+
+use crate::agent_plugins::{Access, Grants, TreeGrant};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// One grant, wherever it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// Who gets it.
+    pub(crate) receiver: Receiver,
+    /// What kind of thing.
+    pub(crate) kind: Kind,
+    /// The thing as it was written: a folder, a variable's name, `KEY=VALUE`.
+    pub(crate) value: String,
+    /// What a relative folder is relative to; empty for the current folder.
+    pub(crate) base: PathBuf,
+    /// Where it was written, for messages.
+    pub(crate) origin: String,
+}
+
+/// Who gets a grant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Receiver {
+    /// The host's own file tools.
+    Host,
+    /// A plugin, by name.
+    Plugin(String),
+}
+
+/// What kind of thing is granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A folder to read.
+    Read,
+    /// A folder to read and write.
+    Write,
+    /// A variable of the environment.
+    Env,
+    /// A configuration value.
+    Config,
+}
+
+/// The kinds as they are written.
+const KINDS: &[(&str, Kind)] =
+    &[("read", Kind::Read), ("write", Kind::Write), ("env", Kind::Env), ("config", Kind::Config)];
+
+/// All grants of an agent, ready to use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ResolvedGrants {
+    /// By plugin.
+    pub(crate) plugins: BTreeMap<String, Grants>,
+    /// Of the host's own file tools.
+    pub(crate) host: Vec<TreeGrant>,
+}
+
+impl Grant {
+    /// Reads `PLUGIN:KIND=VALUE` from the command line.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let form = "write PLUGIN:KIND=VALUE, for example `files:read=.`; KIND is read, write, env or config";
+        let (receiver, rest) = text.split_once(':').ok_or_else(|| format!("there is no `:`; {form}"))?;
+        let (kind, value) = rest.split_once('=').ok_or_else(|| format!("there is no `=`; {form}"))?;
+        let kind = KINDS.iter().find(|(name, _)| *name == kind);
+        let (_, kind) = kind.ok_or_else(|| format!("the kind is not known; {form}"))?;
+        if receiver.is_empty() || value.is_empty() {
+            return Err(format!("the plugin or the value is empty; {form}"));
+        }
+        let receiver = match receiver {
+            "host" => Receiver::Host,
+            name => Receiver::Plugin(name.to_owned()),
+        };
+        if receiver == Receiver::Host && *kind != Kind::Read {
+            return Err("the host's own tools only read: write host:read=DIR".to_owned());
+        }
+        if *kind == Kind::Config && !value.contains('=') {
+            return Err("a configuration value is written PLUGIN:config=KEY=VALUE".to_owned());
+        }
+        let origin = format!("--grant {text}");
+        Ok(Self { receiver, kind: *kind, value: value.to_owned(), base: PathBuf::new(), origin })
+    }
+}
+
+/// Turns grants into what the sandbox takes: folders are found, variables read. Every grant that cannot be given is
+/// named in the error.
+pub(crate) fn resolve(
+    grants: &[Grant],
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<ResolvedGrants, Vec<String>> {
+    let mut resolved = ResolvedGrants::default();
+    let mut problems = Vec::new();
+    for grant in grants {
+        if let Err(problem) = add(grant, variable, &mut resolved) {
+            problems.push(format!("{}: {problem}", grant.origin));
+        }
+    }
+    if problems.is_empty() { Ok(resolved) } else { Err(problems) }
+}
+
+fn add(
+    grant: &Grant,
+    variable: &dyn Fn(&str) -> Option<String>,
+    resolved: &mut ResolvedGrants,
+) -> Result<(), String> {
+    let Receiver::Plugin(plugin) = &grant.receiver else {
+        resolved.host.push(tree(grant, Access::Read)?);
+        return Ok(());
+    };
+    let grants = resolved.plugins.entry(plugin.clone()).or_default();
+    match grant.kind {
+        Kind::Read => grants.trees.push(tree(grant, Access::Read)?),
+        Kind::Write => grants.trees.push(tree(grant, Access::ReadWrite)?),
+        Kind::Env => match variable(&grant.value) {
+            Some(value) => {
+                grants.env.insert(grant.value.clone(), value);
+            }
+            None => return Err(format!("the variable `{}` is not set; set it, or leave the grant out", grant.value)),
+        },
+        Kind::Config => {
+            let (key, value) = grant.value.split_once('=').ok_or("expected KEY=VALUE")?;
+            grants.config.insert(key.to_owned(), value.to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn tree(grant: &Grant, access: Access) -> Result<TreeGrant, String> {
+    let host = grant.base.join(Path::new(&grant.value));
+    match std::fs::metadata(&host) {
+        Ok(found) if found.is_dir() => Ok(TreeGrant { host, guest: grant.value.clone(), access }),
+        Ok(_) => Err(format!("{} is a file; grant the folder that it is in", host.display())),
+        Err(error) => Err(format!("the folder {} cannot be granted: {error}", host.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn none(_: &str) -> Option<String> {
+        None
+    }
+
+    /// P6
+    #[test]
+    fn well_formed_grants() {
+        let cases = [
+            ("files:read=.", Receiver::Plugin("files".into()), Kind::Read, "."),
+            ("files:write=/a:b=c", Receiver::Plugin("files".into()), Kind::Write, "/a:b=c"),
+            ("web:env=HOME", Receiver::Plugin("web".into()), Kind::Env, "HOME"),
+            ("web:config=key=a=b", Receiver::Plugin("web".into()), Kind::Config, "key=a=b"),
+            ("host:read=docs", Receiver::Host, Kind::Read, "docs"),
+        ];
+        for (text, receiver, kind, value) in cases {
+            let grant = Grant::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!((grant.receiver, grant.kind, grant.value.as_str()), (receiver, kind, value));
+        }
+    }
+
+    #[test]
+    fn malformed_grants_say_how_to_write_them() {
+        for text in ["files", "files:read", "files:delete=.", ":read=.", "files:read=", "host:write=.", "a:config=k"] {
+            let error = Grant::parse(text).expect_err(text);
+            assert!(error.contains("write") || error.contains("written"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn grants_of_one_plugin_add_up() {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        std::fs::create_dir(directory.path().join("docs")).expect("created");
+        let grant = |text: &str| Grant { base: directory.path().to_owned(), ..Grant::parse(text).expect(text) };
+        let grants = [grant("a:read=."), grant("a:write=docs"), grant("a:env=X"), grant("a:config=k=v"), grant("host:read=docs")];
+        let resolved = resolve(&grants, &|name| Some(format!("value of {name}"))).expect("resolved");
+        let plugin = &resolved.plugins["a"];
+        let trees: Vec<_> = plugin.trees.iter().map(|tree| (tree.guest.as_str(), tree.access)).collect();
+        assert_eq!(trees, [(".", Access::Read), ("docs", Access::ReadWrite)]);
+        assert_eq!(plugin.env["X"], "value of X");
+        assert_eq!(plugin.config["k"], "v");
+        assert_eq!(resolved.host[0].host, directory.path().join("docs"));
+    }
+
+    /// P6: every grant that cannot be given is named, at once.
+    #[test]
+    fn what_cannot_be_granted_is_named() {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(directory.path().join("file"), "").expect("written");
+        let grant = |text: &str| Grant { base: directory.path().to_owned(), ..Grant::parse(text).expect(text) };
+        let grants = [grant("a:read=absent"), grant("a:read=file"), grant("a:env=ABSENT")];
+        let problems = resolve(&grants, &none).expect_err("nothing of this can be granted");
+        let shown = problems.join("\n").replace(&directory.path().display().to_string(), "/base");
+        insta::assert_snapshot!(shown, @r"
+        --grant a:read=absent: the folder /base/absent cannot be granted: No such file or directory (os error 2)
+        --grant a:read=file: /base/file is a file; grant the folder that it is in
+        --grant a:env=ABSENT: the variable `ABSENT` is not set; set it, or leave the grant out
+        ");
+    }
+}

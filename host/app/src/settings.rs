@@ -1,0 +1,136 @@
+//! What an agent is run with: agent.toml and the command line together, checked.
+
+use crate::arguments::AgentArguments;
+use crate::configuration::AgentFile;
+use crate::exit::Failure;
+use crate::grants::{self, ResolvedGrants};
+use std::path::{Path, PathBuf};
+
+/// The name of an agent that has no file.
+const UNNAMED: &str = "agent";
+
+/// An agent as it was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Its name; sessions belong to it.
+    pub(crate) name: String,
+    /// The model's name.
+    pub(crate) model: String,
+    /// What a file in the model's name is relative to.
+    pub(crate) model_base: PathBuf,
+    /// The folder with the plugins.
+    pub(crate) plugins: Option<PathBuf>,
+    /// What agent.toml says beside that; empty without one.
+    pub(crate) file: AgentFile,
+    /// All grants, of the file and of the command line.
+    pub(crate) grants: ResolvedGrants,
+}
+
+impl Settings {
+    /// Reads the file, adds the command line, and finds what is granted. The command line wins over the file, and its
+    /// grants add to those of the file.
+    pub(crate) fn read(
+        arguments: &AgentArguments,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, Failure> {
+        let mut file = match &arguments.agent {
+            Some(path) => AgentFile::read(path).map_err(Failure::refused)?,
+            None => AgentFile::default(),
+        };
+        let plugins = arguments.plugins.clone().or_else(|| file.plugin_directory.take());
+        if plugins.is_none() && arguments.agent.is_none() {
+            return Err(Failure::refused(
+                "name the folder with the plugins, --plugins DIR, or an agent's configuration, --agent FILE; \
+                 `agent-host -h` shows an example",
+            ));
+        }
+        if let Some(directory) = plugins.as_deref().filter(|directory| !directory.is_dir()) {
+            return Err(Failure::refused(format!("{} is no folder with plugins", directory.display())));
+        }
+        let (model, model_base) = match (&arguments.model, &file.model) {
+            (Some(model), _) => (model.clone(), PathBuf::new()),
+            (None, Some(model)) => (model.clone(), file.folder.clone()),
+            (None, None) => ("offline".to_owned(), PathBuf::new()),
+        };
+        let mut all = file.grants.clone();
+        all.extend(arguments.grant.iter().cloned());
+        let grants = grants::resolve(&all, variable).map_err(|problems| Failure::refused(problems.join("\n")))?;
+        let name = file.name.clone().unwrap_or_else(|| UNNAMED.to_owned());
+        Ok(Self { name, model, model_base, plugins, file, grants })
+    }
+
+    /// Names in the settings that are no plugin of the agent, each with where it was written.
+    pub(crate) fn unknown_plugins(&self, known: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let file = &self.file;
+        let granted = self.grants.plugins.keys().map(|name| ("a grant names", name));
+        let limited = file.limits.keys().map(|name| ("limits name", name));
+        let validators = file.validators.iter().flatten().map(|name| ("`validators` names", name));
+        let builder = file.context_builder.iter().map(|name| ("`context_builder` names", name));
+        let policies = file.media_policies.values().map(|name| ("`media_policies` names", name));
+        let named = granted.chain(limited).chain(validators).chain(builder).chain(policies);
+        named.filter(|(_, name)| !known(name)).map(|(where_to, name)| format!("{where_to} `{name}`")).collect()
+    }
+}
+
+/// The folder in which `--build` builds.
+pub(crate) fn build_directory(settings: &Settings) -> Result<&Path, Failure> {
+    settings
+        .plugins
+        .as_deref()
+        .ok_or_else(|| Failure::refused("--build needs a folder: --plugins DIR, or `plugin_directory` in agent.toml"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grants::Grant;
+
+    fn none(_: &str) -> Option<String> {
+        None
+    }
+
+    fn agent(text: &str) -> (tempfile::TempDir, AgentArguments) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::create_dir_all(folder.path().join("plugins")).expect("created");
+        std::fs::write(folder.path().join("agent.toml"), text).expect("written");
+        let arguments = AgentArguments { agent: Some(folder.path().join("agent.toml")), ..AgentArguments::default() };
+        (folder, arguments)
+    }
+
+    /// I2: relative paths of the file are relative to the file.
+    #[test]
+    fn the_file_alone() {
+        let text = "name = \"reader\"\nmodel = \"scripted:replies.json\"\nplugin_directory = \"plugins\"\n\
+                    [plugins.files.grants]\nread = [\".\"]\n";
+        let (folder, arguments) = agent(text);
+        let settings = Settings::read(&arguments, &none).expect("read");
+        assert_eq!((settings.name.as_str(), settings.model.as_str()), ("reader", "scripted:replies.json"));
+        assert_eq!(settings.model_base, folder.path());
+        assert_eq!(settings.plugins, Some(folder.path().join("plugins")));
+        assert_eq!(settings.grants.plugins["files"].trees[0].host, folder.path().join("."));
+        assert_eq!(settings.unknown_plugins(&|_| false), ["a grant names `files`"]);
+        assert!(settings.unknown_plugins(&|name| name == "files").is_empty());
+    }
+
+    #[test]
+    fn the_command_line_wins_and_its_grants_add() {
+        let text = "model = \"scripted:replies.json\"\n[plugins.files.grants]\nread = [\".\"]\n";
+        let (folder, mut arguments) = agent(text);
+        arguments.model = Some("offline".into());
+        arguments.plugins = Some(folder.path().join("plugins"));
+        arguments.grant = vec![Grant::parse("files:write=/").expect("a grant")];
+        let settings = Settings::read(&arguments, &none).expect("read");
+        assert_eq!((settings.name.as_str(), settings.model.as_str()), (UNNAMED, "offline"));
+        assert_eq!(settings.plugins, arguments.plugins);
+        assert_eq!(settings.grants.plugins["files"].trees.len(), 2);
+    }
+
+    #[test]
+    fn without_plugins_and_file_it_says_what_to_do() {
+        let failure = Settings::read(&AgentArguments::default(), &none).expect_err("nothing given");
+        assert!(failure.message.contains("--plugins DIR") && failure.message.contains("--agent FILE"));
+        let absent = AgentArguments { plugins: Some("absent".into()), ..AgentArguments::default() };
+        let failure = Settings::read(&absent, &none).expect_err("no folder");
+        assert_eq!(failure.message, "absent is no folder with plugins");
+    }
+}

@@ -1,0 +1,136 @@
+//! From settings to what runs: the store, the sandbox, the loaded plugins, the agent.
+
+use crate::arguments::AgentArguments;
+use crate::configuration::PluginLimits;
+use crate::data::DataDirectory;
+use crate::environment;
+use crate::exit::Failure;
+use crate::settings::{self, Settings};
+use crate::terminal::{Terminal, show_build};
+use agent_core::prompt::PromptParts;
+use agent_core::run::LoopConfig;
+use agent_kit::build::{BuiltPlugin, build_directory};
+use agent_memory::{Options, SqliteStore};
+use agent_models::provider;
+use agent_plugins::{CallLimits, Generation, PluginSetup, Sandbox, SandboxOptions};
+use agent_runtime::{Agent, AgentConfig};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Opens the database.
+pub(crate) fn store(data: &DataDirectory) -> Result<Arc<SqliteStore>, Failure> {
+    SqliteStore::open(data.database(), Options::default()).map(Arc::new).map_err(Failure::refused)
+}
+
+/// Starts the sandbox on the data folder's cache and plugin store.
+pub(crate) fn sandbox(data: &DataDirectory) -> Result<Sandbox, Failure> {
+    let options = SandboxOptions {
+        cache_directory: Some(data.cache()),
+        store_directory: Some(data.plugins()),
+        ..SandboxOptions::default()
+    };
+    Sandbox::new(options).map_err(Failure::refused)
+}
+
+/// Builds the projects of a folder, writing the components there. A compile error is a failure of the work asked for.
+pub(crate) async fn build(directory: &Path, terminal: &Terminal) -> Result<Vec<BuiltPlugin>, Failure> {
+    let toolchain = environment::toolchain()?;
+    let progress = |event: agent_kit::build::BuildEvent<'_>| show_build(terminal, &event);
+    let built = build_directory(&toolchain, directory, directory, &progress).await;
+    terminal.idle();
+    built.map_err(Failure::failed)
+}
+
+/// The settings that the arguments ask for, after the build that they ask for.
+pub(crate) async fn settings(arguments: &AgentArguments, terminal: &Terminal) -> Result<Settings, Failure> {
+    let settings = Settings::read(arguments, &environment::variable)?;
+    if arguments.build {
+        build(settings::build_directory(&settings)?, terminal).await?;
+    }
+    Ok(settings)
+}
+
+/// Loads the plugins; one that cannot be loaded stops everything, with the reason.
+pub(crate) async fn generation(
+    settings: &Settings,
+    sandbox: &Arc<Sandbox>,
+    terminal: &Terminal,
+) -> Result<Generation, Failure> {
+    todo!()
+}
+
+/// The agent of the settings.
+pub(crate) fn agent(settings: &Settings, generation: Generation) -> Result<Arc<Agent>, Failure> {
+    let unknown = settings.unknown_plugins(&|name| generation.plugin(name).is_some());
+    if !unknown.is_empty() {
+        let loaded: Vec<_> = generation.plugins().iter().map(|plugin| plugin.identity().name.as_str()).collect();
+        let loaded = if loaded.is_empty() { "none".to_owned() } else { loaded.join(", ") };
+        let unknown = unknown.join("; ");
+        return Err(Failure::refused(format!("{unknown}: there is no such plugin; loaded are: {loaded}")));
+    }
+    let model = provider(&settings.model, &settings.model_base).map_err(Failure::refused)?;
+    Agent::new(configuration(settings), model, generation).map(Arc::new).map_err(Failure::refused)
+}
+
+fn configuration(settings: &Settings) -> AgentConfig {
+    let file = &settings.file;
+    let defaults = AgentConfig::new(&settings.name);
+    AgentConfig {
+        user: environment::user(),
+        bounds: bounds(settings),
+        prompt: PromptParts {
+            instructions: file.instructions.clone(),
+            chain_of_thought: file.chain_of_thought.clone(),
+            tool_rules: file.tool_rules.clone(),
+        },
+        reply_tokens: file.reply_tokens.unwrap_or(defaults.reply_tokens),
+        include_history: file.include_history.unwrap_or(defaults.include_history),
+        output_schema: file.output_schema.clone(),
+        plugins: plugin_names(settings).map(|name| (name.to_owned(), setup(settings, name))).collect(),
+        host_trees: settings.grants.host.clone(),
+        context_builder: file.context_builder.clone(),
+        validators: file.validators.clone().unwrap_or_default(),
+        media_policies: file.media_policies.clone(),
+        ..defaults
+    }
+}
+
+fn bounds(settings: &Settings) -> LoopConfig {
+    let (file, defaults) = (&settings.file, LoopConfig::default());
+    LoopConfig {
+        max_interactions: file.max_interactions.unwrap_or(defaults.max_interactions),
+        at_limit: file.at_limit.unwrap_or(defaults.at_limit),
+        max_corrections: file.max_corrections.unwrap_or(defaults.max_corrections),
+        parallel_calls: file.parallel_calls.unwrap_or(defaults.parallel_calls),
+        result_characters: file.result_characters.unwrap_or(defaults.result_characters),
+        ..defaults
+    }
+}
+
+fn plugin_names(settings: &Settings) -> impl Iterator<Item = &str> {
+    let names = settings.grants.plugins.keys().chain(settings.file.limits.keys());
+    names.map(String::as_str).collect::<BTreeSet<_>>().into_iter()
+}
+
+/// Grants and limits of one plugin.
+pub(crate) fn setup(settings: &Settings, plugin: &str) -> PluginSetup {
+    let grants = settings.grants.plugins.get(plugin).cloned().unwrap_or_default();
+    let limits = settings.file.limits.get(plugin).copied().unwrap_or_default();
+    PluginSetup { grants, limits: call_limits(limits) }
+}
+
+/// A configured wall time holds for whatever the plugin is called for.
+fn call_limits(limits: PluginLimits) -> CallLimits {
+    let milliseconds = |number: u32| Duration::from_millis(u64::from(number));
+    let mut call = CallLimits::default();
+    if let Some(wall) = limits.wall_ms.map(milliseconds) {
+        (call.tool_time, call.builder_time, call.pure_time) = (wall, wall, wall);
+    }
+    call.cpu_time = limits.cpu_ms.map(milliseconds);
+    if let Some(mebibytes) = limits.memory_mib {
+        call.memory = mebibytes as usize * 1024 * 1024;
+    }
+    call
+}

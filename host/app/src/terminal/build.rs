@@ -1,0 +1,40 @@
+//! A build while it runs.
+
+use super::{BOLD, DIM, Terminal, text};
+use agent_kit::build::{BuildEvent, BuiltPlugin, Written};
+
+/// Shows what a build tells: on a terminal cargo's lines pass by in the spinner, elsewhere they are lines.
+pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
+    match event {
+        BuildEvent::Building { plugins } => {
+            terminal.note(format!("building {}", plugins.join(", ")));
+            terminal.busy("cargo");
+        }
+        BuildEvent::AddingTarget { command } => {
+            terminal.note(format!("the Rust target for plugins is missing; running `{command}`"));
+        }
+        BuildEvent::Line(line) if terminal.spinner.is_hidden() => terminal.note(text::harmless(line)),
+        BuildEvent::Line(line) => terminal.busy(format!("cargo: {}", line.trim())),
+        BuildEvent::Built(plugin) => {
+            terminal.idle();
+            tracing::info!(plugin = plugin.name, digest = plugin.digest.short(), "built");
+        }
+    }
+}
+
+/// What was built, for stdout.
+pub(crate) fn built(plugin: &BuiltPlugin) -> String {
+    let state = match plugin.written {
+        Written::Changed => "written",
+        Written::Unchanged => "unchanged",
+    };
+    let imports = if plugin.imports.is_empty() { "nothing".to_owned() } else { plugin.imports.join("\n            ") };
+    format!(
+        "{BOLD}{}{BOLD:#} {}  {DIM}{} ({state}){DIM:#}\n  size      {}\n  digest    {}\n  imports   {imports}",
+        plugin.name,
+        plugin.version,
+        plugin.path.display(),
+        text::size(plugin.size),
+        plugin.digest,
+    )
+}

@@ -1,0 +1,145 @@
+//! A turn as a person sees it: one line per call, one per result, and what was denied or rejected.
+
+use super::text::{count, json_line, one_line, size, time};
+use super::{BOLD, DIM, GREEN, RED, YELLOW};
+use agent_core::event::EventKind;
+use agent_core::tool::{CallCost, Violation};
+
+/// Characters of arguments and of results that a line shows.
+const SHOWN: usize = 100;
+
+/// The line or lines for an event; none for those that people don't need to see.
+pub(crate) fn lines(event: &EventKind) -> Option<String> {
+    Some(match event {
+        EventKind::LoopIteration { last: true, .. } => {
+            format!("{DIM}the last model call of this turn: tools are withheld{DIM:#}")
+        }
+        EventKind::ToolCall { name, arguments, attempt, .. } => {
+            let again = if *attempt > 1 { format!(" {DIM}(attempt {attempt}){DIM:#}") } else { String::new() };
+            format!("→ {BOLD}{}{BOLD:#} {}{again}", one_line(name, SHOWN), json_line(arguments, SHOWN))
+        }
+        EventKind::ToolResult { name, content, cost, .. } => {
+            format!("{GREEN}✓{GREEN:#} {}", result(name, content, cost))
+        }
+        EventKind::ToolResultError { name, content, cost, .. } => {
+            format!("{RED}✗{RED:#} {}", result(name, content, cost))
+        }
+        EventKind::ToolNotFound { name, .. } => {
+            format!("{RED}✗{RED:#} {BOLD}{}{BOLD:#} there is no such tool", one_line(name, SHOWN))
+        }
+        EventKind::ToolDeferred { name, .. } => {
+            format!("{DIM}… {} deferred: a call of higher priority ran first{DIM:#}", one_line(name, SHOWN))
+        }
+        EventKind::Denied { plugin, thing, grant } => {
+            let grant = super::text::harmless(grant).replace('\n', "\n    ");
+            let thing = one_line(thing, SHOWN);
+            format!("{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} was denied {thing}; to allow it:\n    {grant}")
+        }
+        EventKind::OutputRejected { by, attempt, problems } => {
+            format!("{YELLOW}!{YELLOW:#} answer {attempt} was rejected by {BOLD}{by}{BOLD:#}: {}", violations(problems))
+        }
+        EventKind::Resumed => format!("{DIM}going on with the interrupted turn{DIM:#}"),
+        _ => return None,
+    })
+}
+
+/// What the spinner says after this event.
+pub(crate) fn activity(event: &EventKind) -> Option<String> {
+    match event {
+        EventKind::LoopStart { .. } => Some("building the context".to_owned()),
+        EventKind::LoopIteration { .. } => Some("waiting for the model".to_owned()),
+        EventKind::ToolCall { name, .. } => Some(format!("running {name}")),
+        _ => None,
+    }
+}
+
+fn result(name: &str, content: &str, cost: &CallCost) -> String {
+    let mut details = vec![count(content.chars().count(), "character")];
+    // A call that was refused before it ran has cost nothing.
+    if *cost != CallCost::default() {
+        details.push(time(cost.wall_us));
+    }
+    if cost.memory_bytes > 0 {
+        details.push(size(cost.memory_bytes));
+    }
+    let name = one_line(name, SHOWN);
+    format!("{BOLD}{name}{BOLD:#} {} {DIM}({}){DIM:#}", one_line(content, SHOWN), details.join(", "))
+}
+
+fn violations(problems: &[Violation]) -> String {
+    let shown = problems.iter().take(5).map(|problem| match problem.pointer.as_str() {
+        "" => one_line(&problem.message, SHOWN),
+        pointer => format!("{} {}", one_line(pointer, SHOWN), one_line(&problem.message, SHOWN)),
+    });
+    shown.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_core::message::CallId;
+    use serde_json::json;
+
+    fn shown(event: EventKind) -> String {
+        anstream::adapter::strip_str(&lines(&event).unwrap_or_default()).to_string()
+    }
+
+    #[test]
+    fn calls_and_results_are_one_line_each() {
+        let call = CallId("c1".into());
+        let name = "text.count_file".to_owned();
+        let cost = CallCost { cpu_us: 400, wall_us: 4_200, queue_us: 0, memory_bytes: 1_258_291 };
+        let events = [
+            EventKind::ToolCall {
+                call: call.clone(),
+                name: name.clone(),
+                arguments: json!({"path": "x".repeat(200)}),
+                attempt: 2,
+            },
+            EventKind::ToolResult { call: call.clone(), name: name.clone(), content: "{\n\"lines\": 3}".into(), cost },
+            EventKind::ToolResultError {
+                call: call.clone(),
+                name: name.clone(),
+                content: "no\u{1b}[2J".into(),
+                cost: CallCost::default(),
+            },
+            EventKind::ToolNotFound { call, name: "text.cuont".into() },
+        ];
+        insta::assert_snapshot!(events.map(shown).join("\n"), @r#"
+        → text.count_file {"path":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… (attempt 2)
+        ✓ text.count_file {… (13 characters, 4.2 ms, 1.2 MiB)
+        ✗ text.count_file no�[2J (6 characters)
+        ✗ text.cuont there is no such tool
+        "#);
+    }
+
+    /// P6: a denial names the plugin, the thing, and the line to add.
+    #[test]
+    fn a_denial_shows_the_line_to_add() {
+        let denied = EventKind::Denied {
+            plugin: "files@0123456789ab".into(),
+            thing: "reading files".into(),
+            grant: "[plugins.files.grants]\nread = [\".\"]".into(),
+        };
+        insta::assert_snapshot!(shown(denied), @r#"
+        ! files@0123456789ab was denied reading files; to allow it:
+            [plugins.files.grants]
+            read = ["."]
+        "#);
+    }
+
+    #[test]
+    fn a_rejection_shows_who_and_why() {
+        let problem = |pointer: &str, message: &str| Violation {
+            pointer: pointer.into(),
+            rule: None,
+            message: message.into(),
+        };
+        let rejected = EventKind::OutputRejected {
+            by: "output schema".into(),
+            attempt: 1,
+            problems: vec![problem("", "is no JSON"), problem("/total", "is missing")],
+        };
+        insta::assert_snapshot!(shown(rejected), @"! answer 1 was rejected by output schema: is no JSON; /total is missing");
+    }
+}

@@ -1,0 +1,77 @@
+//! Foreign text, sizes and times, made fit for a line that people read.
+
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// Without control characters but line ends and tabs, so that foreign text cannot steer the terminal.
+pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+    let harmful = |character: char| {
+        (character.is_control() && !matches!(character, '\n' | '\t'))
+            || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if text.contains(harmful) { text.replace(harmful, "\u{fffd}").into() } else { text.into() }
+}
+
+/// The first line that is not empty, harmless, of at most so many characters; `…` where something is missing.
+pub(crate) fn one_line(text: &str, characters: usize) -> String {
+    let text = text.trim();
+    let line = text.lines().next().unwrap_or_default();
+    let mut shown: String = harmless(line).replace('\t', " ").chars().take(characters).collect();
+    if line.len() < text.len() || line.chars().count() > characters {
+        shown.push('…');
+    }
+    shown
+}
+
+/// JSON on one line, of at most so many characters.
+pub(crate) fn json_line(value: &Value, characters: usize) -> String {
+    one_line(&value.to_string(), characters)
+}
+
+/// `917 bytes`, `1.2 KiB`, `3.4 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNIT: f64 = 1024.0;
+    let exact = bytes as f64;
+    match bytes {
+        1 => "1 byte".to_owned(),
+        0..=1023 => format!("{bytes} bytes"),
+        1024..=1_048_575 => format!("{:.1} KiB", exact / UNIT),
+        _ => format!("{:.1} MiB", exact / UNIT / UNIT),
+    }
+}
+
+/// `0.3 ms`, `12 ms`, `4.2 s`.
+pub(crate) fn time(microseconds: u64) -> String {
+    let exact = microseconds as f64;
+    match microseconds {
+        0..=9_949 => format!("{:.1} ms", exact / 1e3),
+        9_950..=999_499 => format!("{:.0} ms", exact / 1e3),
+        _ => format!("{:.1} s", exact / 1e6),
+    }
+}
+
+/// `1 line`, `2 lines`.
+pub(crate) fn count(number: usize, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_cannot_steer_the_terminal() {
+        assert_eq!(harmless("a\u{1b}[31mb\n\tc\u{202e}d"), "a\u{fffd}[31mb\n\tc\u{fffd}d");
+        assert_eq!(one_line("\n first\r\nsecond", 100), "first…");
+        assert_eq!(one_line("äöü", 2), "äö…");
+        assert_eq!(one_line("äöü", 3), "äöü");
+    }
+
+    #[test]
+    fn sizes_and_times() {
+        let sizes: Vec<_> = [0, 1, 1023, 1024, 1_258_291].into_iter().map(size).collect();
+        assert_eq!(sizes, ["0 bytes", "1 byte", "1023 bytes", "1.0 KiB", "1.2 MiB"]);
+        let times: Vec<_> = [40, 9_949, 9_950, 999_499, 999_500, 4_210_000].into_iter().map(time).collect();
+        assert_eq!(times, ["0.0 ms", "9.9 ms", "10 ms", "999 ms", "1.0 s", "4.2 s"]);
+    }
+}

@@ -1,0 +1,301 @@
+//! A naive model of a session: what a store would hold, and what must be true of it after every change.
+
+use agent_core::change::{Body, CallChange, CallRecord, CallState, Change};
+use agent_core::event::{Event, EventKind, Suspension};
+use agent_core::message::{CallId, Part, Role};
+use agent_core::plugin::History;
+use agent_core::run::{Action, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run};
+
+/// A stored message with the seen count that was counted call by call.
+pub(crate) struct Stored {
+    pub(crate) turn: u32,
+    pub(crate) role: Role,
+    pub(crate) body: Body,
+    pub(crate) seen: u32,
+    pub(crate) hidden: bool,
+}
+
+/// A stored call with what its disposition said.
+pub(crate) struct Call {
+    pub(crate) record: CallRecord,
+    pub(crate) disposition: Disposition,
+    pub(crate) dispatches: u32,
+    /// Somebody has decided that it may run once more.
+    retry: bool,
+    results: u32,
+}
+
+#[derive(Default)]
+pub(crate) struct Ledger {
+    /// In order; the first has id 1.
+    pub(crate) messages: Vec<Stored>,
+    /// In order.
+    pub(crate) calls: Vec<Call>,
+    pub(crate) events: Vec<Event>,
+    /// Of the turn.
+    pub(crate) replies: u32,
+    units: u64,
+    leave_out: bool,
+    config: LoopConfig,
+}
+
+impl Call {
+    fn is_sequential(&self) -> bool {
+        matches!(self.disposition, Disposition::Ready { sequential: true, .. })
+    }
+
+    fn is_repeatable(&self) -> bool {
+        matches!(self.disposition, Disposition::Ready { repeatable: true, .. })
+    }
+}
+
+impl Ledger {
+    pub(crate) fn call(&self, id: &CallId) -> &Call {
+        self.calls.iter().find(|call| call.record.id == *id).unwrap_or_else(|| panic!("{id} was never requested"))
+    }
+
+    fn call_mut(&mut self, id: &CallId) -> &mut Call {
+        self.calls.iter_mut().find(|call| call.record.id == *id).unwrap_or_else(|| panic!("{id} was never requested"))
+    }
+
+    /// Ids of the calls that are so far.
+    pub(crate) fn in_state(&self, state: CallState) -> Vec<CallId> {
+        self.calls.iter().filter(|call| call.record.state == state).map(|call| call.record.id.clone()).collect()
+    }
+
+    /// Commits a change, and checks it against the input that made it.
+    pub(crate) fn take(&mut self, before: &Run, input: &Input, change: &Change) {
+        let open = before.is_open();
+        match input {
+            Input::Start { config, .. } => {
+                (self.replies, self.units, self.leave_out) = (0, 0, false);
+                self.config = config.clone();
+            }
+            Input::Context { context } => self.leave_out = context.history == History::LeaveOut,
+            Input::Reply(reply) => {
+                self.see(before);
+                self.replies += 1;
+                self.units += reply.execution_units;
+            }
+            Input::Resolve { call, decision: Decision::Retry } => self.call_mut(call).retry = true,
+            _ => {}
+        }
+        let requested: &[ResolvedCall] = if let Input::Reply(reply) = input { &reply.calls } else { &[] };
+        self.take_calls(input, requested, change);
+        self.take_messages(before.turns.max(1), input, change);
+        self.take_hidden(change);
+        self.take_events(open, change);
+    }
+
+    /// One more model call: what was sent has been seen once more.
+    fn see(&mut self, before: &Run) {
+        let sent: Vec<u64> = before.sent().map(|entry| entry.id).collect();
+        let mut naive = Vec::new();
+        for (id, message) in (1..).zip(&mut self.messages) {
+            if !message.hidden && (!self.leave_out || message.turn == before.turns) {
+                naive.push(id);
+                message.seen += 1;
+            }
+        }
+        assert_eq!(sent, naive, "what is sent is what is in the view and not left out");
+    }
+
+    fn take_calls(&mut self, input: &Input, requested: &[ResolvedCall], change: &Change) {
+        let highest = requested.iter().filter_map(|call| match call.disposition {
+            Disposition::Ready { priority, .. } => Some(priority),
+            _ => None,
+        });
+        let (highest, mut requested) = (highest.max(), requested.iter());
+        for call in &change.calls {
+            match call {
+                CallChange::Requested(record) => {
+                    let call = requested.next().expect("only calls of the reply are recorded");
+                    self.request(record, call, highest);
+                }
+                CallChange::Moved { id, state, attempt } => self.moved((id, *state), *attempt, input),
+                CallChange::Finished { id, result } => {
+                    let record = &mut self.call_mut(id).record;
+                    assert_ne!(record.state, CallState::Finished, "{id} has two results");
+                    if let Input::Outcome { call, result: given } = input {
+                        let own = call == id && result == given && record.state == CallState::Started;
+                        assert!(own, "an outcome finishes its own running call");
+                    }
+                    (record.state, record.result) = (CallState::Finished, Some(result.clone()));
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, record: &CallRecord, call: &ResolvedCall, highest: Option<i32>) {
+        assert!(self.calls.iter().all(|earlier| earlier.record.id != record.id), "{} is used twice", record.id);
+        assert_eq!((&record.name, &record.arguments, &record.source), (&call.name, &call.arguments, &call.source));
+        assert_eq!((record.attempt, record.step), (0, self.replies));
+        let runs = matches!(call.disposition, Disposition::Ready { priority, .. } if Some(priority) == highest);
+        let state = if runs { CallState::Waiting } else { CallState::Finished };
+        assert_eq!(record.state, state, "only the highest priority runs (L6)");
+        assert_eq!(record.result.as_ref().map(|result| result.is_error), (!runs).then_some(true));
+        self.calls.push(Call {
+            record: record.clone(),
+            disposition: call.disposition.clone(),
+            dispatches: 0,
+            retry: false,
+            results: 0,
+        });
+    }
+
+    fn moved(&mut self, (id, state): (&CallId, CallState), attempt: u32, input: &Input) {
+        let call = self.call_mut(id);
+        let from = call.record.state;
+        match state {
+            CallState::Started => {
+                assert!(matches!(input, Input::Dispatched { .. }));
+                assert_eq!(from, CallState::Waiting, "{id} runs or has run");
+                call.dispatches += 1;
+                let allowed = call.dispatches == 1 || call.is_repeatable() || std::mem::take(&mut call.retry);
+                assert!(allowed, "{id} was dispatched again unasked (D3)");
+            }
+            CallState::Waiting => {
+                let recovered = *input == Input::Recover && from == CallState::Started && call.is_repeatable();
+                let retried = call.retry && from == CallState::OutcomeUnknown;
+                assert!(recovered || retried, "{id} waits again without a reason");
+            }
+            CallState::OutcomeUnknown => {
+                assert!(*input == Input::Recover && from == CallState::Started && !call.is_repeatable(), "{id}");
+            }
+            CallState::Finished => panic!("{id} finished without a result"),
+        }
+        call.record.state = state;
+        assert_eq!(attempt, call.dispatches);
+        call.record.attempt = attempt;
+    }
+
+    fn take_messages(&mut self, turn: u32, input: &Input, change: &Change) {
+        let mut results = Vec::new();
+        for (place, message) in change.messages.iter().enumerate() {
+            assert_eq!(message.id, self.messages.len() as u64 + 1, "message ids have no gap");
+            assert_eq!(message.turn, turn);
+            let built = match input {
+                Input::Context { context } => context.messages.get(place).map(|message| message.seen_count),
+                _ => None,
+            };
+            let seen = built.unwrap_or(u32::from(message.role == Role::Assistant));
+            if let Body::ResultOf(id) = &message.body {
+                assert_eq!(message.role, Role::Tool);
+                let call = self.call_mut(id);
+                assert_eq!(call.record.state, CallState::Finished, "{id} is answered before it has a result");
+                call.results += 1;
+                assert_eq!(call.results, 1, "{id} is answered once");
+                results.push(id.clone());
+            }
+            let (role, body) = (message.role, message.body.clone());
+            self.messages.push(Stored { turn, role, body, seen, hidden: false });
+        }
+        if !results.is_empty() {
+            let asked = self.messages.iter().rev().map(|message| calls_of(&message.body)).find(|calls| !calls.is_empty());
+            assert_eq!(Some(results), asked, "a batch is answered whole, in call order (L9)");
+        }
+    }
+
+    fn take_hidden(&mut self, change: &Change) {
+        for hidden in &change.hidden {
+            let message = &mut self.messages[hidden.id as usize - 1];
+            assert!(!message.hidden, "message {} is hidden twice", hidden.id);
+            assert_eq!(hidden.seen_count, message.seen, "a hidden message keeps its seen count (L3)");
+            message.hidden = true;
+        }
+    }
+
+    fn take_events(&mut self, mut open: bool, change: &Change) {
+        for event in &change.events {
+            assert_eq!(event.sequence, self.events.len() as u64 + 1, "events have no gap (L30)");
+            assert_eq!((event.session.as_str(), event.provisional), ("subject", None));
+            let starts = matches!(event.kind, EventKind::LoopStart { .. });
+            assert_eq!(open, !starts, "loop_start is first, nothing follows loop_end: {event:?}");
+            open = !matches!(event.kind, EventKind::LoopEnd { .. });
+            self.events.push(event.clone());
+        }
+    }
+
+    /// What must hold between any two inputs.
+    pub(crate) fn check(&self, run: &Run) {
+        let view: Vec<u64> = run.view.iter().map(|entry| entry.id).collect();
+        let visible = (1..).zip(&self.messages).filter(|(_, message)| !message.hidden);
+        assert_eq!(view, visible.map(|(id, _)| id).collect::<Vec<u64>>(), "the view is what is not hidden");
+        for entry in &run.view {
+            assert_eq!(run.seen_count(entry), self.messages[entry.id as usize - 1].seen, "message {} (L3)", entry.id);
+        }
+        assert_eq!(run.sequence, self.events.len() as u64);
+        assert_eq!(run.next_message, self.messages.len() as u64 + 1);
+        let Some(turn) = &run.turn else { return assert_eq!(run.action(), Action::Idle) };
+        assert_eq!((turn.interactions, turn.execution_units), (self.replies, self.units), "L4, L5");
+        assert!(self.replies <= self.config.max_interactions + 1, "L4");
+        let ended = matches!(self.events.last().map(|event| &event.kind), Some(EventKind::LoopEnd { .. }));
+        assert_eq!(ended, turn.is_over(), "loop_end ends the turn");
+        self.check_running();
+        self.check_action(run.action());
+    }
+
+    fn check_running(&self) {
+        let running: Vec<&Call> = self.calls.iter().filter(|call| call.record.state == CallState::Started).collect();
+        assert!(running.len() <= self.config.parallel_calls.max(1) as usize, "the cap holds (L9)");
+        assert!(running.len() < 2 || !running.iter().any(|call| call.is_sequential()), "alone (L9)");
+    }
+
+    fn check_action(&self, action: Action) {
+        let (running, waiting) = (self.in_state(CallState::Started), self.in_state(CallState::Waiting));
+        let unknown = self.in_state(CallState::OutcomeUnknown);
+        match action {
+            Action::Dispatch(dispatches) => {
+                let all = dispatches.iter().map(|dispatch| self.call(&dispatch.call));
+                let all: Vec<&Call> = all.chain(running.iter().map(|id| self.call(id))).collect();
+                assert!(all.len() <= self.config.parallel_calls.max(1) as usize, "the cap holds (L9)");
+                assert!(all.len() == 1 || !all.iter().any(|call| call.is_sequential()), "alone (L9)");
+                let calls: Vec<CallId> = dispatches.iter().map(|dispatch| dispatch.call.clone()).collect();
+                assert!(calls.iter().all(|call| waiting.contains(call)), "only what waits is dispatched");
+                for dispatch in dispatches {
+                    assert_eq!(dispatch.attempt, self.call(&dispatch.call).dispatches + 1);
+                }
+            }
+            Action::AwaitOutcome => assert!(!running.is_empty()),
+            Action::Suspended(suspension) => {
+                assert!(running.is_empty() && waiting.is_empty() && !unknown.is_empty());
+                assert_eq!(suspension, Suspension::OutcomeUnknown { calls: unknown });
+                let said = self.events.iter().rev().find_map(|event| match &event.kind {
+                    EventKind::Suspended { suspension } => Some(Some(suspension)),
+                    EventKind::Resumed | EventKind::LoopStart { .. } => Some(None),
+                    _ => None,
+                });
+                assert_eq!(said.flatten(), Some(&suspension), "a suspension is announced, as it is");
+            }
+            Action::Idle | Action::BuildContext | Action::CallModel(_) | Action::Validate(_) | Action::Ended => {
+                assert!(running.is_empty() && waiting.is_empty() && unknown.is_empty(), "{action:?} with open calls");
+                self.check_pairs();
+            }
+        }
+    }
+
+    /// In what is sent, each request is followed by the results of its calls, in order; nothing else is a result.
+    fn check_pairs(&self) {
+        let mut expected: Vec<CallId> = Vec::new();
+        for message in self.messages.iter().filter(|message| !message.hidden) {
+            match &message.body {
+                Body::ResultOf(id) => assert_eq!(*id, expected.remove(0)),
+                Body::Parts(_) => {
+                    assert!(expected.is_empty(), "{expected:?} have no result (L9)");
+                    expected = calls_of(&message.body);
+                }
+            }
+        }
+        assert!(expected.is_empty(), "{expected:?} have no result (L9)");
+        assert!(self.calls.iter().all(|call| call.results == 1), "every call has exactly one result");
+    }
+}
+
+fn calls_of(body: &Body) -> Vec<CallId> {
+    let Body::Parts(parts) = body else { return Vec::new() };
+    let calls = parts.iter().filter_map(|part| match part {
+        Part::ToolCall(call) => Some(call.id.clone()),
+        _ => None,
+    });
+    calls.collect()
+}

@@ -1,0 +1,216 @@
+//! A run with the store that its changes would be committed to, and short ways to tell it things.
+
+use crate::ledger::Ledger;
+use agent_core::change::{CallResult, Change};
+use agent_core::event::EventKind;
+use agent_core::message::{CallId, Content, TurnInput};
+use agent_core::model::Usage;
+use agent_core::plugin::{OutputData, TraceContext};
+use agent_core::run::{
+    Action, Decision, DispatchedCall, Disposition, Input, LoopConfig, Output, OutputVerdict, PromptBudget, Refused,
+    RepliedStep, ResolvedCall, Run, TurnContext, TurnEnd, TurnError,
+};
+use agent_core::tool::{ToolSource, Violation};
+use serde_json::{Value, json};
+
+/// A window in which nothing is tight.
+pub(crate) const WIDE: PromptBudget = PromptBudget { window: 100_000, system: 100, tools: 200, reserved: 1_000 };
+
+pub(crate) struct Session {
+    pub(crate) run: Run,
+    pub(crate) ledger: Ledger,
+}
+
+impl Session {
+    pub(crate) fn new() -> Self {
+        Self { run: Run::new("subject", "agent"), ledger: Ledger::default() }
+    }
+
+    /// A session whose first turn waits for the model.
+    pub(crate) fn calling(config: LoopConfig) -> Self {
+        let mut session = Self::new();
+        session.begin(config);
+        session
+    }
+
+    /// Tells the run something, and checks all that must hold whatever it is: the same state and input give the same
+    /// change, a refusal changes nothing, and the snapshot is the whole state.
+    pub(crate) fn tell(&mut self, input: Input) -> Result<Change, Refused> {
+        let before = self.run.clone();
+        let mut again = restored(&before);
+        let result = self.run.apply(input.clone());
+        assert_eq!(again.apply(input.clone()), result, "the same state and input give the same change");
+        assert_eq!(again, self.run, "the same state and input give the same state");
+        let change = match result {
+            Ok(change) => change,
+            Err(refused) => {
+                assert_eq!(self.run, before, "a refusal changes nothing");
+                return Err(refused);
+            }
+        };
+        let restored = restored(&self.run);
+        assert_eq!(restored, self.run, "the snapshot is the whole state");
+        assert_eq!(restored.action(), self.run.action());
+        self.ledger.take(&before, &input, &change);
+        self.ledger.check(&self.run);
+        Ok(change)
+    }
+
+    pub(crate) fn must(&mut self, input: Input) -> Change {
+        let shown = format!("{input:?}");
+        self.tell(input).unwrap_or_else(|refused| panic!("{refused} — on {shown}"))
+    }
+
+    pub(crate) fn start(&mut self, input: TurnInput, config: LoopConfig) -> Change {
+        let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned();
+        let trace = TraceContext { traceparent, tracestate: None };
+        self.must(Input::Start { input, config, plugins: Vec::new(), trace })
+    }
+
+    pub(crate) fn context(&mut self, context: TurnContext) -> Change {
+        self.must(Input::Context { context })
+    }
+
+    /// A turn with a text input and no builder, up to its first model call.
+    pub(crate) fn begin(&mut self, config: LoopConfig) -> Change {
+        self.start(TurnInput::Text("How many?".into()), config);
+        self.context(TurnContext { budget: WIDE, ..Default::default() })
+    }
+
+    pub(crate) fn reply(&mut self, text: &str, calls: Vec<ResolvedCall>) -> Change {
+        self.must(Input::Reply(reply(text, calls)))
+    }
+
+    /// Dispatches all that may run, and says which.
+    pub(crate) fn dispatch(&mut self) -> Vec<CallId> {
+        let Action::Dispatch(dispatches) = self.run.action() else { panic!("{:?}", self.run.action()) };
+        let calls: Vec<CallId> = dispatches.into_iter().map(|dispatch| dispatch.call).collect();
+        self.must(dispatched(&calls));
+        calls
+    }
+
+    pub(crate) fn outcome(&mut self, call: &str, text: &str) -> Change {
+        self.must(outcome(call, text))
+    }
+
+    /// Runs whatever may run until the batch is complete, and gives the last change.
+    pub(crate) fn run_batch(&mut self) -> Change {
+        let mut change = Change::default();
+        while let Action::Dispatch(_) = self.run.action() {
+            for call in self.dispatch() {
+                change = self.outcome(&call.0, "ok");
+            }
+        }
+        change
+    }
+
+    pub(crate) fn accept(&mut self, data: OutputData) -> Change {
+        self.must(Input::Verdict(OutputVerdict::Accepted(data)))
+    }
+
+    pub(crate) fn reject(&mut self, message: &str) -> Change {
+        self.must(rejected(message))
+    }
+
+    /// An answer that is accepted as it is.
+    pub(crate) fn answer(&mut self, text: &str) -> Change {
+        self.reply(text, Vec::new());
+        self.accept(OutputData::Text(text.into()))
+    }
+
+    pub(crate) fn resolve(&mut self, call: &str, decision: Decision) -> Change {
+        self.must(Input::Resolve { call: CallId(call.into()), decision })
+    }
+
+    /// The host dies and another one reads the state.
+    pub(crate) fn crash(&mut self) -> Change {
+        self.run = restored(&self.run);
+        self.must(Input::Recover)
+    }
+
+    /// Seen counts of the view, oldest first.
+    pub(crate) fn seen(&self) -> Vec<u32> {
+        self.run.view.iter().map(|entry| self.run.seen_count(entry)).collect()
+    }
+
+    pub(crate) fn output(&self) -> Output {
+        match self.run.turn.as_ref().and_then(|turn| turn.end()) {
+            Some(TurnEnd::Finished(output)) => output.clone(),
+            other => panic!("no output: {other:?}"),
+        }
+    }
+
+    pub(crate) fn error(&self) -> TurnError {
+        match self.run.turn.as_ref().and_then(|turn| turn.end()) {
+            Some(TurnEnd::Failed(error)) => error.clone(),
+            other => panic!("no error: {other:?}"),
+        }
+    }
+}
+
+/// Through bytes, as a store would give it back.
+pub(crate) fn restored(run: &Run) -> Run {
+    Run::restore(Some(&run.snapshot())).expect("what was written can be read")
+}
+
+pub(crate) fn reply(text: &str, calls: Vec<ResolvedCall>) -> RepliedStep {
+    RepliedStep {
+        text: text.into(),
+        calls,
+        model: "scripted/one".into(),
+        usage: Usage { prompt_tokens: 100, completion_tokens: 10 },
+        execution_units: 110,
+        masks: Vec::new(),
+    }
+}
+
+pub(crate) fn dispatched(calls: &[CallId]) -> Input {
+    let calls = calls.iter().map(|call| DispatchedCall { call: call.clone(), arguments: json!({}) });
+    Input::Dispatched { calls: calls.collect() }
+}
+
+pub(crate) fn outcome(call: &str, text: &str) -> Input {
+    Input::Outcome { call: CallId(call.into()), result: result(text) }
+}
+
+pub(crate) fn rejected(message: &str) -> Input {
+    let problem = Violation { pointer: "/n".into(), rule: Some("type".into()), message: message.into() };
+    Input::Verdict(OutputVerdict::Rejected { by: "output schema".into(), problems: vec![problem] })
+}
+
+pub(crate) fn result(text: &str) -> CallResult {
+    let content = vec![Content::Text(text.into())];
+    CallResult { content, structured: None, is_error: false, cost: Default::default() }
+}
+
+pub(crate) fn call(name: &str, disposition: Disposition) -> ResolvedCall {
+    let arguments: Value = json!({"of": name});
+    ResolvedCall { name: name.into(), arguments, source: Some(ToolSource::BuiltIn), disposition }
+}
+
+/// A call that may run beside others, of priority 0, and that nobody may repeat unasked.
+pub(crate) fn plain(name: &str) -> ResolvedCall {
+    call(name, Disposition::Ready { priority: 0, sequential: false, repeatable: false })
+}
+
+pub(crate) fn repeatable(name: &str) -> ResolvedCall {
+    call(name, Disposition::Ready { priority: 0, sequential: false, repeatable: true })
+}
+
+pub(crate) fn sequential(name: &str) -> ResolvedCall {
+    call(name, Disposition::Ready { priority: 0, sequential: true, repeatable: false })
+}
+
+pub(crate) fn of_priority(name: &str, priority: i32) -> ResolvedCall {
+    call(name, Disposition::Ready { priority, sequential: false, repeatable: false })
+}
+
+/// The kinds of a change's events, as they stand in JSON.
+pub(crate) fn kinds(change: &Change) -> Vec<String> {
+    change.events.iter().map(|event| kind(&event.kind)).collect()
+}
+
+pub(crate) fn kind(kind: &EventKind) -> String {
+    let json = serde_json::to_value(kind).expect("events serialise");
+    json["type"].as_str().expect("events are tagged with their type").to_owned()
+}

@@ -1,0 +1,192 @@
+//! Blobs: bytes once, references per session, reads in ranges.
+
+use super::SqliteStore;
+use super::failure::{Failure, invalid};
+use super::queries::{session_number, signed, unsigned};
+use crate::{Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, StoreError, digest_of};
+use agent_core::message::{Digest, Dimensions, Media};
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// Hashing more than this is left to a thread that may take its time.
+const HASHED_IN_PLACE: usize = 64 << 10;
+
+/// Bytes with their address.
+pub(super) struct StoredBytes {
+    digest: Digest,
+    key: [u8; 32],
+    bytes: Vec<u8>,
+}
+
+#[async_trait]
+impl Blobs for SqliteStore {
+    async fn put(&self, session: &str, bytes: Vec<u8>, about: MediaDescription) -> Result<Media, StoreError> {
+        if about.mime_type.is_empty() {
+            return Err(invalid("a medium", "its media type is empty"));
+        }
+        let stored = hash("a medium", bytes).await?;
+        let session = session.to_owned();
+        self.write(move |connection| {
+            let session = session_number(connection, &session)?;
+            let blob = insert_bytes(connection, session, &stored)?;
+            describe(connection, session, blob, &about)?;
+            Ok(Media {
+                digest: stored.digest,
+                mime_type: about.mime_type,
+                size: stored.bytes.len() as u64,
+                dimensions: about.dimensions,
+                name: about.name,
+            })
+        })
+        .await
+    }
+
+    async fn media(&self, session: &str, digest: &Digest) -> Result<Option<Media>, StoreError> {
+        let (session, digest) = (session.to_owned(), digest.clone());
+        self.read(move |connection| {
+            let session = session_number(connection, &session)?;
+            media(connection, session, &digest)
+        })
+        .await
+    }
+
+    async fn read(&self, session: &str, digest: &Digest, offset: u64, length: u32) -> Result<Vec<u8>, StoreError> {
+        let (session, digest) = (session.to_owned(), digest.clone());
+        self.read(move |connection| {
+            let session = session_number(connection, &session)?;
+            let sql = "SELECT blobs.id FROM blobs JOIN blob_references ON blob = blobs.id
+                       WHERE session = ?1 AND digest = ?2 AND mime_type IS NOT NULL";
+            let found = connection
+                .prepare_cached(sql)?
+                .query_row(params![session, key_of(&digest)?], |row| row.get(0))
+                .optional()?;
+            let blob = found.ok_or(StoreError::NoBlob { digest })?;
+            read_range(connection, blob, offset, length)
+        })
+        .await
+    }
+
+    async fn put_text(&self, session: &str, text: String) -> Result<Digest, StoreError> {
+        let stored = hash("a text", text.into_bytes()).await?;
+        let session = session.to_owned();
+        self.write(move |connection| {
+            let session = session_number(connection, &session)?;
+            insert_bytes(connection, session, &stored)?;
+            Ok(stored.digest)
+        })
+        .await
+    }
+
+    async fn text(&self, digest: &Digest) -> Result<String, StoreError> {
+        let digest = digest.clone();
+        self.read(move |connection| {
+            let bytes: Option<Vec<u8>> = connection
+                .prepare_cached("SELECT bytes FROM blobs WHERE digest = ?1")?
+                .query_row([key_of(&digest)?], |row| row.get(0))
+                .optional()?;
+            let bytes = bytes.ok_or_else(|| StoreError::NoBlob { digest: digest.clone() })?;
+            String::from_utf8(bytes).map_err(|_| invalid(digest.to_string(), "it is not a text").into())
+        })
+        .await
+    }
+}
+
+impl StoredBytes {
+    pub(super) fn new(what: &str, bytes: Vec<u8>) -> Result<Self, StoreError> {
+        let size = bytes.len() as u64;
+        if size > MAX_BLOB_BYTES {
+            return Err(StoreError::TooLarge {
+                what: what.to_owned(),
+                size,
+                limit: MAX_BLOB_BYTES,
+            });
+        }
+        let digest = digest_of(&bytes);
+        Ok(Self {
+            key: key_of(&digest)?,
+            digest,
+            bytes,
+        })
+    }
+}
+
+/// Stores the bytes where they are not stored yet, and lets the session refer to them.
+pub(super) fn insert_bytes(connection: &Connection, session: i64, stored: &StoredBytes) -> Result<i64, Failure> {
+    let known = connection
+        .prepare_cached("SELECT id FROM blobs WHERE digest = ?1")?
+        .query_row([stored.key], |row| row.get(0))
+        .optional()?;
+    let blob: i64 = match known {
+        Some(blob) => blob,
+        None => {
+            connection
+                .prepare_cached("INSERT INTO blobs (digest, size, bytes) VALUES (?1, ?2, ?3)")?
+                .execute(params![stored.key, signed(stored.bytes.len() as u64), stored.bytes])?;
+            connection.last_insert_rowid()
+        }
+    };
+    connection
+        .prepare_cached("INSERT INTO blob_references (session, blob) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+        .execute(params![session, blob])?;
+    Ok(blob)
+}
+
+fn describe(connection: &Connection, session: i64, blob: i64, about: &MediaDescription) -> Result<(), Failure> {
+    let (width, height) = about
+        .dimensions
+        .map(|dimensions| (dimensions.width, dimensions.height))
+        .unzip();
+    connection
+        .prepare_cached(
+            "UPDATE blob_references SET mime_type = ?3, width = ?4, height = ?5, name = ?6
+             WHERE session = ?1 AND blob = ?2",
+        )?
+        .execute(params![session, blob, about.mime_type, width, height, about.name])?;
+    Ok(())
+}
+
+fn media(connection: &Connection, session: i64, digest: &Digest) -> Result<Option<Media>, Failure> {
+    let sql = "SELECT size, mime_type, width, height, name FROM blobs JOIN blob_references ON blob = blobs.id
+               WHERE session = ?1 AND digest = ?2 AND mime_type IS NOT NULL";
+    let found = connection
+        .prepare_cached(sql)?
+        .query_row(params![session, key_of(digest)?], |row| {
+            let sides = row.get::<_, Option<u32>>(2)?.zip(row.get::<_, Option<u32>>(3)?);
+            Ok(Media {
+                digest: digest.clone(),
+                mime_type: row.get(1)?,
+                size: unsigned(row.get(0)?),
+                dimensions: sides.map(|(width, height)| Dimensions { width, height }),
+                name: row.get(4)?,
+            })
+        });
+    Ok(found.optional()?)
+}
+
+fn read_range(connection: &Connection, blob: i64, offset: u64, length: u32) -> Result<Vec<u8>, Failure> {
+    let blob = connection.blob_open("main", "blobs", "bytes", blob, true)?;
+    let size = blob.len();
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(size);
+    let mut bytes = vec![0; (size - start).min(length.min(MAX_READ_BYTES) as usize)];
+    blob.read_at_exact(&mut bytes, start)?;
+    Ok(bytes)
+}
+
+async fn hash(what: &'static str, bytes: Vec<u8>) -> Result<StoredBytes, StoreError> {
+    if bytes.len() <= HASHED_IN_PLACE {
+        return StoredBytes::new(what, bytes);
+    }
+    tokio::task::spawn_blocking(move || StoredBytes::new(what, bytes))
+        .await
+        .map_err(|_| StoreError::Closed)?
+}
+
+/// The 32 bytes that the digits stand for.
+fn key_of(digest: &Digest) -> Result<[u8; 32], StoreError> {
+    let mut key = [0; 32];
+    for (byte, digits) in key.iter_mut().zip(digest.hex().as_bytes().chunks(2)) {
+        let digits = std::str::from_utf8(digits).unwrap_or_default();
+        *byte = u8::from_str_radix(digits, 16).map_err(|error| invalid(digest.to_string(), error.to_string()))?;
+    }
+    Ok(key)
+}

@@ -1,0 +1,428 @@
+//! One commit: made into rows on the caller's side, written in one savepoint on the writer's (D2, D6).
+
+use super::blobs::{StoredBytes, insert_bytes};
+use super::failure::{Failure, invalid};
+use super::queries::{from_json, now, signed, to_json, unsigned};
+use crate::{Commit, Lease, Status, StoreError};
+use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, HiddenMessage, NewMessage};
+use agent_core::event::Event;
+use agent_core::message::{CallId, MessageId};
+use rusqlite::{Connection, OptionalExtension, Params, params};
+
+/// A commit as rows, checked as far as it can be without the database.
+pub(super) struct PreparedCommit {
+    lease: Lease,
+    expected_revision: u64,
+    snapshot: Vec<u8>,
+    messages: Vec<MessageRow>,
+    hidden: Vec<HiddenMessage>,
+    calls: Vec<CallRow>,
+    events: Vec<EventRow>,
+    records: Vec<RecordRow>,
+    texts: Vec<StoredBytes>,
+    status: Status,
+}
+
+struct MessageRow {
+    id: MessageId,
+    turn: u32,
+    role: &'static str,
+    tokens: u32,
+    call: Option<CallId>,
+    parts: Option<String>,
+}
+
+enum CallRow {
+    Requested {
+        record: CallRecord,
+        source: Option<String>,
+        arguments: String,
+        result: Option<String>,
+    },
+    Moved {
+        id: CallId,
+        state: CallState,
+        attempt: u32,
+    },
+    Finished {
+        id: CallId,
+        result: CallResult,
+        json: String,
+    },
+}
+
+struct EventRow {
+    sequence: u64,
+    turn: u32,
+    kind: String,
+}
+
+struct RecordRow {
+    turn: u32,
+    step: u32,
+    kind: String,
+    body: String,
+}
+
+/// The session's row, as far as a commit needs it.
+struct Head {
+    session: i64,
+    revision: u64,
+    last_message: u64,
+    last_event: u64,
+}
+
+impl PreparedCommit {
+    /// Serialises outside the writer's thread, which all sessions share.
+    pub(super) fn new(lease: &Lease, expected_revision: u64, commit: Commit) -> Result<Self, StoreError> {
+        let Commit {
+            snapshot,
+            change,
+            records,
+            texts,
+            status,
+        } = commit;
+        let events = change.events.iter().map(|event| event_row(&lease.session, event));
+        Ok(Self {
+            lease: lease.clone(),
+            expected_revision,
+            snapshot,
+            messages: change.messages.into_iter().map(message_row).collect::<Result<_, _>>()?,
+            hidden: change.hidden,
+            events: events.collect::<Result<_, _>>()?,
+            calls: change.calls.into_iter().map(call_row).collect::<Result<_, _>>()?,
+            records: records.iter().map(record_row).collect::<Result<_, _>>()?,
+            texts: texts
+                .into_iter()
+                .map(|text| StoredBytes::new("a text", text.into_bytes()))
+                .collect::<Result<_, _>>()?,
+            status,
+        })
+    }
+
+    /// Writes all of it, or fails and leaves the undoing to the caller's savepoint. Returns the new revision.
+    pub(super) fn write(&self, connection: &Connection, owner: &str) -> Result<u64, Failure> {
+        let head = self.check(connection, owner)?;
+        let time = now();
+        self.write_calls(connection, &head)?;
+        let last_message = self.write_messages(connection, &head)?;
+        self.write_hidden(connection, &head, last_message)?;
+        let last_event = self.write_events(connection, &head, time)?;
+        self.write_records(connection, &head, time)?;
+        connection
+            .prepare_cached(
+                "INSERT INTO snapshots (session, run) VALUES (?1, ?2) ON CONFLICT (session) DO UPDATE SET run = ?2",
+            )?
+            .execute(params![head.session, self.snapshot])?;
+        let revision = head.revision + 1;
+        connection
+            .prepare_cached(
+                "UPDATE sessions SET revision = ?2, updated = ?3, last_message = ?4, last_event = ?5,
+                 state = ?6, turns = max(turns, ?7), title = coalesce(title, ?8) WHERE id = ?1",
+            )?
+            .execute(params![
+                head.session,
+                signed(revision),
+                time,
+                signed(last_message),
+                signed(last_event),
+                self.status.state,
+                self.status.turn,
+                self.status.title,
+            ])?;
+        Ok(revision)
+    }
+
+    /// Lease first: who has lost it need not care about revisions.
+    fn check(&self, connection: &Connection, owner: &str) -> Result<Head, Failure> {
+        let session = || self.lease.session.clone();
+        let mut statement = connection.prepare_cached(
+            "SELECT id, revision, last_message, last_event, epoch, owner FROM sessions WHERE subject = ?1",
+        )?;
+        let found = statement.query_row([&self.lease.session], |row| {
+            let head = Head {
+                session: row.get(0)?,
+                revision: unsigned(row.get(1)?),
+                last_message: unsigned(row.get(2)?),
+                last_event: unsigned(row.get(3)?),
+            };
+            Ok((head, unsigned(row.get(4)?), row.get::<_, Option<String>>(5)?))
+        });
+        let (head, epoch, holder) = found
+            .optional()?
+            .ok_or_else(|| StoreError::NoSession { session: session() })?;
+        if epoch != self.lease.epoch || holder.as_deref() != Some(owner) {
+            return Err(StoreError::LeaseLost {
+                session: session(),
+                epoch: self.lease.epoch,
+            }
+            .into());
+        }
+        if head.revision != self.expected_revision {
+            let (expected, found) = (self.expected_revision, head.revision);
+            return Err(StoreError::Conflict {
+                session: session(),
+                expected,
+                found,
+            }
+            .into());
+        }
+        Ok(head)
+    }
+
+    fn write_calls(&self, connection: &Connection, head: &Head) -> Result<(), Failure> {
+        for call in &self.calls {
+            match call {
+                CallRow::Requested {
+                    record,
+                    source,
+                    arguments,
+                    result,
+                } => {
+                    let parameters = params![
+                        head.session,
+                        record.id.0,
+                        record.turn,
+                        record.step,
+                        record.name,
+                        record.state.as_str(),
+                        record.attempt,
+                        source,
+                        arguments,
+                        result,
+                    ];
+                    if insert_call(connection, parameters)? == 0 {
+                        return Err(invalid(format!("call `{}`", record.id), "the session has it already").into());
+                    }
+                }
+                CallRow::Moved { id, state, attempt } => {
+                    let sql = "UPDATE calls SET state = ?3, attempt = ?4
+                               WHERE session = ?1 AND id = ?2 AND state <> 'finished'";
+                    let parameters = params![head.session, id.0, state.as_str(), attempt];
+                    if connection.prepare_cached(sql)?.execute(parameters)? == 0 {
+                        return Err(self.stands(connection, head, id)?.1);
+                    }
+                }
+                CallRow::Finished { id, result, json } => {
+                    let sql = "UPDATE calls SET state = 'finished', result = ?3
+                               WHERE session = ?1 AND id = ?2 AND state <> 'finished'";
+                    if connection
+                        .prepare_cached(sql)?
+                        .execute(params![head.session, id.0, json])?
+                        == 0
+                    {
+                        let (standing, refusal) = self.stands(connection, head, id)?;
+                        // The same result once more changes nothing.
+                        if standing.as_ref() != Some(result) {
+                            return Err(refusal);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The result of a call that could not be changed, and why it could not.
+    fn stands(
+        &self,
+        connection: &Connection,
+        head: &Head,
+        id: &CallId,
+    ) -> Result<(Option<CallResult>, Failure), Failure> {
+        let sql = "SELECT result FROM calls WHERE session = ?1 AND id = ?2";
+        let mut statement = connection.prepare_cached(sql)?;
+        let found = statement.query_row(params![head.session, id.0], |row| row.get::<_, Option<String>>(0));
+        let Some(result) = found.optional()? else {
+            return Ok((
+                None,
+                invalid(format!("call `{id}`"), "no reply of the session asked for it").into(),
+            ));
+        };
+        let refusal = StoreError::AlreadyFinished {
+            session: self.lease.session.clone(),
+            call: id.clone(),
+        };
+        Ok((result.as_deref().map(from_json).transpose()?, refusal.into()))
+    }
+
+    fn write_messages(&self, connection: &Connection, head: &Head) -> Result<u64, Failure> {
+        let mut statement = connection.prepare_cached(
+            "INSERT INTO messages (session, id, turn, role, tokens, call, parts) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?;
+        let mut last = head.last_message;
+        for message in &self.messages {
+            last = next("message", last, message.id)?;
+            if let Some(call) = &message.call {
+                self.check_finished(connection, head.session, call)?;
+            }
+            statement.execute(params![
+                head.session,
+                signed(message.id),
+                message.turn,
+                message.role,
+                message.tokens,
+                message.call.as_ref().map(|call| &call.0),
+                message.parts,
+            ])?;
+        }
+        Ok(last)
+    }
+
+    fn check_finished(&self, connection: &Connection, session: i64, call: &CallId) -> Result<(), Failure> {
+        let mut statement =
+            connection.prepare_cached("SELECT 1 FROM calls WHERE session = ?1 AND id = ?2 AND state = 'finished'")?;
+        if statement.exists(params![session, call.0])? {
+            return Ok(());
+        }
+        Err(invalid(
+            format!("a message with the result of call `{call}`"),
+            "the call has not finished",
+        )
+        .into())
+    }
+
+    fn write_hidden(&self, connection: &Connection, head: &Head, last_message: u64) -> Result<(), Failure> {
+        let mut statement = connection.prepare_cached(
+            "INSERT INTO hidden (session, id, seen_count) VALUES (?1, ?2, ?3)
+             ON CONFLICT (session, id) DO UPDATE SET seen_count = ?3",
+        )?;
+        for HiddenMessage { id, seen_count } in &self.hidden {
+            if *id == 0 || *id > last_message {
+                return Err(StoreError::NoMessage {
+                    session: self.lease.session.clone(),
+                    id: *id,
+                }
+                .into());
+            }
+            statement.execute(params![head.session, signed(*id), seen_count])?;
+        }
+        Ok(())
+    }
+
+    fn write_events(&self, connection: &Connection, head: &Head, time: i64) -> Result<u64, Failure> {
+        let mut statement = connection
+            .prepare_cached("INSERT INTO events (session, sequence, turn, time, kind) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        let mut last = head.last_event;
+        for event in &self.events {
+            last = next("event", last, event.sequence)?;
+            statement.execute(params![
+                head.session,
+                signed(event.sequence),
+                event.turn,
+                time,
+                event.kind
+            ])?;
+        }
+        Ok(last)
+    }
+
+    fn write_records(&self, connection: &Connection, head: &Head, time: i64) -> Result<(), Failure> {
+        for text in &self.texts {
+            insert_bytes(connection, head.session, text)?;
+        }
+        let mut statement = connection.prepare_cached(
+            "INSERT INTO records (session, turn, step, kind, time, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?;
+        for RecordRow { turn, step, kind, body } in &self.records {
+            statement.execute(params![head.session, turn, step, kind, time, body])?;
+        }
+        Ok(())
+    }
+}
+
+/// Numbers have no gaps: the caller's state and the stored one are the same or the commit is wrong.
+fn next(what: &str, last: u64, given: u64) -> Result<u64, Failure> {
+    if given == last + 1 {
+        return Ok(given);
+    }
+    Err(invalid(format!("{what} {given}"), format!("the next one is {}", last + 1)).into())
+}
+
+fn insert_call(connection: &Connection, parameters: impl Params) -> Result<usize, Failure> {
+    let sql = "INSERT INTO calls (session, id, turn, step, name, state, attempt, source, arguments, result)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (session, id) DO NOTHING";
+    Ok(connection.prepare_cached(sql)?.execute(parameters)?)
+}
+
+fn message_row(message: NewMessage) -> Result<MessageRow, StoreError> {
+    let what = || format!("message {}", message.id);
+    let (call, parts) = match &message.body {
+        Body::Parts(parts) => (None, Some(to_json(&what(), parts)?)),
+        Body::ResultOf(call) => (Some(call.clone()), None),
+    };
+    let role = message.role.as_str();
+    Ok(MessageRow {
+        id: message.id,
+        turn: message.turn,
+        role,
+        tokens: message.tokens,
+        call,
+        parts,
+    })
+}
+
+fn call_row(change: CallChange) -> Result<CallRow, StoreError> {
+    match change {
+        CallChange::Requested(record) => requested(record),
+        CallChange::Moved {
+            id,
+            state: CallState::Finished,
+            ..
+        } => Err(invalid(format!("call `{id}`"), "it cannot finish without a result")),
+        CallChange::Moved { id, state, attempt } => Ok(CallRow::Moved { id, state, attempt }),
+        CallChange::Finished { id, result } => {
+            let json = to_json(&format!("the result of call `{id}`"), &result)?;
+            Ok(CallRow::Finished { id, result, json })
+        }
+    }
+}
+
+fn requested(record: CallRecord) -> Result<CallRow, StoreError> {
+    let what = format!("call `{}`", record.id);
+    if (record.state == CallState::Finished) != record.result.is_some() {
+        return Err(invalid(
+            what,
+            "a call has its result when it has finished, and only then",
+        ));
+    }
+    Ok(CallRow::Requested {
+        source: record
+            .source
+            .as_ref()
+            .map(|source| to_json(&what, source))
+            .transpose()?,
+        arguments: to_json(&what, &record.arguments)?,
+        result: record
+            .result
+            .as_ref()
+            .map(|result| to_json(&what, result))
+            .transpose()?,
+        record,
+    })
+}
+
+fn event_row(session: &str, event: &Event) -> Result<EventRow, StoreError> {
+    let what = format!("event {}", event.sequence);
+    if event.session != session {
+        return Err(invalid(what, format!("it is of session `{}`", event.session)));
+    }
+    if event.provisional.is_some() || event.kind.is_provisional() {
+        return Err(invalid(what, "a provisional event is never stored"));
+    }
+    Ok(EventRow {
+        sequence: event.sequence,
+        turn: event.turn,
+        kind: to_json(&what, &event.kind)?,
+    })
+}
+
+fn record_row(record: &crate::StepRecord) -> Result<RecordRow, StoreError> {
+    let body = to_json(&format!("the step record `{}`", record.kind), &record.body)?;
+    Ok(RecordRow {
+        turn: record.turn,
+        step: record.step,
+        kind: record.kind.clone(),
+        body,
+    })
+}

@@ -1,0 +1,159 @@
+//! Key-value: each call is one statement or one job of the writer, and so atomic.
+
+use super::SqliteStore;
+use super::failure::{Failure, invalid};
+use super::queries::{collect, page};
+use crate::{Bucket, KeyValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, StoreError, Swap};
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// Where a value stands, within bounds.
+struct Address {
+    bucket: Bucket,
+    key: String,
+}
+
+#[async_trait]
+impl KeyValue for SqliteStore {
+    async fn get(&self, bucket: &Bucket, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let address = Address::new(bucket, key)?;
+        self.read(move |connection| get(connection, &address)).await
+    }
+
+    async fn set(&self, bucket: &Bucket, key: &str, value: Vec<u8>) -> Result<(), StoreError> {
+        let address = Address::new(bucket, key)?;
+        check_value(&value)?;
+        self.write(move |connection| set(connection, &address, &value)).await
+    }
+
+    async fn delete_key(&self, bucket: &Bucket, key: &str) -> Result<(), StoreError> {
+        let Address { bucket, key } = Address::new(bucket, key)?;
+        self.write(move |connection| {
+            let sql = "DELETE FROM key_values WHERE agent = ?1 AND plugin = ?2 AND bucket = ?3 AND key = ?4";
+            connection
+                .prepare_cached(sql)?
+                .execute(params![bucket.agent, bucket.plugin, bucket.name, key])?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn exists(&self, bucket: &Bucket, key: &str) -> Result<bool, StoreError> {
+        let Address { bucket, key } = Address::new(bucket, key)?;
+        self.read(move |connection| {
+            let sql = "SELECT 1 FROM key_values WHERE agent = ?1 AND plugin = ?2 AND bucket = ?3 AND key = ?4";
+            Ok(connection
+                .prepare_cached(sql)?
+                .exists(params![bucket.agent, bucket.plugin, bucket.name, key])?)
+        })
+        .await
+    }
+
+    async fn keys(&self, bucket: &Bucket, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        let (bucket, after) = (bucket.clone(), after.to_owned());
+        self.read(move |connection| {
+            let sql = "SELECT key FROM key_values WHERE agent = ?1 AND plugin = ?2 AND bucket = ?3 AND key > ?4
+                       ORDER BY key LIMIT ?5";
+            let parameters = params![bucket.agent, bucket.plugin, bucket.name, after, page(limit)];
+            collect(connection, sql, parameters, |row| Ok(row.get(0)?))
+        })
+        .await
+    }
+
+    async fn increment(&self, bucket: &Bucket, key: &str, delta: i64) -> Result<i64, StoreError> {
+        let address = Address::new(bucket, key)?;
+        self.write(move |connection| {
+            let what = || format!("the sum at key `{}`", address.key);
+            let number = match get(connection, &address)? {
+                None => 0,
+                Some(value) => std::str::from_utf8(&value)
+                    .ok()
+                    .and_then(|text| text.parse::<i64>().ok())
+                    .ok_or_else(|| invalid(what(), "the value there is not a whole number of 64 bits"))?,
+            };
+            let sum = number
+                .checked_add(delta)
+                .ok_or_else(|| invalid(what(), "it does not fit into 64 bits"))?;
+            set(connection, &address, sum.to_string().as_bytes())?;
+            Ok(sum)
+        })
+        .await
+    }
+
+    async fn compare_and_swap(
+        &self,
+        bucket: &Bucket,
+        key: &str,
+        expected: Option<Vec<u8>>,
+        value: Vec<u8>,
+    ) -> Result<Swap, StoreError> {
+        let address = Address::new(bucket, key)?;
+        check_value(&value)?;
+        self.write(move |connection| {
+            let found = get(connection, &address)?;
+            if found != expected {
+                return Ok(Swap::Other(found));
+            }
+            set(connection, &address, &value)?;
+            Ok(Swap::Done)
+        })
+        .await
+    }
+}
+
+impl Address {
+    fn new(bucket: &Bucket, key: &str) -> Result<Self, StoreError> {
+        let names = [
+            ("an agent's name", &*bucket.agent),
+            ("a plugin's name", &*bucket.plugin),
+        ];
+        for (what, name) in names
+            .into_iter()
+            .chain([("a bucket's name", &*bucket.name), ("a key", key)])
+        {
+            if name.len() > MAX_KEY_BYTES {
+                let (size, limit) = (name.len() as u64, MAX_KEY_BYTES as u64);
+                return Err(StoreError::TooLarge {
+                    what: what.to_owned(),
+                    size,
+                    limit,
+                });
+            }
+        }
+        if key.is_empty() {
+            return Err(invalid("a value", "its key is empty"));
+        }
+        Ok(Self {
+            bucket: bucket.clone(),
+            key: key.to_owned(),
+        })
+    }
+}
+
+fn get(connection: &Connection, Address { bucket, key }: &Address) -> Result<Option<Vec<u8>>, Failure> {
+    let sql = "SELECT value FROM key_values WHERE agent = ?1 AND plugin = ?2 AND bucket = ?3 AND key = ?4";
+    let mut statement = connection.prepare_cached(sql)?;
+    let value = statement.query_row(params![bucket.agent, bucket.plugin, bucket.name, key], |row| row.get(0));
+    Ok(value.optional()?)
+}
+
+fn set(connection: &Connection, Address { bucket, key }: &Address, value: &[u8]) -> Result<(), Failure> {
+    let sql = "INSERT INTO key_values (agent, plugin, bucket, key, value) VALUES (?1, ?2, ?3, ?4, ?5)
+               ON CONFLICT (agent, plugin, bucket, key) DO UPDATE SET value = ?5";
+    connection
+        .prepare_cached(sql)?
+        .execute(params![bucket.agent, bucket.plugin, bucket.name, key, value])?;
+    Ok(())
+}
+
+fn check_value(value: &[u8]) -> Result<(), StoreError> {
+    if value.len() <= MAX_VALUE_BYTES {
+        return Ok(());
+    }
+    let (size, limit) = (value.len() as u64, MAX_VALUE_BYTES as u64);
+    Err(StoreError::TooLarge {
+        what: "a value".to_owned(),
+        size,
+        limit,
+    })
+}

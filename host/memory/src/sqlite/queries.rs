@@ -1,0 +1,215 @@
+//! Rows to words and back, for all that reads and writes the tables.
+
+use super::failure::{Failure, invalid};
+use crate::{MAX_JSON_DEPTH, MAX_PAGE, StoreError};
+use agent_core::change::{CallRecord, CallResult, CallState};
+use agent_core::message::{CallId, Part, Role, StoredMessage, ToolResult};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Params, Row};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// What [`message`] reads; joins `calls c` by [`CALL_OF_MESSAGE`].
+pub(super) const MESSAGE_COLUMNS: &str = "m.id, m.turn, m.role, m.tokens, m.parts, m.call, c.name, c.result";
+
+/// A message whose content is a call's result gets it from there.
+pub(super) const CALL_OF_MESSAGE: &str = "LEFT JOIN calls c ON c.session = m.session AND c.id = m.call";
+
+/// What [`call`] reads.
+pub(super) const CALL_COLUMNS: &str = "id, turn, step, name, state, attempt, source, arguments, result";
+
+/// The number of a session that must be there.
+pub(super) fn session_number(connection: &Connection, session: &str) -> Result<i64, Failure> {
+    let mut statement = connection.prepare_cached("SELECT id FROM sessions WHERE subject = ?1")?;
+    let number = statement.query_row([session], |row| row.get(0)).optional()?;
+    number.ok_or_else(|| {
+        StoreError::NoSession {
+            session: session.to_owned(),
+        }
+        .into()
+    })
+}
+
+/// All rows of a statement that stays compiled.
+pub(super) fn collect<T>(
+    connection: &Connection,
+    sql: &str,
+    parameters: impl Params,
+    mut read: impl FnMut(&Row<'_>) -> Result<T, Failure>,
+) -> Result<Vec<T>, Failure> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(parameters)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+/// From [`MESSAGE_COLUMNS`], the first at `first`.
+pub(super) fn message(row: &Row<'_>, first: usize) -> Result<StoredMessage, Failure> {
+    let parts = match row
+        .get_ref(first + 4)?
+        .as_str_or_null()
+        .map_err(rusqlite::Error::from)?
+    {
+        Some(parts) => from_json(parts)?,
+        None => vec![Part::ToolResult(tool_result(row, first)?)],
+    };
+    Ok(StoredMessage {
+        id: unsigned(row.get(first)?),
+        turn: row.get(first + 1)?,
+        role: role(row.get_ref(first + 2)?.as_str().map_err(rusqlite::Error::from)?)?,
+        parts,
+        tokens: row.get(first + 3)?,
+    })
+}
+
+fn tool_result(row: &Row<'_>, first: usize) -> Result<ToolResult, Failure> {
+    let missing = || Failure::Unreadable("a message stands for a call that has no result".to_owned());
+    let name: Option<String> = row.get(first + 6)?;
+    let result = row
+        .get_ref(first + 7)?
+        .as_str_or_null()
+        .map_err(rusqlite::Error::from)?
+        .ok_or_else(missing)?;
+    let result: CallResult = from_json(result)?;
+    Ok(ToolResult {
+        call_id: CallId(row.get(first + 5)?),
+        name: name.ok_or_else(missing)?,
+        content: result.content,
+        is_error: result.is_error,
+    })
+}
+
+/// From [`CALL_COLUMNS`].
+pub(super) fn call(row: &Row<'_>) -> Result<CallRecord, Failure> {
+    let optional = |column: usize| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
+    Ok(CallRecord {
+        id: CallId(row.get(0)?),
+        turn: row.get(1)?,
+        step: row.get(2)?,
+        name: row.get(3)?,
+        state: call_state(row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?)?,
+        attempt: row.get(5)?,
+        source: optional(6)?.map(from_json).transpose()?,
+        arguments: from_json(row.get_ref(7)?.as_str().map_err(rusqlite::Error::from)?)?,
+        result: optional(8)?.map(from_json).transpose()?,
+    })
+}
+
+/// As [`Role::as_str`] wrote it.
+pub(super) fn role(text: &str) -> Result<Role, Failure> {
+    [Role::System, Role::User, Role::Assistant, Role::Tool]
+        .into_iter()
+        .find(|role| role.as_str() == text)
+        .ok_or_else(|| Failure::Unreadable(format!("`{text}` is not a role")))
+}
+
+/// As [`CallState::as_str`] wrote it.
+fn call_state(text: &str) -> Result<CallState, Failure> {
+    [
+        CallState::Waiting,
+        CallState::Started,
+        CallState::OutcomeUnknown,
+        CallState::Finished,
+    ]
+    .into_iter()
+    .find(|state| state.as_str() == text)
+    .ok_or_else(|| Failure::Unreadable(format!("`{text}` is not a call's state")))
+}
+
+/// JSON that [`to_json`] wrote.
+pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
+    serde_json::from_str(text).map_err(|error| Failure::Unreadable(format!("stored JSON: {error}")))
+}
+
+/// JSON that can be read again: deeper nesting is refused, since the reader would refuse it.
+pub(super) fn to_json(what: &str, value: &impl Serialize) -> Result<String, StoreError> {
+    let text = serde_json::to_string(value).map_err(|error| invalid(what, error.to_string()))?;
+    match depth(text.as_bytes()) {
+        ..=MAX_JSON_DEPTH => Ok(text),
+        depth => Err(invalid(
+            what,
+            format!("its JSON is nested {depth} deep, and {MAX_JSON_DEPTH} is the most"),
+        )),
+    }
+}
+
+/// How deep the brackets of valid JSON nest.
+fn depth(json: &[u8]) -> usize {
+    let (mut open, mut deepest) = (0_usize, 0_usize);
+    let mut bytes = json.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'[' | b'{' => {
+                open += 1;
+                deepest = deepest.max(open);
+            }
+            b']' | b'}' => open = open.saturating_sub(1),
+            b'"' => skip_string(&mut bytes),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// To behind the closing quotation mark.
+fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => {
+                bytes.next();
+            }
+            b'"' => return,
+            _ => {}
+        }
+    }
+}
+
+/// For a column. Counts of this host stay far below the bound.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// From a column.
+pub(super) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or_default()
+}
+
+/// A caller's limit for a column.
+pub(super) fn page(limit: usize) -> i64 {
+    limit.min(MAX_PAGE) as i64
+}
+
+/// Microseconds since 1970.
+pub(super) fn now() -> i64 {
+    Timestamp::now().as_microsecond()
+}
+
+/// RFC 3339 in UTC.
+pub(super) fn rfc3339(microseconds: i64) -> Result<String, Failure> {
+    Timestamp::from_microsecond(microseconds)
+        .map(|time| time.to_string())
+        .map_err(|error| Failure::Unreadable(format!("a stored time: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Limit 26: brackets in strings don't count, escapes don't end strings.
+    #[test]
+    fn depth_counts_brackets_outside_strings() {
+        let cases = [
+            ("1", 0),
+            ("[]", 1),
+            ("[[],{\"a\":[1]}]", 3),
+            (r#"["[[[[", "\"[[", "\\", []]"#, 2),
+            (r#"{"{{":"}}"}"#, 1),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(depth(json.as_bytes()), expected, "{json}");
+        }
+    }
+}

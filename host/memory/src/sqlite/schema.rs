@@ -1,0 +1,202 @@
+//! The tables, and how older files get them. A released migration is never changed: a new one follows it.
+
+use super::failure::Failure;
+use crate::StoreError;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use std::path::Path;
+
+/// `agho` in ASCII: tells our databases from those of other programs.
+const APPLICATION_ID: i64 = 0x6167_686f;
+
+/// In order; `user_version` counts those that a file has.
+const MIGRATIONS: &[&str] = &[FIRST];
+
+/// Refuses what another program or a newer host has written. Writes nothing.
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure> {
+    let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let things: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let supported = MIGRATIONS.len() as i64;
+    match application {
+        0 if found == 0 && things == 0 => Ok(()),
+        APPLICATION_ID if found > supported => Err(StoreError::Newer {
+            path: path.to_owned(),
+            found,
+            supported,
+        }
+        .into()),
+        APPLICATION_ID if found > 0 => Ok(()),
+        APPLICATION_ID => Err(Failure::Unreadable(format!("its version is {found}"))),
+        _ => Err(StoreError::Foreign { path: path.to_owned() }.into()),
+    }
+}
+
+/// Brings the file to this host's version. The check is repeated under the lock: another process may have been first.
+pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Failure> {
+    let version = |connection: &Connection| {
+        connection
+            .pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
+            .map_err(Failure::from)
+    };
+    if version(connection)? == MIGRATIONS.len() as i64 {
+        return Ok(());
+    }
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    check(&transaction, path)?;
+    let present = usize::try_from(version(&transaction)?).unwrap_or_default();
+    for migration in &MIGRATIONS[present..] {
+        transaction.execute_batch(migration)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Times are microseconds since 1970 in UTC; `session` refers to `sessions.id`.
+///
+/// Rows with large content have a row number, so that it lies outside the index; small ones stand in the index itself.
+/// What a commit rewrites is one row of `sessions` and one of `snapshots`; neither grows with the history.
+const FIRST: &str = "
+CREATE TABLE sessions (
+    id INTEGER PRIMARY KEY,
+    subject TEXT NOT NULL UNIQUE,
+    agent TEXT NOT NULL,
+    user TEXT,
+    created INTEGER NOT NULL,
+    updated INTEGER NOT NULL,
+    revision INTEGER NOT NULL DEFAULT 0,
+    epoch INTEGER NOT NULL DEFAULT 0,
+    owner TEXT,
+    last_message INTEGER NOT NULL DEFAULT 0,
+    last_event INTEGER NOT NULL DEFAULT 0,
+    turns INTEGER NOT NULL DEFAULT 0,
+    state TEXT NOT NULL DEFAULT 'new',
+    title TEXT
+) STRICT;
+
+CREATE TABLE snapshots (
+    session INTEGER PRIMARY KEY REFERENCES sessions ON DELETE CASCADE,
+    run BLOB NOT NULL
+) STRICT;
+
+-- Where a call's result is the content, the message only names the call.
+CREATE TABLE messages (
+    number INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    id INTEGER NOT NULL,
+    turn INTEGER NOT NULL,
+    role TEXT NOT NULL,
+    tokens INTEGER NOT NULL,
+    call TEXT,
+    parts TEXT,
+    UNIQUE (session, id),
+    CHECK ((call IS NULL) <> (parts IS NULL))
+) STRICT;
+
+CREATE TRIGGER messages_are_never_rewritten BEFORE UPDATE ON messages
+BEGIN SELECT raise(ABORT, 'the content of a stored message is never rewritten'); END;
+
+CREATE TABLE hidden (
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    id INTEGER NOT NULL,
+    seen_count INTEGER NOT NULL,
+    PRIMARY KEY (session, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE calls (
+    number INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    id TEXT NOT NULL,
+    turn INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    state TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    source TEXT,
+    arguments TEXT NOT NULL,
+    result TEXT,
+    UNIQUE (session, id),
+    CHECK ((state = 'finished') = (result IS NOT NULL))
+) STRICT;
+CREATE INDEX calls_by_turn ON calls (session, turn);
+CREATE INDEX calls_unfinished ON calls (session) WHERE state <> 'finished';
+
+CREATE TRIGGER results_are_never_rewritten BEFORE UPDATE ON calls WHEN old.state = 'finished'
+BEGIN SELECT raise(ABORT, 'the result of a finished call is never rewritten'); END;
+
+-- The outbox as well: who hands events on keeps its own place.
+CREATE TABLE events (
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    sequence INTEGER NOT NULL,
+    turn INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    PRIMARY KEY (session, sequence)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE records (
+    number INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    turn INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    time INTEGER NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+CREATE INDEX records_by_turn ON records (session, turn);
+
+CREATE TABLE blobs (
+    id INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE,
+    size INTEGER NOT NULL,
+    bytes BLOB NOT NULL
+) STRICT;
+
+-- Without a media type it is a text of a step record.
+CREATE TABLE blob_references (
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    blob INTEGER NOT NULL REFERENCES blobs,
+    mime_type TEXT,
+    width INTEGER,
+    height INTEGER,
+    name TEXT,
+    PRIMARY KEY (session, blob)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX blob_references_by_blob ON blob_references (blob);
+
+CREATE TABLE key_values (
+    number INTEGER PRIMARY KEY,
+    agent TEXT NOT NULL,
+    plugin TEXT NOT NULL,
+    bucket TEXT NOT NULL,
+    key TEXT NOT NULL,
+    value BLOB NOT NULL,
+    UNIQUE (agent, plugin, bucket, key)
+) STRICT;
+
+CREATE TABLE memories (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    user TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    session TEXT NOT NULL,
+    text TEXT NOT NULL,
+    written INTEGER NOT NULL
+) STRICT;
+CREATE INDEX memories_by_user ON memories (user, written, number);
+
+-- Indexes of words; they hold no text and can be rebuilt.
+CREATE VIRTUAL TABLE message_words USING fts5 (
+    text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2'
+);
+CREATE VIRTUAL TABLE memory_words USING fts5 (
+    text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2'
+);
+-- The last row of `messages` that `message_words` knows.
+CREATE TABLE message_words_progress (
+    only INTEGER PRIMARY KEY CHECK (only = 1),
+    number INTEGER NOT NULL
+) STRICT;
+INSERT INTO message_words_progress VALUES (1, 0);
+";

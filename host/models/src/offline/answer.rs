@@ -1,0 +1,303 @@
+//! What the router says: results of calls, tools to choose from, and always that it is no language model.
+
+use crate::providers::PROVIDERS;
+use agent_core::message::{Content, Message, Part, Role, ToolCall, ToolResult};
+use agent_core::tool::ToolError;
+use serde::Serialize;
+use serde_json::ser::Formatter;
+use serde_json::{Serializer, Value};
+use std::io::{self, Write};
+
+/// Most characters that are shown of one result.
+const RESULT_LIMIT: usize = 2_000;
+
+/// Longest JSON that is shown in one line, in characters.
+const LINE_LIMIT: usize = 100;
+
+/// Most rows of a flat object.
+const ROW_LIMIT: usize = 20;
+
+/// Adds the line that every answer ends with. What does not fit into so many characters is cut from the body.
+pub(super) fn labelled(body: &str, limit: usize) -> String {
+    let names = PROVIDERS
+        .iter()
+        .map(|(name, _)| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(" and ");
+    let label = format!(
+        "This is the offline router, not a language model: it runs tools, it does not think. Configure a model with \
+         `--model NAME`, or `model = \"NAME\"` in agent.toml; this version has {names}."
+    );
+    let room = limit.saturating_sub(label.chars().count() + 2);
+    format!("{}\n\n{label}", cut(body.trim_end(), room))
+}
+
+/// The results that the conversation ends with, each below its call; none where it does not end with results.
+pub(super) fn results(messages: &[Message]) -> Option<String> {
+    let answered = messages
+        .iter()
+        .rev()
+        .take_while(|message| message.role == Role::Tool)
+        .count();
+    if answered == 0 {
+        return None;
+    }
+    let (before, tail) = messages.split_at(messages.len() - answered);
+    let calls: Vec<&ToolCall> = before.last()?.parts.iter().filter_map(call).collect();
+    let shown = tail
+        .iter()
+        .flat_map(|message| &message.parts)
+        .filter_map(|part| match part {
+            Part::ToolResult(result) => Some(one_result(&calls, result)),
+            _ => None,
+        });
+    Some(shown.collect::<Vec<_>>().join("\n\n"))
+}
+
+/// JSON in one line, with a space after each colon and comma.
+pub(super) fn spaced(value: &Value) -> String {
+    let mut bytes = Vec::new();
+    let mut serializer = Serializer::with_formatter(&mut bytes, Spaced);
+    match value.serialize(&mut serializer) {
+        Ok(()) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(_) => value.to_string(),
+    }
+}
+
+fn call(part: &Part) -> Option<&ToolCall> {
+    match part {
+        Part::ToolCall(call) => Some(call),
+        _ => None,
+    }
+}
+
+fn one_result(calls: &[&ToolCall], result: &ToolResult) -> String {
+    let arguments = calls
+        .iter()
+        .find(|call| call.id == result.call_id)
+        .map(|call| match &call.arguments {
+            Value::String(raw) => raw.clone(),
+            arguments => spaced(arguments),
+        });
+    let head = format!("{} {}", result.name, cut(&arguments.unwrap_or_default(), LINE_LIMIT));
+    let mut texts: Vec<String> = Vec::new();
+    for content in &result.content {
+        let text = shown(content, result.is_error);
+        // Tools often give the same both as text and as data.
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    let mut body = texts.join("\n");
+    if body.trim().is_empty() {
+        body = "(nothing)".to_owned();
+    }
+    if result.is_error {
+        body = format!("failed: {body}");
+    }
+    let indented: Vec<String> = cut(&body, RESULT_LIMIT)
+        .lines()
+        .map(|line| format!("  {line}"))
+        .collect();
+    format!("{}\n{}", head.trim_end(), indented.join("\n"))
+}
+
+fn shown(content: &Content, is_error: bool) -> String {
+    match content {
+        Content::Text(text) if is_error => {
+            serde_json::from_str(text).map_or_else(|_| text.clone(), |error| failure(&error))
+        }
+        Content::Text(text) => match serde_json::from_str::<Value>(text) {
+            Ok(json @ (Value::Object(_) | Value::Array(_))) => readable(&json),
+            _ => text.clone(),
+        },
+        Content::Json(json) => readable(json),
+        Content::Media(media) => {
+            let name = media.name.as_deref().unwrap_or("a medium");
+            format!("{name} ({}, {} bytes, {})", media.mime_type, media.size, media.digest)
+        }
+    }
+}
+
+fn failure(error: &ToolError) -> String {
+    match error {
+        ToolError::InvalidArguments { violations } => {
+            let violations = violations.iter().map(|violation| match violation.pointer.as_str() {
+                "" => violation.message.clone(),
+                pointer => format!("{pointer}: {}", violation.message),
+            });
+            format!(
+                "the arguments are not valid\n{}",
+                violations.collect::<Vec<_>>().join("\n")
+            )
+        }
+        ToolError::NotFound { message } => format!("not found: {message}"),
+        ToolError::Denied { message } => format!("denied: {message}"),
+        ToolError::Unavailable { message, .. } => format!("not available now: {message}"),
+        ToolError::Failed { message } => message.clone(),
+    }
+}
+
+/// A flat object as rows, something short in one line, all else indented.
+fn readable(json: &Value) -> String {
+    let flat = |value: &Value| !value.is_object() && !value.is_array();
+    match json {
+        Value::String(text) => text.clone(),
+        Value::Object(object) if !object.is_empty() && object.len() <= ROW_LIMIT && object.values().all(flat) => {
+            let rows = object.iter().map(|(key, value)| match value {
+                Value::String(text) => format!("{key}: {text}"),
+                value => format!("{key}: {value}"),
+            });
+            rows.collect::<Vec<_>>().join("\n")
+        }
+        _ => {
+            let line = spaced(json);
+            let short = line.chars().count() <= LINE_LIMIT;
+            if short {
+                line
+            } else {
+                serde_json::to_string_pretty(json).unwrap_or(line)
+            }
+        }
+    }
+}
+
+fn cut(text: &str, limit: usize) -> String {
+    match text.char_indices().nth(limit) {
+        Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()),
+        None => text.to_owned(),
+    }
+}
+
+struct Spaced;
+
+impl Formatter for Spaced {
+    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b": ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::tests::{calls, result};
+    use agent_core::message::{Digest, Media};
+    use agent_core::tool::Violation;
+    use serde_json::json;
+
+    #[test]
+    fn json_in_one_line() {
+        assert_eq!(
+            spaced(&json!({"a": [1, "x, y:z"], "b": {}})),
+            r#"{"a": [1, "x, y:z"], "b": {}}"#
+        );
+    }
+
+    #[test]
+    fn results_are_readable() {
+        let media = Media {
+            digest: Digest::from_sha256([1; 32]),
+            mime_type: "image/png".into(),
+            size: 9,
+            dimensions: None,
+            name: Some("a.png".into()),
+        };
+        let counted = json!({"words": 3, "file": "a"});
+        let violation = Violation {
+            pointer: "/path".into(),
+            rule: None,
+            message: "is not a string".into(),
+        };
+        let invalid = ToolError::InvalidArguments {
+            violations: vec![violation],
+        };
+        let denied = ToolError::Denied {
+            message: "grant files.read".into(),
+        };
+        let error = |error: &ToolError| vec![Content::Text(error.for_model())];
+        let both = vec![Content::Text(counted.to_string()), Content::Json(counted)];
+        let deep = json!({"rows": [{"name": "x".repeat(60)}, {"name": "y".repeat(60)}]});
+        let messages = [
+            calls(&[
+                ("c1", "text.count", json!({"path": "a"})),
+                ("c2", "t", json!("{bad")),
+                ("c3", "t", json!({"path": 3})),
+                ("c4", "files.read", json!({})),
+                ("c5", "t", json!({})),
+                ("c6", "t", json!({})),
+                ("c7", "t", json!({})),
+            ]),
+            result("c1", "text.count", both, false),
+            result("c2", "t", vec![Content::Text("plain error".into())], true),
+            result("c3", "t", error(&invalid), true),
+            result("c4", "files.read", error(&denied), true),
+            result("c5", "t", vec![Content::Json(deep), Content::Media(media)], false),
+            result("c6", "t", vec![], false),
+            result("c7", "t", vec![Content::Json(json!([1, 2]))], false),
+        ];
+        insta::assert_snapshot!(results(&messages).unwrap(), @r#"
+        text.count {"path": "a"}
+          words: 3
+          file: a
+
+        t {bad
+          failed: plain error
+
+        t {"path": 3}
+          failed: the arguments are not valid
+          /path: is not a string
+
+        files.read {}
+          failed: denied: grant files.read
+
+        t {}
+          {
+            "rows": [
+              {
+                "name": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+              },
+              {
+                "name": "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"
+              }
+            ]
+          }
+          a.png (image/png, 9 bytes, sha256:0101010101010101010101010101010101010101010101010101010101010101)
+
+        t {}
+          (nothing)
+
+        t {}
+          [1, 2]
+        "#);
+    }
+
+    #[test]
+    fn long_results_are_cut_and_say_so() {
+        let long = "é".repeat(3000);
+        let messages = [
+            calls(&[("c1", "t", json!({}))]),
+            result("c1", "t", vec![Content::Text(long)], false),
+        ];
+        let shown = results(&messages).unwrap();
+        assert!(shown.ends_with("é… (1000 more characters)"), "{shown}");
+        let labelled = labelled(&shown, 400);
+        assert!(
+            labelled.contains("more characters)\n\nThis is the offline router"),
+            "{labelled}"
+        );
+    }
+
+    #[test]
+    fn without_results_there_is_nothing_to_show() {
+        assert_eq!(results(&[]), None);
+        assert_eq!(results(&[Message::text(Role::User, "go")]), None);
+    }
+}

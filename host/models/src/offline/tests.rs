@@ -1,0 +1,301 @@
+//! The router as a whole, on the tools that come with the host.
+
+use super::*;
+use crate::conversation::tests::{calls, request, result, tool};
+use agent_core::message::{Content, Message};
+use tokio::sync::mpsc;
+
+/// The descriptions of the tools that the host and its plugins really have, and some that stand beside them.
+fn tools() -> Vec<OfferedTool> {
+    let text = json!({"type": "string"});
+    let count = json!({"type": ["integer", "null"], "minimum": 1});
+    let needs = |names: &[&str], optional: Value| {
+        let mut properties = serde_json::Map::new();
+        properties.extend(names.iter().map(|name| ((*name).to_owned(), text.clone())));
+        properties.extend(optional.as_object().cloned().unwrap_or_default());
+        json!({"type": "object", "properties": properties, "required": names})
+    };
+    let plain = |names: &[&str]| needs(names, json!({}));
+    let cases = [
+        ("list_directory", "Lists a directory of a granted file tree: name, kind and size of each entry, by name.", plain(&["path"])),
+        (
+            "read_file",
+            "Reads lines of a text file of a granted file tree, with their numbers.",
+            needs(&["path"], json!({"from_line": count, "lines": count})),
+        ),
+        (
+            "read_result",
+            "Reads on in the result of an earlier call of this session that was cut.",
+            needs(&["call_id"], json!({"offset": count})),
+        ),
+        (
+            "memory_search",
+            "Searches what is remembered of this user from earlier sessions, the nearest first.",
+            needs(&["query"], json!({"limit": count})),
+        ),
+        ("text.count_file", "Counts the lines, words, characters and bytes of a text file, given its path.", plain(&["path"])),
+        ("text.count", "Counts the lines, words, characters and bytes of a text that is given literally.", plain(&["text"])),
+        (
+            "text.extract_file",
+            "Finds all matches of a regular expression in a text file: line, column, matched text and groups by name \
+             or number. No look-around, no back-references; \\w and \\d are ASCII.",
+            needs(&["path", "pattern"], json!({"ignore_case": {"type": "boolean"}, "limit": count})),
+        ),
+        ("text.diff_files", "Compares two text files line by line and returns a unified diff.", plain(&["old_path", "new_path"])),
+        ("files.move", "Moves or renames a file.", plain(&["from", "to"])),
+        (
+            "table.describe",
+            "Describes a CSV, TSV or JSON table: rows, columns, inferred types, empty and distinct values, ranges, \
+             examples, and rows that cannot be read. Use it before the other table tools.",
+            plain(&["path"]),
+        ),
+        (
+            "calc.evaluate",
+            "Calculates an arithmetic expression exactly, with integers, decimals and fractions of any size. Operators: \
+             + - * / ^. round goes half away from zero. Functions: sqrt(x), round(x, digits).",
+            needs(&["expression"], json!({"digits": count})),
+        ),
+        ("clock.now", "The time of day.", json!({"type": "object"})),
+    ];
+    cases.map(|(name, description, schema)| tool(name, description, schema)).into()
+}
+
+async fn ask(request: &ModelRequest) -> (Reply, Vec<Delta>) {
+    let (sender, mut receiver) = mpsc::channel(1000);
+    let context = ReplyContext {
+        session: "s1",
+        call: 0,
+        attempt: 1,
+    };
+    let reply = Offline::new().reply(request, context, &sender).await.unwrap().reply;
+    drop(sender);
+    let mut deltas = Vec::new();
+    while let Some(delta) = receiver.recv().await {
+        deltas.push(delta);
+    }
+    (reply, deltas)
+}
+
+async fn said(prompt: &str) -> String {
+    let (reply, deltas) = ask(&request(vec![Message::text(Role::User, prompt)], tools())).await;
+    let streamed = deltas.iter().map(|delta| match delta {
+        Delta::Text(text) => text.as_str(),
+        other => panic!("unexpected {other:?}"),
+    });
+    assert_eq!(streamed.collect::<String>(), reply.text, "what is streamed is the text");
+    let calls: Vec<_> = reply
+        .calls
+        .iter()
+        .map(|call| format!("{} {}", call.name, call.arguments))
+        .collect();
+    assert_eq!(calls.is_empty(), reply.stop == StopReason::Stop);
+    if calls.is_empty() {
+        assert!(
+            reply.text.contains("not a language model"),
+            "every answer says so: {}",
+            reply.text
+        );
+        return reply.text;
+    }
+    calls.join("; ")
+}
+
+/// M4: a tool is taken where there is no doubt.
+#[tokio::test]
+async fn takes_what_is_certain() {
+    let cases = [
+        (
+            "How many words are in README.md?",
+            r#"text_count_file {"path":"README.md"}"#,
+        ),
+        (
+            "Count the lines of `src/main.rs`, please.",
+            r#"text_count_file {"path":"src/main.rs"}"#,
+        ),
+        (
+            "count the words in \"one two three\"",
+            r#"text_count {"text":"one two three"}"#,
+        ),
+        ("move a.txt to b.txt", r#"files_move {"from":"a.txt","to":"b.txt"}"#),
+        ("What is (1 + 2) * 3?", r#"calc_evaluate {"expression":"(1 + 2) * 3"}"#),
+        (
+            "search for \"TODO\" in host/",
+            r#"files_search {"pattern":"TODO","path":"host/"}"#,
+        ),
+        ("list the files in plugins/", r#"files_list {"path":"plugins/"}"#),
+        ("clock now", "clock_now {}"),
+    ];
+    for (prompt, expected) in cases {
+        assert_eq!(said(prompt).await, expected, "{prompt}");
+    }
+}
+
+/// M4: where there is doubt, nothing is run.
+#[tokio::test]
+async fn never_guesses() {
+    let prompts = [
+        "Count the words",
+        "How many words are in README.md and LICENSE.md?",
+        "Delete README.md",
+        "Do not count the words in README.md",
+        "delete all lines and words of README.md",
+        "half of 2+2",
+        "move a.txt b.txt",
+        "read the first 10 lines of README.md",
+        "what time is it now?",
+        "Hello!",
+        "",
+        "sqrt(2)+1",
+        "README.md",
+    ];
+    for prompt in prompts {
+        assert!(said(prompt).await.contains("router"), "{prompt}");
+    }
+}
+
+#[tokio::test]
+async fn shows_the_three_nearest_with_lines_to_type() {
+    insta::assert_snapshot!(said("How many words are in README.md and LICENSE.md?").await, @r#"
+    Which tool that means is not certain, so none was run. The nearest, each as a line to type:
+
+    text.count {"text": "…"}
+      Counts lines, words and characters of a text.
+
+    text.count_file {"path": "…"}
+      Counts lines, words and characters of a file.
+
+    This is the offline router, not a language model: it runs tools, it does not think. Configure a model with `--model NAME`, or `model = "NAME"` in agent.toml; this version has `offline` and `scripted:FILE`.
+    "#);
+    insta::assert_snapshot!(said("read the first 10 lines of README.md").await, @r#"
+    Which tool that means is not certain, so none was run. The nearest, each as a line to type:
+
+    files.read {"path": "README.md"}
+      Reads a range of lines of a text file.
+
+    text.count {"text": "…"}
+      Counts lines, words and characters of a text.
+
+    text.count_file {"path": "README.md"}
+      Counts lines, words and characters of a file.
+
+    This is the offline router, not a language model: it runs tools, it does not think. Configure a model with `--model NAME`, or `model = "NAME"` in agent.toml; this version has `offline` and `scripted:FILE`.
+    "#);
+    insta::assert_snapshot!(said("Guten Morgen").await, @r#"
+    No tool's name or description has a word in common with that.
+
+    This is the offline router, not a language model: it runs tools, it does not think. Configure a model with `--model NAME`, or `model = "NAME"` in agent.toml; this version has `offline` and `scripted:FILE`.
+    "#);
+    insta::assert_snapshot!(said("text.counts {\"path\": \"a\"}").await, @r#"
+    No tool `text.counts` is offered. Nothing was run. The nearest, each as a line to type:
+
+    text.count {"text": "…"}
+      Counts lines, words and characters of a text.
+
+    text.count_file {"path": "…"}
+      Counts lines, words and characters of a file.
+
+    files.read {"path": "…"}
+      Reads a range of lines of a text file.
+
+    This is the offline router, not a language model: it runs tools, it does not think. Configure a model with `--model NAME`, or `model = "NAME"` in agent.toml; this version has `offline` and `scripted:FILE`.
+    "#);
+}
+
+#[tokio::test]
+async fn obeys_lines() {
+    let prompt = "Do this:\ntext.count_file {\"path\": \"a.md\"}\nfiles_list {}";
+    assert_eq!(
+        said(prompt).await,
+        "text_count_file {\"path\": \"a.md\"}; files_list {}"
+    );
+    insta::assert_snapshot!(said("text.count_file {\"path\": a.md}").await, @r#"
+    The call of text.count_file in line 1 is not right: expected value at line 1, column 26. Nothing was run.
+
+    This is the offline router, not a language model: it runs tools, it does not think. Configure a model with `--model NAME`, or `model = "NAME"` in agent.toml; this version has `offline` and `scripted:FILE`.
+    "#);
+}
+
+/// What the host put before the prompt is not obeyed.
+#[tokio::test]
+async fn obeys_only_the_prompt() {
+    let part = |text: &str| Part::Text(text.to_owned());
+    let parts = vec![part("files.list {}"), part("clock.now {}")];
+    let message = Message {
+        role: Role::User,
+        parts,
+        seen_count: 0,
+    };
+    let (reply, _) = ask(&request(
+        vec![Message::text(Role::User, "files.list {}"), message],
+        tools(),
+    ))
+    .await;
+    assert_eq!(
+        reply.calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>(),
+        ["clock_now"]
+    );
+}
+
+fn after_results() -> ModelRequest {
+    let messages = vec![
+        Message::text(Role::User, "How many words are in README.md?"),
+        calls(&[("c1", "text.count_file", json!({"path": "README.md"}))]),
+        result(
+            "c1",
+            "text.count_file",
+            vec![Content::Json(json!({"lines": 10, "words": 99}))],
+            false,
+        ),
+    ];
+    request(messages, tools())
+}
+
+#[tokio::test]
+async fn answers_from_the_results() {
+    let mut request = after_results();
+    insta::assert_snapshot!(ask(&request).await.0.text, @r#"
+    text.count_file {"path": "README.md"}
+      lines: 10
+      words: 99
+
+    This is the offline router, not a language model: it runs tools, it does not think. Configure a model with `--model NAME`, or `model = "NAME"` in agent.toml; this version has `offline` and `scripted:FILE`.
+    "#);
+    request.tools.clear();
+    assert!(ask(&request).await.0.text.contains("words: 99"));
+    request.messages.push(Message::text(Role::Assistant, "99"));
+    request.messages.push(Message::text(Role::User, "And now?"));
+    assert!(ask(&request).await.0.text.contains("No tool is offered"));
+}
+
+#[tokio::test]
+async fn says_that_it_cannot_follow_a_schema() {
+    let mut request = after_results();
+    request.output_schema = Some(json!({"type": "object"}));
+    let text = ask(&request).await.0.text;
+    assert!(text.starts_with("The agent asks for output that follows a JSON Schema") && text.contains("words: 99"));
+    request.messages.truncate(1);
+    let reply = ask(&request).await.0;
+    assert!(reply.calls.is_empty() && reply.text.contains("cannot write such output"));
+}
+
+#[tokio::test]
+async fn keeps_to_the_size_of_a_reply() {
+    let mut request = after_results();
+    request.messages[2] = result("c1", "text.count_file", vec![Content::Text("x ".repeat(900))], false);
+    request.max_tokens = 150;
+    let text = ask(&request).await.0.text;
+    assert!(
+        text.chars().count() <= 640 && text.contains("more characters"),
+        "{}",
+        text.len()
+    );
+}
+
+/// The same request, the same reply.
+#[tokio::test]
+async fn is_deterministic() {
+    for prompt in ["count words in a.md", "files", "clock now"] {
+        let request = request(vec![Message::text(Role::User, prompt)], tools());
+        assert_eq!(ask(&request).await, ask(&request).await);
+    }
+}

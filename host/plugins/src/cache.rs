@@ -1,0 +1,194 @@
+//! Compiled code on disk (P9). Loading compiled code means running it, so a file counts only if this host wrote it for
+//! exactly this component and engine: its keyed hash says so. Anything else is ignored and rebuilt.
+
+use crate::store::{make_private_directory, write_atomically};
+use agent_core::message::Digest;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// First bytes of a cache file.
+pub(crate) const MAGIC: &[u8] = b"agent-host compiled 1\n";
+/// Largest file that is read.
+const FILE_BYTES: u64 = 512 * 1024 * 1024;
+const KEY_BYTES: usize = blake3::KEY_LEN;
+const MAC_BYTES: usize = blake3::OUT_LEN;
+const LENGTH_BYTES: usize = size_of::<u32>();
+
+/// A directory of compiled components for one engine.
+pub(crate) struct CompiledCache {
+    directory: PathBuf,
+    engine: blake3::Hash,
+    key: [u8; KEY_BYTES],
+}
+
+/// A verified cache file: what was learned about the component, and its compiled code.
+pub(crate) struct CacheEntry {
+    bytes: Vec<u8>,
+    record_end: usize,
+}
+
+impl CacheEntry {
+    /// The record's JSON.
+    pub(crate) fn record(&self) -> &[u8] {
+        &self.bytes[HEADER_BYTES..self.record_end]
+    }
+
+    /// The compiled code, as `Component::serialize` gave it.
+    pub(crate) fn code(&self) -> &[u8] {
+        &self.bytes[self.record_end..]
+    }
+}
+
+/// Magic, keyed hash, length of the record.
+const HEADER_BYTES: usize = MAGIC.len() + MAC_BYTES + LENGTH_BYTES;
+
+impl CompiledCache {
+    /// The cache in `directory` for this engine. The key is made if need be; two processes that make it at once get the
+    /// same one.
+    pub(crate) fn open(directory: &Path, engine: blake3::Hash) -> io::Result<Self> {
+        make_private_directory(directory)?;
+        let key = open_key(directory)?;
+        Ok(Self { directory: directory.join(engine.to_hex().as_str()), engine, key })
+    }
+
+    /// The verified entry for this component, if there is one.
+    pub(crate) fn get(&self, component: &Digest) -> Option<CacheEntry> {
+        let path = self.path(component);
+        let metadata = std::fs::metadata(&path).ok()?;
+        if !metadata.is_file() || metadata.len() > FILE_BYTES {
+            return None;
+        }
+        let bytes = std::fs::read(&path).ok()?;
+        let entry = self.verify(component, bytes);
+        if entry.is_none() {
+            tracing::warn!(file = %path.display(), "compiled code in the cache does not verify; it is built again");
+        }
+        entry
+    }
+
+    /// Keeps compiled code. Failing costs only time at the next start.
+    pub(crate) fn put(&self, component: &Digest, record: &[u8], code: &[u8]) -> io::Result<()> {
+        let length = u32::try_from(record.len()).map_err(io::Error::other)?.to_le_bytes();
+        let mac = self.mac(component, &[&length, record, code]);
+        let parts = [MAGIC, mac.as_bytes(), &length, record, code];
+        write_atomically(&self.directory, &self.path(component), &parts)
+    }
+
+    fn verify(&self, component: &Digest, bytes: Vec<u8>) -> Option<CacheEntry> {
+        let rest = bytes.strip_prefix(MAGIC)?;
+        let (mac, payload) = rest.split_at_checked(MAC_BYTES)?;
+        let stored = blake3::Hash::from_bytes(mac.try_into().ok()?);
+        // The comparison takes constant time.
+        if stored != self.mac(component, &[payload]) {
+            return None;
+        }
+        let length = u32::from_le_bytes(*payload.first_chunk()?) as usize;
+        let record_end = HEADER_BYTES.checked_add(length)?;
+        (record_end <= bytes.len()).then_some(CacheEntry { bytes, record_end })
+    }
+
+    fn mac(&self, component: &Digest, payload: &[&[u8]]) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        // Both are of fixed length, so the parts cannot be mistaken for one another.
+        hasher.update(self.engine.as_bytes()).update(component.as_str().as_bytes());
+        for part in payload {
+            hasher.update(part);
+        }
+        hasher.finalize()
+    }
+
+    fn path(&self, component: &Digest) -> PathBuf {
+        self.directory.join(format!("{}.cwasm", component.hex()))
+    }
+}
+
+fn open_key(directory: &Path) -> io::Result<[u8; KEY_BYTES]> {
+    let path = directory.join("key");
+    if let Some(key) = read_key(&path) {
+        return Ok(key);
+    }
+    // A key that others can read, or of another length, is no secret: what it signed is not trusted any more.
+    let foreign = path.symlink_metadata().is_ok();
+    let mut key = [0; KEY_BYTES];
+    getrandom::fill(&mut key).map_err(io::Error::other)?;
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    io::Write::write_all(&mut file, &key)?;
+    file.as_file().sync_all()?;
+    if foreign {
+        file.persist(&path).map_err(|error| error.error)?;
+        return Ok(key);
+    }
+    match file.persist_noclobber(&path) {
+        Ok(_) => Ok(key),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+            read_key(&path).ok_or_else(|| io::Error::other(format!("{} is not a key", path.display())))
+        }
+        Err(error) => Err(error.error),
+    }
+}
+
+fn read_key(path: &Path) -> Option<[u8; KEY_BYTES]> {
+    let metadata = path.symlink_metadata().ok()?;
+    #[cfg(unix)]
+    if std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o077 != 0 {
+        return None;
+    }
+    if !metadata.is_file() || metadata.len() != KEY_BYTES as u64 {
+        return None;
+    }
+    std::fs::read(path).ok()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::digest_of;
+
+    fn engine(name: &str) -> blake3::Hash {
+        blake3::hash(name.as_bytes())
+    }
+
+    // P9: compiled code counts only for this component, this engine and this host's key.
+    #[test]
+    fn only_what_this_host_wrote_for_this_component_is_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = CompiledCache::open(directory.path(), engine("a")).expect("a cache");
+        let component = digest_of(b"one");
+        cache.put(&component, b"record", b"code").expect("stored");
+        let entry = cache.get(&component).expect("verified");
+        assert_eq!((entry.record(), entry.code()), (&b"record"[..], &b"code"[..]));
+
+        let file = std::fs::read(cache.path(&component)).expect("the file");
+        for index in 0..file.len() {
+            let mut flipped = file.clone();
+            flipped[index] ^= 1;
+            assert!(cache.verify(&component, flipped).is_none(), "byte {index}");
+            assert!(cache.verify(&component, file[..index].to_vec()).is_none(), "cut at {index}");
+        }
+        assert!(cache.verify(&digest_of(b"two"), file.clone()).is_none(), "another component's code");
+        let other_engine = CompiledCache::open(directory.path(), engine("b")).expect("a cache");
+        assert!(other_engine.verify(&component, file.clone()).is_none(), "another engine's code");
+        let other = tempfile::tempdir().expect("a directory");
+        let foreign = CompiledCache::open(other.path(), engine("a")).expect("a cache");
+        assert!(foreign.verify(&component, file).is_none(), "another host's code");
+    }
+
+    // P9: the key is made once, also by many at once, and a key that others can read is replaced.
+    #[test]
+    fn the_key_is_made_once_and_kept_secret() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let open = || CompiledCache::open(directory.path(), engine("a")).expect("a cache").key;
+        let keys: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        assert!(keys.iter().all(|key| *key == keys[0]));
+        assert_eq!(open(), keys[0]);
+        #[cfg(unix)]
+        {
+            let path = directory.path().join("key");
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("changed");
+            assert_ne!(open(), keys[0]);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The five calls: each converts the domain's words, runs the guest in a fresh instance, and checks the answer.
+
+use crate::admission::LaneName;
+use crate::bindings::exports::agent_host::plugin as exports;
+use crate::convert::{self, SessionMedia};
+use crate::failure::{CallFailure, Stop};
+use crate::identity::{Authority, Kind};
+use crate::limits::{LIFTED_BYTES, LIFTED_BYTES_WITHOUT_MEDIA};
+use crate::media::Ports;
+use crate::plugin::PluginSetup;
+use crate::run::{CallReport, Ticket};
+use crate::sandbox::Sandbox;
+use crate::state::Reach;
+use crate::{requests, tools};
+use agent_core::message::CallId;
+use agent_core::model::MediaDecision;
+use agent_core::plugin::{
+    BuilderRequest, BuiltPrompt, PluginFailure, PolicyRequest, Scope, Section, StepRequest, ValidatorRequest, Verdict,
+};
+use agent_core::tool::{ToolError, ToolOutcome};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The circumstances of one tool call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolCallContext {
+    /// The host's id: the same in every attempt.
+    pub id: CallId,
+    /// From 1.
+    pub attempt: u32,
+    /// Wall time that the call may take; the plugin's own limit holds too.
+    pub time_limit: Duration,
+    /// For whom.
+    pub scope: Scope,
+}
+
+/// A tool call whose arguments the host has validated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolCallRequest<'a> {
+    /// As its author wrote it.
+    pub name: &'a str,
+    /// A JSON text.
+    pub args: String,
+    /// The circumstances.
+    pub context: ToolCallContext,
+}
+
+impl Sandbox {
+    /// Calls a tool (P2). New media in its result are stored through the port before this returns.
+    pub async fn call_tool(
+        &self,
+        setup: &PluginSetup,
+        request: ToolCallRequest<'_>,
+        ports: &Ports,
+    ) -> CallReport<Result<ToolOutcome, ToolError>> {
+        let ToolCallRequest { name, args, context } = request;
+        let Some(entrance) = &setup.plugin.links.tool else { return not_exported(setup, Kind::Tool) };
+        if !setup.plugin.tools().iter().any(|tool| tool.name == name) {
+            return no_such_tool(setup, name);
+        }
+        let wall = setup.limits.tool_time.min(context.time_limit);
+        let call_context = exports::tool::CallContext {
+            id: context.id.0.clone(),
+            attempt: context.attempt,
+            time_limit: u32::try_from(wall.as_millis()).unwrap_or(u32::MAX),
+            scope: convert::scope_out(&context.scope),
+        };
+        let ticket = ticket(setup, context.id.0, wall, reach(setup, &context.scope, ports));
+        let media = SessionMedia { port: ports.media.as_deref(), session: &context.scope.session };
+        self.run(ticket, |mut store, record| async move {
+            let instance = entrance.instance.instantiate_async(&mut store).await?;
+            let guest = entrance.indices.load(&mut store, &instance)?;
+            let answer = guest.call_call(&mut store, name, &args, &call_context).await?;
+            drop(store);
+            match answer {
+                Ok(outcome) => Ok(Ok(tools::outcome_in(outcome, media).await?)),
+                Err(error) => Ok(Err(tools::error_in(error, &setup.unmet, &record.denials()))),
+            }
+        })
+        .await
+    }
+
+    /// Asks a context builder for the turn's prompt (L2).
+    pub async fn build_context(
+        &self,
+        setup: &PluginSetup,
+        request: &BuilderRequest,
+        ports: &Ports,
+    ) -> CallReport<Result<BuiltPrompt, PluginFailure>> {
+        let Some(entrance) = &setup.plugin.links.context_builder else {
+            return not_exported(setup, Kind::ContextBuilder);
+        };
+        let scope = &request.scope;
+        let ticket = ticket(setup, turn(scope), setup.limits.builder_time, reach(setup, scope, ports));
+        let media = SessionMedia { port: ports.media.as_deref(), session: &scope.session };
+        let request = requests::builder_out(request);
+        self.run(ticket, |mut store, _| async move {
+            let instance = entrance.instance.instantiate_async(&mut store).await?;
+            let guest = entrance.indices.load(&mut store, &instance)?;
+            let answer = guest.call_init(&mut store, &request).await?;
+            drop(store);
+            match answer {
+                Ok(prompt) => Ok(Ok(requests::prompt_in(prompt, media).await?)),
+                Err(failure) => Ok(Err(convert::failure_in(failure))),
+            }
+        })
+        .await
+    }
+
+    /// Asks the optional per-step export for sections of this step (L2).
+    pub async fn build_step(
+        &self,
+        setup: &PluginSetup,
+        request: &StepRequest,
+        ports: &Ports,
+    ) -> CallReport<Result<Vec<Section>, PluginFailure>> {
+        let Some(entrance) = &setup.plugin.links.step_context else { return not_exported(setup, Kind::StepContext) };
+        let scope = &request.scope;
+        let ticket = ticket(setup, turn(scope), setup.limits.builder_time, reach(setup, scope, ports));
+        let request = requests::step_out(request);
+        self.run(ticket, |mut store, _| async move {
+            let instance = entrance.instance.instantiate_async(&mut store).await?;
+            let guest = entrance.indices.load(&mut store, &instance)?;
+            let answer = guest.call_step(&mut store, &request).await?;
+            Ok(answer.map(requests::sections_in).map_err(convert::failure_in))
+        })
+        .await
+    }
+
+    /// Asks an output validator (L12). It gets no grants and no ports: it is a pure function.
+    pub async fn validate(
+        &self,
+        setup: &PluginSetup,
+        request: &ValidatorRequest,
+    ) -> CallReport<Result<Verdict, PluginFailure>> {
+        let Some(entrance) = &setup.plugin.links.output_validator else {
+            return not_exported(setup, Kind::OutputValidator);
+        };
+        let ticket = ticket(setup, turn(&request.scope), setup.limits.pure_time, Reach::nothing(Authority::Inert));
+        let request = requests::validator_out(request);
+        self.run(ticket, |mut store, _| async move {
+            let instance = entrance.instance.instantiate_async(&mut store).await?;
+            let guest = entrance.indices.load(&mut store, &instance)?;
+            match guest.call_validate(&mut store, &request).await? {
+                Ok(verdict) => Ok(Ok(requests::verdict_in(verdict)?)),
+                Err(failure) => Ok(Err(convert::failure_in(failure))),
+            }
+        })
+        .await
+    }
+
+    /// Asks a media policy for one decision per medium (P4). It gets no grants and no ports: it is a pure function.
+    pub async fn decide(
+        &self,
+        setup: &PluginSetup,
+        request: &PolicyRequest,
+    ) -> CallReport<Result<Vec<MediaDecision>, PluginFailure>> {
+        let Some(entrance) = &setup.plugin.links.media_policy else { return not_exported(setup, Kind::MediaPolicy) };
+        let ticket = ticket(setup, turn(&request.scope), setup.limits.pure_time, Reach::nothing(Authority::Inert));
+        let items = request.items.len();
+        let request = requests::policy_out(request);
+        self.run(ticket, |mut store, _| async move {
+            let instance = entrance.instance.instantiate_async(&mut store).await?;
+            let guest = entrance.indices.load(&mut store, &instance)?;
+            match guest.call_decide(&mut store, &request).await? {
+                Ok(decisions) => Ok::<_, Stop>(Ok(requests::decisions_in(decisions, items)?)),
+                Err(failure) => Ok(Err(convert::failure_in(failure))),
+            }
+        })
+        .await
+    }
+}
+
+fn ticket(setup: &PluginSetup, call: String, wall: Duration, reach: Reach) -> Ticket {
+    let (lane, lifted) = match reach.authority {
+        Authority::Granted => (LaneName::Calls, LIFTED_BYTES),
+        Authority::Inert => (LaneName::Pure, LIFTED_BYTES_WITHOUT_MEDIA),
+    };
+    Ticket {
+        plugin: Arc::clone(&setup.plugin.identity),
+        call,
+        lane,
+        wall,
+        cpu: setup.limits.cpu_time.unwrap_or(wall),
+        memory: setup.limits.memory,
+        lifted,
+        reach,
+    }
+}
+
+fn reach(setup: &PluginSetup, scope: &Scope, ports: &Ports) -> Reach {
+    Reach {
+        authority: Authority::Granted,
+        grants: Arc::clone(&setup.grants),
+        session: scope.session.clone(),
+        media: ports.media.clone(),
+    }
+}
+
+/// What stands in the log for calls that have no id.
+fn turn(scope: &Scope) -> String {
+    format!("turn {}", scope.turn)
+}
+
+fn not_exported<T>(setup: &PluginSetup, kind: Kind) -> CallReport<T> {
+    CallReport::refused(CallFailure::NotExported { plugin: Arc::clone(&setup.plugin.identity), kind })
+}
+
+fn no_such_tool<T>(setup: &PluginSetup, name: &str) -> CallReport<T> {
+    let names: Vec<_> = setup.plugin.tools().iter().take(20).map(|tool| tool.name.as_str()).collect();
+    let available = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let plugin = Arc::clone(&setup.plugin.identity);
+    CallReport::refused(CallFailure::NoSuchTool { plugin, name: name.to_owned(), available })
+}

@@ -1,0 +1,123 @@
+//! The wasmtime engine: every limit set explicitly, instances from a pool, a ticker that interrupts running guests.
+
+use crate::admission::Slots;
+use crate::limits;
+use std::hash::{Hash, Hasher};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Strategy, WasmBacktraceDetails,
+};
+
+/// Bytes of each memory that stay resident between calls, where the kernel can tell which pages were touched. Without
+/// that, keeping memory resident costs more than it saves.
+const KEEP_RESIDENT: usize = limits::MIB;
+
+/// Counts up in the hash when this crate changes how it uses the engine's artifacts.
+const CACHE_LAYOUT: u32 = 1;
+
+/// The contract: what is kept beside compiled code was checked against exactly this text.
+const CONTRACT: [&str; 7] = [
+    include_str!("../../../wit/types.wit"),
+    include_str!("../../../wit/tool.wit"),
+    include_str!("../../../wit/context-builder.wit"),
+    include_str!("../../../wit/output-validator.wit"),
+    include_str!("../../../wit/media-policy.wit"),
+    include_str!("../../../wit/media-store.wit"),
+    include_str!("../../../wit/worlds.wit"),
+];
+
+/// The engine for as many instances as there are slots.
+pub(crate) fn engine(slots: Slots) -> wasmtime::Result<Engine> {
+    let mut config = Config::new();
+    config
+        .strategy(Strategy::Cranelift)
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(slots)))
+        .epoch_interruption(true)
+        .wasm_component_model(true)
+        .wasm_component_model_async(true)
+        .shared_memory(false)
+        .max_wasm_stack(limits::WASM_STACK_BYTES)
+        .async_stack_size(limits::ASYNC_STACK_BYTES)
+        .wasm_backtrace_details(WasmBacktraceDetails::Disable);
+    Engine::new(&config)
+}
+
+fn pool(slots: Slots) -> PoolingAllocationConfig {
+    let slots = slots.all() as u32;
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(slots)
+        .total_core_instances(slots * limits::CORE_INSTANCES as u32)
+        .total_memories(slots * limits::MEMORIES as u32)
+        .total_tables(slots * limits::TABLES as u32)
+        .total_stacks(slots * 2)
+        .total_gc_heaps(slots)
+        .max_core_instances_per_component(limits::CORE_INSTANCES as u32)
+        .max_memories_per_component(limits::MEMORIES as u32)
+        .max_tables_per_component(limits::TABLES as u32)
+        .max_memories_per_module(limits::MEMORIES as u32)
+        .max_tables_per_module(limits::TABLES as u32)
+        .max_component_instance_size(4 * limits::MIB)
+        .max_core_instance_size(limits::MIB)
+        .table_elements(limits::TABLE_ELEMENTS)
+        .max_memory_size(limits::LARGEST_MEMORY)
+        .max_unused_warm_slots(slots.min(16));
+    if PoolingAllocationConfig::is_pagemap_scan_available() {
+        pool.pagemap_scan(Enabled::Yes)
+            .linear_memory_keep_resident(KEEP_RESIDENT)
+            .table_keep_resident(limits::TABLE_ELEMENTS * size_of::<usize>());
+    }
+    pool
+}
+
+/// Identifies what compiled code depends on: wasmtime's version, its settings, the processor, the
+/// contract, and this crate's layout.
+pub(crate) fn compatibility_hash(engine: &Engine) -> blake3::Hash {
+    let mut hasher = Blake3Hasher(blake3::Hasher::new());
+    CACHE_LAYOUT.hash(&mut hasher);
+    CONTRACT.hash(&mut hasher);
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    hasher.0.finalize()
+}
+
+/// Lets the engine's own hash flow into a hash that is stable and long enough to name a directory by.
+struct Blake3Hasher(blake3::Hasher);
+
+impl Hasher for Blake3Hasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        let hash = self.0.finalize();
+        u64::from_le_bytes(std::array::from_fn(|index| hash.as_bytes()[index]))
+    }
+}
+
+/// The thread that ends each epoch. It stops when this is dropped.
+pub(crate) struct Ticker {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ticker {
+    /// Begins ticking.
+    pub(crate) fn start(engine: Engine) -> std::io::Result<Self> {
+        let (stop, stopped) = channel::<()>();
+        let thread = std::thread::Builder::new().name("plugin-epochs".into()).spawn(move || {
+            while stopped.recv_timeout(limits::EPOCH_TICK) == Err(RecvTimeoutError::Timeout) {
+                engine.increment_epoch();
+            }
+        })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! How a call ends that brought no answer: a trap, a limit, a broken contract, a full queue, or the host's own failure.
+//! A guest's typed error is none of these: it is an answer.
+
+use crate::identity::{Kind, PluginIdentity};
+use crate::limits::{ERROR_TEXT_BYTES, Limit};
+use crate::record::CallRecord;
+use crate::state::TreeProblem;
+use crate::text::clean;
+use agent_core::tool::ToolError;
+use std::sync::Arc;
+use wasmtime::Trap;
+use wasmtime::component::ResourceTableError;
+
+/// A call without an answer.
+#[derive(Debug, thiserror::Error)]
+pub enum CallFailure {
+    /// The guest trapped or left.
+    #[error("{plugin} crashed: {message}")]
+    Trap {
+        /// Who.
+        plugin: Arc<PluginIdentity>,
+        /// The trap, and the guest's last words on standard error.
+        message: String,
+    },
+    /// A limit stopped the guest.
+    #[error("{plugin} was stopped at its limit: {limit}")]
+    Limit {
+        /// Who.
+        plugin: Arc<PluginIdentity>,
+        /// Which limit, with its value.
+        limit: Limit,
+    },
+    /// The guest answered in a way that the contract does not allow.
+    #[error("{plugin} broke the contract: {reason}")]
+    InvalidResult {
+        /// Who.
+        plugin: Arc<PluginIdentity>,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Too many calls are waiting already.
+    #[error("{plugin} was not called: {queue} calls are waiting already; try again later")]
+    Busy {
+        /// Who.
+        plugin: Arc<PluginIdentity>,
+        /// The queue's bound.
+        queue: usize,
+    },
+    /// A granted directory is not there.
+    #[error("{plugin} was not called: {problem}; correct `{line}` under [plugins.{}.grants], or make the directory",
+        plugin.name)]
+    Grant {
+        /// Who.
+        plugin: Arc<PluginIdentity>,
+        /// Which directory.
+        problem: TreeProblem,
+        /// The grant.
+        line: String,
+    },
+    /// The component does not export this kind.
+    #[error("{plugin} exports no {kind}")]
+    NotExported {
+        /// Who.
+        plugin: Arc<PluginIdentity>,
+        /// What was called.
+        kind: Kind,
+    },
+    /// The component has no such tool.
+    #[error("{plugin} has no tool {name:?}; it has {available}")]
+    NoSuchTool {
+        /// Who.
+        plugin: Arc<PluginIdentity>,
+        /// What was called.
+        name: String,
+        /// Its tools.
+        available: String,
+    },
+    /// The host's own part failed.
+    #[error("{plugin} was let down by the host: {reason}")]
+    Host {
+        /// Who.
+        plugin: Arc<PluginIdentity>,
+        /// What failed.
+        reason: String,
+    },
+}
+
+impl CallFailure {
+    /// As the model gets it for the result of a tool call.
+    pub fn for_model(&self) -> ToolError {
+        let message = self.to_string();
+        match self {
+            CallFailure::Busy { .. } => ToolError::Unavailable { message, retry_after: None },
+            _ => ToolError::Failed { message },
+        }
+    }
+}
+
+/// Why a guest's answer is not passed on.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    Invalid(String),
+    Limit(Limit),
+    Host(String),
+}
+
+/// Why a guest's run ended early.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Guest(wasmtime::Error),
+    Refused(Refusal),
+}
+
+impl From<wasmtime::Error> for Stop {
+    fn from(error: wasmtime::Error) -> Self {
+        Stop::Guest(error)
+    }
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Stop::Refused(refusal)
+    }
+}
+
+impl Stop {
+    /// The failure that is reported. A limit that was hit explains the trap that followed.
+    pub(crate) fn into_failure(self, record: &CallRecord, lifted: usize) -> CallFailure {
+        let plugin = Arc::clone(&record.plugin);
+        match self {
+            Stop::Refused(Refusal::Invalid(reason)) => {
+                CallFailure::InvalidResult { plugin, reason: clean(&reason, ERROR_TEXT_BYTES) }
+            }
+            Stop::Refused(Refusal::Limit(limit)) => CallFailure::Limit { plugin, limit },
+            Stop::Refused(Refusal::Host(reason)) => CallFailure::Host { plugin, reason },
+            Stop::Guest(error) => match record.limit().or_else(|| limit_of(&error, lifted)) {
+                Some(limit) => CallFailure::Limit { plugin, limit },
+                None => CallFailure::Trap { plugin, message: trap_message(&error, record) },
+            },
+        }
+    }
+}
+
+/// Limits that wasmtime keeps itself. Some of its errors have no public type, so their text decides.
+fn limit_of(error: &wasmtime::Error, lifted: usize) -> Option<Limit> {
+    use crate::limits::{HANDLES, WASM_STACK_BYTES};
+    if error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow) {
+        return Some(Limit::Stack(WASM_STACK_BYTES));
+    }
+    if matches!(error.downcast_ref::<ResourceTableError>(), Some(ResourceTableError::Full)) {
+        return Some(Limit::Handles(HANDLES));
+    }
+    let text = error.root_cause().to_string();
+    if text.contains("fuel allocated for hostcalls") {
+        Some(Limit::LiftedBytes(lifted))
+    } else if text.contains("store handle limit exceeded") || text.contains("resource table has no free keys") {
+        Some(Limit::Handles(HANDLES))
+    } else if text.contains("resource limit exceeded") {
+        Some(Limit::Instances)
+    } else {
+        None
+    }
+}
+
+fn trap_message(error: &wasmtime::Error, record: &CallRecord) -> String {
+    let cause = match error.downcast_ref::<wasmtime_wasi::I32Exit>() {
+        Some(exit) => format!("it left with exit code {}", exit.0),
+        None => clean(&error.root_cause().to_string(), ERROR_TEXT_BYTES),
+    };
+    match record.last_words() {
+        words if words.is_empty() => cause,
+        words => format!("{cause}; its last words: {words}"),
+    }
+}

@@ -1,0 +1,199 @@
+//! Grants: what a plugin may do is what its manifest asks for ∩ what the agent's configuration grants. Default: nothing
+//! (P6).
+
+use crate::identity::PluginIdentity;
+use crate::manifest::{Access, Manifest};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+/// A directory with everything below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeGrant {
+    /// Where it is.
+    pub host: PathBuf,
+    /// What the guest calls it: as the user wrote it.
+    pub guest: String,
+    /// What may be done there.
+    pub access: Access,
+}
+
+/// What an agent's configuration grants to one plugin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants {
+    /// File trees.
+    pub trees: Vec<TreeGrant>,
+    /// Environment variables with their values, which the binary has read already.
+    pub env: BTreeMap<String, String>,
+    /// Keys and values of `wasi:config`.
+    pub config: BTreeMap<String, String>,
+}
+
+/// How a missing grant is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantAdvice {
+    /// The table in `agent.toml`. Example: `[plugins.files.grants]`.
+    pub table: String,
+    /// The line in it. Example: `read = ["."]`.
+    pub line: String,
+    /// The same on the command line. Example: `--grant files:read=DIR`.
+    pub flag: String,
+}
+
+impl fmt::Display for GrantAdvice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "add to agent.toml:\n{}\n{}\nor pass {}", self.table, self.line, self.flag)
+    }
+}
+
+/// What a plugin asks for and does not get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmet {
+    /// In words. Example: `reading files`.
+    pub thing: String,
+    /// How to grant it.
+    pub advice: GrantAdvice,
+}
+
+/// Something that was refused during a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// Who asked.
+    pub plugin: PluginIdentity,
+    /// In words. Example: `the configuration value "region"`.
+    pub thing: String,
+    /// How to grant it.
+    pub advice: GrantAdvice,
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} was denied {}; to allow it, {}", self.plugin, self.thing, self.advice)
+    }
+}
+
+/// The part of the grants that the manifest asks for. A component without a manifest asks for all of them: the
+/// configuration is then the only word.
+pub(crate) fn effective(manifest: Option<&Manifest>, grants: Grants) -> Grants {
+    let Some(manifest) = manifest else { return grants };
+    let asks = &manifest.asks;
+    let trees = grants.trees.into_iter().filter_map(|tree| {
+        let access = tree.access.min(asks.files?);
+        Some(TreeGrant { access, ..tree })
+    });
+    Grants {
+        trees: trees.collect(),
+        env: grants.env.into_iter().filter(|(name, _)| asks.env.contains(name)).collect(),
+        config: grants.config.into_iter().filter(|(key, _)| asks.config.contains(key)).collect(),
+    }
+}
+
+/// What the manifest asks for beyond the grants.
+pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<Unmet> {
+    let Some(manifest) = manifest else { return Vec::new() };
+    let (plugin, asks) = (manifest.name.as_str(), &manifest.asks);
+    let granted = grants.trees.iter().map(|tree| tree.access).max();
+    let files = asks.files.filter(|asked| granted < Some(*asked)).map(|asked| files_advice(plugin, asked));
+    let env = asks.env.iter().filter(|name| !grants.env.contains_key(*name)).map(|name| Unmet {
+        thing: format!("the environment variable {name}"),
+        advice: advice(plugin, format!("env = [{}]", quoted(name)), format!("env={name}")),
+    });
+    let config = asks.config.iter().filter(|key| !grants.config.contains_key(*key)).map(|key| Unmet {
+        thing: config_thing(key),
+        advice: config_advice(plugin, key),
+    });
+    files.into_iter().chain(env).chain(config).collect()
+}
+
+/// How a key of `wasi:config` is named to people.
+pub(crate) fn config_thing(key: &str) -> String {
+    format!("the configuration value {}", quoted(key))
+}
+
+/// How a key of `wasi:config` is granted.
+pub(crate) fn config_advice(plugin: &str, key: &str) -> GrantAdvice {
+    advice(plugin, format!("config = {{ {} = \"…\" }}", toml_key(key)), format!("config={key}=VALUE"))
+}
+
+fn files_advice(plugin: &str, access: Access) -> Unmet {
+    let (thing, key) = match access {
+        Access::Read => ("reading files", "read"),
+        Access::ReadWrite => ("reading and writing files", "write"),
+    };
+    Unmet {
+        thing: thing.to_owned(),
+        advice: advice(plugin, format!("{key} = [\".\"]"), format!("{key}=DIR")),
+    }
+}
+
+fn advice(plugin: &str, line: String, grant: String) -> GrantAdvice {
+    GrantAdvice {
+        table: format!("[plugins.{}.grants]", toml_key(plugin)),
+        line,
+        flag: format!("--grant {plugin}:{grant}"),
+    }
+}
+
+/// A TOML key, in quotes where it needs them.
+fn toml_key(key: &str) -> String {
+    let bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    if bare { key.to_owned() } else { quoted(key) }
+}
+
+/// A TOML basic string.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::Asks;
+
+    fn manifest(asks: Asks) -> Manifest {
+        Manifest { name: "files".to_owned(), asks, ..Manifest::default() }
+    }
+
+    fn grants(access: Access) -> Grants {
+        let tree = TreeGrant { host: PathBuf::from("/srv"), guest: ".".to_owned(), access };
+        let entry = |key: &str| (key.to_owned(), "value".to_owned());
+        Grants { trees: vec![tree], env: [entry("LANG")].into(), config: [entry("region")].into() }
+    }
+
+    // P6: what a plugin may do = what its manifest asks for ∩ what the configuration grants.
+    #[test]
+    fn neither_side_alone_gives_anything() {
+        let nothing = manifest(Asks::default());
+        assert_eq!(effective(Some(&nothing), grants(Access::ReadWrite)), Grants::default());
+        let everything = manifest(Asks {
+            files: Some(Access::ReadWrite),
+            env: vec!["LANG".to_owned(), "HOME".to_owned()],
+            config: vec!["region".to_owned()],
+        });
+        assert_eq!(effective(Some(&everything), Grants::default()), Grants::default());
+        assert_eq!(effective(Some(&everything), grants(Access::Read)), grants(Access::Read));
+        let reader = manifest(Asks { files: Some(Access::Read), ..everything.asks.clone() });
+        assert_eq!(effective(Some(&reader), grants(Access::ReadWrite)), grants(Access::Read));
+        assert_eq!(effective(None, grants(Access::ReadWrite)), grants(Access::ReadWrite));
+    }
+
+    // P6: a denial names the thing and the line to add.
+    #[test]
+    fn what_is_missing_comes_with_the_line_to_add() {
+        let asks = Asks { files: Some(Access::ReadWrite), env: vec!["HOME".into()], config: vec!["a.b".into()] };
+        let lines: Vec<_> = unmet(Some(&manifest(asks)), &grants(Access::Read))
+            .into_iter()
+            .map(|unmet| (unmet.thing, unmet.advice.line, unmet.advice.flag))
+            .collect();
+        let expected = [
+            ("reading and writing files", "write = [\".\"]", "--grant files:write=DIR"),
+            ("the environment variable HOME", "env = [\"HOME\"]", "--grant files:env=HOME"),
+            ("the configuration value \"a.b\"", "config = { \"a.b\" = \"…\" }", "--grant files:config=a.b=VALUE"),
+        ];
+        assert_eq!(lines, expected.map(|(thing, line, flag)| (thing.into(), line.into(), flag.into())));
+        let reader = manifest(Asks { files: Some(Access::Read), ..Asks::default() });
+        assert!(unmet(Some(&reader), &grants(Access::Read)).is_empty());
+        let advice = unmet(Some(&reader), &Grants::default())[0].advice.to_string();
+        assert_eq!(advice, "add to agent.toml:\n[plugins.files.grants]\nread = [\".\"]\nor pass --grant files:read=DIR");
+    }
+}

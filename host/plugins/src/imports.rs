@@ -1,0 +1,263 @@
+//! What a component may import, and which of its exports are ours: names and version tracks are compared here, because
+//! the linker's own messages for missing imports mislead.
+
+use crate::identity::Kind;
+use std::str::FromStr;
+
+/// The contract's package.
+const OWN_PACKAGE: &str = "agent-host:plugin";
+/// The contract's version that this host implements.
+const OWN_VERSION: Version = Version { major: 0, minor: 1, patch: 0, pre: "" };
+/// Its interfaces. Types of the exported ones may be imported too.
+const OWN_INTERFACES: [&str; 7] =
+    ["types", "media-store", "tool", "context-builder", "step-context", "output-validator", "media-policy"];
+
+/// WASI that is implemented, in the track 0.2.
+const WASI: [(&str, &[&str]); 6] = [
+    ("wasi:io", &["error", "poll", "streams"]),
+    ("wasi:clocks", &["monotonic-clock", "wall-clock"]),
+    ("wasi:random", &["random", "insecure", "insecure-seed"]),
+    ("wasi:filesystem", &["types", "preopens"]),
+    (
+        "wasi:cli",
+        &[
+            "environment",
+            "exit",
+            "stdin",
+            "stdout",
+            "stderr",
+            "terminal-input",
+            "terminal-output",
+            "terminal-stdin",
+            "terminal-stdout",
+            "terminal-stderr",
+        ],
+    ),
+    (
+        "wasi:sockets",
+        &["network", "instance-network", "ip-name-lookup", "tcp", "tcp-create-socket", "udp", "udp-create-socket"],
+    ),
+];
+
+/// WASI that is implemented under exactly these names.
+const WASI_DRAFTS: [&str; 3] =
+    ["wasi:config/store@0.2.0-rc.1", "wasi:logging/logging", "wasi:logging/logging@0.1.0-draft"];
+
+/// WASI that is known but not offered: it links to functions that refuse.
+const DENIED: [(&str, &[&str]); 2] =
+    [("wasi:http", &["types", "outgoing-handler"]), ("wasi:keyvalue", &["store", "atomics", "batch"])];
+
+/// An import or export that this host cannot serve (P12, row 14 of the threats).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InterfaceProblem {
+    /// The component was built against another version of the contract.
+    #[error("it needs `{name}`, but this host implements {OWN_PACKAGE}@0.1.x; {advice}")]
+    Version {
+        /// With its version.
+        name: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// An interface that the contract does not have at this version.
+    #[error(
+        "it imports `{name}`, which {OWN_PACKAGE}@0.1.0 does not have; use a newer agent-host, or rebuild it without"
+    )]
+    UnknownInterface {
+        /// The import.
+        name: String,
+    },
+    /// A standard interface in a version that is not implemented.
+    #[error("it imports `{name}`, but this host implements {known}; rebuild it against that version")]
+    StandardVersion {
+        /// The import.
+        name: String,
+        /// What would be right.
+        known: String,
+    },
+    /// Anything else.
+    #[error(
+        "it imports `{name}`, which this host does not know; a plugin may import {OWN_PACKAGE}@0.1.x and WASI 0.2, so \
+         rebuild it without this import"
+    )]
+    Unknown {
+        /// The import.
+        name: String,
+    },
+}
+
+/// Whether some imports need functions that refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Imports {
+    /// Each one is implemented.
+    Implemented,
+    /// Some are known but not offered.
+    SomeDenied,
+}
+
+/// Checks every import by name.
+pub(crate) fn check<'a>(names: impl Iterator<Item = &'a str>) -> Result<Imports, InterfaceProblem> {
+    let mut imports = Imports::Implemented;
+    for name in names {
+        if check_one(name)? == Imports::SomeDenied {
+            imports = Imports::SomeDenied;
+        }
+    }
+    Ok(imports)
+}
+
+/// The kinds among these exports; an export of the contract in another version is a problem.
+pub(crate) fn kinds<'a>(exports: impl Iterator<Item = &'a str>) -> Result<Vec<Kind>, InterfaceProblem> {
+    let mut kinds = Vec::new();
+    for name in exports {
+        let Some(interface) = InterfaceName::parse(name).filter(|interface| interface.package == OWN_PACKAGE) else {
+            continue;
+        };
+        check_own(name, &interface)?;
+        kinds.extend(Kind::ALL.into_iter().find(|kind| kind.interface() == interface.interface));
+    }
+    kinds.sort_unstable();
+    kinds.dedup();
+    Ok(kinds)
+}
+
+fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
+    let unknown = || InterfaceProblem::Unknown { name: name.to_owned() };
+    if WASI_DRAFTS.contains(&name) {
+        return Ok(Imports::Implemented);
+    }
+    let interface = InterfaceName::parse(name).ok_or_else(unknown)?;
+    if interface.package == OWN_PACKAGE {
+        check_own(name, &interface)?;
+        return Ok(Imports::Implemented);
+    }
+    let is_in = |table: &[(&str, &[&str])]| {
+        table.iter().any(|(package, names)| *package == interface.package && names.contains(&interface.interface))
+    };
+    if is_in(&DENIED) {
+        return Ok(Imports::SomeDenied);
+    }
+    if let Some(draft) = WASI_DRAFTS.iter().find(|draft| draft.split('@').next() == name.split('@').next()) {
+        return Err(InterfaceProblem::StandardVersion { name: name.to_owned(), known: format!("`{draft}`") });
+    }
+    if !is_in(&WASI) {
+        return Err(unknown());
+    }
+    match interface.version {
+        Some(Version { major: 0, minor: 2, pre: "", .. }) => Ok(Imports::Implemented),
+        _ => Err(InterfaceProblem::StandardVersion { name: name.to_owned(), known: "WASI 0.2".to_owned() }),
+    }
+}
+
+fn check_own(name: &str, interface: &InterfaceName<'_>) -> Result<(), InterfaceProblem> {
+    let version = interface.version.unwrap_or(Version { major: 0, minor: 0, patch: 0, pre: "" });
+    if version.track() != OWN_VERSION.track() {
+        let advice = if (version.major, version.minor) > (OWN_VERSION.major, OWN_VERSION.minor) {
+            "use a newer agent-host, or rebuild the plugin against 0.1.x"
+        } else {
+            "rebuild the plugin against 0.1.x"
+        };
+        return Err(InterfaceProblem::Version { name: name.to_owned(), advice });
+    }
+    if OWN_INTERFACES.contains(&interface.interface) {
+        Ok(())
+    } else {
+        Err(InterfaceProblem::UnknownInterface { name: name.to_owned() })
+    }
+}
+
+/// `namespace:package/interface@version`, in its parts.
+struct InterfaceName<'a> {
+    package: &'a str,
+    interface: &'a str,
+    version: Option<Version<'a>>,
+}
+
+impl<'a> InterfaceName<'a> {
+    fn parse(name: &'a str) -> Option<Self> {
+        let (path, version) = match name.split_once('@') {
+            Some((path, version)) => (path, Some(Version::parse(version)?)),
+            None => (name, None),
+        };
+        let (package, interface) = path.split_once('/')?;
+        package.contains(':').then_some(Self { package, interface, version })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Version<'a> {
+    major: u64,
+    minor: u64,
+    patch: u64,
+    pre: &'a str,
+}
+
+impl<'a> Version<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let text = text.split('+').next()?;
+        let (numbers, pre) = text.split_once('-').unwrap_or((text, ""));
+        let mut numbers = numbers.split('.').map(u64::from_str);
+        let mut next = || numbers.next()?.ok();
+        Some(Self { major: next()?, minor: next()?, patch: next()?, pre })
+    }
+
+    /// Versions of one track are compatible: `1.x`, `0.1.x`, `0.0.1`; a prerelease only with itself.
+    fn track(self) -> (u64, u64, u64, &'a str) {
+        match (self.pre, self.major, self.minor) {
+            ("", 0, 0) => (0, 0, self.patch, ""),
+            ("", 0, minor) => (0, minor, 0, ""),
+            ("", major, _) => (major, 0, 0, ""),
+            (pre, major, minor) => (major, minor, self.patch, pre),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(name: &str) -> String {
+        check([name].into_iter()).expect_err("this import is refused").to_string()
+    }
+
+    // P5, row 14: known imports link, whatever their patch version; the ones not offered link to refusals.
+    #[test]
+    fn known_imports_are_accepted() {
+        for name in [
+            "agent-host:plugin/types@0.1.0",
+            "agent-host:plugin/media-store@0.1.7",
+            "wasi:io/streams@0.2.0",
+            "wasi:sockets/tcp@0.2.6",
+            "wasi:config/store@0.2.0-rc.1",
+            "wasi:logging/logging",
+        ] {
+            assert_eq!(check([name].into_iter()), Ok(Imports::Implemented), "{name}");
+        }
+        assert_eq!(check(["wasi:http/outgoing-handler@0.2.3"].into_iter()), Ok(Imports::SomeDenied));
+    }
+
+    // P12: a mismatch is found at load, with what to do about it.
+    #[test]
+    fn other_versions_are_refused_with_advice() {
+        assert!(message("agent-host:plugin/media-store@0.2.0").contains("use a newer agent-host, or rebuild"));
+        assert!(message("agent-host:plugin/media-store@0.1.0-rc.1").contains("rebuild the plugin against 0.1.x"));
+        assert!(message("wasi:io/streams@0.3.0").contains("implements WASI 0.2"));
+        assert!(message("wasi:config/store@0.2.0-draft").contains("implements `wasi:config/store@0.2.0-rc.1`"));
+        let problem = kinds(["agent-host:plugin/tool@0.2.0"].into_iter()).expect_err("another track");
+        assert!(problem.to_string().contains("`agent-host:plugin/tool@0.2.0`"), "{problem}");
+    }
+
+    // P5: unknown imports are refused by name.
+    #[test]
+    fn unknown_imports_are_named() {
+        for name in ["acme:thing/api@1.0.0", "fetch", "wasi:nn/tensor@0.2.0", "wasi:io/nonsense@0.2.0"] {
+            assert!(message(name).contains(&format!("`{name}`")), "{name}");
+        }
+    }
+
+    // P1: one component may export several kinds.
+    #[test]
+    fn kinds_are_found_in_any_patch_version() {
+        let exports = ["agent-host:plugin/media-policy@0.1.0", "agent-host:plugin/tool@0.1.3", "acme:x/y@1.0.0"];
+        assert_eq!(kinds(exports.into_iter()), Ok(vec![Kind::Tool, Kind::MediaPolicy]));
+    }
+}

@@ -1,0 +1,129 @@
+//! What components link to: one set of functions for calls with grants, one that is inert for pure functions.
+
+use crate::bindings::agent_host::plugin::{media_store, types};
+use crate::bindings::wasi::{config, logging};
+use crate::identity::Authority;
+use crate::imports::Imports;
+use crate::media::{GrowingMedium, OpenMedium};
+use crate::state::CallState;
+use wasmtime::component::{Component, HasData, HasSelf, InstancePre, Linker, Resource};
+use wasmtime::{Engine, Result, StoreContextMut};
+use wasmtime_wasi::p2::bindings::random::{insecure, random};
+
+pub(crate) struct Linkers {
+    granted: Linker<CallState>,
+    inert: Linker<CallState>,
+}
+
+impl Linkers {
+    pub(crate) fn new(engine: &Engine) -> Result<Self> {
+        let mut granted = common(engine)?;
+        media_store::add_to_linker::<_, HasSelf<CallState>>(&mut granted, |state| state)?;
+        config::store::add_to_linker::<_, HasSelf<CallState>>(&mut granted, |state| state)?;
+        let mut inert = common(engine)?;
+        media_store::add_to_linker::<_, Inert>(&mut inert, |_| Inert)?;
+        config::store::add_to_linker::<_, Inert>(&mut inert, |_| Inert)?;
+        Ok(Self { granted, inert })
+    }
+
+    /// Resolves the component's imports with this authority.
+    pub(crate) fn link(
+        &self,
+        component: &Component,
+        authority: Authority,
+        imports: Imports,
+    ) -> Result<InstancePre<CallState>> {
+        let linker = match authority {
+            Authority::Granted => &self.granted,
+            Authority::Inert => &self.inert,
+        };
+        if imports == Imports::Implemented {
+            return linker.instantiate_pre(component);
+        }
+        // The names were checked before: what is still undefined is known and not offered.
+        let mut linker = linker.clone();
+        linker.define_unknown_imports_as_traps(component)?;
+        linker.instantiate_pre(component)
+    }
+}
+
+/// What both have: WASI, whose context decides what it reaches, and logging.
+fn common(engine: &Engine) -> Result<Linker<CallState>> {
+    let mut linker = Linker::new(engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    linker.allow_shadowing(true);
+    random::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
+    insecure::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
+    linker.allow_shadowing(false);
+    types::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
+    logging::logging::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
+    linker.instance("wasi:logging/logging@0.1.0-draft")?.func_wrap(
+        "log",
+        |store: StoreContextMut<'_, CallState>, (level, context, message): (logging::logging::Level, String, String)| {
+            store.data().record.log_message(level, &context, &message);
+            Ok(())
+        },
+    )?;
+    Ok(linker)
+}
+
+impl types::Host for CallState {}
+
+/// Answers as if nothing were there.
+struct Inert;
+
+impl HasData for Inert {
+    type Data<'a> = Inert;
+}
+
+impl config::store::Host for Inert {
+    async fn get(&mut self, _: String) -> Result<Result<Option<String>, config::store::Error>> {
+        Ok(Ok(None))
+    }
+
+    async fn get_all(&mut self) -> Result<Result<Vec<(String, String)>, config::store::Error>> {
+        Ok(Ok(Vec::new()))
+    }
+}
+
+impl media_store::Host for Inert {
+    async fn open(&mut self, _: String) -> Result<Result<Resource<OpenMedium>, media_store::Error>> {
+        Ok(Err(media_store::Error::NotFound))
+    }
+}
+
+impl media_store::HostMedium for Inert {
+    async fn describe(&mut self, _: Resource<OpenMedium>) -> Result<types::Media> {
+        Err(no_media())
+    }
+
+    async fn read(&mut self, _: Resource<OpenMedium>, _: u64, _: u32) -> Result<Result<Vec<u8>, media_store::Error>> {
+        Err(no_media())
+    }
+
+    async fn drop(&mut self, _: Resource<OpenMedium>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl media_store::HostNewMedium for Inert {
+    async fn new(&mut self, _: String, _: Option<String>) -> Result<Resource<GrowingMedium>> {
+        Err(no_media())
+    }
+
+    async fn write(&mut self, _: Resource<GrowingMedium>, _: Vec<u8>) -> Result<Result<(), media_store::Error>> {
+        Err(no_media())
+    }
+
+    async fn finish(&mut self, _: Resource<GrowingMedium>) -> Result<Result<types::Media, media_store::Error>> {
+        Err(no_media())
+    }
+
+    async fn drop(&mut self, _: Resource<GrowingMedium>) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn no_media() -> wasmtime::Error {
+    wasmtime::Error::msg("validators and media policies have no media store")
+}

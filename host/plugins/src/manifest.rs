@@ -1,0 +1,251 @@
+//! What a plugin says about itself and what it asks for: the custom section `agent-host:manifest` of its component, and
+//! `plugin.toml`, from which the section is made.
+
+use crate::limits::MANIFEST_BYTES;
+use crate::text::clean;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use wasm_encoder::{CustomSection, Encode, Section};
+
+/// Name of the custom section.
+pub const MANIFEST_SECTION: &str = "agent-host:manifest";
+
+/// Longest name of a plugin.
+const NAME_LENGTH: usize = 64;
+/// Most names that a plugin may ask for, by kind.
+const ASKED_NAMES: usize = 256;
+
+/// A plugin's own words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Letters, digits, `_`, `-`, `.`; 1 to 64 characters.
+    pub name: String,
+    /// The plugin's own version.
+    pub version: String,
+    /// For people, one line.
+    pub description: String,
+    /// What it needs from outside. What it gets is this ∩ the grants (P6).
+    pub asks: Asks,
+}
+
+/// What a plugin asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Asks {
+    /// File trees.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<Access>,
+    /// Names of environment variables.
+    pub env: Vec<String>,
+    /// Keys of `wasi:config`.
+    pub config: Vec<String>,
+}
+
+/// What may be done with a file tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// Listed and read.
+    Read,
+    /// Changed too.
+    ReadWrite,
+}
+
+/// A manifest that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    /// The component's section.
+    #[error("its manifest section is not usable: {reason}; build it again with `agent-host plugin build`")]
+    Section {
+        /// What is wrong.
+        reason: String,
+    },
+    /// `plugin.toml`.
+    #[error("{}:{line}: {reason}", path.display())]
+    Toml {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// The key, and what is allowed.
+        reason: String,
+    },
+    /// The bytes that should carry a manifest are no component.
+    #[error("the manifest cannot be put into the file: {0}")]
+    Component(#[from] crate::scan::NotAComponent),
+}
+
+impl Manifest {
+    /// Reads `plugin.toml`; `path` is for the errors. Unknown keys are refused.
+    pub fn from_toml(text: &str, path: &Path) -> Result<Self, ManifestError> {
+        let problem = |offset: usize, reason: String| ManifestError::Toml {
+            path: path.to_owned(),
+            line: text[..text.floor_char_boundary(offset)].matches('\n').count() + 1,
+            reason,
+        };
+        let toml: PluginToml = toml::from_str(text).map_err(|error| {
+            problem(error.span().map_or(0, |span| span.start), error.message().replace('\n', " "))
+        })?;
+        let name = toml.name.get_ref();
+        if !is_name(name) {
+            return Err(problem(toml.name.span().start, format!("`name` is {name:?}, but {NAME_RULE}")));
+        }
+        Ok(Self {
+            name: toml.name.into_inner(),
+            version: toml.version,
+            description: toml.description,
+            asks: toml.asks,
+        })
+    }
+
+    /// Reads the component's section, tolerantly: unknown keys say nothing, missing ones ask for nothing. Text that is no
+    /// JSON is refused, since ignoring it would ask for everything.
+    pub(crate) fn from_section(section: &[u8]) -> Result<Self, ManifestError> {
+        let problem = |reason: String| ManifestError::Section { reason };
+        if section.len() > MANIFEST_BYTES {
+            return Err(problem(format!("it has {} bytes, at most {MANIFEST_BYTES} are read", section.len())));
+        }
+        let json: Value = serde_json::from_slice(section).map_err(|error| problem(error.to_string()))?;
+        let text = |key: &str| clean(json[key].as_str().unwrap_or_default(), 1024);
+        let name = text("name");
+        if !is_name(&name) {
+            return Err(problem(format!("its name is {name:?}, but {NAME_RULE}")));
+        }
+        let asks = &json["asks"];
+        Ok(Self {
+            name,
+            version: text("version"),
+            description: text("description"),
+            asks: Asks {
+                files: serde_json::from_value(asks["files"].clone()).ok(),
+                env: names(&asks["env"]),
+                config: names(&asks["config"]),
+            },
+        })
+    }
+}
+
+/// The component with this manifest in it; one that it had is replaced.
+pub fn with_manifest(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
+    crate::scan::scan(component)?;
+    let json = serde_json::to_vec(manifest).map_err(|error| ManifestError::Section { reason: error.to_string() })?;
+    let mut bytes = component[..HEADER_BYTES].to_vec();
+    let mut reader = wasmparser::BinaryReader::new(&component[HEADER_BYTES..], HEADER_BYTES as u64);
+    let damaged = |error: wasmparser::BinaryReaderError| {
+        crate::scan::NotAComponent::Damaged { reason: error.message().to_owned() }
+    };
+    while !reader.eof() {
+        let id = reader.read_u8().map_err(damaged)?;
+        let size = reader.read_var_u32().map_err(damaged)?;
+        let contents = reader.read_bytes(size as usize).map_err(damaged)?;
+        if id == CUSTOM_SECTION && is_manifest(contents) {
+            continue;
+        }
+        bytes.push(id);
+        contents.encode(&mut bytes);
+    }
+    CustomSection { name: MANIFEST_SECTION.into(), data: json.into() }.append_to(&mut bytes);
+    Ok(bytes)
+}
+
+/// A name for a plugin without a manifest: the file's stem in the alphabet of names.
+pub(crate) fn name_of_stem(stem: &str) -> String {
+    let name: String = stem
+        .chars()
+        .map(|character| if is_name_character(character) { character } else { '-' })
+        .take(NAME_LENGTH)
+        .collect();
+    if name.is_empty() { "plugin".to_owned() } else { name }
+}
+
+/// Magic number and version.
+const HEADER_BYTES: usize = 8;
+const CUSTOM_SECTION: u8 = 0;
+const NAME_RULE: &str = "a plugin's name has 1 to 64 letters, digits, `_`, `-` or `.`";
+
+/// `plugin.toml` as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PluginToml {
+    name: toml::Spanned<String>,
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    asks: Asks,
+}
+
+fn is_manifest(section: &[u8]) -> bool {
+    wasmparser::BinaryReader::new(section, 0).read_string().is_ok_and(|name| name == MANIFEST_SECTION)
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=NAME_LENGTH).contains(&name.len()) && name.chars().all(is_name_character)
+}
+
+fn is_name_character(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.')
+}
+
+fn names(list: &Value) -> Vec<String> {
+    let names = list.as_array().into_iter().flatten().filter_map(Value::as_str);
+    names.take(ASKED_NAMES).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn component() -> Vec<u8> {
+        wat::parse_str("(component (component) (core module (memory 1)))").expect("a component")
+    }
+
+    fn manifest() -> Manifest {
+        Manifest {
+            name: "files".to_owned(),
+            version: "0.1.0".to_owned(),
+            description: "Reads files.".to_owned(),
+            asks: Asks { files: Some(Access::ReadWrite), env: vec!["LANG".to_owned()], config: vec![] },
+        }
+    }
+
+    // S2: the manifest is put into the component, and read back by the host.
+    #[test]
+    fn the_section_is_written_read_and_replaced() {
+        let once = with_manifest(&component(), &Manifest::default()).expect("a component");
+        let twice = with_manifest(&once, &manifest()).expect("a component");
+        let section = crate::scan::scan(&twice).expect("a component").manifest.expect("the section");
+        assert_eq!(Manifest::from_section(&section), Ok(manifest()));
+        let again = with_manifest(&twice, &manifest()).expect("a component");
+        assert_eq!(again, twice, "one section, and nothing else changed");
+        assert!(twice.starts_with(&component()), "the component itself is untouched");
+    }
+
+    #[test]
+    fn a_section_is_read_tolerantly_but_never_asks_by_accident() {
+        let read = |json: &str| Manifest::from_section(json.as_bytes());
+        let manifest = read(r#"{"name": "x", "new": 1, "asks": {"files": "all", "env": ["A", 1], "net": true}}"#);
+        let asks = Asks { files: None, env: vec!["A".to_owned()], config: vec![] };
+        assert_eq!(manifest.expect("a manifest").asks, asks);
+        assert!(read("{").is_err());
+        assert!(read(r#"{"name": "../x"}"#).is_err());
+        assert!(read(&format!(r#"{{"name": "x", "description": "{}"}}"#, "y".repeat(MANIFEST_BYTES))).is_err());
+    }
+
+    #[test]
+    fn plugin_toml_errors_name_file_line_and_key() {
+        let read = |text: &str| Manifest::from_toml(text, Path::new("p/plugin.toml"));
+        let text = "name = \"files\"\nversion = \"0.1.0\"\ndescription = \"Reads files.\"\n\n[asks]\n\
+                    files = \"read-write\"\nenv = [\"LANG\"]\n";
+        assert_eq!(read(text), Ok(manifest()));
+        let message = |text: &str| read(text).expect_err("refused").to_string();
+        let unknown = message("name = \"x\"\n[asks]\nnetwork = []\n");
+        assert!(unknown.starts_with("p/plugin.toml:3: ") && unknown.contains("`network`"), "{unknown}");
+        let value = message("name = \"x\"\n\n[asks]\nfiles = \"write\"\n");
+        assert!(value.starts_with("p/plugin.toml:4: ") && value.contains("read-write"), "{value}");
+        assert!(message("\nname = \"a b\"\n").starts_with("p/plugin.toml:2: `name`"));
+        assert!(message("version = \"1\"\n").contains("`name`"));
+    }
+}

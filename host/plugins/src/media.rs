@@ -1,0 +1,184 @@
+//! The conversation's media for guests: `media-store` of the contract over the port that the runtime implements.
+
+use crate::bindings::agent_host::plugin::{media_store, types};
+use crate::convert;
+use crate::limits::{MEDIA_CHUNK_BYTES, NEW_MEDIA_BYTES};
+use crate::state::CallState;
+use crate::text::cut;
+use agent_core::message::{Digest, Media};
+use std::sync::Arc;
+use wasmtime::component::Resource;
+
+/// What the runtime does for plugins. A port that is not there is denied.
+#[derive(Clone, Default)]
+pub struct Ports {
+    /// The session's media.
+    pub media: Option<Arc<dyn MediaPort>>,
+}
+
+/// Reads and stores the media of sessions.
+#[async_trait::async_trait]
+pub trait MediaPort: Send + Sync {
+    /// The medium's description, if it belongs to this session.
+    async fn describe(&self, session: &str, digest: &Digest) -> Result<Option<Media>, PortError>;
+
+    /// At most `length` bytes from `offset`; fewer at the end.
+    async fn read(&self, session: &str, digest: &Digest, range: MediaRange) -> Result<Vec<u8>, PortError>;
+
+    /// Stores a medium in this session. The MIME type is the guest's word; the port checks it.
+    async fn put(&self, session: &str, medium: MediumToStore) -> Result<Media, PortError>;
+}
+
+/// Part of a medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaRange {
+    /// First byte.
+    pub offset: u64,
+    /// At most so many.
+    pub length: u32,
+}
+
+/// A medium that a guest made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediumToStore {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// What the guest says it is.
+    pub mime_type: String,
+    /// For people.
+    pub name: Option<String>,
+}
+
+/// A port that could not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PortError {
+    /// What the guest gave is wrong; the text is for its author.
+    #[error("{0}")]
+    Refused(String),
+    /// The host's own part failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Longest MIME type and name of a medium.
+const NAME_BYTES: usize = 255;
+
+impl MediumToStore {
+    /// With the guest's words cut to what is stored.
+    pub(crate) fn new(bytes: Vec<u8>, mime_type: &str, name: Option<&str>) -> Self {
+        Self {
+            bytes,
+            mime_type: cut(mime_type, NAME_BYTES).to_owned(),
+            name: name.map(|name| cut(name, NAME_BYTES).to_owned()),
+        }
+    }
+}
+
+/// An open medium of the session.
+pub struct OpenMedium {
+    media: Media,
+}
+
+/// A medium in the making.
+pub struct GrowingMedium {
+    mime_type: String,
+    name: Option<String>,
+    state: Growth,
+}
+
+enum Growth {
+    Open(Vec<u8>),
+    Finished,
+}
+
+type Answer<T> = wasmtime::Result<Result<T, media_store::Error>>;
+
+impl media_store::Host for CallState {
+    async fn open(&mut self, digest: String) -> Answer<Resource<OpenMedium>> {
+        let (Ok(digest), Some(port)) = (Digest::parse(&digest), self.media.clone()) else {
+            return Ok(Err(media_store::Error::NotFound));
+        };
+        match port.describe(&self.session, &digest).await {
+            Ok(Some(media)) => Ok(Ok(self.push(OpenMedium { media })?)),
+            Ok(None) => Ok(Err(media_store::Error::NotFound)),
+            Err(error) => Ok(Err(media_store::Error::Failed(error.to_string()))),
+        }
+    }
+}
+
+impl media_store::HostMedium for CallState {
+    async fn describe(&mut self, medium: Resource<OpenMedium>) -> wasmtime::Result<types::Media> {
+        Ok(convert::media_out(&self.table.get(&medium)?.media))
+    }
+
+    async fn read(&mut self, medium: Resource<OpenMedium>, offset: u64, length: u32) -> Answer<Vec<u8>> {
+        let media = &self.table.get(&medium)?.media;
+        if offset > media.size {
+            return Ok(Err(media_store::Error::OutOfRange));
+        }
+        let left = u32::try_from(media.size - offset).unwrap_or(u32::MAX);
+        let length = length.min(MEDIA_CHUNK_BYTES as u32).min(left);
+        let Some(port) = self.media.clone() else { return Ok(Err(media_store::Error::NotFound)) };
+        if length == 0 {
+            return Ok(Ok(Vec::new()));
+        }
+        let read = port.read(&self.session, &media.digest, MediaRange { offset, length }).await;
+        Ok(read.map_err(|error| media_store::Error::Failed(error.to_string())))
+    }
+
+    async fn drop(&mut self, medium: Resource<OpenMedium>) -> wasmtime::Result<()> {
+        self.table.delete(medium)?;
+        Ok(())
+    }
+}
+
+impl media_store::HostNewMedium for CallState {
+    async fn new(&mut self, mime_type: String, name: Option<String>) -> wasmtime::Result<Resource<GrowingMedium>> {
+        self.push(GrowingMedium { mime_type, name, state: Growth::Open(Vec::new()) })
+    }
+
+    async fn write(&mut self, medium: Resource<GrowingMedium>, data: Vec<u8>) -> Answer<()> {
+        if data.len() > MEDIA_CHUNK_BYTES {
+            return Ok(Err(too_large("1 MiB may be written at once")));
+        }
+        let growing = self.table.get_mut(&medium)?;
+        let Growth::Open(bytes) = &mut growing.state else { return Ok(Err(finished())) };
+        if self.growing_bytes + data.len() > NEW_MEDIA_BYTES {
+            return Ok(Err(too_large("a call's new media may have 32 MiB together")));
+        }
+        self.growing_bytes += data.len();
+        bytes.extend_from_slice(&data);
+        Ok(Ok(()))
+    }
+
+    async fn finish(&mut self, medium: Resource<GrowingMedium>) -> Answer<types::Media> {
+        let growing = self.table.get_mut(&medium)?;
+        let Growth::Open(bytes) = std::mem::replace(&mut growing.state, Growth::Finished) else {
+            return Ok(Err(finished()));
+        };
+        self.growing_bytes -= bytes.len();
+        let medium = MediumToStore::new(bytes, &growing.mime_type, growing.name.as_deref());
+        let Some(port) = self.media.clone() else {
+            return Ok(Err(media_store::Error::Failed("this call may not store media".to_owned())));
+        };
+        match port.put(&self.session, medium).await {
+            Ok(media) => Ok(Ok(convert::media_out(&media))),
+            Err(error) => Ok(Err(media_store::Error::Failed(error.to_string()))),
+        }
+    }
+
+    async fn drop(&mut self, medium: Resource<GrowingMedium>) -> wasmtime::Result<()> {
+        if let Growth::Open(bytes) = self.table.delete(medium)?.state {
+            self.growing_bytes -= bytes.len();
+        }
+        Ok(())
+    }
+}
+
+fn too_large(limit: &str) -> media_store::Error {
+    media_store::Error::TooLarge(limit.to_owned())
+}
+
+fn finished() -> media_store::Error {
+    media_store::Error::Failed("this medium is finished already".to_owned())
+}

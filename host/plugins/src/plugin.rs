@@ -1,0 +1,138 @@
+//! A loaded plugin: checked, compiled, linked, immutable; and the same plugin with what one agent grants it.
+
+use crate::bindings::exports::agent_host::plugin as exports;
+use crate::grants::{self, Grants, Unmet};
+use crate::identity::{Kind, PluginIdentity};
+use crate::limits::CallLimits;
+use crate::manifest::Manifest;
+use crate::state::CallState;
+use agent_core::message::Digest;
+use agent_core::tool::ToolDefinition;
+use std::sync::Arc;
+use wasmtime::component::InstancePre;
+
+/// A component that is ready to be called.
+pub struct LoadedPlugin {
+    pub(crate) identity: Arc<PluginIdentity>,
+    pub(crate) facts: Facts,
+    pub(crate) size: u64,
+    pub(crate) links: Links,
+    /// The component's own bytes, for the plugin store.
+    pub(crate) bytes: Arc<[u8]>,
+}
+
+/// What was learned about a component when it was first loaded. It depends on nothing but its bytes and this host.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Facts {
+    pub(crate) manifest: Option<Manifest>,
+    pub(crate) kinds: Vec<Kind>,
+    pub(crate) imports: Vec<String>,
+    pub(crate) tools: Vec<ToolDefinition>,
+}
+
+/// How each exported kind is entered.
+#[derive(Default)]
+pub(crate) struct Links {
+    pub(crate) tool: Option<Entrance<exports::tool::GuestIndices>>,
+    pub(crate) context_builder: Option<Entrance<exports::context_builder::GuestIndices>>,
+    pub(crate) step_context: Option<Entrance<exports::step_context::GuestIndices>>,
+    pub(crate) output_validator: Option<Entrance<exports::output_validator::GuestIndices>>,
+    pub(crate) media_policy: Option<Entrance<exports::media_policy::GuestIndices>>,
+}
+
+/// A component linked with the authority of one kind, and where that kind's functions are.
+pub(crate) struct Entrance<Indices> {
+    pub(crate) instance: InstancePre<CallState>,
+    pub(crate) indices: Indices,
+}
+
+impl LoadedPlugin {
+    /// Its name and digest.
+    pub fn identity(&self) -> &PluginIdentity {
+        &self.identity
+    }
+
+    /// From the manifest, else the file's stem.
+    pub fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    /// SHA-256 of its bytes.
+    pub fn digest(&self) -> &Digest {
+        &self.identity.digest
+    }
+
+    /// What it says about itself. Components of other toolchains may have none.
+    pub fn manifest(&self) -> Option<&Manifest> {
+        self.facts.manifest.as_ref()
+    }
+
+    /// The kinds that it exports.
+    pub fn kinds(&self) -> &[Kind] {
+        &self.facts.kinds
+    }
+
+    /// Whether it exports this kind.
+    pub fn has(&self, kind: Kind) -> bool {
+        self.facts.kinds.contains(&kind)
+    }
+
+    /// Names of its imports. They are no requests: the manifest is.
+    pub fn imports(&self) -> &[String] {
+        &self.facts.imports
+    }
+
+    /// Bytes of the component.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Its tools, in its own order.
+    pub fn tools(&self) -> &[ToolDefinition] {
+        &self.facts.tools
+    }
+
+    /// What it asks for and these grants do not give (P6).
+    pub fn unmet(&self, grants: &Grants) -> Vec<Unmet> {
+        grants::unmet(self.manifest(), grants)
+    }
+}
+
+impl std::fmt::Debug for LoadedPlugin {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("LoadedPlugin").field("identity", &self.identity).field("facts", &self.facts).finish()
+    }
+}
+
+/// A plugin with what one agent grants it and the limits of its calls.
+#[derive(Clone, Debug)]
+pub struct PluginSetup {
+    pub(crate) plugin: Arc<LoadedPlugin>,
+    pub(crate) grants: Arc<Grants>,
+    pub(crate) unmet: Arc<[Unmet]>,
+    pub(crate) limits: CallLimits,
+}
+
+impl PluginSetup {
+    /// What takes effect is what the manifest asks for ∩ these grants, within the host's largest limits.
+    pub fn new(plugin: Arc<LoadedPlugin>, grants: Grants, limits: CallLimits) -> Self {
+        let unmet = plugin.unmet(&grants).into();
+        let grants = Arc::new(grants::effective(plugin.manifest(), grants));
+        Self { plugin, grants, unmet, limits: limits.bounded() }
+    }
+
+    /// The plugin.
+    pub fn plugin(&self) -> &Arc<LoadedPlugin> {
+        &self.plugin
+    }
+
+    /// What it really gets.
+    pub fn grants(&self) -> &Grants {
+        &self.grants
+    }
+
+    /// What it asks for and does not get.
+    pub fn unmet(&self) -> &[Unmet] {
+        &self.unmet
+    }
+}

@@ -1,0 +1,147 @@
+//! What is known of one running call, shared between the guest's store and the host that waits for it: its cost, the
+//! limit that stopped it, what it was denied, and what it logged.
+
+use crate::grants::{Denial, GrantAdvice};
+use crate::identity::PluginIdentity;
+use crate::limits::Limit;
+use crate::logging::GuestLog;
+use agent_core::tool::CallCost;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wasmtime::UpdateDeadline;
+
+/// Denials of one call that are kept; a guest in a loop makes no more.
+const DENIALS: usize = 32;
+
+pub(crate) struct CallRecord {
+    pub(crate) plugin: Arc<PluginIdentity>,
+    /// The call's id, for the log.
+    pub(crate) call: String,
+    pub(crate) log: Mutex<GuestLog>,
+    started: Instant,
+    wall_limit: Duration,
+    cpu_limit: Duration,
+    cpu: AtomicU64,
+    /// Nanoseconds from `started` to the current poll.
+    polled: AtomicU64,
+    memory: AtomicU64,
+    limit: Mutex<Option<Limit>>,
+    denials: Mutex<Vec<Denial>>,
+    /// The right to keep a processor busy for more than a tick.
+    turn: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl CallRecord {
+    pub(crate) fn new(plugin: Arc<PluginIdentity>, call: String, wall_limit: Duration, cpu_limit: Duration) -> Self {
+        Self {
+            plugin,
+            call,
+            log: Mutex::default(),
+            started: Instant::now(),
+            wall_limit,
+            cpu_limit,
+            cpu: AtomicU64::new(0),
+            polled: AtomicU64::new(0),
+            memory: AtomicU64::new(0),
+            limit: Mutex::default(),
+            denials: Mutex::default(),
+            turn: Mutex::default(),
+        }
+    }
+
+    /// Notes the first limit that the guest ran into.
+    pub(crate) fn hit(&self, limit: Limit) {
+        lock(&self.limit).get_or_insert(limit);
+    }
+
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        *lock(&self.limit)
+    }
+
+    pub(crate) fn use_memory(&self, bytes: usize) {
+        self.memory.fetch_max(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Notes what the guest was refused, once.
+    pub(crate) fn deny(&self, thing: String, advice: GrantAdvice) {
+        let mut denials = lock(&self.denials);
+        if denials.len() < DENIALS && !denials.iter().any(|denial| denial.thing == thing) {
+            let denial = Denial { plugin: (*self.plugin).clone(), thing, advice };
+            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "denied {}", denial.thing);
+            denials.push(denial);
+        }
+    }
+
+    pub(crate) fn denials(&self) -> Vec<Denial> {
+        lock(&self.denials).clone()
+    }
+
+    pub(crate) fn cost(&self, queued: Duration) -> CallCost {
+        CallCost {
+            cpu_us: self.cpu.load(Ordering::Relaxed) / 1_000,
+            wall_us: micros(self.started.elapsed()),
+            queue_us: micros(queued),
+            memory_bytes: self.memory.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Polls the guest, counting its processor time. A guest that waits gives its turn back.
+    pub(crate) fn poll<F: Future>(&self, guest: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let begun = self.started.elapsed();
+        self.polled.store(nanos(begun), Ordering::Relaxed);
+        let poll = guest.poll(context);
+        self.cpu.fetch_add(nanos(self.started.elapsed() - begun), Ordering::Relaxed);
+        if poll.is_pending() {
+            lock(&self.turn).take();
+        }
+        poll
+    }
+
+    /// What happens to a running guest at an epoch tick: it is stopped at its limits, and yields. In the lane of tools
+    /// it goes on when it gets a turn: so many take turns as leave the host a processor, first come, first served.
+    pub(crate) fn tick(self: &Arc<Self>, turns: Option<&Arc<Semaphore>>) -> wasmtime::Result<UpdateDeadline> {
+        let now = self.started.elapsed();
+        let cpu = self.cpu.load(Ordering::Relaxed) + nanos(now).saturating_sub(self.polled.load(Ordering::Relaxed));
+        let limit = if now >= self.wall_limit {
+            Limit::WallTime(self.wall_limit)
+        } else if cpu >= nanos(self.cpu_limit) {
+            Limit::CpuTime(self.cpu_limit)
+        } else {
+            return Ok(self.next_turn(turns));
+        };
+        self.hit(limit);
+        Err(wasmtime::Error::msg("the call's time is over"))
+    }
+
+    fn next_turn(self: &Arc<Self>, turns: Option<&Arc<Semaphore>>) -> UpdateDeadline {
+        let Some(turns) = turns else { return UpdateDeadline::Yield(1) };
+        lock(&self.turn).take();
+        let (record, turns) = (Arc::clone(self), Arc::clone(turns));
+        UpdateDeadline::YieldCustom(
+            1,
+            Box::pin(async move {
+                tokio::task::yield_now().await;
+                // The semaphore is never closed; without it the guest would go on without a turn.
+                *lock(&record.turn) = turns.acquire_owned().await.ok();
+            }),
+        )
+    }
+}
+
+/// The data behind the lock; after a panic elsewhere it is still whole, since nothing here is changed in two steps.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

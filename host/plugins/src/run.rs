@@ -1,0 +1,108 @@
+//! The way of one call through the sandbox: a place, a fresh store, the guest under its limits, a report. It is the same
+//! for all kinds.
+
+use crate::admission::{LaneName, QueueFull};
+use crate::failure::{CallFailure, Stop};
+use crate::grants::Denial;
+use crate::identity::PluginIdentity;
+use crate::limits::{HANDLES, Limit};
+use crate::logging::LostLog;
+use crate::record::CallRecord;
+use crate::sandbox::Sandbox;
+use crate::state::{CallState, Reach};
+use agent_core::tool::CallCost;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wasmtime::Store;
+
+/// What became of a call. Its cost is known also when it failed (P8).
+#[derive(Debug)]
+pub struct CallReport<T> {
+    /// The answer, or why there is none.
+    pub result: Result<T, CallFailure>,
+    /// Time and memory.
+    pub cost: CallCost,
+    /// What the guest was refused.
+    pub denials: Vec<Denial>,
+    /// What was cut from its log.
+    pub lost_log: LostLog,
+}
+
+impl<T> CallReport<T> {
+    /// A call that never began.
+    pub(crate) fn refused(failure: CallFailure) -> Self {
+        Self {
+            result: Err(failure),
+            cost: CallCost::default(),
+            denials: Vec::new(),
+            lost_log: LostLog::default(),
+        }
+    }
+}
+
+/// Everything about a call but what is called.
+pub(crate) struct Ticket {
+    pub(crate) plugin: Arc<PluginIdentity>,
+    /// The call's id, for the log.
+    pub(crate) call: String,
+    pub(crate) lane: LaneName,
+    pub(crate) wall: Duration,
+    pub(crate) cpu: Duration,
+    pub(crate) memory: usize,
+    /// Bytes that the guest may hand to the host at once.
+    pub(crate) lifted: usize,
+    pub(crate) reach: Reach,
+}
+
+impl Sandbox {
+    /// Runs a guest. Dropping the future at any moment ends it, frees its instance and its place.
+    pub(crate) async fn run<T, Run>(
+        &self,
+        ticket: Ticket,
+        guest: impl FnOnce(Store<CallState>, Arc<CallRecord>) -> Run,
+    ) -> CallReport<T>
+    where
+        Run: Future<Output = Result<T, Stop>>,
+    {
+        let waiting = Instant::now();
+        let _place = match self.shared.admission.enter(ticket.lane, ticket.memory).await {
+            Ok(place) => place,
+            Err(QueueFull(queue)) => return CallReport::refused(CallFailure::Busy { plugin: ticket.plugin, queue }),
+        };
+        let queued = waiting.elapsed();
+        let (wall, lifted) = (ticket.wall, ticket.lifted);
+        let record = Arc::new(CallRecord::new(ticket.plugin, ticket.call, wall, ticket.cpu));
+        let result = match CallState::new(Arc::clone(&record), ticket.reach, ticket.memory) {
+            Ok(state) => {
+                let store = self.store(state, ticket.lane, lifted);
+                let mut run = pin!(guest(store, Arc::clone(&record)));
+                let metered = poll_fn(|context| record.poll(run.as_mut(), context));
+                match tokio::time::timeout(wall, metered).await {
+                    Ok(result) => result.map_err(|stop| stop.into_failure(&record, lifted)),
+                    Err(_) => Err(CallFailure::Limit { plugin: record.plugin.clone(), limit: Limit::WallTime(wall) }),
+                }
+            }
+            Err(problem) => {
+                let line = format!("{:?}", problem.guest);
+                Err(CallFailure::Grant { plugin: record.plugin.clone(), problem, line })
+            }
+        };
+        let lost_log = record.finish_log();
+        CallReport { result, cost: record.cost(queued), denials: record.denials(), lost_log }
+    }
+
+    fn store(&self, state: CallState, lane: LaneName, lifted: usize) -> Store<CallState> {
+        let record = Arc::clone(&state.record);
+        let mut store = Store::new(&self.shared.engine, state);
+        store.limiter(|state| state);
+        store.set_hostcall_fuel(lifted);
+        store.set_max_component_handles(HANDLES);
+        store.set_epoch_deadline(1);
+        // Only the lane of tools takes turns: the others are short, and must not wait behind it.
+        let turns = (lane == LaneName::Calls).then(|| Arc::clone(&self.shared.turns));
+        store.epoch_deadline_callback(move |_| record.tick(turns.as_ref()));
+        store
+    }
+}

@@ -1,0 +1,127 @@
+//! A first look at the bytes that are offered as a plugin, before anything is compiled: what they are, what they import
+//! and export, and their manifest section.
+
+use crate::manifest::MANIFEST_SECTION;
+use wasmparser::{CanonicalFunction, CanonicalOption, ComponentExternalKind, Parser, Payload};
+
+/// What a component says of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    /// Names of its imports, in order.
+    pub(crate) imports: Vec<String>,
+    /// Names of its exports, in order.
+    pub(crate) exports: Vec<String>,
+    /// Contents of the manifest section.
+    pub(crate) manifest: Option<Vec<u8>>,
+}
+
+/// Why bytes are no plugin (row 11 of the threats).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAComponent {
+    /// Neither a component nor anything known.
+    #[error("it is not a WebAssembly component (it begins with {start}); build one with `agent-host plugin build`")]
+    Unknown {
+        /// The first bytes, in hexadecimal.
+        start: String,
+    },
+    /// A core module.
+    #[error(
+        "it is a core WebAssembly module, not a component; build it for the target wasm32-wasip2, or wrap it with \
+         `wasm-tools component new`"
+    )]
+    CoreModule,
+    /// Text.
+    #[error("it is WebAssembly text; compile it to a component first (`wasm-tools parse`)")]
+    Text,
+    /// Compiled code, which is never taken from outside.
+    #[error("it is precompiled code, which is never loaded as a plugin; give the component itself (`.wasm`)")]
+    Precompiled,
+    /// Interface definitions without code.
+    #[error("it is a WIT package: interface definitions without code; build a component that implements them")]
+    WitPackage,
+    /// The binary format is violated.
+    #[error("it is damaged: {reason}")]
+    Damaged {
+        /// Where and what.
+        reason: String,
+    },
+    /// Async-lifted exports are not called yet.
+    #[error("it exports functions with the async ABI, which this host does not call; build it with synchronous exports")]
+    AsyncExport,
+}
+
+/// Looks at the outermost level of a component. The bytes are not validated as a whole: compiling does that.
+pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
+    check_header(bytes)?;
+    let mut scan = Scan::default();
+    let mut depth = 0_u32;
+    let mut has_code = false;
+    let mut only_types = true;
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload.map_err(damaged)? {
+            Payload::ModuleSection { .. } => {
+                has_code = true;
+                depth += 1;
+            }
+            Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentCanonicalSection(section) => {
+                for function in section {
+                    if is_async_lift(&function.map_err(damaged)?) {
+                        return Err(NotAComponent::AsyncExport);
+                    }
+                }
+            }
+            Payload::ComponentImportSection(section) if depth == 0 => {
+                for import in section {
+                    scan.imports.push(import.map_err(damaged)?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(section) if depth == 0 => {
+                for export in section {
+                    let export = export.map_err(damaged)?;
+                    only_types &= export.kind == ComponentExternalKind::Type;
+                    scan.exports.push(export.name.name.to_owned());
+                }
+            }
+            Payload::CustomSection(section) if depth == 0 && section.name() == MANIFEST_SECTION => {
+                scan.manifest = Some(section.data().to_vec());
+            }
+            _ => {}
+        }
+    }
+    if !has_code && only_types && !scan.exports.is_empty() {
+        return Err(NotAComponent::WitPackage);
+    }
+    Ok(scan)
+}
+
+fn check_header(bytes: &[u8]) -> Result<(), NotAComponent> {
+    if Parser::is_component(bytes) {
+        return Ok(());
+    }
+    if Parser::is_core_wasm(bytes) {
+        return Err(NotAComponent::CoreModule);
+    }
+    // Compiled code is an ELF file for wasmtime; the cache puts a header of its own before it.
+    if bytes.starts_with(b"\x7fELF") || bytes.starts_with(crate::cache::MAGIC) {
+        return Err(NotAComponent::Precompiled);
+    }
+    if bytes.trim_ascii_start().starts_with(b"(component") || bytes.trim_ascii_start().starts_with(b"(module") {
+        return Err(NotAComponent::Text);
+    }
+    let start = if bytes.is_empty() {
+        "nothing: it is empty".to_owned()
+    } else {
+        bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+    };
+    Err(NotAComponent::Unknown { start })
+}
+
+fn is_async_lift(function: &CanonicalFunction) -> bool {
+    matches!(function, CanonicalFunction::Lift { options, .. } if options.contains(&CanonicalOption::Async))
+}
+
+fn damaged(error: wasmparser::BinaryReaderError) -> NotAComponent {
+    NotAComponent::Damaged { reason: format!("{} at byte {}", error.message(), error.offset()) }
+}

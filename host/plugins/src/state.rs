@@ -1,0 +1,272 @@
+//! The data of one call's store: its authority, its limits, and the host's side of its handles.
+
+use crate::bindings::wasi::{config, logging};
+use crate::grants::{Grants, config_advice, config_thing};
+use crate::identity::Authority;
+use crate::limits::{self, Limit};
+use crate::logging::{GuestStream, Source};
+use crate::media::MediaPort;
+use crate::record::CallRecord;
+use std::sync::Arc;
+use std::time::Duration;
+use wasmtime::ResourceLimiter;
+use wasmtime::component::{Resource, ResourceTable, ResourceTableError};
+use wasmtime_wasi::p2::bindings::random::{insecure, random};
+use wasmtime_wasi::random::Deterministic;
+use wasmtime_wasi::{FsPerms, HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+
+/// A file tree that cannot be given to the guest.
+#[derive(Debug, thiserror::Error)]
+#[error("the granted directory {guest:?} ({}) cannot be opened: {reason}", host.display())]
+pub struct TreeProblem {
+    /// As the user wrote it.
+    pub guest: String,
+    /// Where it should be.
+    pub host: std::path::PathBuf,
+    /// What the system said.
+    pub reason: String,
+}
+
+pub(crate) struct CallState {
+    pub(crate) record: Arc<CallRecord>,
+    pub(crate) table: ResourceTable,
+    pub(crate) session: String,
+    pub(crate) media: Option<Arc<dyn MediaPort>>,
+    /// Bytes of media in the making.
+    pub(crate) growing_bytes: usize,
+    authority: Authority,
+    grants: Arc<Grants>,
+    /// Made when the guest first uses it, which most calls never do.
+    wasi: Option<Box<WasiCtx>>,
+    random_left: u64,
+    memory: usize,
+    memory_limit: usize,
+}
+
+/// What a call may reach.
+#[derive(Clone)]
+pub(crate) struct Reach {
+    pub(crate) authority: Authority,
+    pub(crate) grants: Arc<Grants>,
+    pub(crate) session: String,
+    pub(crate) media: Option<Arc<dyn MediaPort>>,
+}
+
+impl Reach {
+    /// Nothing at all.
+    pub(crate) fn nothing(authority: Authority) -> Self {
+        Self { authority, grants: Arc::default(), session: String::new(), media: None }
+    }
+}
+
+impl CallState {
+    /// Granted trees are opened here, so that a missing one is known before the guest runs.
+    pub(crate) fn new(record: Arc<CallRecord>, reach: Reach, memory_limit: usize) -> Result<Self, TreeProblem> {
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(limits::HANDLES);
+        let mut state = Self {
+            record,
+            table,
+            session: reach.session,
+            media: reach.media,
+            growing_bytes: 0,
+            authority: reach.authority,
+            grants: reach.grants,
+            wasi: None,
+            random_left: limits::RANDOM_BYTES,
+            memory: 0,
+            memory_limit,
+        };
+        if state.authority == Authority::Granted && !state.grants.trees.is_empty() {
+            state.wasi = Some(Box::new(wasi_with_trees(&state)?));
+        }
+        Ok(state)
+    }
+
+    /// A new handle; too many of them are a limit.
+    pub(crate) fn push<T: Send + 'static>(&mut self, entry: T) -> wasmtime::Result<Resource<T>> {
+        self.table.push(entry).map_err(|error| {
+            if matches!(error, ResourceTableError::Full) {
+                self.record.hit(Limit::Handles(limits::HANDLES));
+            }
+            error.into()
+        })
+    }
+
+    fn wasi(&mut self) -> &mut WasiCtx {
+        let Self { wasi, record, authority, grants, .. } = self;
+        wasi.get_or_insert_with(|| Box::new(wasi_builder(record, *authority, grants).build()))
+    }
+
+    fn take_random(&mut self, bytes: u64) -> wasmtime::Result<()> {
+        match self.random_left.checked_sub(bytes) {
+            Some(left) => {
+                self.random_left = left;
+                Ok(())
+            }
+            None => {
+                self.record.hit(Limit::RandomBytes(limits::RANDOM_BYTES));
+                Err(wasmtime::Error::msg("too many random bytes"))
+            }
+        }
+    }
+}
+
+impl WasiView for CallState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let Self { wasi, record, authority, grants, table, .. } = self;
+        let ctx = wasi.get_or_insert_with(|| Box::new(wasi_builder(record, *authority, grants).build()));
+        WasiCtxView { ctx, table }
+    }
+}
+
+impl ResourceLimiter for CallState {
+    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let growth = desired.saturating_sub(current);
+        let in_all = self.memory.saturating_add(growth);
+        if in_all > self.memory_limit {
+            self.record.hit(Limit::Memory(self.memory_limit));
+            return Ok(false);
+        }
+        self.memory = in_all;
+        self.record.use_memory(in_all);
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let fits = desired <= limits::TABLE_ELEMENTS;
+        if !fits {
+            self.record.hit(Limit::TableElements(limits::TABLE_ELEMENTS));
+        }
+        Ok(fits)
+    }
+
+    fn instances(&self) -> usize {
+        limits::CORE_INSTANCES
+    }
+
+    fn tables(&self) -> usize {
+        limits::TABLES
+    }
+
+    fn memories(&self) -> usize {
+        limits::MEMORIES
+    }
+}
+
+impl random::Host for CallState {
+    fn get_random_bytes(&mut self, length: u64) -> wasmtime::Result<Vec<u8>> {
+        self.take_random(length)?;
+        random::Host::get_random_bytes(self.wasi().random(), length)
+    }
+
+    fn get_random_u64(&mut self) -> wasmtime::Result<u64> {
+        self.take_random(size_of::<u64>() as u64)?;
+        random::Host::get_random_u64(self.wasi().random())
+    }
+}
+
+impl insecure::Host for CallState {
+    fn get_insecure_random_bytes(&mut self, length: u64) -> wasmtime::Result<Vec<u8>> {
+        self.take_random(length)?;
+        insecure::Host::get_insecure_random_bytes(self.wasi().random(), length)
+    }
+
+    fn get_insecure_random_u64(&mut self) -> wasmtime::Result<u64> {
+        self.take_random(size_of::<u64>() as u64)?;
+        insecure::Host::get_insecure_random_u64(self.wasi().random())
+    }
+}
+
+impl config::store::Host for CallState {
+    async fn get(&mut self, key: String) -> wasmtime::Result<Result<Option<String>, config::store::Error>> {
+        let value = self.grants.config.get(&key).cloned();
+        if value.is_none() {
+            let key = crate::text::clean(&key, 128);
+            self.record.deny(config_thing(&key), config_advice(&self.record.plugin.name, &key));
+        }
+        Ok(Ok(value))
+    }
+
+    async fn get_all(&mut self) -> wasmtime::Result<Result<Vec<(String, String)>, config::store::Error>> {
+        Ok(Ok(self.grants.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()))
+    }
+}
+
+impl logging::logging::Host for CallState {
+    async fn log(&mut self, level: logging::logging::Level, context: String, message: String) -> wasmtime::Result<()> {
+        self.record.log_message(level, &context, &message);
+        Ok(())
+    }
+}
+
+fn wasi_with_trees(state: &CallState) -> Result<WasiCtx, TreeProblem> {
+    let mut builder = wasi_builder(&state.record, state.authority, &state.grants);
+    for tree in &state.grants.trees {
+        let permissions = match tree.access {
+            crate::manifest::Access::Read => FsPerms::ReadOnly,
+            crate::manifest::Access::ReadWrite => FsPerms::ReadWrite,
+        };
+        builder.preopened_dir(&tree.host, &tree.guest, permissions).map_err(|error| TreeProblem {
+            guest: tree.guest.clone(),
+            host: tree.host.clone(),
+            reason: error.root_cause().to_string(),
+        })?;
+    }
+    Ok(builder.build())
+}
+
+/// WASI without file trees.
+fn wasi_builder(record: &Arc<CallRecord>, authority: Authority, grants: &Grants) -> WasiCtxBuilder {
+    let mut builder = WasiCtxBuilder::new();
+    let stream = |source| GuestStream { record: Arc::clone(record), source };
+    builder
+        .stdout(stream(Source::Stdout))
+        .stderr(stream(Source::Stderr))
+        .max_random_size(limits::RANDOM_BYTES)
+        .allow_tcp(false)
+        .allow_udp(false)
+        .allow_ip_name_lookup(false);
+    match authority {
+        Authority::Granted => {
+            for (name, value) in &grants.env {
+                builder.env(name, value);
+            }
+        }
+        Authority::Inert => {
+            builder
+                .wall_clock(StoppedClock)
+                .monotonic_clock(StoppedClock)
+                .secure_random(Deterministic::new(REPEATED.to_vec()))
+                .insecure_random(Deterministic::new(REPEATED.to_vec()))
+                .insecure_random_seed(0);
+        }
+    }
+    builder
+}
+
+/// Random numbers of pure functions.
+const REPEATED: [u8; 8] = *b"repeated";
+
+/// Time as pure functions see it: the epoch, always.
+struct StoppedClock;
+
+impl HostWallClock for StoppedClock {
+    fn resolution(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+impl HostMonotonicClock for StoppedClock {
+    fn resolution(&self) -> u64 {
+        1
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
+}

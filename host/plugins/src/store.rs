@@ -1,0 +1,118 @@
+//! The plugin store: components by digest, so that a suspended turn finds the generation that it began with (P10).
+
+use agent_core::message::Digest;
+use sha2::{Digest as _, Sha256};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A directory of components, each under the digest of its bytes.
+#[derive(Clone, Debug)]
+pub struct PluginStore {
+    directory: PathBuf,
+}
+
+/// A component that the store cannot give or keep.
+#[derive(Debug, thiserror::Error)]
+pub enum PluginStoreError {
+    /// It was never stored, or has been deleted.
+    #[error("{digest} is not in the plugin store {}", directory.display())]
+    Missing {
+        /// Which.
+        digest: Digest,
+        /// The store.
+        directory: PathBuf,
+    },
+    /// Its bytes have changed on disk.
+    #[error("{} is damaged: its bytes no longer have the digest it is named by; delete it and load the plugin again",
+        path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Reading or writing failed.
+    #[error("the plugin store cannot use {}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl PluginStore {
+    /// In this directory, which is made with the first component.
+    pub fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// Keeps these bytes. Storing them twice changes nothing; a damaged copy is replaced.
+    pub fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), PluginStoreError> {
+        let path = self.path(digest);
+        if std::fs::read(&path).is_ok_and(|stored| stored == bytes) {
+            return Ok(());
+        }
+        write_atomically(&self.directory, &path, &[bytes]).map_err(|source| PluginStoreError::Io { path, source })
+    }
+
+    /// The bytes with this digest, verified.
+    pub fn get(&self, digest: &Digest) -> Result<Vec<u8>, PluginStoreError> {
+        let path = self.path(digest);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let directory = self.directory.clone();
+                return Err(PluginStoreError::Missing { digest: digest.clone(), directory });
+            }
+            Err(source) => return Err(PluginStoreError::Io { path, source }),
+        };
+        if digest_of(&bytes) == *digest { Ok(bytes) } else { Err(PluginStoreError::Damaged { path }) }
+    }
+
+    fn path(&self, digest: &Digest) -> PathBuf {
+        self.directory.join(format!("{}.wasm", digest.hex()))
+    }
+}
+
+/// SHA-256 of these bytes.
+pub fn digest_of(bytes: &[u8]) -> Digest {
+    Digest::from_sha256(Sha256::digest(bytes).into())
+}
+
+/// Writes the parts to a temporary file in `directory`, which is made if need be, and renames it to `path`.
+pub(crate) fn write_atomically(directory: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    make_private_directory(directory)?;
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    for part in parts {
+        file.write_all(part)?;
+    }
+    file.as_file().sync_all()?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// Makes a directory that only this user can read or write.
+pub(crate) fn make_private_directory(directory: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // P10: the store keeps components by digest and says when one is gone or damaged.
+    #[test]
+    fn components_come_back_verified() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = PluginStore::new(directory.path().join("plugins"));
+        let digest = digest_of(b"component");
+        assert!(matches!(store.get(&digest), Err(PluginStoreError::Missing { .. })));
+        store.put(&digest, b"component").expect("stored");
+        assert_eq!(store.get(&digest).expect("there"), b"component");
+        std::fs::write(store.path(&digest), b"componenz").expect("damaged");
+        assert!(matches!(store.get(&digest), Err(PluginStoreError::Damaged { .. })));
+        store.put(&digest, b"component").expect("stored again");
+        assert_eq!(store.get(&digest).expect("healed"), b"component");
+    }
+}

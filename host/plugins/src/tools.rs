@@ -1,0 +1,245 @@
+//! Tools: what a component says of them, checked once at load, and what becomes of their calls.
+
+use crate::bindings::exports::agent_host::plugin::tool as wit;
+use crate::convert::{SessionMedia, TextBudget, json_in};
+use crate::failure::Refusal;
+use crate::grants::{Denial, Unmet};
+use crate::limits::{
+    DESCRIPTION_BYTES, ERROR_TEXT_BYTES, Limit, RESULT_MEDIUM_BYTES, RESULT_TEXT_BYTES, TOOLS,
+};
+use crate::media::MediumToStore;
+use crate::text::{clean, cut};
+use agent_core::message::Content;
+use agent_core::tool::{ServiceRequest, ToolDefinition, ToolDone, ToolError, ToolOutcome, Traits, Violation};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Longest name of a tool.
+const NAME_LENGTH: usize = 128;
+/// Most violations of one error that are passed on.
+const VIOLATIONS: usize = 64;
+
+/// The component's tools, checked (P2). The reason of a refusal is for the plugin's author.
+pub(crate) fn definitions_in(definitions: Vec<wit::Definition>) -> Result<Vec<ToolDefinition>, String> {
+    if definitions.len() > TOOLS {
+        return Err(format!("it has {} tools, at most {TOOLS} are allowed", definitions.len()));
+    }
+    let mut names = BTreeSet::new();
+    let mut tools = Vec::with_capacity(definitions.len());
+    for definition in definitions {
+        let tool = definition_in(definition)?;
+        if !names.insert(tool.name.clone()) {
+            return Err(format!("it has two tools named `{}`", tool.name));
+        }
+        tools.push(tool);
+    }
+    Ok(tools)
+}
+
+fn definition_in(definition: wit::Definition) -> Result<ToolDefinition, String> {
+    let name = definition.name;
+    let is_name = (1..=NAME_LENGTH).contains(&name.len())
+        && name.chars().all(|character| character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.'));
+    if !is_name {
+        let name = clean(&name, NAME_LENGTH);
+        return Err(format!("the tool name {name:?} must have 1 to 128 letters, digits, `_`, `-` or `.`"));
+    }
+    let input_schema = schema(&definition.input_schema, &name, "input")?;
+    if input_schema["type"] != "object" {
+        return Err(format!("the input schema of `{name}` must have \"type\": \"object\""));
+    }
+    let output_schema =
+        definition.output_schema.map(|text| schema(&text, &name, "output")).transpose()?;
+    Ok(ToolDefinition {
+        title: definition.title.map(|title| clean(&title, DESCRIPTION_BYTES)),
+        description: cut(&definition.description, DESCRIPTION_BYTES).to_owned(),
+        input_schema,
+        output_schema,
+        traits: traits_in(definition.traits),
+        priority: definition.priority,
+        name,
+    })
+}
+
+fn schema(text: &str, tool: &str, which: &str) -> Result<Value, String> {
+    let schema: Value =
+        serde_json::from_str(text).map_err(|error| format!("the {which} schema of `{tool}` is not JSON: {error}"))?;
+    if schema.is_object() { Ok(schema) } else { Err(format!("the {which} schema of `{tool}` is not a JSON object")) }
+}
+
+fn traits_in(traits: wit::Traits) -> Traits {
+    Traits {
+        read_only: traits.contains(wit::Traits::READ_ONLY),
+        destructive: traits.contains(wit::Traits::DESTRUCTIVE),
+        idempotent: traits.contains(wit::Traits::IDEMPOTENT),
+        sequential: traits.contains(wit::Traits::SEQUENTIAL),
+        open_world: traits.contains(wit::Traits::OPEN_WORLD),
+        needs_approval: traits.contains(wit::Traits::NEEDS_APPROVAL),
+    }
+}
+
+/// A call's outcome; its new media are stored as they come.
+pub(crate) async fn outcome_in(outcome: wit::Outcome, media: SessionMedia<'_>) -> Result<ToolOutcome, Refusal> {
+    let mut budget = TextBudget::new(RESULT_TEXT_BYTES);
+    let done = match outcome {
+        wit::Outcome::Pending(request) => return request_in(request, &mut budget).map(ToolOutcome::Pending),
+        wit::Outcome::Done(done) => done,
+    };
+    let mut content = Vec::with_capacity(done.content.len());
+    for item in done.content {
+        content.push(match item {
+            wit::Content::Text(text) => {
+                budget.take(&text)?;
+                Content::Text(text)
+            }
+            wit::Content::Json(text) => {
+                budget.take(&text)?;
+                Content::Json(json_in(&text, "the result's content")?)
+            }
+            wit::Content::NewMedia(medium) if medium.data.len() > RESULT_MEDIUM_BYTES => {
+                return Err(Refusal::Limit(Limit::ResultMedium(RESULT_MEDIUM_BYTES)));
+            }
+            wit::Content::NewMedia(medium) => {
+                let medium = MediumToStore::new(medium.data, &medium.mime_type, medium.name.as_deref());
+                Content::Media(media.store(medium).await?)
+            }
+            wit::Content::StoredMedia(digest) => Content::Media(media.resolve(&digest).await?),
+        });
+    }
+    let structured = done.structured.map(|text| {
+        budget.take(&text)?;
+        json_in(&text, "the structured result")
+    });
+    Ok(ToolOutcome::Done(ToolDone { content, structured: structured.transpose()? }))
+}
+
+fn request_in(request: wit::ServiceRequest, budget: &mut TextBudget) -> Result<ServiceRequest, Refusal> {
+    budget.take(&request.data)?;
+    budget.take(&request.event_type)?;
+    budget.take(request.domain.as_deref().unwrap_or_default())?;
+    budget.take(request.answer_schema.as_deref().unwrap_or_default())?;
+    if request.event_type.is_empty() {
+        return Err(Refusal::Invalid("the service request has no event type".to_owned()));
+    }
+    let answer_schema = request.answer_schema.map(|text| json_in(&text, "the service request's answer schema"));
+    Ok(ServiceRequest {
+        event_type: request.event_type,
+        data: json_in(&request.data, "the service request's data")?,
+        domain: request.domain,
+        answer_schema: answer_schema.transpose()?,
+        answer_within: request.answer_within,
+    })
+}
+
+/// A tool's own error, made fit for the model. Where a missing grant may be the reason, it ends with the line to add.
+pub(crate) fn error_in(error: wit::Error, unmet: &[Unmet], denials: &[Denial]) -> ToolError {
+    let about_files = |text: &str| text.contains("pre-opened") || text.contains("preopened");
+    let text = |text: String, may_be_unmet: bool| {
+        let advice = advice(if may_be_unmet { unmet } else { &[] }, denials);
+        clean(&text, ERROR_TEXT_BYTES) + &advice
+    };
+    match error {
+        wit::Error::InvalidArguments(violations) => ToolError::InvalidArguments { violations: violations_in(violations) },
+        wit::Error::NotFound(message) => ToolError::NotFound { message: text(message, true) },
+        wit::Error::Denied(message) => ToolError::Denied { message: text(message, true) },
+        wit::Error::Unavailable(unavailable) => {
+            ToolError::Unavailable { message: text(unavailable.message, false), retry_after: unavailable.retry_after }
+        }
+        wit::Error::Failed(message) => {
+            let may_be_unmet = about_files(&message);
+            ToolError::Failed { message: text(message, may_be_unmet) }
+        }
+    }
+}
+
+fn violations_in(violations: Vec<wit::Violation>) -> Vec<Violation> {
+    if violations.is_empty() {
+        let message = "the tool rejected its arguments without saying why".to_owned();
+        return vec![Violation { pointer: String::new(), rule: None, message }];
+    }
+    let mut left = ERROR_TEXT_BYTES;
+    let violations = violations.into_iter().take(VIOLATIONS).map_while(|violation| {
+        let pointer = clean(&violation.pointer, 256);
+        let message = clean(&violation.message, left);
+        left = left.checked_sub(pointer.len() + message.len()).unwrap_or_default();
+        (left > 0).then_some(Violation { pointer, rule: None, message })
+    });
+    violations.collect()
+}
+
+fn advice(unmet: &[Unmet], denials: &[Denial]) -> String {
+    let mut text = String::new();
+    let things = unmet.iter().map(|unmet| (&unmet.thing, &unmet.advice));
+    let denied = denials.iter().map(|denial| (&denial.thing, &denial.advice));
+    let mut named = BTreeSet::new();
+    for (thing, advice) in things.chain(denied) {
+        if named.insert(thing) {
+            let _ = write!(text, "\nThis plugin has no grant for {thing}. To allow it, {advice}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grants;
+    use crate::manifest::{Access, Asks, Manifest};
+
+    fn definition(name: &str, input_schema: &str) -> wit::Definition {
+        wit::Definition {
+            name: name.to_owned(),
+            title: None,
+            description: "ä".repeat(DESCRIPTION_BYTES),
+            input_schema: input_schema.to_owned(),
+            output_schema: None,
+            traits: wit::Traits::READ_ONLY,
+            priority: 3,
+        }
+    }
+
+    const OBJECT: &str = r#"{"type":"object"}"#;
+
+    // P2: a tool's own words are checked at load; row 18: its description is cut.
+    #[test]
+    fn definitions_are_checked() {
+        let tools = definitions_in(vec![definition("table.filter", OBJECT)]).expect("a tool");
+        assert_eq!(tools[0].description.len(), DESCRIPTION_BYTES);
+        assert!(tools[0].traits.read_only && !tools[0].traits.destructive && tools[0].priority == 3);
+        let reason = |definitions: Vec<wit::Definition>| definitions_in(definitions).expect_err("refused");
+        assert!(reason(vec![definition("a", OBJECT), definition("a", OBJECT)]).contains("two tools named `a`"));
+        for name in ["", "a b", "täg", &"x".repeat(129)] {
+            assert!(reason(vec![definition(name, OBJECT)]).contains("1 to 128"), "{name}");
+        }
+        for schema in ["", "[]", "{}", r#"{"type":"array"}"#] {
+            assert!(reason(vec![definition("a", schema)]).contains("schema of `a`"), "{schema}");
+        }
+        assert!(reason(vec![definition("a", OBJECT); TOOLS + 1]).contains("1025 tools"));
+    }
+
+    // P6: a denial names the plugin's missing grant and the line to add.
+    #[test]
+    fn a_denied_tool_says_what_to_grant() {
+        let asks = Asks { files: Some(Access::Read), ..Asks::default() };
+        let manifest = Manifest { name: "files".to_owned(), asks, ..Manifest::default() };
+        let unmet = grants::unmet(Some(&manifest), &grants::Grants::default());
+        let shown = |error| error_in(error, &unmet, &[]).for_model();
+        assert!(shown(wit::Error::Denied("no".to_owned())).contains("--grant files:read=DIR"));
+        assert!(shown(wit::Error::NotFound("a.csv".to_owned())).contains("[plugins.files.grants]"));
+        assert!(!shown(wit::Error::Failed("disk full".to_owned())).contains("grant"));
+    }
+
+    // P2: bad JSON in a result is the plugin's failure, a large result hits its limit.
+    #[tokio::test]
+    async fn results_are_checked() {
+        let media = SessionMedia { port: None, session: "s" };
+        let outcome = |content| wit::Outcome::Done(wit::Done { content: vec![content], structured: None });
+        let result = |content| outcome_in(outcome(content), media);
+        assert!(matches!(result(wit::Content::Json("{".to_owned())).await, Err(Refusal::Invalid(_))));
+        let large = wit::Content::Text("x".repeat(RESULT_TEXT_BYTES + 1));
+        assert!(matches!(result(large).await, Err(Refusal::Limit(Limit::ResultText(_)))));
+        let digest = crate::store::digest_of(b"").as_str().to_owned();
+        assert!(matches!(result(wit::Content::StoredMedia(digest)).await, Err(Refusal::Invalid(_))));
+    }
+}

@@ -1,0 +1,201 @@
+//! An agent: a configuration, a model, and one generation of plugins with the registry of their tools.
+
+use crate::builtins;
+use crate::registry::{Availability, Registry, RegistryError};
+use agent_core::prompt::PromptParts;
+use agent_core::run::{LoopConfig, PinnedPlugin};
+use agent_core::schema::{Schema, SchemaError};
+use agent_core::tool::ToolSource;
+use agent_memory::digest_of;
+use agent_models::Provider;
+use agent_plugins::{Generation, Kind, LoadedPlugin, PluginSetup, TreeGrant};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Tokens kept for the reply unless configured otherwise.
+pub const DEFAULT_REPLY_TOKENS: u32 = 4_096;
+
+/// What is configured for one agent.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// Its name; also the beginning of its sessions' subjects.
+    pub name: String,
+    /// Whose long-term memory it uses.
+    pub user: Option<String>,
+    /// Of each turn.
+    pub bounds: LoopConfig,
+    /// For the prompt.
+    pub prompt: PromptParts,
+    /// Most tokens of a reply. Default 4,096.
+    pub reply_tokens: u32,
+    /// Whether the output holds the turn's messages (L13).
+    pub include_history: bool,
+    /// JSON Schema of the output (L12).
+    pub output_schema: Option<Value>,
+    /// Grants and limits by plugin name. A plugin that is not named gets nothing.
+    pub plugins: BTreeMap<String, PluginSetup>,
+    /// What the host's own file tools may read.
+    pub host_trees: Vec<TreeGrant>,
+    /// The plugin that builds the context. None: the host's own assembly.
+    pub context_builder: Option<String>,
+    /// Plugins that validate the output, in order.
+    pub validators: Vec<String>,
+    /// Plugin by kind of provider (P4).
+    pub media_policies: BTreeMap<String, String>,
+}
+
+impl AgentConfig {
+    /// An agent with all defaults.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            user: None,
+            bounds: LoopConfig::default(),
+            prompt: PromptParts::default(),
+            reply_tokens: DEFAULT_REPLY_TOKENS,
+            include_history: false,
+            output_schema: None,
+            plugins: BTreeMap::new(),
+            host_trees: Vec::new(),
+            context_builder: None,
+            validators: Vec::new(),
+            media_policies: BTreeMap::new(),
+        }
+    }
+}
+
+/// A configuration that does not fit the plugins that are there.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Tools that cannot stand beside each other.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// A key of the configuration names a plugin that is not loaded.
+    #[error("`{key}` names the plugin `{plugin}`, which is not loaded; loaded are: {loaded}")]
+    NoPlugin {
+        /// The key.
+        key: &'static str,
+        /// The name.
+        plugin: String,
+        /// Those that are.
+        loaded: String,
+    },
+    /// It names a plugin of another kind.
+    #[error("`{key}` names the plugin {plugin}, which exports no {kind}")]
+    WrongKind {
+        /// The key.
+        key: &'static str,
+        /// `name@digest`.
+        plugin: String,
+        /// What it would have to export.
+        kind: Kind,
+    },
+    /// The output schema cannot be used.
+    #[error("`output_schema`: {0}")]
+    OutputSchema(#[from] SchemaError),
+}
+
+/// An agent, ready to take sessions.
+pub struct Agent {
+    config: AgentConfig,
+    provider: Arc<dyn Provider>,
+    generation: Generation,
+    registry: Registry,
+    output_schema: Option<Schema>,
+    fingerprint: String,
+}
+
+impl Agent {
+    /// Checks the configuration against the plugins and builds the registry of tools.
+    pub fn new(config: AgentConfig, provider: Arc<dyn Provider>, generation: Generation) -> Result<Self, AgentError> {
+        let of_plugins = generation.plugins().iter().flat_map(|plugin| {
+            let identity = plugin.identity();
+            let source = ToolSource::Plugin { plugin: identity.name.clone(), digest: identity.digest.clone() };
+            let tools = plugin.tools().iter();
+            tools.map(move |tool| (tool.clone(), source.clone(), Availability::Offered)).collect::<Vec<_>>()
+        });
+        let own = builtins::definitions(!config.host_trees.is_empty());
+        let registry = Registry::new(own.into_iter().chain(of_plugins))?;
+        let output_schema = config.output_schema.as_ref().map(Schema::compile).transpose()?;
+        let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
+        let agent = Self { config, provider, generation, registry, output_schema, fingerprint };
+        agent.check_names()?;
+        Ok(agent)
+    }
+
+    /// The same agent with other plugins: those that a turn is pinned to.
+    pub fn with_generation(&self, generation: Generation) -> Result<Self, AgentError> {
+        Self::new(self.config.clone(), self.provider.clone(), generation)
+    }
+
+    /// What is configured.
+    pub fn config(&self) -> &AgentConfig {
+        &self.config
+    }
+
+    /// Who answers.
+    pub fn provider(&self) -> &Arc<dyn Provider> {
+        &self.provider
+    }
+
+    /// Its plugins.
+    pub fn generation(&self) -> &Generation {
+        &self.generation
+    }
+
+    /// Its tools.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Digest of the configuration, for the step records (D1).
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    pub(crate) fn output_schema(&self) -> Option<&Schema> {
+        self.output_schema.as_ref()
+    }
+
+    /// The plugins as a turn is pinned to them (P10).
+    pub fn pins(&self) -> Vec<PinnedPlugin> {
+        let identities = self.generation.plugins().iter().map(|plugin| plugin.identity());
+        identities.map(|id| PinnedPlugin { name: id.name.clone(), digest: id.digest.clone() }).collect()
+    }
+
+    /// Grants and limits of a plugin; nothing and the defaults where it is not named.
+    pub(crate) fn setup(&self, plugin: &str) -> PluginSetup {
+        self.config.plugins.get(plugin).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn context_builder(&self) -> Option<&Arc<LoadedPlugin>> {
+        self.config.context_builder.as_deref().and_then(|name| self.generation.plugin(name))
+    }
+
+    pub(crate) fn validators(&self) -> impl Iterator<Item = &Arc<LoadedPlugin>> {
+        self.config.validators.iter().filter_map(|name| self.generation.plugin(name))
+    }
+
+    pub(crate) fn media_policy(&self) -> Option<&Arc<LoadedPlugin>> {
+        let name = self.config.media_policies.get(&self.provider.facts().model.provider)?;
+        self.generation.plugin(name)
+    }
+
+    fn check_names(&self) -> Result<(), AgentError> {
+        let builder = self.config.context_builder.iter().map(|name| ("context_builder", name, Kind::ContextBuilder));
+        let validators = self.config.validators.iter().map(|name| ("validators", name, Kind::OutputValidator));
+        let policies = self.config.media_policies.values().map(|name| ("media_policies", name, Kind::MediaPolicy));
+        for (key, name, kind) in builder.chain(validators).chain(policies) {
+            let Some(plugin) = self.generation.plugin(name) else {
+                let loaded = self.generation.plugins().iter().map(|plugin| plugin.identity().name.as_str());
+                let loaded = loaded.collect::<Vec<_>>().join(", ");
+                return Err(AgentError::NoPlugin { key, plugin: name.clone(), loaded });
+            };
+            if !plugin.kinds().contains(&kind) {
+                return Err(AgentError::WrongKind { key, plugin: plugin.identity().to_string(), kind });
+            }
+        }
+        Ok(())
+    }
+}

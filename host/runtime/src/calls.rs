@@ -1,0 +1,159 @@
+//! One call of a tool, wherever the tool comes from: arguments in, one result out.
+
+use crate::builtins;
+use crate::registry::RegisteredTool;
+use crate::session::Shared;
+use agent_core::change::{CallRecord, CallResult, Denial};
+use agent_core::message::Content;
+use agent_core::plugin::Scope;
+use agent_core::run::TurnError;
+use agent_core::tool::{CallCost, ToolDone, ToolError, ToolOutcome, ToolSource};
+use agent_core::view::result_text;
+use agent_plugins::{CallFailure, Ports, ToolCallContext};
+use std::time::{Duration, Instant};
+
+/// Tries of one dispatch when the tool says that it may succeed later (only tools that can be repeated).
+const TRIES: u32 = 3;
+/// First wait before another try, unless the tool names its own; doubled each time.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// Longest wait that is worth it within a turn.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// Bytes of a result's text that are stored.
+const STORED_BYTES: usize = 1 << 20;
+
+/// What a call brought, before it is a result.
+struct Brought {
+    outcome: Result<ToolDone, ToolError>,
+    cost: CallCost,
+    denials: Vec<Denial>,
+}
+
+/// Runs a call to its result. `Err` is the host's own failure, which ends the turn (L9).
+pub(crate) async fn run(
+    shared: &Shared,
+    record: &CallRecord,
+    attempt: u32,
+    scope: Scope,
+) -> Result<CallResult, TurnError> {
+    let Some(tool) = shared.agent.registry().get(&record.name) else {
+        let message = format!("there is no tool `{}` any more", record.name);
+        return Ok(result(Brought::without_cost(Err(ToolError::NotFound { message }))));
+    };
+    let mut tried = 0;
+    loop {
+        let mut brought = once(shared, tool, record, (attempt + tried, scope.clone())).await?;
+        tried += 1;
+        if let Ok(done) = &brought.outcome
+            && let Err(error) = tool.check_structured(done.structured.as_ref())
+        {
+            brought.outcome = Err(error);
+        }
+        match wait_before_retry(tool, &brought.outcome, tried) {
+            Some(wait) => tokio::time::sleep(wait).await,
+            None => return Ok(result(brought)),
+        }
+    }
+}
+
+fn wait_before_retry(tool: &RegisteredTool, outcome: &Result<ToolDone, ToolError>, tried: u32) -> Option<Duration> {
+    let Err(ToolError::Unavailable { retry_after, .. }) = outcome else { return None };
+    let wait = retry_after.map_or(FIRST_WAIT * 2_u32.pow(tried - 1), |ms| Duration::from_millis(ms.into()));
+    (tool.definition.traits.repeatable() && tried < TRIES && wait <= LONGEST_WAIT).then_some(wait)
+}
+
+async fn once(
+    shared: &Shared,
+    tool: &RegisteredTool,
+    record: &CallRecord,
+    (attempt, scope): (u32, Scope),
+) -> Result<Brought, TurnError> {
+    match &tool.source {
+        ToolSource::BuiltIn => {
+            let started = Instant::now();
+            let outcome = builtins::call(shared, &record.name, &record.arguments).await;
+            let wall_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+            Ok(Brought { outcome, cost: CallCost { wall_us, ..CallCost::default() }, denials: Vec::new() })
+        }
+        ToolSource::Plugin { plugin, .. } => in_plugin(shared, plugin, record, (attempt, scope)).await,
+        ToolSource::Mcp { .. } | ToolSource::Service { .. } => {
+            let message = format!("this host cannot reach {} yet", tool.source);
+            Ok(Brought::without_cost(Err(ToolError::Unavailable { message, retry_after: None })))
+        }
+    }
+}
+
+async fn in_plugin(
+    shared: &Shared,
+    name: &str,
+    record: &CallRecord,
+    (attempt, scope): (u32, Scope),
+) -> Result<Brought, TurnError> {
+    let Some(plugin) = shared.agent.generation().plugin(name) else {
+        return Err(TurnError::PluginChanged { plugin: name.to_owned() });
+    };
+    let setup = shared.agent.setup(name);
+    let context = ToolCallContext {
+        id: record.id.clone(),
+        attempt,
+        time_limit: setup.limits.tool_time,
+        scope,
+    };
+    let ports = Ports { media: shared.media.clone() };
+    let arguments = record.arguments.to_string();
+    match shared.sandbox.call_tool(plugin, &setup, context, &record.name, &arguments, &ports).await {
+        Ok(report) => {
+            let outcome = match report.outcome {
+                Ok(ToolOutcome::Done(done)) => Ok(done),
+                Ok(ToolOutcome::Pending(request)) => Err(ToolError::Unavailable {
+                    message: format!("the tool asks for the service `{}`, and no service is configured", request.event_type),
+                    retry_after: None,
+                }),
+                Err(error) => Err(error),
+            };
+            let denials = report.denials.iter().map(|denial| Denial {
+                plugin: denial.plugin.to_string(),
+                thing: denial.thing.clone(),
+                grant: denial.advice.to_string(),
+            });
+            Ok(Brought { outcome, cost: report.cost, denials: denials.collect() })
+        }
+        Err(CallFailure::Host(message)) => Err(TurnError::HostFailed { message }),
+        Err(failure) => Ok(Brought::without_cost(Err(ToolError::Failed { message: failure.to_string() }))),
+    }
+}
+
+impl Brought {
+    fn without_cost(outcome: Result<ToolDone, ToolError>) -> Self {
+        Self { outcome, cost: CallCost::default(), denials: Vec::new() }
+    }
+}
+
+fn result(brought: Brought) -> CallResult {
+    let Brought { outcome, cost, denials } = brought;
+    match outcome {
+        Err(error) => {
+            let content = vec![Content::Text(error.for_model())];
+            CallResult { content, structured: None, is_error: true, cost, denials }
+        }
+        Ok(ToolDone { content, structured }) => {
+            let content = match (content.is_empty(), &structured) {
+                (false, _) => content,
+                (true, Some(json)) => vec![Content::Json(json.clone())],
+                (true, None) => vec![Content::Text("The call succeeded.".to_owned())],
+            };
+            CallResult { content: bounded(content), structured, is_error: false, cost, denials }
+        }
+    }
+}
+
+/// At most 1 MiB of text is stored; the sandbox has refused more from plugins already.
+fn bounded(content: Vec<Content>) -> Vec<Content> {
+    let mut text = result_text(&content);
+    if text.len() <= STORED_BYTES {
+        return content;
+    }
+    text.truncate(text.floor_char_boundary(STORED_BYTES));
+    text.push_str("\n[cut at 1 MiB: the rest is not stored]");
+    let media = content.into_iter().filter(|item| matches!(item, Content::Media(_)));
+    std::iter::once(Content::Text(text)).chain(media).collect()
+}

@@ -1,0 +1,152 @@
+//! The beginning of a turn: the context builder's answer, or the host's own prompt assembly (L2, L22).
+
+use crate::drive::Deed;
+use crate::session::{Notes, Session};
+use crate::trace;
+use agent_core::message::Message;
+use agent_core::plugin::{BuilderMemory, BuilderRequest, BuilderTool, BuiltPrompt, Lifecycle, Recollection, Scope};
+use agent_core::prompt::{preface, system_sections, system_texts};
+use agent_core::run::{Input, PromptBudget, TurnContext, TurnError};
+use agent_core::tokens;
+use agent_core::view::shown_message;
+use agent_memory::{StepRecord, StoreError};
+use agent_plugins::{CallFailure, LoadedPlugin, Ports};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Facts from long-term memory that a turn begins with.
+const RECOLLECTIONS: usize = 5;
+
+/// The store's failure, as the end of a turn.
+pub(crate) fn store_failed(error: StoreError) -> TurnError {
+    TurnError::HostFailed { message: error.to_string() }
+}
+
+/// A plugin's failure, as the end of a turn: fails closed (row 22).
+pub(crate) fn plugin_failed(plugin: &LoadedPlugin, failure: CallFailure) -> TurnError {
+    match failure {
+        CallFailure::Host(message) => TurnError::HostFailed { message },
+        failure => TurnError::PluginFailed { plugin: plugin.identity().to_string(), message: failure.to_string() },
+    }
+}
+
+impl Session {
+    /// For whom the plugins of the open turn work, with a span of its own for each call.
+    pub(crate) fn scope(&self) -> Scope {
+        let trace = self.run.turn.as_ref().map_or_else(trace::root, |turn| trace::child(&turn.trace));
+        Scope {
+            agent: self.run.agent.clone(),
+            session: self.run.session.clone(),
+            delegated_by: self.run.delegated_by.clone(),
+            user: self.shared.agent.config().user.clone(),
+            turn: self.run.turns,
+            trace,
+        }
+    }
+
+    pub(crate) fn ports(&self) -> Ports {
+        Ports { media: self.shared.media.clone() }
+    }
+
+    /// Builds what the turn begins with.
+    pub(crate) async fn build_context(&mut self) -> Deed {
+        let recollections = self.recollections().await;
+        let agent = self.shared.agent.clone();
+        let built = match agent.context_builder().cloned() {
+            Some(builder) => Some(self.ask_builder(&builder, &recollections).await?),
+            None => None,
+        };
+        let answer = built.as_ref().map(|(plugin, built)| json!({"plugin": plugin, "answer": built}));
+        let built = built.map(|(_, built)| built).unwrap_or_default();
+        let sections = system_sections(&agent.config().prompt, built.system);
+        let preface = preface(&agent.config().prompt, &recollections);
+        let own_message = if built.messages.is_empty() { &preface[..] } else { &[] };
+        let system = system_texts(&sections, own_message).iter().map(|text| tokens::of_text(text));
+        let budget = PromptBudget { system: system.fold(0, u32::saturating_add), ..self.empty_budget() };
+        let texts = system_texts(&sections, &preface);
+        let body = json!({
+            "builder": answer,
+            "recollections": recollections,
+            "plugins": self.run.turn.as_ref().map(|turn| &turn.plugins),
+            "configuration": agent.fingerprint(),
+        });
+        let records = vec![StepRecord { turn: self.run.turns, step: 0, kind: "context".to_owned(), body }];
+        let context = TurnContext {
+            sections,
+            preface,
+            history: built.history,
+            messages: built.messages,
+            state: built.state,
+            budget,
+        };
+        Ok((Input::Context { context }, Notes { records, texts }))
+    }
+
+    /// The window without any system text.
+    fn empty_budget(&self) -> PromptBudget {
+        let agent = &self.shared.agent;
+        let window = agent.provider().facts().model.window;
+        let reserved = agent.config().reply_tokens.min(window / 4);
+        PromptBudget { window, system: 0, tools: agent.registry().tokens(), reserved }
+    }
+
+    async fn ask_builder(
+        &mut self,
+        builder: &Arc<LoadedPlugin>,
+        recollections: &[Recollection],
+    ) -> Result<(String, BuiltPrompt), TurnError> {
+        let history = self.history().await.map_err(store_failed)?;
+        let agent = self.shared.agent.clone();
+        let tools = agent.registry().offered().iter().map(|tool| BuilderTool {
+            name: tool.author_name.clone(),
+            description: tool.description.clone(),
+            input_schema: tool.input_schema.clone(),
+            tokens: tokens::of_text(&tool.description).saturating_add(tokens::of_text(&tool.input_schema.to_string())),
+        });
+        let Some(turn) = &self.run.turn else {
+            return Err(TurnError::HostFailed { message: "no turn is open".to_owned() });
+        };
+        let hidden = self.run.next_message - 1 - self.run.view.len() as u64;
+        let request = BuilderRequest {
+            lifecycle: Lifecycle::Init,
+            scope: self.scope(),
+            model: agent.provider().facts().model.clone(),
+            input: turn.input.clone(),
+            tools: tools.collect(),
+            memory: BuilderMemory {
+                history,
+                hidden: u32::try_from(hidden).unwrap_or(u32::MAX),
+                summary: None,
+                recollections: recollections.to_vec(),
+            },
+            budget: self.empty_budget().for_plugins(),
+        };
+        let setup = agent.setup(&builder.identity().name);
+        let report = self.shared.sandbox.build_context(builder, &setup, &request, &self.ports()).await;
+        let report = report.map_err(|failure| plugin_failed(builder, failure))?;
+        Ok((builder.identity().to_string(), report.answer))
+    }
+
+    /// The view as the model would be sent it.
+    async fn history(&mut self) -> Result<Vec<Message>, StoreError> {
+        let entries = self.run.view.clone();
+        let ids: Vec<_> = entries.iter().map(|entry| entry.id).collect();
+        let messages = self.load(&ids).await?;
+        let limit = self.shared.agent.config().bounds.result_characters as usize;
+        let shown = messages.iter().zip(&entries);
+        Ok(shown.map(|(message, entry)| shown_message(message, self.run.seen_count(entry), limit)).collect())
+    }
+
+    /// What is nearest to the input in the user's long-term memory (D4). A failed search never fails the turn.
+    async fn recollections(&self) -> Vec<Recollection> {
+        let (Some(user), Some(turn)) = (&self.shared.agent.config().user, &self.run.turn) else { return Vec::new() };
+        let query = turn.input.message().plain_text();
+        match self.shared.store.search(user, &query, RECOLLECTIONS).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(session = %self.run.session, %error, "long-term memory was not searched");
+                Vec::new()
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Who watches a session gets its events: durable ones once they are committed, streamed ones as they come (L30).
+
+use agent_core::event::{Event, EventKind};
+use agent_core::model::Delta;
+use tokio::sync::broadcast;
+use tokio::sync::mpsc::Receiver;
+
+/// Events that a slow watcher may be behind; past that it is told that it has missed some, and reads the store.
+const RING: usize = 1024;
+
+/// The watchers of one session.
+pub(crate) struct Watchers {
+    sender: broadcast::Sender<Event>,
+}
+
+impl Watchers {
+    pub(crate) fn new() -> Self {
+        Self { sender: broadcast::Sender::new(RING) }
+    }
+
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.sender.subscribe()
+    }
+
+    pub(crate) fn publish(&self, events: impl IntoIterator<Item = Event>) {
+        for event in events {
+            // Nobody watching is no failure.
+            let _ = self.sender.send(event);
+        }
+    }
+
+    /// Turns the pieces of a reply into provisional events behind the durable event `after`, until the reply ends.
+    pub(crate) async fn stream(&self, after: &Event, mut deltas: Receiver<Delta>) {
+        let mut number = 0;
+        while let Some(delta) = deltas.recv().await {
+            number += 1;
+            let kind = match delta {
+                Delta::Text(text) => EventKind::StreamToken { text },
+                Delta::ThinkingStart => EventKind::ThinkingStart,
+                Delta::Thinking(text) => EventKind::ThinkingContent { text },
+                Delta::ThinkingEnd => EventKind::ThinkingEnd,
+                Delta::Clear => EventKind::StreamClear,
+            };
+            self.publish([Event { provisional: Some(number), kind, ..after.clone() }]);
+        }
+    }
+}

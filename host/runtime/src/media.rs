@@ -1,0 +1,97 @@
+//! Media of a session: what plugins reach of them, and how new ones are described.
+
+use agent_core::message::{Digest, Dimensions, Media};
+use agent_memory::{MediaDescription, Store, StoreError};
+use agent_plugins::{MediaPort, PortError};
+use async_trait::async_trait;
+use std::sync::Arc;
+
+/// The blob store as plugins reach it: each session sees its own media.
+pub(crate) struct StoredMedia(pub(crate) Arc<dyn Store>);
+
+#[async_trait]
+impl MediaPort for StoredMedia {
+    async fn describe(&self, session: &str, digest: &Digest) -> Result<Option<Media>, PortError> {
+        self.0.media(session, digest).await.map_err(port_error)
+    }
+
+    async fn read(&self, session: &str, digest: &Digest, offset: u64, length: u32) -> Result<Vec<u8>, PortError> {
+        self.0.read(session, digest, offset, length).await.map_err(port_error)
+    }
+
+    async fn put(
+        &self,
+        session: &str,
+        bytes: Vec<u8>,
+        mime_type: String,
+        name: Option<String>,
+    ) -> Result<Media, PortError> {
+        let about = describe(&bytes, &mime_type, name).map_err(PortError::Refused)?;
+        self.0.put(session, bytes, about).await.map_err(port_error)
+    }
+}
+
+fn port_error(error: StoreError) -> PortError {
+    PortError::Failed(error.to_string())
+}
+
+/// First bytes of the types that can be told by them.
+const SIGNATURES: &[(&str, &[u8])] = &[
+    ("image/png", b"\x89PNG\r\n\x1a\n"),
+    ("image/jpeg", b"\xff\xd8\xff"),
+    ("image/gif", b"GIF8"),
+    ("application/pdf", b"%PDF-"),
+];
+
+/// Describes new bytes; refuses those that are something else than they are said to be.
+pub fn describe(bytes: &[u8], mime_type: &str, name: Option<String>) -> Result<MediaDescription, String> {
+    let mime_type = mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let valid = mime_type.split_once('/').is_some_and(|(kind, subtype)| {
+        let token = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
+        token(kind) && token(subtype)
+    });
+    if !valid {
+        return Err(format!("`{mime_type}` is not a media type such as `image/png`"));
+    }
+    if let Some(found) = told_by_bytes(bytes).filter(|found| *found != mime_type) {
+        return Err(format!("the bytes are {found}, not {mime_type}"));
+    }
+    if told_by_bytes(bytes).is_none() && is_known(&mime_type) {
+        return Err(format!("the bytes are not {mime_type}"));
+    }
+    let dimensions = mime_type.starts_with("image/").then(|| imagesize::blob_size(bytes).ok()).flatten();
+    let dimensions = dimensions.and_then(|size| {
+        let (width, height) = (u32::try_from(size.width).ok()?, u32::try_from(size.height).ok()?);
+        (width > 0 && height > 0).then_some(Dimensions { width, height })
+    });
+    Ok(MediaDescription { mime_type, dimensions, name })
+}
+
+fn told_by_bytes(bytes: &[u8]) -> Option<&'static str> {
+    if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
+        return Some("image/webp");
+    }
+    SIGNATURES.iter().find(|(_, signature)| bytes.starts_with(signature)).map(|(mime_type, _)| *mime_type)
+}
+
+fn is_known(mime_type: &str) -> bool {
+    mime_type == "image/webp" || SIGNATURES.iter().any(|(known, _)| *known == mime_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p2_a_medium_is_what_its_first_bytes_say() {
+        let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+        png.extend([0, 0, 7, 128, 0, 0, 4, 56, 8, 2, 0, 0, 0]);
+        let about = describe(&png, "Image/PNG; q=1", None).unwrap();
+        assert_eq!(about.mime_type, "image/png");
+        assert_eq!(about.dimensions, Some(Dimensions { width: 1920, height: 1080 }));
+        assert_eq!(describe(&png, "image/jpeg", None).unwrap_err(), "the bytes are image/png, not image/jpeg");
+        assert_eq!(describe(b"hello", "image/png", None).unwrap_err(), "the bytes are not image/png");
+        assert!(describe(b"hello", "text/plain", None).is_ok());
+        assert!(describe(b"hello", "nonsense", None).is_err());
+    }
+}

@@ -1,0 +1,190 @@
+//! One model call: the outgoing copy is made, masked, sent, and the reply's calls are looked up.
+
+use crate::checkpoint::Checkpoint;
+use crate::context::{plugin_failed, store_failed};
+use crate::drive::Deed;
+use crate::session::{Notes, Session};
+use agent_core::message::{Message, MessageId, Part};
+use agent_core::model::ModelRequest;
+use agent_core::plugin::{Section, StepRequest};
+use agent_core::prompt::{system_texts, with_preface};
+use agent_core::run::{Input, Mask, RepliedStep, StepPlan, TurnError};
+use agent_core::view::shown_message;
+use agent_memory::{StepRecord, StoreError, digest_of};
+use agent_models::{RawReply, ReplyContext};
+use agent_plugins::Kind;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+/// Pieces of a reply that may wait for the watchers.
+const DELTAS: usize = 64;
+
+/// The outgoing copy, with what is stored of it.
+pub(crate) struct Outgoing {
+    pub(crate) request: ModelRequest,
+    /// Of each message, in the prompt's order.
+    pub(crate) ids: Vec<MessageId>,
+    pub(crate) new_masks: Vec<Mask>,
+    pub(crate) notes: Notes,
+}
+
+impl Session {
+    /// Makes one model call.
+    pub(crate) async fn call_model(&mut self, plan: StepPlan) -> Deed {
+        let mut outgoing = self.outgoing(&plan).await?;
+        self.mask(&mut outgoing, plan.step).await?;
+        self.add_preface(&mut outgoing);
+        let prompt = self.prompt_record(&outgoing);
+        self.note(&mut outgoing.notes, plan.step, "prompt", prompt);
+        self.shared.pass(Checkpoint::BeforeModel);
+        let raw = self.ask(&outgoing.request).await?;
+        self.shared.pass(Checkpoint::AfterModel);
+        let mut notes = outgoing.notes;
+        self.note(&mut notes, plan.step, "reply", json!({"reply": raw.reply, "raw": raw.raw}));
+        let registry = self.shared.agent.registry();
+        let reply = raw.reply;
+        let replied = RepliedStep {
+            calls: reply.calls.iter().map(|call| registry.resolve(call)).collect(),
+            text: reply.text,
+            model: reply.model,
+            usage: reply.usage,
+            execution_units: reply.usage.total(),
+            masks: outgoing.new_masks,
+        };
+        Ok((Input::Reply(replied), notes))
+    }
+
+    /// After masking, since masks count the parts of stored messages.
+    fn add_preface(&self, outgoing: &mut Outgoing) {
+        for (id, message) in outgoing.ids.iter().zip(&mut outgoing.request.messages) {
+            with_preface(&self.run, *id, message);
+        }
+    }
+
+    pub(crate) fn note(&self, notes: &mut Notes, step: u32, kind: &str, body: Value) {
+        notes.records.push(StepRecord { turn: self.run.turns, step, kind: kind.to_owned(), body });
+    }
+
+    async fn outgoing(&mut self, plan: &StepPlan) -> Result<Outgoing, TurnError> {
+        let entries: Vec<_> = self.run.sent().copied().collect();
+        let ids: Vec<MessageId> = entries.iter().map(|entry| entry.id).collect();
+        let stored = self.load(&ids).await.map_err(store_failed)?;
+        let mut notes = Notes::default();
+        let step_sections = self.step_sections(plan, &mut notes).await?;
+        let agent = self.shared.agent.clone();
+        let limit = agent.config().bounds.result_characters as usize;
+        let shown = stored.iter().zip(&entries).map(|(message, entry)| {
+            let message = shown_message(message, self.run.seen_count(entry), limit);
+            self.in_providers_names(message)
+        });
+        let messages = shown.collect();
+        let sections = self.run.turn.as_ref().map(|turn| turn.sections.as_slice()).unwrap_or_default();
+        let request = ModelRequest {
+            model: agent.provider().facts().model.clone(),
+            system: system_texts(sections, &step_sections),
+            messages,
+            downscaled: Vec::new(),
+            tools: if plan.last { Vec::new() } else { agent.registry().offered().to_vec() },
+            output_schema: agent.config().output_schema.clone(),
+            max_tokens: agent.config().reply_tokens,
+        };
+        Ok(Outgoing { request, ids, new_masks: Vec::new(), notes })
+    }
+
+    /// What the builder's per-step export adds to this step only (L2).
+    async fn step_sections(&mut self, plan: &StepPlan, notes: &mut Notes) -> Result<Vec<Section>, TurnError> {
+        let agent = self.shared.agent.clone();
+        let Some(builder) = agent.context_builder().filter(|plugin| plugin.kinds().contains(&Kind::StepContext)) else {
+            return Ok(Vec::new());
+        };
+        let latest = self.latest().await.map_err(store_failed)?;
+        let Some(turn) = &self.run.turn else { return Ok(Vec::new()) };
+        let request = StepRequest {
+            lifecycle: plan.lifecycle,
+            scope: self.scope(),
+            model: agent.provider().facts().model.clone(),
+            step: turn.interactions,
+            steps_left: plan.steps_left,
+            latest,
+            budget: turn.budget.for_plugins(),
+            state: turn.state.clone(),
+        };
+        let setup = agent.setup(&builder.identity().name);
+        let report = self.shared.sandbox.build_step(builder, &setup, &request, &self.ports()).await;
+        let sections = report.map_err(|failure| plugin_failed(builder, failure))?.answer;
+        let answer = json!({"plugin": builder.identity().to_string(), "answer": sections});
+        self.note(notes, plan.step, "step_context", answer);
+        Ok(sections)
+    }
+
+    /// The messages that the step before has not seen.
+    async fn latest(&mut self) -> Result<Vec<Message>, StoreError> {
+        let from = self.run.turn.as_ref().map_or(MessageId::MAX, |turn| turn.latest_from);
+        let entries: Vec<_> = self.run.view.iter().filter(|entry| entry.id >= from).copied().collect();
+        let ids: Vec<_> = entries.iter().map(|entry| entry.id).collect();
+        let messages = self.load(&ids).await?;
+        let limit = self.shared.agent.config().bounds.result_characters as usize;
+        let latest = messages.iter().zip(&entries);
+        Ok(latest.map(|(message, entry)| shown_message(message, self.run.seen_count(entry), limit)).collect())
+    }
+
+    /// The history holds the authors' names of tools; the provider knows its own (L14).
+    fn in_providers_names(&self, mut message: Message) -> Message {
+        let registry = self.shared.agent.registry();
+        for part in &mut message.parts {
+            let name = match part {
+                Part::ToolCall(call) => &mut call.name,
+                Part::ToolResult(result) => &mut result.name,
+                _ => continue,
+            };
+            let provider = registry.provider_name(name);
+            if provider != name {
+                *name = provider.to_owned();
+            }
+        }
+        message
+    }
+
+    /// The exact prompt, by reference: texts by digest, messages by place (D1).
+    fn prompt_record(&self, outgoing: &Outgoing) -> Value {
+        let request = &outgoing.request;
+        let digest = |text: &str| digest_of(text.as_bytes()).to_string();
+        let turn = self.run.turn.as_ref();
+        let preface = turn.filter(|turn| turn.prefaced.is_some_and(|id| outgoing.ids.contains(&id)));
+        let preface = preface.map(|turn| system_texts(&turn.preface, &[])).unwrap_or_default();
+        let messages = outgoing.ids.iter().zip(&request.messages);
+        let messages: Vec<_> = messages.map(|(id, message)| json!([id, message.seen_count])).collect();
+        json!({
+            "model": request.model,
+            "max_tokens": request.max_tokens,
+            "system": request.system.iter().map(|text| digest(text)).collect::<Vec<_>>(),
+            "preface": preface.iter().map(|text| digest(text)).collect::<Vec<_>>(),
+            "messages": messages,
+            "result_characters": self.shared.agent.config().bounds.result_characters,
+            "masked": self.run.masks.iter().chain(&outgoing.new_masks).collect::<Vec<_>>(),
+            "downscaled": request.downscaled,
+            "tools": request.tools.iter().map(|tool| tool.author_name.as_str()).collect::<Vec<_>>(),
+            "output_schema": request.output_schema,
+        })
+    }
+
+    /// Sends the request and passes the pieces of the reply on to the watchers.
+    async fn ask(&self, request: &ModelRequest) -> Result<RawReply, TurnError> {
+        let provider = self.shared.agent.provider();
+        let (sender, deltas) = mpsc::channel(DELTAS);
+        let context = ReplyContext { session: &self.run.session, call: self.run.model_calls, attempt: 1 };
+        let reply = async {
+            let reply = provider.reply(request, context, &sender).await;
+            drop(sender);
+            reply
+        };
+        let reply = match &self.last_event {
+            Some(event) => tokio::join!(reply, self.watchers.stream(event, deltas)).0,
+            None => {
+                drop(deltas);
+                reply.await
+            }
+        };
+        reply.map_err(|error| TurnError::ModelFailed { message: error.to_string() })
+    }
+}

@@ -1,0 +1,87 @@
+//! The end of a turn: validators in order, then the agent's output schema (L12).
+
+use crate::context::{plugin_failed, store_failed};
+use crate::drive::Deed;
+use crate::session::{Notes, Session};
+use agent_core::message::Message;
+use agent_core::plugin::{OutputData, ValidatorRequest, Verdict};
+use agent_core::run::{Input, OutputVerdict, TurnError, Validation};
+use agent_core::tool::Violation;
+use agent_core::view::shown_message;
+use serde_json::{Value, json};
+
+/// Who rejects where no plugin does.
+const OUTPUT_SCHEMA: &str = "output schema";
+
+impl Session {
+    /// Asks the validators, each seeing what the one before has made of the output, and the schema last.
+    pub(crate) async fn validate(&mut self, validation: Validation) -> Deed {
+        let agent = self.shared.agent.clone();
+        let step = self.run.turn.as_ref().map_or(0, |turn| turn.interactions);
+        let turn = if agent.config().validators.is_empty() { Vec::new() } else { self.turn_so_far().await? };
+        let mut notes = Notes::default();
+        let mut data = OutputData::Text(validation.text.clone());
+        for validator in agent.validators() {
+            let request = ValidatorRequest {
+                scope: self.scope(),
+                text: data.for_history(),
+                structured: structured(&data),
+                output_schema: agent.config().output_schema.clone(),
+                attempt: validation.attempt,
+                corrections_left: validation.corrections_left,
+                turn: turn.clone(),
+            };
+            let setup = agent.setup(&validator.identity().name);
+            let report = self.shared.sandbox.validate(validator, &setup, &request).await;
+            let verdict = report.map_err(|failure| plugin_failed(validator, failure))?.answer;
+            let by = validator.identity().to_string();
+            self.note(&mut notes, step, "verdict", json!({"plugin": by, "answer": verdict}));
+            match verdict {
+                Verdict::Accept => {}
+                Verdict::AcceptAs(changed) => data = changed,
+                Verdict::Reject(problems) => {
+                    return Ok((Input::Verdict(OutputVerdict::Rejected { by, problems }), notes));
+                }
+            }
+        }
+        let verdict = self.check_schema(data);
+        Ok((Input::Verdict(verdict), notes))
+    }
+
+    fn check_schema(&self, data: OutputData) -> OutputVerdict {
+        let Some(schema) = self.shared.agent.output_schema() else { return OutputVerdict::Accepted(data) };
+        let rejected = |problems| OutputVerdict::Rejected { by: OUTPUT_SCHEMA.to_owned(), problems };
+        let json = match data {
+            OutputData::Json(json) => json,
+            OutputData::Text(text) => match serde_json::from_str(&text) {
+                Ok(json) => json,
+                Err(error) => {
+                    let message = format!("the answer must be JSON and nothing else: {error}");
+                    let rule = Some("json".to_owned());
+                    return rejected(vec![Violation { pointer: String::new(), rule, message }]);
+                }
+            },
+        };
+        match schema.check(&json) {
+            Ok(()) => OutputVerdict::Accepted(OutputData::Json(json)),
+            Err(problems) => rejected(problems),
+        }
+    }
+
+    async fn turn_so_far(&mut self) -> Result<Vec<Message>, TurnError> {
+        let turn = self.run.turns;
+        let entries: Vec<_> = self.run.view.iter().filter(|entry| entry.turn == turn).copied().collect();
+        let ids: Vec<_> = entries.iter().map(|entry| entry.id).collect();
+        let messages = self.load(&ids).await.map_err(store_failed)?;
+        let limit = self.shared.agent.config().bounds.result_characters as usize;
+        let shown = messages.iter().zip(&entries);
+        Ok(shown.map(|(message, entry)| shown_message(message, self.run.seen_count(entry), limit)).collect())
+    }
+}
+
+fn structured(data: &OutputData) -> Option<Value> {
+    match data {
+        OutputData::Json(json) => Some(json.clone()),
+        OutputData::Text(text) => serde_json::from_str(text).ok(),
+    }
+}

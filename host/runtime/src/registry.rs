@@ -1,0 +1,295 @@
+//! One registry of tools with one name space, whatever they come from (L7, L8, L14).
+
+use agent_core::model::{OfferedTool, RequestedCall};
+use agent_core::names::ToolNames;
+use agent_core::run::{Disposition, ResolvedCall};
+use agent_core::schema::{Schema, SchemaError, parse_arguments};
+use agent_core::tokens;
+use agent_core::tool::{ToolDefinition, ToolError, ToolSource};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of a description that the model is shown.
+const MAX_DESCRIPTION: usize = 2 * 1024;
+/// Tools that an error message lists.
+const LISTED: usize = 20;
+
+/// A tool that can be called.
+#[derive(Debug)]
+pub struct RegisteredTool {
+    /// What it says about itself.
+    pub definition: ToolDefinition,
+    /// Where it comes from.
+    pub source: ToolSource,
+    /// Whether the model is told of it.
+    pub availability: Availability,
+    arguments: Schema,
+    structured: Option<Schema>,
+}
+
+/// Whether the model is told of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Availability {
+    /// It is.
+    Offered,
+    /// It is not, since it could do nothing without a grant; a call is told this.
+    Withheld(String),
+}
+
+/// The tools of one agent: an immutable snapshot.
+#[derive(Debug, Default)]
+pub struct Registry {
+    tools: BTreeMap<String, Arc<RegisteredTool>>,
+    names: ToolNames,
+    offered: Vec<OfferedTool>,
+    tokens: u32,
+}
+
+/// Tools that cannot stand in one registry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryError {
+    /// Two tools have one name.
+    #[error("two tools are named `{name}`: one of {first}, one of {second}; rename one or leave one of them out")]
+    Duplicate {
+        /// Their name.
+        name: String,
+        /// Where the first comes from.
+        first: String,
+        /// Where the second comes from.
+        second: String,
+    },
+    /// A schema cannot be used.
+    #[error("the {which} schema of tool `{name}` of {origin}: {error}")]
+    Schema {
+        /// The tool's name.
+        name: String,
+        /// `input` or `output`.
+        which: &'static str,
+        /// Where the tool comes from.
+        origin: String,
+        /// What is wrong.
+        error: SchemaError,
+    },
+}
+
+impl Registry {
+    /// Puts the tools into one name space. The order in which they come does not matter.
+    pub fn new(
+        tools: impl IntoIterator<Item = (ToolDefinition, ToolSource, Availability)>,
+    ) -> Result<Self, RegistryError> {
+        let mut registry = Self::default();
+        for (definition, source, availability) in tools {
+            let name = definition.name.clone();
+            let tool = RegisteredTool::new(definition, source, availability)?;
+            if let Some(first) = registry.tools.get(&name) {
+                let (first, second) = (first.source.to_string(), tool.source.to_string());
+                return Err(RegistryError::Duplicate { name, first, second });
+            }
+            registry.tools.insert(name, Arc::new(tool));
+        }
+        let offered = registry.tools.values().filter(|tool| tool.availability == Availability::Offered);
+        let offered: Vec<Arc<RegisteredTool>> = offered.cloned().collect();
+        registry.names = ToolNames::new(registry.tools.keys().map(String::as_str));
+        registry.offered = offered.iter().map(|tool| registry.offer(tool)).collect();
+        registry.tokens = registry.offered.iter().map(tokens_of).fold(0, u32::saturating_add);
+        Ok(registry)
+    }
+
+    /// The tool of that name, as its author wrote it.
+    pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
+        self.tools.get(name)
+    }
+
+    /// All tools, by name.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
+        self.tools.values()
+    }
+
+    /// Those that the model is told of, by name, in the provider's alphabet.
+    pub fn offered(&self) -> &[OfferedTool] {
+        &self.offered
+    }
+
+    /// What offering them costs, measured (L26).
+    pub fn tokens(&self) -> u32 {
+        self.tokens
+    }
+
+    /// Names in the history are the author's; this gives the provider's.
+    pub fn provider_name<'a>(&'a self, author: &'a str) -> &'a str {
+        self.names.provider_name(author).unwrap_or(author)
+    }
+
+    /// Looks a model's call up and checks its arguments, before anything runs.
+    pub fn resolve(&self, call: &RequestedCall) -> ResolvedCall {
+        let author = self.names.author_name(&call.name).unwrap_or(&call.name);
+        let arguments = parse_arguments(&call.arguments);
+        let as_written = arguments.as_ref().map_or_else(|_| Value::String(call.arguments.clone()), Value::clone);
+        let Some(tool) = self.tools.get(author) else {
+            let disposition = Disposition::NotFound { message: self.not_found(author) };
+            return ResolvedCall { name: author.to_owned(), arguments: as_written, source: None, disposition };
+        };
+        let disposition = match arguments.and_then(|arguments| tool.admit(&arguments)) {
+            Err(error) => Disposition::Refused(error),
+            Ok(()) => Disposition::Ready {
+                priority: tool.definition.priority,
+                sequential: tool.definition.traits.sequential,
+                repeatable: tool.definition.traits.repeatable(),
+            },
+        };
+        ResolvedCall { name: author.to_owned(), arguments: as_written, source: Some(tool.source.clone()), disposition }
+    }
+
+    fn offer(&self, tool: &RegisteredTool) -> OfferedTool {
+        let definition = &tool.definition;
+        OfferedTool {
+            name: self.provider_name(&definition.name).to_owned(),
+            author_name: definition.name.clone(),
+            description: cut(&definition.description, MAX_DESCRIPTION).to_owned(),
+            input_schema: definition.input_schema.clone(),
+        }
+    }
+
+    fn not_found(&self, name: &str) -> String {
+        let known: Vec<&str> = self.offered.iter().take(LISTED).map(|tool| tool.author_name.as_str()).collect();
+        let more = self.offered.len().saturating_sub(LISTED);
+        match (known.is_empty(), more) {
+            (true, _) => format!("there is no tool `{name}`, nor any other"),
+            (false, 0) => format!("there is no tool `{name}`; there are {}", known.join(", ")),
+            (false, more) => format!("there is no tool `{name}`; there are {} and {more} more", known.join(", ")),
+        }
+    }
+}
+
+impl RegisteredTool {
+    fn new(
+        definition: ToolDefinition,
+        source: ToolSource,
+        availability: Availability,
+    ) -> Result<Self, RegistryError> {
+        let compile = |which: &'static str, schema: &Value| {
+            let failed = |error| RegistryError::Schema {
+                name: definition.name.clone(),
+                which,
+                origin: source.to_string(),
+                error,
+            };
+            Schema::compile(schema).map_err(failed)
+        };
+        let arguments = compile("input", &definition.input_schema)?;
+        let structured = definition.output_schema.as_ref().map(|schema| compile("output", schema)).transpose()?;
+        Ok(Self { arguments, structured, definition, source, availability })
+    }
+
+    fn admit(&self, arguments: &Value) -> Result<(), ToolError> {
+        if let Availability::Withheld(message) = &self.availability {
+            return Err(ToolError::Denied { message: message.clone() });
+        }
+        self.arguments.check(arguments).map_err(|violations| ToolError::InvalidArguments { violations })
+    }
+
+    /// Whether the structured result is what the tool promised.
+    pub fn check_structured(&self, structured: Option<&Value>) -> Result<(), ToolError> {
+        let (Some(schema), Some(value)) = (&self.structured, structured) else { return Ok(()) };
+        schema.check(value).map_err(|violations| ToolError::Failed {
+            message: format!(
+                "{} broke its own output schema: {}",
+                self.source,
+                violations.iter().map(|v| format!("{} {}", v.pointer, v.message)).collect::<Vec<_>>().join("; ")
+            ),
+        })
+    }
+}
+
+fn tokens_of(tool: &OfferedTool) -> u32 {
+    let schema = tokens::of_text(&tool.input_schema.to_string());
+    tokens::of_text(&tool.name).saturating_add(tokens::of_text(&tool.description)).saturating_add(schema)
+}
+
+/// At most so many bytes, on a character boundary.
+fn cut(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes.min(text.len()))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_core::message::Digest;
+    use serde_json::json;
+
+    fn tool(name: &str) -> ToolDefinition {
+        ToolDefinition {
+            name: name.to_owned(),
+            title: None,
+            description: format!("does {name}"),
+            input_schema: json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}}),
+            output_schema: Some(json!({"type": "object", "required": ["lines"]})),
+            traits: Default::default(),
+            priority: 0,
+        }
+    }
+
+    fn plugin(name: &str) -> ToolSource {
+        ToolSource::Plugin { plugin: name.to_owned(), digest: Digest::from_sha256([7; 32]) }
+    }
+
+    fn call(name: &str, arguments: &str) -> RequestedCall {
+        RequestedCall { provider_id: None, name: name.to_owned(), arguments: arguments.to_owned() }
+    }
+
+    fn registry() -> Registry {
+        let withheld = Availability::Withheld("add `read = [\".\"]`".to_owned());
+        Registry::new([
+            (tool("text.count"), plugin("text"), Availability::Offered),
+            (tool("read_file"), ToolSource::BuiltIn, withheld),
+        ])
+        .unwrap()
+    }
+
+    #[test]
+    fn l7_a_duplicate_name_is_refused_naming_both_sources() {
+        let tools = [("text", "text.count"), ("words", "text.count")];
+        let tools = tools.map(|(source, name)| (tool(name), plugin(source), Availability::Offered));
+        let message = Registry::new(tools).unwrap_err().to_string();
+        assert!(message.contains("text@0707") && message.contains("words@0707"), "{message}");
+    }
+
+    #[test]
+    fn l7_l14_calls_are_looked_up_by_either_name() {
+        for name in ["text_count", "text.count"] {
+            let resolved = registry().resolve(&call(name, "{\"path\": \"a\"}"));
+            assert_eq!(resolved.name, "text.count");
+            assert!(matches!(resolved.disposition, Disposition::Ready { .. }));
+        }
+        let missing = registry().resolve(&call("text_cuont", "{}"));
+        assert!(matches!(missing.disposition, Disposition::NotFound { message } if message.ends_with("there are text.count")));
+    }
+
+    #[test]
+    fn l8_bad_arguments_never_run() {
+        for arguments in ["{}", "{\"path\": 1}", "{\"path\": ", "[]"] {
+            let resolved = registry().resolve(&call("text_count", arguments));
+            let Disposition::Refused(ToolError::InvalidArguments { violations }) = resolved.disposition else {
+                panic!("{arguments} was let through")
+            };
+            assert!(!violations.is_empty());
+        }
+    }
+
+    #[test]
+    fn p6_a_withheld_tool_is_not_offered_and_says_what_to_add() {
+        let registry = registry();
+        assert_eq!(registry.offered().len(), 1);
+        let resolved = registry.resolve(&call("read_file", "{\"path\": \"a\"}"));
+        assert!(matches!(resolved.disposition, Disposition::Refused(ToolError::Denied { message }) if message.contains("add")));
+    }
+
+    #[test]
+    fn p2_a_structured_result_must_be_what_was_promised() {
+        let registry = registry();
+        let tool = registry.get("text.count").unwrap();
+        assert!(tool.check_structured(Some(&json!({"lines": 3}))).is_ok());
+        assert!(tool.check_structured(Some(&json!({}))).is_err());
+    }
+}

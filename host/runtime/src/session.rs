@@ -1,0 +1,366 @@
+//! A session that is open here: its lease, its run, and the one way to change it.
+
+use crate::agent::{Agent, AgentError};
+use crate::checkpoint::{Checkpoint, CheckpointObserver};
+use crate::events::Watchers;
+use crate::media::StoredMedia;
+use agent_core::change::{Body, CallChange, CallRecord, CallResult, Change};
+use agent_core::event::{Event, Suspension};
+use agent_core::message::{CallId, Digest, MessageId, Part, StoredMessage, ToolResult, TurnInput};
+use agent_core::run::{Action, Decision, Input, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
+use agent_memory::{
+    CallFilter, Commit, Lease, MessageRange, OpenMode, SessionMeta, Status, StepRecord, Store, StoreError, digest_of,
+};
+use agent_plugins::{Generation, MediaPort, Sandbox};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// Characters of the first input that make a session's title.
+const TITLE_CHARACTERS: usize = 80;
+
+/// What all sessions of a process share.
+#[derive(Clone)]
+pub struct Host {
+    /// What outlives a turn.
+    pub store: Arc<dyn Store>,
+    /// Where plugins run.
+    pub sandbox: Arc<Sandbox>,
+    /// Told of every named point, in tests.
+    pub checkpoint: Option<CheckpointObserver>,
+}
+
+/// Which session to open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenSession {
+    /// A new one.
+    New,
+    /// That of this subject.
+    Existing(String),
+}
+
+/// A session that cannot be worked on.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The store refused or failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The stored state cannot be read (L1's `no_context` among others).
+    #[error("session `{session}`: {error}")]
+    Restore {
+        /// Its subject.
+        session: String,
+        /// What is wrong.
+        error: RestoreError,
+    },
+    /// The state does not take this now.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The agent does not fit the plugins that the turn is pinned to.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+}
+
+/// How far a turn has come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TurnResult {
+    /// It has its output.
+    Finished(Output),
+    /// It ended with a typed error.
+    Failed(TurnError),
+    /// It was stopped.
+    Cancelled,
+    /// It waits.
+    Suspended(Suspension),
+    /// There was nothing to do.
+    Idle,
+}
+
+/// What a running call needs of its session.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) agent: Arc<Agent>,
+    pub(crate) media: Arc<dyn MediaPort>,
+    pub(crate) subject: String,
+    pub(crate) checkpoint: Option<CheckpointObserver>,
+}
+
+impl Shared {
+    pub(crate) fn pass(&self, checkpoint: Checkpoint<'_>) {
+        if let Some(observer) = &self.checkpoint {
+            observer(checkpoint);
+        }
+    }
+}
+
+/// What is stored beside a change (D1).
+#[derive(Default)]
+pub(crate) struct Notes {
+    pub(crate) records: Vec<StepRecord>,
+    pub(crate) texts: Vec<String>,
+}
+
+/// A session that is open in this process.
+pub struct Session {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) run: Run,
+    pub(crate) watchers: Watchers,
+    pub(crate) last_event: Option<Event>,
+    configured: Arc<Agent>,
+    lease: Lease,
+    revision: u64,
+    messages: HashMap<MessageId, Arc<StoredMessage>>,
+    calls: HashMap<CallId, CallRecord>,
+    stored_texts: HashSet<Digest>,
+}
+
+impl Session {
+    /// Opens a session under its lease. What was running when its last host died is taken up again (D3).
+    pub async fn open(host: &Host, agent: Arc<Agent>, which: OpenSession) -> Result<Self, SessionError> {
+        let name = agent.config().name.clone();
+        let (subject, mode) = match which {
+            OpenSession::New => (format!("{name}/{}", Uuid::now_v7()), OpenMode::CreateNew),
+            OpenSession::Existing(subject) => (subject, OpenMode::Existing),
+        };
+        let meta = SessionMeta { agent: name.clone(), user: agent.config().user.clone() };
+        let opened = host.store.open(&subject, mode, meta).await?;
+        let run = match opened.revision {
+            0 => Ok(Run::new(&subject, &name)),
+            _ => Run::restore(opened.snapshot.as_deref()),
+        };
+        let run = match run {
+            Ok(run) => run,
+            Err(error) => {
+                host.store.release(opened.lease).await?;
+                return Err(SessionError::Restore { session: subject, error });
+            }
+        };
+        let shared = Shared {
+            store: host.store.clone(),
+            sandbox: host.sandbox.clone(),
+            agent: agent.clone(),
+            media: Arc::new(StoredMedia(host.store.clone())),
+            subject,
+            checkpoint: host.checkpoint.clone(),
+        };
+        let mut session = Self {
+            shared: Arc::new(shared),
+            run,
+            watchers: Watchers::new(),
+            last_event: None,
+            configured: agent,
+            lease: opened.lease,
+            revision: opened.revision,
+            messages: HashMap::new(),
+            calls: HashMap::new(),
+            stored_texts: HashSet::new(),
+        };
+        session.take_up().await?;
+        Ok(session)
+    }
+
+    /// The session's subject.
+    pub fn subject(&self) -> &str {
+        &self.shared.subject
+    }
+
+    /// The session's state.
+    pub fn state(&self) -> &Run {
+        &self.run
+    }
+
+    /// Its events from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.watchers.subscribe()
+    }
+
+    /// Begins a turn with the input, or without one goes on with the open turn, until it ends or waits. Cancelling stops
+    /// it within 100 ms and leaves a session that can go on (L29).
+    pub async fn run(
+        &mut self,
+        input: Option<TurnInput>,
+        cancel: CancellationToken,
+    ) -> Result<TurnResult, SessionError> {
+        if let Some(input) = input {
+            self.use_agent(self.configured.clone());
+            let (config, plugins) = (self.configured.config().bounds.clone(), self.configured.pins());
+            let start = Input::Start { input, config, plugins, trace: crate::trace::root() };
+            self.apply(start, Notes::default()).await?;
+        }
+        self.drive(&cancel).await
+    }
+
+    /// Decides about a call whose outcome is unknown (D3). [`Session::run`] then goes on.
+    pub async fn resolve(&mut self, call: CallId, decision: Decision) -> Result<(), SessionError> {
+        self.apply(Input::Resolve { call, decision }, Notes::default()).await
+    }
+
+    /// Gives the lease back.
+    pub async fn close(self) -> Result<(), SessionError> {
+        Ok(self.shared.store.release(self.lease).await?)
+    }
+
+    /// The only way to change the session: the next state is computed, committed, and only then taken and told (D6).
+    pub(crate) async fn apply(&mut self, input: Input, notes: Notes) -> Result<(), SessionError> {
+        let name = name_of(&input);
+        let mut run = self.run.clone();
+        let change = run.apply(input)?;
+        let commit = self.commit_of(&run, change, notes);
+        let (change, texts) = (commit.change.clone(), commit.texts.iter().map(|text| digest_of(text.as_bytes())));
+        let texts: Vec<Digest> = texts.collect();
+        self.shared.pass(Checkpoint::BeforeCommit(name));
+        self.revision = self.shared.store.commit(&self.lease, self.revision, commit).await?;
+        self.shared.pass(Checkpoint::AfterCommit(name));
+        self.run = run;
+        self.stored_texts.extend(texts);
+        self.remember(&change);
+        self.last_event = change.events.last().cloned().or(self.last_event.take());
+        self.watchers.publish(change.events);
+        Ok(())
+    }
+
+    fn commit_of(&self, run: &Run, change: Change, notes: Notes) -> Commit {
+        let state = match run.action() {
+            Action::Suspended(_) => "suspended",
+            _ if run.is_open() => "running",
+            _ => "idle",
+        };
+        let title = run.turn.as_ref().filter(|turn| turn.number == 1).map(|turn| title_of(&turn.input));
+        let status = Status { state: state.to_owned(), turn: run.turns, title };
+        let new = |text: &String| !self.stored_texts.contains(&digest_of(text.as_bytes()));
+        let texts = notes.texts.into_iter().filter(new).collect();
+        Commit { snapshot: run.snapshot(), change, records: notes.records, texts, status }
+    }
+
+    /// Keeps what the open turn will need again.
+    fn remember(&mut self, change: &Change) {
+        for call in &change.calls {
+            match call {
+                CallChange::Requested(record) => {
+                    self.calls.insert(record.id.clone(), record.clone());
+                }
+                CallChange::Finished { id, result } => {
+                    if let Some(record) = self.calls.get_mut(id) {
+                        record.result = Some(result.clone());
+                    }
+                }
+                CallChange::Moved { .. } => {}
+            }
+        }
+        for message in &change.messages {
+            let parts = match &message.body {
+                Body::Parts(parts) => parts.clone(),
+                Body::ResultOf(call) => match self.calls.remove(call) {
+                    Some(CallRecord { name, result: Some(result), .. }) => vec![result_part(call, name, result)],
+                    _ => continue,
+                },
+            };
+            let (id, turn, role, tokens) = (message.id, message.turn, message.role, message.tokens);
+            self.messages.insert(id, Arc::new(StoredMessage { id, turn, role, parts, tokens }));
+        }
+        if !change.hidden.is_empty() || self.messages.len() > 2 * self.run.view.len() + 16 {
+            let view: HashSet<MessageId> = self.run.view.iter().map(|entry| entry.id).collect();
+            self.messages.retain(|id, _| view.contains(id));
+        }
+    }
+
+    /// Messages of the view, from memory where they are there.
+    pub(crate) async fn load(&mut self, ids: &[MessageId]) -> Result<Vec<Arc<StoredMessage>>, StoreError> {
+        let missing: Vec<MessageId> = ids.iter().filter(|id| !self.messages.contains_key(id)).copied().collect();
+        if !missing.is_empty() {
+            let found = self.shared.store.messages(&self.shared.subject, MessageRange::Ids(missing)).await?;
+            self.messages.extend(found.into_iter().map(|message| (message.id, Arc::new(message))));
+        }
+        Ok(ids.iter().filter_map(|id| self.messages.get(id).cloned()).collect())
+    }
+
+    /// Calls of the open batch.
+    pub(crate) async fn load_calls(&mut self, ids: &[CallId]) -> Result<Vec<CallRecord>, StoreError> {
+        let missing: Vec<CallId> = ids.iter().filter(|id| !self.calls.contains_key(id)).cloned().collect();
+        if !missing.is_empty() {
+            let found = self.shared.store.calls(&self.shared.subject, CallFilter::Ids(missing)).await?;
+            self.calls.extend(found.into_iter().map(|call| (call.id.clone(), call)));
+        }
+        Ok(ids.iter().filter_map(|id| self.calls.get(id).cloned()).collect())
+    }
+
+    /// Goes on where another process stopped: with the plugins of the open turn, and with what was running decided.
+    async fn take_up(&mut self) -> Result<(), SessionError> {
+        if !self.run.is_open() {
+            return Ok(());
+        }
+        let before = self.run.clone();
+        let mut after = self.run.clone();
+        after.apply(Input::Recover)?;
+        if after != before {
+            self.apply(Input::Recover, Notes::default()).await?;
+        }
+        let pins = self.run.turn.as_ref().map(|turn| turn.plugins.clone()).unwrap_or_default();
+        if pins == self.configured.pins() {
+            return Ok(());
+        }
+        let pinned: Vec<_> = pins.into_iter().map(|pin| (pin.name, pin.digest)).collect();
+        match Generation::from_digests(&self.shared.sandbox, &pinned).await {
+            Ok(generation) => self.use_agent(Arc::new(self.configured.with_generation(generation)?)),
+            Err(error) => {
+                let plugin = error.to_string();
+                self.apply(Input::Failed(TurnError::PluginChanged { plugin }), Notes::default()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn use_agent(&mut self, agent: Arc<Agent>) {
+        if Arc::ptr_eq(&agent, &self.shared.agent) {
+            return;
+        }
+        let shared = &self.shared;
+        self.shared = Arc::new(Shared {
+            store: shared.store.clone(),
+            sandbox: shared.sandbox.clone(),
+            agent,
+            media: shared.media.clone(),
+            subject: shared.subject.clone(),
+            checkpoint: shared.checkpoint.clone(),
+        });
+    }
+
+    /// How the last turn ended.
+    pub(crate) fn ended(&self) -> TurnResult {
+        match self.run.turn.as_ref().and_then(|turn| turn.end()) {
+            Some(TurnEnd::Finished(output)) => TurnResult::Finished(output.clone()),
+            Some(TurnEnd::Failed(error)) => TurnResult::Failed(error.clone()),
+            Some(TurnEnd::Cancelled) => TurnResult::Cancelled,
+            None => TurnResult::Idle,
+        }
+    }
+}
+
+fn result_part(call: &CallId, name: String, result: CallResult) -> Part {
+    let CallResult { content, is_error, .. } = result;
+    Part::ToolResult(ToolResult { call_id: call.clone(), name, content, is_error })
+}
+
+fn title_of(input: &TurnInput) -> String {
+    let text = input.message().plain_text();
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    line.trim().chars().take(TITLE_CHARACTERS).collect()
+}
+
+fn name_of(input: &Input) -> &'static str {
+    match input {
+        Input::Start { .. } => "start",
+        Input::Context { .. } => "context",
+        Input::Reply(_) => "reply",
+        Input::Dispatched { .. } => "dispatched",
+        Input::Outcome { .. } => "outcome",
+        Input::Verdict(_) => "verdict",
+        Input::Failed(_) => "failed",
+        Input::Cancel => "cancel",
+        Input::Recover => "recover",
+        Input::Resolve { .. } => "resolve",
+    }
+}

@@ -1,0 +1,157 @@
+//! Where in a reply the JSON stands: alone, in a code fence, or between prose.
+
+/// A piece of the reply that is meant to be JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate<'a> {
+    /// Byte of the reply where it begins.
+    pub start: usize,
+    /// Without white space around it.
+    pub text: &'a str,
+}
+
+/// What a search has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// One piece, well-formed or not.
+    One(Candidate<'a>),
+    /// Nothing that looks like JSON.
+    None,
+    /// More than one, at these bytes: choosing one could change the meaning.
+    Several(Vec<usize>),
+}
+
+/// Finds the JSON of a reply. A byte-order mark and white space around it are passed over.
+pub fn find(reply: &str) -> Found<'_> {
+    let start = reply.len() - reply.trim_start_matches(is_blank).len();
+    let whole = Candidate { start, text: reply[start..].trim_end_matches(is_blank) };
+    if is_json(whole.text) || closing(whole.text) == Some(whole.text.len()) {
+        return Found::One(whole);
+    }
+    if let Some(found) = in_fences(reply) {
+        return found;
+    }
+    between_prose(whole)
+}
+
+fn is_blank(letter: char) -> bool {
+    letter.is_whitespace() || letter == '\u{feff}'
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<serde_json::Value>(text).is_ok()
+}
+
+/// Blocks between lines of three or more backticks or tildes. A fence that is never closed reaches to the end.
+fn in_fences(reply: &str) -> Option<Found<'_>> {
+    let mut blocks: Vec<Candidate<'_>> = Vec::new();
+    let mut open: Option<(&str, bool, usize)> = None;
+    let mut offset = 0;
+    for line in reply.split_inclusive('\n') {
+        let next = offset + line.len();
+        let trimmed = line.trim_matches(is_blank);
+        match open {
+            None => {
+                if let Some(fence) = fence_of(trimmed) {
+                    let label = trimmed[fence.len()..].trim().to_ascii_lowercase();
+                    open = Some((fence, matches!(label.as_str(), "" | "json" | "jsonc" | "json5"), next));
+                }
+            }
+            Some((fence, is_json, start)) => {
+                if trimmed.starts_with(fence) && trimmed.trim_start_matches(&fence[..1]).is_empty() {
+                    blocks.extend(block(reply, start, offset).filter(|_| is_json));
+                    open = None;
+                }
+            }
+        }
+        offset = next;
+    }
+    if let Some((_, true, start)) = open {
+        blocks.extend(block(reply, start, reply.len()));
+    }
+    match blocks.as_slice() {
+        [] => None,
+        [only] => Some(Found::One(*only)),
+        several => Some(Found::Several(several.iter().map(|block| block.start).collect())),
+    }
+}
+
+fn fence_of(line: &str) -> Option<&str> {
+    let mark = line.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
+    let length = line.len() - line.trim_start_matches(mark).len();
+    // Inside the info string no backtick may follow; `code` in a line is no fence.
+    (length >= 3 && !line[length..].contains('`')).then(|| &line[..length])
+}
+
+fn block(reply: &str, start: usize, end: usize) -> Option<Candidate<'_>> {
+    let inside = &reply[start..end];
+    let skipped = inside.len() - inside.trim_start_matches(is_blank).len();
+    let text = inside.trim_matches(is_blank);
+    (text.starts_with(['{', '[']) || is_json(text)).then_some(Candidate { start: start + skipped, text })
+}
+
+/// Objects and arrays that stand apart from the prose around them: after a line break or a colon, up to the end of a line.
+/// One inside a sentence may be an example or a reference, as in `see [1]`, and is prose.
+fn between_prose(whole: Candidate<'_>) -> Found<'_> {
+    let mut found: Vec<Candidate<'_>> = Vec::new();
+    let mut offset = 0;
+    while let Some(at) = whole.text[offset..].find(['{', '[']) {
+        let start = offset + at;
+        let rest = &whole.text[start..];
+        offset = start + 1;
+        if looks_like_json(rest) {
+            let end = closing(rest).unwrap_or(rest.len());
+            offset = start + end;
+            if stands_apart(&whole.text[..start], &rest[end..]) {
+                found.push(Candidate { start: whole.start + start, text: &rest[..end] });
+            }
+        }
+    }
+    match found.as_slice() {
+        [] if looks_like_json(whole.text) => Found::One(whole),
+        [] => Found::None,
+        [only] => Found::One(*only),
+        several => Found::Several(several.iter().map(|candidate| candidate.start).collect()),
+    }
+}
+
+fn stands_apart(before: &str, after: &str) -> bool {
+    let line_start = before.trim_end_matches([' ', '\t']);
+    let line_end = after.trim_start_matches([' ', '\t', '\r']);
+    (line_start.is_empty() || line_start.ends_with(['\n', ':'])) && (line_end.is_empty() || line_end.starts_with('\n'))
+}
+
+/// The end of what begins with a bracket: behind the one that closes it. None if nothing opens, or it never closes. Brackets in double-quoted strings don't count.
+fn closing(text: &str) -> Option<usize> {
+    if !text.starts_with(['{', '[']) {
+        return None;
+    }
+    let mut depth = 0usize;
+    let mut in_string = false;
+    let mut escaped = false;
+    for (offset, letter) in text.char_indices() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' if in_string => escaped = true,
+            '"' => in_string = !in_string,
+            '{' | '[' if !in_string => depth += 1,
+            '}' | ']' if !in_string => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(offset + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Begins like an object with keys, or like an array of strings, arrays or objects: `[1]` may be a reference.
+fn looks_like_json(text: &str) -> bool {
+    let mut letters = text.chars().filter(|letter| !letter.is_whitespace());
+    match (letters.next(), letters.next()) {
+        (Some('{'), Some(next)) => matches!(next, '"' | '\''),
+        (Some('['), Some(next)) => matches!(next, '"' | '\'' | '[' | '{'),
+        _ => false,
+    }
+}

@@ -1,0 +1,100 @@
+//! Where in a text something is: line and column, JSON pointer, and a few letters around.
+
+/// Letters shown before and after a place.
+const AROUND: usize = 20;
+
+/// A place in a text; both count from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Line.
+    pub line: usize,
+    /// Character of the line.
+    pub column: usize,
+}
+
+impl Place {
+    /// The place of a byte.
+    pub fn of(text: &str, offset: usize) -> Self {
+        let before = &text[..floor(text, offset)];
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Self { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1 }
+    }
+}
+
+/// The byte that a parser means with a line (from 1) and a column (bytes read of that line).
+pub fn offset_of(text: &str, line: usize, column: usize) -> usize {
+    let line_start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    floor(text, (line_start + column.saturating_sub(1)).min(text.len()))
+}
+
+/// The letters around a byte on its line, `▸` before it.
+pub fn excerpt(text: &str, offset: usize) -> String {
+    let offset = floor(text, offset);
+    let before: Vec<char> = text[..offset].chars().rev().take(AROUND).take_while(|letter| *letter != '\n').collect();
+    let after = text[offset..].chars().take(AROUND).take_while(|letter| *letter != '\n');
+    before.into_iter().rev().chain(['▸']).chain(after).collect()
+}
+
+/// JSON pointer of the value in which a byte stands, as far as the text before it tells.
+pub fn pointer_at(text: &str, offset: usize) -> String {
+    let mut path: Vec<Level> = Vec::new();
+    let mut letters = text[..floor(text, offset)].chars();
+    let mut last_string = String::new();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' => last_string = string(&mut letters),
+            '{' => path.push(Level::Object(None)),
+            '[' => path.push(Level::Array(0)),
+            '}' | ']' => {
+                path.pop();
+            }
+            ':' => {
+                if let Some(Level::Object(key)) = path.last_mut() {
+                    *key = Some(std::mem::take(&mut last_string));
+                }
+            }
+            ',' => match path.last_mut() {
+                Some(Level::Object(key)) => *key = None,
+                Some(Level::Array(index)) => *index += 1,
+                None => {}
+            },
+            _ => {}
+        }
+    }
+    path.iter().filter_map(Level::token).map(|token| format!("/{token}")).collect()
+}
+
+enum Level {
+    Object(Option<String>),
+    Array(usize),
+}
+
+impl Level {
+    fn token(&self) -> Option<String> {
+        match self {
+            Level::Object(key) => key.as_deref().map(escape),
+            Level::Array(index) => Some(index.to_string()),
+        }
+    }
+}
+
+/// A key as a token of a JSON pointer (RFC 6901).
+pub fn escape(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+fn string(letters: &mut std::str::Chars<'_>) -> String {
+    let mut content = String::new();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' => break,
+            '\\' => content.extend(letters.next()),
+            other => content.push(other),
+        }
+    }
+    content
+}
+
+fn floor(text: &str, offset: usize) -> usize {
+    text.floor_char_boundary(offset)
+}
