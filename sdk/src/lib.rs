@@ -74,3 +74,7 @@ pub mod prelude {
 /// Implements the generated traits for a plugin type, whatever kinds it is of. Named by the export macros only.
 #[doc(hidden)]
 pub struct Exported<Plugin>(std::marker::PhantomData<Plugin>);
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -24,7 +24,9 @@ impl DataDirectory {
         for folder in [data.root.clone(), data.cache(), data.plugins()] {
             create(&folder).map_err(|error| {
                 let shown = folder.display();
-                Failure::refused(format!("the data folder {shown} cannot be used: {error}; name another with --data DIR"))
+                Failure::refused(format!(
+                    "the data folder {shown} cannot be used: {error}; name another with --data DIR"
+                ))
             })?;
         }
         Ok(data)
@@ -66,7 +68,10 @@ mod tests {
             let found = std::fs::metadata(&folder).expect("there");
             assert!(found.is_dir());
             #[cfg(unix)]
-            assert_eq!(std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o777, 0o700);
+            assert_eq!(
+                std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o777,
+                0o700
+            );
         }
         assert_eq!(data.database(), parent.path().join("a/b/agent-host.db"));
     }
@@ -75,7 +80,11 @@ mod tests {
     fn a_file_in_its_place_is_named() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let failure = DataDirectory::open(Some(file.path())).expect_err("a file");
-        assert!(failure.message.contains(&file.path().display().to_string()), "{}", failure.message);
+        assert!(
+            failure.message.contains(&file.path().display().to_string()),
+            "{}",
+            failure.message
+        );
         assert!(failure.message.contains("--data"), "{}", failure.message);
     }
 }

@@ -1,6 +1,6 @@
 //! Grants as people write them, on the command line and in agent.toml (P6).
 
-use crate::agent_plugins::{Access, Grants, TreeGrant};
+use agent_plugins::{Access, Grants, TreeGrant};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -42,8 +42,12 @@ pub(crate) enum Kind {
 }
 
 /// The kinds as they are written.
-const KINDS: &[(&str, Kind)] =
-    &[("read", Kind::Read), ("write", Kind::Write), ("env", Kind::Env), ("config", Kind::Config)];
+const KINDS: &[(&str, Kind)] = &[
+    ("read", Kind::Read),
+    ("write", Kind::Write),
+    ("env", Kind::Env),
+    ("config", Kind::Config),
+];
 
 /// All grants of an agent, ready to use.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +80,13 @@ impl Grant {
             return Err("a configuration value is written PLUGIN:config=KEY=VALUE".to_owned());
         }
         let origin = format!("--grant {text}");
-        Ok(Self { receiver, kind: *kind, value: value.to_owned(), base: PathBuf::new(), origin })
+        Ok(Self {
+            receiver,
+            kind: *kind,
+            value: value.to_owned(),
+            base: PathBuf::new(),
+            origin,
+        })
     }
 }
 
@@ -93,14 +103,14 @@ pub(crate) fn resolve(
             problems.push(format!("{}: {problem}", grant.origin));
         }
     }
-    if problems.is_empty() { Ok(resolved) } else { Err(problems) }
+    if problems.is_empty() {
+        Ok(resolved)
+    } else {
+        Err(problems)
+    }
 }
 
-fn add(
-    grant: &Grant,
-    variable: &dyn Fn(&str) -> Option<String>,
-    resolved: &mut ResolvedGrants,
-) -> Result<(), String> {
+fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut ResolvedGrants) -> Result<(), String> {
     let Receiver::Plugin(plugin) = &grant.receiver else {
         resolved.host.push(tree(grant, Access::Read)?);
         return Ok(());
@@ -113,7 +123,12 @@ fn add(
             Some(value) => {
                 grants.env.insert(grant.value.clone(), value);
             }
-            None => return Err(format!("the variable `{}` is not set; set it, or leave the grant out", grant.value)),
+            None => {
+                return Err(format!(
+                    "the variable `{}` is not set; set it, or leave the grant out",
+                    grant.value
+                ));
+            }
         },
         Kind::Config => {
             let (key, value) = grant.value.split_once('=').ok_or("expected KEY=VALUE")?;
@@ -126,7 +141,11 @@ fn add(
 fn tree(grant: &Grant, access: Access) -> Result<TreeGrant, String> {
     let host = grant.base.join(Path::new(&grant.value));
     match std::fs::metadata(&host) {
-        Ok(found) if found.is_dir() => Ok(TreeGrant { host, guest: grant.value.clone(), access }),
+        Ok(found) if found.is_dir() => Ok(TreeGrant {
+            host,
+            guest: grant.value.clone(),
+            access,
+        }),
         Ok(_) => Err(format!("{} is a file; grant the folder that it is in", host.display())),
         Err(error) => Err(format!("the folder {} cannot be granted: {error}", host.display())),
     }
@@ -145,20 +164,41 @@ mod tests {
     fn well_formed_grants() {
         let cases = [
             ("files:read=.", Receiver::Plugin("files".into()), Kind::Read, "."),
-            ("files:write=/a:b=c", Receiver::Plugin("files".into()), Kind::Write, "/a:b=c"),
+            (
+                "files:write=/a:b=c",
+                Receiver::Plugin("files".into()),
+                Kind::Write,
+                "/a:b=c",
+            ),
             ("web:env=HOME", Receiver::Plugin("web".into()), Kind::Env, "HOME"),
-            ("web:config=key=a=b", Receiver::Plugin("web".into()), Kind::Config, "key=a=b"),
+            (
+                "web:config=key=a=b",
+                Receiver::Plugin("web".into()),
+                Kind::Config,
+                "key=a=b",
+            ),
             ("host:read=docs", Receiver::Host, Kind::Read, "docs"),
         ];
         for (text, receiver, kind, value) in cases {
             let grant = Grant::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-            assert_eq!((grant.receiver, grant.kind, grant.value.as_str()), (receiver, kind, value));
+            assert_eq!(
+                (grant.receiver, grant.kind, grant.value.as_str()),
+                (receiver, kind, value)
+            );
         }
     }
 
     #[test]
     fn malformed_grants_say_how_to_write_them() {
-        for text in ["files", "files:read", "files:delete=.", ":read=.", "files:read=", "host:write=.", "a:config=k"] {
+        for text in [
+            "files",
+            "files:read",
+            "files:delete=.",
+            ":read=.",
+            "files:read=",
+            "host:write=.",
+            "a:config=k",
+        ] {
             let error = Grant::parse(text).expect_err(text);
             assert!(error.contains("write") || error.contains("written"), "{text}: {error}");
         }
@@ -168,11 +208,24 @@ mod tests {
     fn grants_of_one_plugin_add_up() {
         let directory = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir(directory.path().join("docs")).expect("created");
-        let grant = |text: &str| Grant { base: directory.path().to_owned(), ..Grant::parse(text).expect(text) };
-        let grants = [grant("a:read=."), grant("a:write=docs"), grant("a:env=X"), grant("a:config=k=v"), grant("host:read=docs")];
+        let grant = |text: &str| Grant {
+            base: directory.path().to_owned(),
+            ..Grant::parse(text).expect(text)
+        };
+        let grants = [
+            grant("a:read=."),
+            grant("a:write=docs"),
+            grant("a:env=X"),
+            grant("a:config=k=v"),
+            grant("host:read=docs"),
+        ];
         let resolved = resolve(&grants, &|name| Some(format!("value of {name}"))).expect("resolved");
         let plugin = &resolved.plugins["a"];
-        let trees: Vec<_> = plugin.trees.iter().map(|tree| (tree.guest.as_str(), tree.access)).collect();
+        let trees: Vec<_> = plugin
+            .trees
+            .iter()
+            .map(|tree| (tree.guest.as_str(), tree.access))
+            .collect();
         assert_eq!(trees, [(".", Access::Read), ("docs", Access::ReadWrite)]);
         assert_eq!(plugin.env["X"], "value of X");
         assert_eq!(plugin.config["k"], "v");
@@ -184,10 +237,15 @@ mod tests {
     fn what_cannot_be_granted_is_named() {
         let directory = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(directory.path().join("file"), "").expect("written");
-        let grant = |text: &str| Grant { base: directory.path().to_owned(), ..Grant::parse(text).expect(text) };
+        let grant = |text: &str| Grant {
+            base: directory.path().to_owned(),
+            ..Grant::parse(text).expect(text)
+        };
         let grants = [grant("a:read=absent"), grant("a:read=file"), grant("a:env=ABSENT")];
         let problems = resolve(&grants, &none).expect_err("nothing of this can be granted");
-        let shown = problems.join("\n").replace(&directory.path().display().to_string(), "/base");
+        let shown = problems
+            .join("\n")
+            .replace(&directory.path().display().to_string(), "/base");
         insta::assert_snapshot!(shown, @r"
         --grant a:read=absent: the folder /base/absent cannot be granted: No such file or directory (os error 2)
         --grant a:read=file: /base/file is a file; grant the folder that it is in

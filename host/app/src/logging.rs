@@ -8,8 +8,12 @@ use tracing_subscriber::fmt::time::uptime;
 pub(crate) fn start(verbose: u8, terminal: &Terminal) {
     let filter = match verbose {
         0 => "warn",
-        1 => "warn,plugin=info,agent_host=info,agent_kit=info,agent_runtime=info,agent_plugins=info,agent_memory=info,agent_models=info",
-        _ => "warn,plugin=trace,agent_host=debug,agent_kit=debug,agent_runtime=debug,agent_plugins=debug,agent_memory=debug,agent_models=debug",
+        1 => {
+            "warn,plugin=info,agent_host=info,agent_kit=info,agent_runtime=info,agent_plugins=info,agent_memory=info,agent_models=info"
+        }
+        _ => {
+            "warn,plugin=trace,agent_host=debug,agent_kit=debug,agent_runtime=debug,agent_plugins=debug,agent_memory=debug,agent_models=debug"
+        }
     };
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     tracing_subscriber::fmt()

@@ -6,14 +6,14 @@ use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::Failure;
 use crate::settings::{self, Settings};
-use crate::terminal::{Terminal, show_build};
+use crate::terminal::{Terminal, show_build, show_load};
 use agent_core::prompt::PromptParts;
 use agent_core::run::LoopConfig;
 use agent_kit::build::{BuiltPlugin, build_directory};
 use agent_memory::{Options, SqliteStore};
 use agent_models::provider;
-use agent_plugins::{CallLimits, Generation, PluginSetup, Sandbox, SandboxOptions};
-use agent_runtime::{Agent, AgentConfig};
+use agent_plugins::{CallLimits, Generation, LoadEvent, Sandbox, SandboxOptions};
+use agent_runtime::{Agent, AgentConfig, PluginAllowance};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,9 @@ use std::time::Duration;
 
 /// Opens the database.
 pub(crate) fn store(data: &DataDirectory) -> Result<Arc<SqliteStore>, Failure> {
-    SqliteStore::open(data.database(), Options::default()).map(Arc::new).map_err(Failure::refused)
+    SqliteStore::open(data.database(), Options::default())
+        .map(Arc::new)
+        .map_err(Failure::refused)
 }
 
 /// Starts the sandbox on the data folder's cache and plugin store.
@@ -52,26 +54,48 @@ pub(crate) async fn settings(arguments: &AgentArguments, terminal: &Terminal) ->
     Ok(settings)
 }
 
-/// Loads the plugins; one that cannot be loaded stops everything, with the reason.
+/// Loads the plugins; those that cannot be loaded stop everything, each with its reason.
 pub(crate) async fn generation(
     settings: &Settings,
-    sandbox: &Arc<Sandbox>,
+    sandbox: &Sandbox,
     terminal: &Terminal,
 ) -> Result<Generation, Failure> {
-    todo!()
+    let Some(directory) = &settings.plugins else {
+        return Ok(Generation::new([]));
+    };
+    let progress = |event: LoadEvent| show_load(terminal, &event);
+    let loaded = Generation::load(sandbox, directory, &progress).await;
+    terminal.idle();
+    let (generation, problems) = loaded.map_err(Failure::refused)?;
+    if problems.is_empty() {
+        return Ok(generation);
+    }
+    let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    Err(Failure::refused(format!(
+        "{}\nmend these files, or take them out of the folder",
+        problems.join("\n")
+    )))
 }
 
 /// The agent of the settings.
 pub(crate) fn agent(settings: &Settings, generation: Generation) -> Result<Arc<Agent>, Failure> {
     let unknown = settings.unknown_plugins(&|name| generation.plugin(name).is_some());
     if !unknown.is_empty() {
-        let loaded: Vec<_> = generation.plugins().iter().map(|plugin| plugin.identity().name.as_str()).collect();
-        let loaded = if loaded.is_empty() { "none".to_owned() } else { loaded.join(", ") };
+        let loaded: Vec<_> = generation.plugins().map(|plugin| plugin.name()).collect();
+        let loaded = if loaded.is_empty() {
+            "none".to_owned()
+        } else {
+            loaded.join(", ")
+        };
         let unknown = unknown.join("; ");
-        return Err(Failure::refused(format!("{unknown}: there is no such plugin; loaded are: {loaded}")));
+        return Err(Failure::refused(format!(
+            "{unknown}: there is no such plugin; loaded are: {loaded}"
+        )));
     }
     let model = provider(&settings.model, &settings.model_base).map_err(Failure::refused)?;
-    Agent::new(configuration(settings), model, generation).map(Arc::new).map_err(Failure::refused)
+    Agent::new(configuration(settings), model, generation)
+        .map(Arc::new)
+        .map_err(Failure::refused)
 }
 
 fn configuration(settings: &Settings) -> AgentConfig {
@@ -88,7 +112,9 @@ fn configuration(settings: &Settings) -> AgentConfig {
         reply_tokens: file.reply_tokens.unwrap_or(defaults.reply_tokens),
         include_history: file.include_history.unwrap_or(defaults.include_history),
         output_schema: file.output_schema.clone(),
-        plugins: plugin_names(settings).map(|name| (name.to_owned(), setup(settings, name))).collect(),
+        plugins: plugin_names(settings)
+            .map(|name| (name.to_owned(), allowance(settings, name)))
+            .collect(),
         host_trees: settings.grants.host.clone(),
         context_builder: file.context_builder.clone(),
         validators: file.validators.clone().unwrap_or_default(),
@@ -115,10 +141,10 @@ fn plugin_names(settings: &Settings) -> impl Iterator<Item = &str> {
 }
 
 /// Grants and limits of one plugin.
-pub(crate) fn setup(settings: &Settings, plugin: &str) -> PluginSetup {
+fn allowance(settings: &Settings, plugin: &str) -> PluginAllowance {
     let grants = settings.grants.plugins.get(plugin).cloned().unwrap_or_default();
     let limits = settings.file.limits.get(plugin).copied().unwrap_or_default();
-    PluginSetup { grants, limits: call_limits(limits) }
+    PluginAllowance { grants, limits: call_limits(limits) }
 }
 
 /// A configured wall time holds for whatever the plugin is called for.

@@ -3,8 +3,9 @@
 mod build;
 pub(crate) mod events;
 pub(crate) mod text;
+pub(crate) mod turn;
 
-pub(crate) use build::show_build;
+pub(crate) use build::{built, show_build, show_load};
 
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -31,7 +32,11 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// The spinner shows itself only where stderr is a terminal.
     pub(crate) fn new() -> Self {
-        let spinner = if io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let spinner = if io::stderr().is_terminal() {
+            ProgressBar::new_spinner()
+        } else {
+            ProgressBar::hidden()
+        };
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
             spinner.set_style(style);
         }
@@ -58,6 +63,11 @@ impl Terminal {
         });
     }
 
+    /// Why the process ends, on stderr.
+    pub(crate) fn failure(&self, message: &str) {
+        self.note(format!("{RED}error:{RED:#} {}", text::harmless(message)));
+    }
+
     /// A line of the result, on stdout.
     pub(crate) fn print(&self, line: impl AsRef<str>) -> io::Result<()> {
         self.spinner.suspend(|| {
@@ -71,7 +81,11 @@ impl Terminal {
     pub(crate) fn print_foreign(&self, text: &str) -> io::Result<()> {
         self.spinner.suspend(|| {
             let mut stdout = io::stdout().lock();
-            let shown = if stdout.is_terminal() { text::harmless(text) } else { text.into() };
+            let shown = if stdout.is_terminal() {
+                text::harmless(text)
+            } else {
+                text.into()
+            };
             writeln!(stdout, "{shown}")?;
             stdout.flush()
         })
@@ -83,7 +97,9 @@ impl<'w> tracing_subscriber::fmt::MakeWriter<'w> for Terminal {
     type Writer = LogWriter;
 
     fn make_writer(&'w self) -> LogWriter {
-        LogWriter { spinner: self.spinner.clone() }
+        LogWriter {
+            spinner: self.spinner.clone(),
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! The same state and the same input always give the same next action, so a session goes on wherever its state is read.
 
 mod batch;
+mod depth;
 mod end;
 mod input;
 mod state;
@@ -12,7 +13,9 @@ mod step;
 mod transition;
 
 pub use end::{Output, TurnEnd, TurnError};
-pub use input::{Decision, DispatchedCall, Disposition, Input, OutputVerdict, Refused, RepliedStep, ResolvedCall, TurnContext};
+pub use input::{
+    Decision, DispatchedCall, Disposition, Input, OutputVerdict, Refused, RepliedStep, ResolvedCall, TurnContext,
+};
 pub use state::{AtLimit, Entry, LoopConfig, Mask, PinnedPlugin, PromptBudget, RestoreError, Run, StepPlan, Turn};
 
 use crate::change::Change;

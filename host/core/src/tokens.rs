@@ -3,7 +3,7 @@
 use crate::message::{Content, Part};
 
 /// Tokens that a message costs beside its content.
-const PER_MESSAGE: u32 = 4;
+pub(crate) const PER_MESSAGE: u32 = 4;
 
 /// What one image, page or sound is taken for where nothing better is known.
 const PER_MEDIUM: u32 = 1_000;

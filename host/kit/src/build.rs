@@ -176,7 +176,9 @@ pub async fn build_directory(
         projects_in(directory)?
     };
     if projects.is_empty() {
-        return Err(BuildError::NoProject { path: directory.to_owned() });
+        return Err(BuildError::NoProject {
+            path: directory.to_owned(),
+        });
     }
     build_projects(toolchain, &projects, out, progress).await
 }
@@ -197,7 +199,11 @@ pub async fn build_projects(
     let mut compiled = vec![None; projects.len()];
     for workspace in cargo::workspaces(toolchain, projects).await? {
         toolchain.ensure_target(&workspace.root, progress).await?;
-        let plugins = workspace.members.iter().map(|member| projects[member.project].name()).collect();
+        let plugins = workspace
+            .members
+            .iter()
+            .map(|member| projects[member.project].name())
+            .collect();
         progress(BuildEvent::Building { plugins });
         for (index, artifact) in cargo::compile(toolchain, &workspace, projects, progress).await? {
             compiled[index] = Some(artifact);
@@ -205,7 +211,9 @@ pub async fn build_projects(
     }
     let mut built = Vec::with_capacity(projects.len());
     for (project, artifact) in projects.iter().zip(compiled) {
-        let artifact = artifact.ok_or_else(|| BuildError::NoLibrary { manifest: project.cargo_manifest() })?;
+        let artifact = artifact.ok_or_else(|| BuildError::NoLibrary {
+            manifest: project.cargo_manifest(),
+        })?;
         let plugin = component::finish(project, &artifact, out)?;
         progress(BuildEvent::Built(&plugin));
         built.push(plugin);

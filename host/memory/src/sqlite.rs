@@ -49,11 +49,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            synchronous: Synchronous::Full,
-            max_bytes: None,
-            lock_wait: Duration::from_secs(5),
-        }
+        Self { synchronous: Synchronous::Full, max_bytes: None, lock_wait: Duration::from_secs(5) }
     }
 }
 
@@ -96,9 +92,7 @@ impl SqliteStore {
         let file = file::DatabaseFile::locate(path.as_ref(), options)?;
         let connection = file.open()?;
         let owner = Owner::on_disk(file.path())?;
-        Self::start(connection, file.path().to_owned(), owner, |path| {
-            Some(Readers::new(path))
-        })
+        Self::start(connection, file.path().to_owned(), owner, |path| Some(Readers::new(path)))
     }
 
     /// A store that lives as long as this value.
@@ -124,11 +118,7 @@ impl SqliteStore {
     pub async fn integrity_check(&self) -> Result<(), StoreError> {
         self.read(|connection| {
             let verdict: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-            if verdict == "ok" {
-                Ok(())
-            } else {
-                Err(Failure::Unreadable(verdict))
-            }
+            if verdict == "ok" { Ok(()) } else { Err(Failure::Unreadable(verdict)) }
         })
         .await
     }
@@ -141,12 +131,7 @@ impl SqliteStore {
     ) -> Result<Self, StoreError> {
         let counters = Arc::new(Counters::default());
         let writer = Writer::start(connection, path.clone(), counters.clone())?;
-        Ok(Self {
-            writer,
-            readers: readers(path),
-            owner: Arc::new(owner),
-            counters,
-        })
+        Ok(Self { writer, readers: readers(path), owner: Arc::new(owner), counters })
     }
 
     /// Runs `work` in a transaction that it shares with others, each in a savepoint of its own.
@@ -175,14 +160,7 @@ impl SqliteStore {
 const OLDEST_SQLITE: i32 = 3_051_003;
 
 fn check_library(found: i32) -> Result<(), StoreError> {
-    if found >= OLDEST_SQLITE {
-        Ok(())
-    } else {
-        Err(StoreError::OldSqlite {
-            found,
-            needed: OLDEST_SQLITE,
-        })
-    }
+    if found >= OLDEST_SQLITE { Ok(()) } else { Err(StoreError::OldSqlite { found, needed: OLDEST_SQLITE }) }
 }
 
 #[cfg(test)]
@@ -192,13 +170,7 @@ mod tests {
     /// D1: the library's version is checked at start.
     #[test]
     fn an_old_library_is_refused() {
-        assert_eq!(
-            check_library(3_051_002),
-            Err(StoreError::OldSqlite {
-                found: 3_051_002,
-                needed: 3_051_003
-            })
-        );
+        assert_eq!(check_library(3_051_002), Err(StoreError::OldSqlite { found: 3_051_002, needed: 3_051_003 }));
         assert_eq!(check_library(3_051_003), Ok(()));
         assert_eq!(check_library(rusqlite::version_number()), Ok(()));
     }

@@ -160,17 +160,28 @@ fn decide(request: &ModelRequest) -> Decision {
     }
 }
 
-/// The last text of the last user message: what stands before it there is context, which is not obeyed.
+/// The texts of the last user message, without the sections that the host puts before its input (L22): what was
+/// remembered or looked up is not obeyed.
 fn prompt(request: &ModelRequest) -> String {
     let message = request.messages.iter().rev().find(|message| message.role == Role::User);
-    let last = message.and_then(|message| {
-        message.parts.iter().rev().find_map(|part| match part {
+    let texts = message
+        .into_iter()
+        .flat_map(|message| &message.parts)
+        .filter_map(|part| match part {
             Part::Text(text) => Some(text.clone()),
             Part::Json(json) => Some(json.to_string()),
             _ => None,
-        })
-    });
-    last.unwrap_or_default()
+        });
+    let texts: Vec<String> = texts.collect();
+    let sections = texts.iter().take_while(|text| is_section(text)).count();
+    texts[sections.min(texts.len().saturating_sub(1))..].join("\n")
+}
+
+/// `## name` and an empty line, as the host writes its sections.
+fn is_section(text: &str) -> bool {
+    let heading = text.strip_prefix("## ").and_then(|rest| rest.split_once("\n\n"));
+    let in_name = |character: char| character.is_ascii_lowercase() || character == '-';
+    heading.is_some_and(|(name, _)| !name.is_empty() && name.chars().all(in_name))
 }
 
 fn prose(prompt: &str, tools: &[OfferedTool]) -> Decision {

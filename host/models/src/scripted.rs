@@ -156,7 +156,8 @@ impl Provider for Scripted {
     }
 }
 
-/// A script names tools as their authors do; the model says the names that it was offered. Other names stay as they are.
+/// A script names tools as their authors do; the model says the names that it was offered. Other names stay as they
+/// are.
 fn requested(call: &script::ScriptedCall, request: &ModelRequest) -> RequestedCall {
     let offered = request.tools.iter().find(|tool| tool.author_name == call.name);
     let name = offered.map_or(&call.name, |tool| &tool.name).clone();

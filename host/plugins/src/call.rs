@@ -54,7 +54,9 @@ impl Sandbox {
         ports: &Ports,
     ) -> CallReport<Result<ToolOutcome, ToolError>> {
         let ToolCallRequest { name, args, context } = request;
-        let Some(entrance) = &setup.plugin.links.tool else { return not_exported(setup, Kind::Tool) };
+        let Some(entrance) = &setup.plugin.links.tool else {
+            return not_exported(setup, Kind::Tool);
+        };
         if !setup.plugin.tools().iter().any(|tool| tool.name == name) {
             return no_such_tool(setup, name);
         }
@@ -114,7 +116,9 @@ impl Sandbox {
         request: &StepRequest,
         ports: &Ports,
     ) -> CallReport<Result<Vec<Section>, PluginFailure>> {
-        let Some(entrance) = &setup.plugin.links.step_context else { return not_exported(setup, Kind::StepContext) };
+        let Some(entrance) = &setup.plugin.links.step_context else {
+            return not_exported(setup, Kind::StepContext);
+        };
         let scope = &request.scope;
         let ticket = ticket(setup, turn(scope), setup.limits.builder_time, reach(setup, scope, ports));
         let request = requests::step_out(request);
@@ -155,7 +159,9 @@ impl Sandbox {
         setup: &PluginSetup,
         request: &PolicyRequest,
     ) -> CallReport<Result<Vec<MediaDecision>, PluginFailure>> {
-        let Some(entrance) = &setup.plugin.links.media_policy else { return not_exported(setup, Kind::MediaPolicy) };
+        let Some(entrance) = &setup.plugin.links.media_policy else {
+            return not_exported(setup, Kind::MediaPolicy);
+        };
         let ticket = ticket(setup, turn(&request.scope), setup.limits.pure_time, Reach::nothing(Authority::Inert));
         let items = request.items.len();
         let request = requests::policy_out(request);

@@ -6,9 +6,7 @@ use crate::failure::Refusal;
 use crate::limits::{ERROR_TEXT_BYTES, Limit};
 use crate::media::{MediaPort, MediumToStore, PortError};
 use crate::text::clean;
-use agent_core::message::{
-    CallId, Content, Digest, Dimensions, Media, Message, Part, Role, ToolCall, ToolResult,
-};
+use agent_core::message::{CallId, Content, Digest, Dimensions, Media, Message, Part, Role, ToolCall, ToolResult};
 use agent_core::model::Model;
 use agent_core::plugin::{PluginFailure, Scope};
 use serde_json::Value;
@@ -127,7 +125,8 @@ pub(crate) struct SessionMedia<'a> {
 impl SessionMedia<'_> {
     /// The host's own description of a medium that the guest names.
     pub(crate) async fn resolve(self, digest: &str) -> Result<Media, Refusal> {
-        let absent = || Refusal::Invalid(format!("it refers to the medium {digest:?}, which this session does not have"));
+        let absent =
+            || Refusal::Invalid(format!("it refers to the medium {digest:?}, which this session does not have"));
         let parsed = Digest::parse(digest).map_err(|error| Refusal::Invalid(error.to_string()))?;
         let port = self.port.ok_or_else(absent)?;
         port.describe(self.session, &parsed).await.map_err(port_failure)?.ok_or_else(absent)

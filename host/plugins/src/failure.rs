@@ -47,15 +47,13 @@ pub enum CallFailure {
         queue: usize,
     },
     /// A granted directory is not there.
-    #[error("{plugin} was not called: {problem}; correct `{line}` under [plugins.{}.grants], or make the directory",
-        plugin.name)]
+    #[error("{plugin} was not called: {problem}; correct `{}` under [plugins.{}.grants], or make the directory",
+        problem.line, plugin.name)]
     Grant {
         /// Who.
         plugin: Arc<PluginIdentity>,
         /// Which directory.
         problem: TreeProblem,
-        /// The grant.
-        line: String,
     },
     /// The component does not export this kind.
     #[error("{plugin} exports no {kind}")]

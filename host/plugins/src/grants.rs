@@ -98,10 +98,11 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<Unmet> 
         thing: format!("the environment variable {name}"),
         advice: advice(plugin, format!("env = [{}]", quoted(name)), format!("env={name}")),
     });
-    let config = asks.config.iter().filter(|key| !grants.config.contains_key(*key)).map(|key| Unmet {
-        thing: config_thing(key),
-        advice: config_advice(plugin, key),
-    });
+    let config = asks
+        .config
+        .iter()
+        .filter(|key| !grants.config.contains_key(*key))
+        .map(|key| Unmet { thing: config_thing(key), advice: config_advice(plugin, key) });
     files.into_iter().chain(env).chain(config).collect()
 }
 
@@ -120,10 +121,7 @@ fn files_advice(plugin: &str, access: Access) -> Unmet {
         Access::Read => ("reading files", "read"),
         Access::ReadWrite => ("reading and writing files", "write"),
     };
-    Unmet {
-        thing: thing.to_owned(),
-        advice: advice(plugin, format!("{key} = [\".\"]"), format!("{key}=DIR")),
-    }
+    Unmet { thing: thing.to_owned(), advice: advice(plugin, format!("{key} = [\".\"]"), format!("{key}=DIR")) }
 }
 
 fn advice(plugin: &str, line: String, grant: String) -> GrantAdvice {
@@ -194,6 +192,9 @@ mod tests {
         let reader = manifest(Asks { files: Some(Access::Read), ..Asks::default() });
         assert!(unmet(Some(&reader), &grants(Access::Read)).is_empty());
         let advice = unmet(Some(&reader), &Grants::default())[0].advice.to_string();
-        assert_eq!(advice, "add to agent.toml:\n[plugins.files.grants]\nread = [\".\"]\nor pass --grant files:read=DIR");
+        assert_eq!(
+            advice,
+            "add to agent.toml:\n[plugins.files.grants]\nread = [\".\"]\nor pass --grant files:read=DIR"
+        );
     }
 }

@@ -1,3 +1,51 @@
-//! Placeholder.
+//! Components: load, check, link, grant, call. This crate alone knows wasmtime; its types stay inside.
+//!
+//! A [`Sandbox`] is the engine with its limits. It loads files into [`LoadedPlugin`]s, a [`Generation`] is an immutable
+//! set of them, a [`PluginSetup`] is one with an agent's grants, and each call runs in a fresh instance and ends in a
+//! [`CallReport`].
+
+mod admission;
 mod bindings;
-mod media { pub struct OpenMedium; pub struct GrowingMedium; }
+mod cache;
+mod call;
+mod convert;
+mod engine;
+mod failure;
+mod generation;
+mod grants;
+mod identity;
+mod imports;
+pub mod limits;
+mod linkers;
+mod load;
+mod logging;
+mod manifest;
+mod media;
+mod plugin;
+mod record;
+mod requests;
+mod run;
+mod sandbox;
+mod scan;
+mod state;
+mod store;
+mod text;
+mod tools;
+
+pub use call::{ToolCallContext, ToolCallRequest};
+pub use failure::CallFailure;
+pub use generation::{Generation, GenerationError, LoadProblem};
+pub use grants::{Denial, GrantAdvice, Grants, TreeGrant, Unmet};
+pub use identity::{Authority, Kind, PluginIdentity};
+pub use imports::InterfaceProblem;
+pub use limits::{CallLimits, HostLimits, Limit};
+pub use load::{CodeSource, LoadError, LoadEvent, Progress};
+pub use logging::LostLog;
+pub use manifest::{Access, Asks, MANIFEST_SECTION, Manifest, ManifestError, with_manifest};
+pub use media::{MediaPort, MediaRange, MediumToStore, PortError, Ports};
+pub use plugin::{LoadedPlugin, PluginSetup};
+pub use run::CallReport;
+pub use sandbox::{Sandbox, SandboxError, SandboxOptions};
+pub use scan::NotAComponent;
+pub use state::TreeProblem;
+pub use store::{PluginStore, PluginStoreError, digest_of};

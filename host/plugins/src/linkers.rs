@@ -59,7 +59,8 @@ fn common(engine: &Engine) -> Result<Linker<CallState>> {
     logging::logging::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
     linker.instance("wasi:logging/logging@0.1.0-draft")?.func_wrap(
         "log",
-        |store: StoreContextMut<'_, CallState>, (level, context, message): (logging::logging::Level, String, String)| {
+        |store: StoreContextMut<'_, CallState>,
+         (level, context, message): (logging::logging::Level, String, String)| {
             store.data().record.log_message(level, &context, &message);
             Ok(())
         },

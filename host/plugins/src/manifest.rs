@@ -84,19 +84,13 @@ impl Manifest {
             line: text[..text.floor_char_boundary(offset)].matches('\n').count() + 1,
             reason,
         };
-        let toml: PluginToml = toml::from_str(text).map_err(|error| {
-            problem(error.span().map_or(0, |span| span.start), error.message().replace('\n', " "))
-        })?;
+        let toml: PluginToml = toml::from_str(text)
+            .map_err(|error| problem(error.span().map_or(0, |span| span.start), error.message().replace('\n', " ")))?;
         let name = toml.name.get_ref();
         if !is_name(name) {
             return Err(problem(toml.name.span().start, format!("`name` is {name:?}, but {NAME_RULE}")));
         }
-        Ok(Self {
-            name: toml.name.into_inner(),
-            version: toml.version,
-            description: toml.description,
-            asks: toml.asks,
-        })
+        Ok(Self { name: toml.name.into_inner(), version: toml.version, description: toml.description, asks: toml.asks })
     }
 
     /// Reads the component's section, tolerantly: unknown keys say nothing, missing ones ask for nothing. Text that is no
@@ -131,9 +125,9 @@ pub fn with_manifest(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, M
     crate::scan::scan(component)?;
     let json = serde_json::to_vec(manifest).map_err(|error| ManifestError::Section { reason: error.to_string() })?;
     let mut bytes = component[..HEADER_BYTES].to_vec();
-    let mut reader = wasmparser::BinaryReader::new(&component[HEADER_BYTES..], HEADER_BYTES as u64);
-    let damaged = |error: wasmparser::BinaryReaderError| {
-        crate::scan::NotAComponent::Damaged { reason: error.message().to_owned() }
+    let mut reader = wasmparser::BinaryReader::new(&component[HEADER_BYTES..], HEADER_BYTES);
+    let damaged = |error: wasmparser::BinaryReaderError| crate::scan::NotAComponent::Damaged {
+        reason: error.message().to_owned(),
     };
     while !reader.eof() {
         let id = reader.read_u8().map_err(damaged)?;

@@ -75,11 +75,13 @@ impl MediumToStore {
 }
 
 /// An open medium of the session.
+#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct OpenMedium {
     media: Media,
 }
 
 /// A medium in the making.
+#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct GrowingMedium {
     mime_type: String,
     name: Option<String>,
@@ -118,7 +120,9 @@ impl media_store::HostMedium for CallState {
         }
         let left = u32::try_from(media.size - offset).unwrap_or(u32::MAX);
         let length = length.min(MEDIA_CHUNK_BYTES as u32).min(left);
-        let Some(port) = self.media.clone() else { return Ok(Err(media_store::Error::NotFound)) };
+        let Some(port) = self.media.clone() else {
+            return Ok(Err(media_store::Error::NotFound));
+        };
         if length == 0 {
             return Ok(Ok(Vec::new()));
         }
@@ -142,7 +146,9 @@ impl media_store::HostNewMedium for CallState {
             return Ok(Err(too_large("1 MiB may be written at once")));
         }
         let growing = self.table.get_mut(&medium)?;
-        let Growth::Open(bytes) = &mut growing.state else { return Ok(Err(finished())) };
+        let Growth::Open(bytes) = &mut growing.state else {
+            return Ok(Err(finished()));
+        };
         if self.growing_bytes + data.len() > NEW_MEDIA_BYTES {
             return Ok(Err(too_large("a call's new media may have 32 MiB together")));
         }

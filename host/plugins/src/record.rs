@@ -119,7 +119,9 @@ impl CallRecord {
     }
 
     fn next_turn(self: &Arc<Self>, turns: Option<&Arc<Semaphore>>) -> UpdateDeadline {
-        let Some(turns) = turns else { return UpdateDeadline::Yield(1) };
+        let Some(turns) = turns else {
+            return UpdateDeadline::Yield(1);
+        };
         lock(&self.turn).take();
         let (record, turns) = (Arc::clone(self), Arc::clone(turns));
         UpdateDeadline::YieldCustom(

@@ -1,15 +1,17 @@
 //! Requests to context builders, validators and media policies in the contract's words, and their checked answers.
 
 use crate::bindings::exports::agent_host::plugin::{context_builder, media_policy, output_validator, step_context};
-use crate::convert::{SessionMedia, TextBudget, json_in, media_out, message_out, messages_out, model_out, role_out, scope_out};
+use crate::convert::{
+    SessionMedia, TextBudget, json_in, media_out, message_out, messages_out, model_out, role_out, scope_out,
+};
 use crate::failure::Refusal;
 use crate::limits::{ERROR_TEXT_BYTES, Limit, RESULT_TEXT_BYTES, STATE_BYTES};
 use crate::text::clean;
 use agent_core::message::{Dimensions, Role, TurnInput};
 use agent_core::model::MediaDecision;
 use agent_core::plugin::{
-    Budget, BuilderRequest, BuiltPrompt, History, Lifecycle, OutputData, PolicyRequest, Section, Stability, StepRequest,
-    ValidatorRequest, Verdict,
+    Budget, BuilderRequest, BuiltPrompt, History, Lifecycle, OutputData, PolicyRequest, Section, Stability,
+    StepRequest, ValidatorRequest, Verdict,
 };
 use agent_core::tool::Violation;
 

@@ -33,12 +33,7 @@ pub struct CallReport<T> {
 impl<T> CallReport<T> {
     /// A call that never began.
     pub(crate) fn refused(failure: CallFailure) -> Self {
-        Self {
-            result: Err(failure),
-            cost: CallCost::default(),
-            denials: Vec::new(),
-            lost_log: LostLog::default(),
-        }
+        Self { result: Err(failure), cost: CallCost::default(), denials: Vec::new(), lost_log: LostLog::default() }
     }
 }
 
@@ -69,14 +64,16 @@ impl Sandbox {
         let waiting = Instant::now();
         let _place = match self.shared.admission.enter(ticket.lane, ticket.memory).await {
             Ok(place) => place,
-            Err(QueueFull(queue)) => return CallReport::refused(CallFailure::Busy { plugin: ticket.plugin, queue }),
+            Err(QueueFull(queue)) => {
+                return CallReport::refused(CallFailure::Busy { plugin: ticket.plugin, queue });
+            }
         };
         let queued = waiting.elapsed();
         let (wall, lifted) = (ticket.wall, ticket.lifted);
         let record = Arc::new(CallRecord::new(ticket.plugin, ticket.call, wall, ticket.cpu));
         let result = match CallState::new(Arc::clone(&record), ticket.reach, ticket.memory) {
             Ok(state) => {
-                let store = self.store(state, ticket.lane, lifted);
+                let store = self.fresh_store(state, ticket.lane, lifted);
                 let mut run = pin!(guest(store, Arc::clone(&record)));
                 let metered = poll_fn(|context| record.poll(run.as_mut(), context));
                 match tokio::time::timeout(wall, metered).await {
@@ -84,16 +81,13 @@ impl Sandbox {
                     Err(_) => Err(CallFailure::Limit { plugin: record.plugin.clone(), limit: Limit::WallTime(wall) }),
                 }
             }
-            Err(problem) => {
-                let line = format!("{:?}", problem.guest);
-                Err(CallFailure::Grant { plugin: record.plugin.clone(), problem, line })
-            }
+            Err(problem) => Err(CallFailure::Grant { plugin: record.plugin.clone(), problem }),
         };
         let lost_log = record.finish_log();
         CallReport { result, cost: record.cost(queued), denials: record.denials(), lost_log }
     }
 
-    fn store(&self, state: CallState, lane: LaneName, lifted: usize) -> Store<CallState> {
+    fn fresh_store(&self, state: CallState, lane: LaneName, lifted: usize) -> Store<CallState> {
         let record = Arc::clone(&state.record);
         let mut store = Store::new(&self.shared.engine, state);
         store.limiter(|state| state);

@@ -46,7 +46,9 @@ pub enum NotAComponent {
         reason: String,
     },
     /// Async-lifted exports are not called yet.
-    #[error("it exports functions with the async ABI, which this host does not call; build it with synchronous exports")]
+    #[error(
+        "it exports functions with the async ABI, which this host does not call; build it with synchronous exports"
+    )]
     AsyncExport,
 }
 

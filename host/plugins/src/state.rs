@@ -5,6 +5,7 @@ use crate::grants::{Grants, config_advice, config_thing};
 use crate::identity::Authority;
 use crate::limits::{self, Limit};
 use crate::logging::{GuestStream, Source};
+use crate::manifest::Access;
 use crate::media::MediaPort;
 use crate::record::CallRecord;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub struct TreeProblem {
     pub guest: String,
     /// Where it should be.
     pub host: std::path::PathBuf,
+    /// The grant's line in agent.toml.
+    pub line: String,
     /// What the system said.
     pub reason: String,
 }
@@ -94,8 +97,7 @@ impl CallState {
     }
 
     fn wasi(&mut self) -> &mut WasiCtx {
-        let Self { wasi, record, authority, grants, .. } = self;
-        wasi.get_or_insert_with(|| Box::new(wasi_builder(record, *authority, grants).build()))
+        self.ctx().ctx
     }
 
     fn take_random(&mut self, bytes: u64) -> wasmtime::Result<()> {
@@ -203,13 +205,14 @@ impl logging::logging::Host for CallState {
 fn wasi_with_trees(state: &CallState) -> Result<WasiCtx, TreeProblem> {
     let mut builder = wasi_builder(&state.record, state.authority, &state.grants);
     for tree in &state.grants.trees {
-        let permissions = match tree.access {
-            crate::manifest::Access::Read => FsPerms::ReadOnly,
-            crate::manifest::Access::ReadWrite => FsPerms::ReadWrite,
+        let (permissions, key) = match tree.access {
+            Access::Read => (FsPerms::ReadOnly, "read"),
+            Access::ReadWrite => (FsPerms::ReadWrite, "write"),
         };
         builder.preopened_dir(&tree.host, &tree.guest, permissions).map_err(|error| TreeProblem {
             guest: tree.guest.clone(),
             host: tree.host.clone(),
+            line: format!("{key} = [{:?}]", tree.guest),
             reason: error.root_cause().to_string(),
         })?;
     }

@@ -4,9 +4,7 @@ use crate::bindings::exports::agent_host::plugin::tool as wit;
 use crate::convert::{SessionMedia, TextBudget, json_in};
 use crate::failure::Refusal;
 use crate::grants::{Denial, Unmet};
-use crate::limits::{
-    DESCRIPTION_BYTES, ERROR_TEXT_BYTES, Limit, RESULT_MEDIUM_BYTES, RESULT_TEXT_BYTES, TOOLS,
-};
+use crate::limits::{DESCRIPTION_BYTES, ERROR_TEXT_BYTES, Limit, RESULT_MEDIUM_BYTES, RESULT_TEXT_BYTES, TOOLS};
 use crate::media::MediumToStore;
 use crate::text::{clean, cut};
 use agent_core::message::Content;
@@ -49,8 +47,7 @@ fn definition_in(definition: wit::Definition) -> Result<ToolDefinition, String> 
     if input_schema["type"] != "object" {
         return Err(format!("the input schema of `{name}` must have \"type\": \"object\""));
     }
-    let output_schema =
-        definition.output_schema.map(|text| schema(&text, &name, "output")).transpose()?;
+    let output_schema = definition.output_schema.map(|text| schema(&text, &name, "output")).transpose()?;
     Ok(ToolDefinition {
         title: definition.title.map(|title| clean(&title, DESCRIPTION_BYTES)),
         description: cut(&definition.description, DESCRIPTION_BYTES).to_owned(),
@@ -140,7 +137,9 @@ pub(crate) fn error_in(error: wit::Error, unmet: &[Unmet], denials: &[Denial]) -
         clean(&text, ERROR_TEXT_BYTES) + &advice
     };
     match error {
-        wit::Error::InvalidArguments(violations) => ToolError::InvalidArguments { violations: violations_in(violations) },
+        wit::Error::InvalidArguments(violations) => {
+            ToolError::InvalidArguments { violations: violations_in(violations) }
+        }
         wit::Error::NotFound(message) => ToolError::NotFound { message: text(message, true) },
         wit::Error::Denied(message) => ToolError::Denied { message: text(message, true) },
         wit::Error::Unavailable(unavailable) => {

@@ -8,13 +8,22 @@ use agent_core::schema::{Schema, SchemaError};
 use agent_core::tool::ToolSource;
 use agent_memory::digest_of;
 use agent_models::Provider;
-use agent_plugins::{Generation, Kind, LoadedPlugin, PluginSetup, TreeGrant};
+use agent_plugins::{CallLimits, Generation, Grants, Kind, PluginSetup, TreeGrant};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Tokens kept for the reply unless configured otherwise.
 pub const DEFAULT_REPLY_TOKENS: u32 = 4_096;
+
+/// What an agent allows one plugin.
+#[derive(Clone, Debug, Default)]
+pub struct PluginAllowance {
+    /// What it may reach. Default: nothing.
+    pub grants: Grants,
+    /// Of each of its calls.
+    pub limits: CallLimits,
+}
 
 /// What is configured for one agent.
 #[derive(Clone, Debug)]
@@ -34,7 +43,7 @@ pub struct AgentConfig {
     /// JSON Schema of the output (L12).
     pub output_schema: Option<Value>,
     /// Grants and limits by plugin name. A plugin that is not named gets nothing.
-    pub plugins: BTreeMap<String, PluginSetup>,
+    pub plugins: BTreeMap<String, PluginAllowance>,
     /// What the host's own file tools may read.
     pub host_trees: Vec<TreeGrant>,
     /// The plugin that builds the context. None: the host's own assembly.
@@ -101,6 +110,7 @@ pub struct Agent {
     config: AgentConfig,
     provider: Arc<dyn Provider>,
     generation: Generation,
+    setups: BTreeMap<String, PluginSetup>,
     registry: Registry,
     output_schema: Option<Schema>,
     fingerprint: String,
@@ -109,7 +119,7 @@ pub struct Agent {
 impl Agent {
     /// Checks the configuration against the plugins and builds the registry of tools.
     pub fn new(config: AgentConfig, provider: Arc<dyn Provider>, generation: Generation) -> Result<Self, AgentError> {
-        let of_plugins = generation.plugins().iter().flat_map(|plugin| {
+        let of_plugins = generation.plugins().flat_map(|plugin| {
             let identity = plugin.identity();
             let source = ToolSource::Plugin { plugin: identity.name.clone(), digest: identity.digest.clone() };
             let tools = plugin.tools().iter();
@@ -119,7 +129,12 @@ impl Agent {
         let registry = Registry::new(own.into_iter().chain(of_plugins))?;
         let output_schema = config.output_schema.as_ref().map(Schema::compile).transpose()?;
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
-        let agent = Self { config, provider, generation, registry, output_schema, fingerprint };
+        let setups = generation.plugins().map(|plugin| {
+            let PluginAllowance { grants, limits } = config.plugins.get(plugin.name()).cloned().unwrap_or_default();
+            (plugin.name().to_owned(), PluginSetup::new(plugin.clone(), grants, limits))
+        });
+        let setups = setups.collect();
+        let agent = Self { config, provider, generation, setups, registry, output_schema, fingerprint };
         agent.check_names()?;
         Ok(agent)
     }
@@ -160,26 +175,26 @@ impl Agent {
 
     /// The plugins as a turn is pinned to them (P10).
     pub fn pins(&self) -> Vec<PinnedPlugin> {
-        let identities = self.generation.plugins().iter().map(|plugin| plugin.identity());
+        let identities = self.generation.plugins().map(|plugin| plugin.identity());
         identities.map(|id| PinnedPlugin { name: id.name.clone(), digest: id.digest.clone() }).collect()
     }
 
-    /// Grants and limits of a plugin; nothing and the defaults where it is not named.
-    pub(crate) fn setup(&self, plugin: &str) -> PluginSetup {
-        self.config.plugins.get(plugin).cloned().unwrap_or_default()
+    /// Its plugins with what it allows them, by name.
+    pub fn setups(&self) -> &BTreeMap<String, PluginSetup> {
+        &self.setups
     }
 
-    pub(crate) fn context_builder(&self) -> Option<&Arc<LoadedPlugin>> {
-        self.config.context_builder.as_deref().and_then(|name| self.generation.plugin(name))
+    pub(crate) fn context_builder(&self) -> Option<&PluginSetup> {
+        self.config.context_builder.as_deref().and_then(|name| self.setups.get(name))
     }
 
-    pub(crate) fn validators(&self) -> impl Iterator<Item = &Arc<LoadedPlugin>> {
-        self.config.validators.iter().filter_map(|name| self.generation.plugin(name))
+    pub(crate) fn validators(&self) -> impl Iterator<Item = &PluginSetup> {
+        self.config.validators.iter().filter_map(|name| self.setups.get(name))
     }
 
-    pub(crate) fn media_policy(&self) -> Option<&Arc<LoadedPlugin>> {
+    pub(crate) fn media_policy(&self) -> Option<&PluginSetup> {
         let name = self.config.media_policies.get(&self.provider.facts().model.provider)?;
-        self.generation.plugin(name)
+        self.setups.get(name)
     }
 
     fn check_names(&self) -> Result<(), AgentError> {
@@ -188,7 +203,7 @@ impl Agent {
         let policies = self.config.media_policies.values().map(|name| ("media_policies", name, Kind::MediaPolicy));
         for (key, name, kind) in builder.chain(validators).chain(policies) {
             let Some(plugin) = self.generation.plugin(name) else {
-                let loaded = self.generation.plugins().iter().map(|plugin| plugin.identity().name.as_str());
+                let loaded = self.generation.plugins().map(|plugin| plugin.identity().name.as_str());
                 let loaded = loaded.collect::<Vec<_>>().join(", ");
                 return Err(AgentError::NoPlugin { key, plugin: name.clone(), loaded });
             };

@@ -9,7 +9,7 @@ use agent_core::plugin::Scope;
 use agent_core::run::TurnError;
 use agent_core::tool::{CallCost, ToolDone, ToolError, ToolOutcome, ToolSource};
 use agent_core::view::result_text;
-use agent_plugins::{CallFailure, Ports, ToolCallContext};
+use agent_plugins::{CallFailure, Ports, ToolCallContext, ToolCallRequest};
 use std::time::{Duration, Instant};
 
 /// Tries of one dispatch when the tool says that it may succeed later (only tools that can be repeated).
@@ -18,6 +18,8 @@ const TRIES: u32 = 3;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// Longest wait that is worth it within a turn.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// Wall time of any call; the plugin's own limit is shorter.
+const LONGEST_CALL: Duration = Duration::from_secs(120);
 /// Bytes of a result's text that are stored.
 const STORED_BYTES: usize = 1 << 20;
 
@@ -88,38 +90,29 @@ async fn in_plugin(
     record: &CallRecord,
     (attempt, scope): (u32, Scope),
 ) -> Result<Brought, TurnError> {
-    let Some(plugin) = shared.agent.generation().plugin(name) else {
+    let Some(setup) = shared.agent.setups().get(name) else {
         return Err(TurnError::PluginChanged { plugin: name.to_owned() });
     };
-    let setup = shared.agent.setup(name);
-    let context = ToolCallContext {
-        id: record.id.clone(),
-        attempt,
-        time_limit: setup.limits.tool_time,
-        scope,
+    let context = ToolCallContext { id: record.id.clone(), attempt, time_limit: LONGEST_CALL, scope };
+    let request = ToolCallRequest { name: &record.name, args: record.arguments.to_string(), context };
+    let ports = Ports { media: Some(shared.media.clone()) };
+    let report = shared.sandbox.call_tool(setup, request, &ports).await;
+    let outcome = match report.result {
+        Ok(Ok(ToolOutcome::Done(done))) => Ok(done),
+        Ok(Ok(ToolOutcome::Pending(request))) => Err(ToolError::Unavailable {
+            message: format!("the tool asks for the service `{}`, and no service is configured", request.event_type),
+            retry_after: None,
+        }),
+        Ok(Err(error)) => Err(error),
+        Err(failure @ CallFailure::Host { .. }) => return Err(TurnError::HostFailed { message: failure.to_string() }),
+        Err(failure) => Err(failure.for_model()),
     };
-    let ports = Ports { media: shared.media.clone() };
-    let arguments = record.arguments.to_string();
-    match shared.sandbox.call_tool(plugin, &setup, context, &record.name, &arguments, &ports).await {
-        Ok(report) => {
-            let outcome = match report.outcome {
-                Ok(ToolOutcome::Done(done)) => Ok(done),
-                Ok(ToolOutcome::Pending(request)) => Err(ToolError::Unavailable {
-                    message: format!("the tool asks for the service `{}`, and no service is configured", request.event_type),
-                    retry_after: None,
-                }),
-                Err(error) => Err(error),
-            };
-            let denials = report.denials.iter().map(|denial| Denial {
-                plugin: denial.plugin.to_string(),
-                thing: denial.thing.clone(),
-                grant: denial.advice.to_string(),
-            });
-            Ok(Brought { outcome, cost: report.cost, denials: denials.collect() })
-        }
-        Err(CallFailure::Host(message)) => Err(TurnError::HostFailed { message }),
-        Err(failure) => Ok(Brought::without_cost(Err(ToolError::Failed { message: failure.to_string() }))),
-    }
+    let denials = report.denials.iter().map(|denial| Denial {
+        plugin: denial.plugin.to_string(),
+        thing: denial.thing.clone(),
+        grant: denial.advice.to_string(),
+    });
+    Ok(Brought { outcome, cost: report.cost, denials: denials.collect() })
 }
 
 impl Brought {

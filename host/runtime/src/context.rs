@@ -4,15 +4,16 @@ use crate::drive::Deed;
 use crate::session::{Notes, Session};
 use crate::trace;
 use agent_core::message::Message;
-use agent_core::plugin::{BuilderMemory, BuilderRequest, BuilderTool, BuiltPrompt, Lifecycle, Recollection, Scope};
+use agent_core::plugin::{
+    BuilderMemory, BuilderRequest, BuilderTool, BuiltPrompt, Lifecycle, PluginFailure, Recollection, Scope,
+};
 use agent_core::prompt::{preface, system_sections, system_texts};
 use agent_core::run::{Input, PromptBudget, TurnContext, TurnError};
 use agent_core::tokens;
 use agent_core::view::shown_message;
 use agent_memory::{StepRecord, StoreError};
-use agent_plugins::{CallFailure, LoadedPlugin, Ports};
+use agent_plugins::{CallFailure, CallReport, PluginSetup, Ports};
 use serde_json::json;
-use std::sync::Arc;
 
 /// Facts from long-term memory that a turn begins with.
 const RECOLLECTIONS: usize = 5;
@@ -22,11 +23,15 @@ pub(crate) fn store_failed(error: StoreError) -> TurnError {
     TurnError::HostFailed { message: error.to_string() }
 }
 
-/// A plugin's failure, as the end of a turn: fails closed (row 22).
-pub(crate) fn plugin_failed(plugin: &LoadedPlugin, failure: CallFailure) -> TurnError {
-    match failure {
-        CallFailure::Host(message) => TurnError::HostFailed { message },
-        failure => TurnError::PluginFailed { plugin: plugin.identity().to_string(), message: failure.to_string() },
+/// The answer of a plugin that is not a tool. Its failure ends the turn: nothing goes on as if it had not been asked
+/// (row 22).
+pub(crate) fn answer<T>(setup: &PluginSetup, report: CallReport<Result<T, PluginFailure>>) -> Result<T, TurnError> {
+    let plugin = setup.plugin().identity().to_string();
+    match report.result {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(failure)) => Err(TurnError::PluginFailed { plugin, message: failure.to_string() }),
+        Err(failure @ CallFailure::Host { .. }) => Err(TurnError::HostFailed { message: failure.to_string() }),
+        Err(failure) => Err(TurnError::PluginFailed { plugin, message: failure.to_string() }),
     }
 }
 
@@ -45,7 +50,7 @@ impl Session {
     }
 
     pub(crate) fn ports(&self) -> Ports {
-        Ports { media: self.shared.media.clone() }
+        Ports { media: Some(self.shared.media.clone()) }
     }
 
     /// Builds what the turn begins with.
@@ -61,8 +66,9 @@ impl Session {
         let sections = system_sections(&agent.config().prompt, built.system);
         let preface = preface(&agent.config().prompt, &recollections);
         let own_message = if built.messages.is_empty() { &preface[..] } else { &[] };
-        let system = system_texts(&sections, own_message).iter().map(|text| tokens::of_text(text));
-        let budget = PromptBudget { system: system.fold(0, u32::saturating_add), ..self.empty_budget() };
+        let system = system_texts(&sections, own_message);
+        let system = system.iter().fold(0, |sum: u32, text| sum.saturating_add(tokens::of_text(text)));
+        let budget = PromptBudget { system, ..self.empty_budget() };
         let texts = system_texts(&sections, &preface);
         let body = json!({
             "builder": answer,
@@ -92,7 +98,7 @@ impl Session {
 
     async fn ask_builder(
         &mut self,
-        builder: &Arc<LoadedPlugin>,
+        builder: &PluginSetup,
         recollections: &[Recollection],
     ) -> Result<(String, BuiltPrompt), TurnError> {
         let history = self.history().await.map_err(store_failed)?;
@@ -121,10 +127,8 @@ impl Session {
             },
             budget: self.empty_budget().for_plugins(),
         };
-        let setup = agent.setup(&builder.identity().name);
-        let report = self.shared.sandbox.build_context(builder, &setup, &request, &self.ports()).await;
-        let report = report.map_err(|failure| plugin_failed(builder, failure))?;
-        Ok((builder.identity().to_string(), report.answer))
+        let report = self.shared.sandbox.build_context(builder, &request, &self.ports()).await;
+        Ok((builder.plugin().identity().to_string(), answer(builder, report)?))
     }
 
     /// The view as the model would be sent it.

@@ -15,7 +15,7 @@ mod calls;
 mod events;
 mod trace;
 
-pub use agent::{Agent, AgentConfig, AgentError};
+pub use agent::{Agent, AgentConfig, AgentError, PluginAllowance};
 pub use checkpoint::{Checkpoint, CheckpointObserver};
 pub use registry::{Registry, RegistryError};
 pub use session::{Host, OpenSession, Session, SessionError, TurnResult};

@@ -2,7 +2,7 @@
 
 use agent_core::message::{Digest, Dimensions, Media};
 use agent_memory::{MediaDescription, Store, StoreError};
-use agent_plugins::{MediaPort, PortError};
+use agent_plugins::{MediaPort, MediaRange, MediumToStore, PortError};
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -15,17 +15,12 @@ impl MediaPort for StoredMedia {
         self.0.media(session, digest).await.map_err(port_error)
     }
 
-    async fn read(&self, session: &str, digest: &Digest, offset: u64, length: u32) -> Result<Vec<u8>, PortError> {
-        self.0.read(session, digest, offset, length).await.map_err(port_error)
+    async fn read(&self, session: &str, digest: &Digest, range: MediaRange) -> Result<Vec<u8>, PortError> {
+        self.0.read(session, digest, range.offset, range.length).await.map_err(port_error)
     }
 
-    async fn put(
-        &self,
-        session: &str,
-        bytes: Vec<u8>,
-        mime_type: String,
-        name: Option<String>,
-    ) -> Result<Media, PortError> {
+    async fn put(&self, session: &str, medium: MediumToStore) -> Result<Media, PortError> {
+        let MediumToStore { bytes, mime_type, name } = medium;
         let about = describe(&bytes, &mime_type, name).map_err(PortError::Refused)?;
         self.0.put(session, bytes, about).await.map_err(port_error)
     }

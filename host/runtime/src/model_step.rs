@@ -1,7 +1,7 @@
 //! One model call: the outgoing copy is made, masked, sent, and the reply's calls are looked up.
 
 use crate::checkpoint::Checkpoint;
-use crate::context::{plugin_failed, store_failed};
+use crate::context::{answer, store_failed};
 use crate::drive::Deed;
 use crate::session::{Notes, Session};
 use agent_core::message::{Message, MessageId, Part};
@@ -94,7 +94,7 @@ impl Session {
     /// What the builder's per-step export adds to this step only (L2).
     async fn step_sections(&mut self, plan: &StepPlan, notes: &mut Notes) -> Result<Vec<Section>, TurnError> {
         let agent = self.shared.agent.clone();
-        let Some(builder) = agent.context_builder().filter(|plugin| plugin.kinds().contains(&Kind::StepContext)) else {
+        let Some(builder) = agent.context_builder().filter(|setup| setup.plugin().has(Kind::StepContext)) else {
             return Ok(Vec::new());
         };
         let latest = self.latest().await.map_err(store_failed)?;
@@ -109,11 +109,10 @@ impl Session {
             budget: turn.budget.for_plugins(),
             state: turn.state.clone(),
         };
-        let setup = agent.setup(&builder.identity().name);
-        let report = self.shared.sandbox.build_step(builder, &setup, &request, &self.ports()).await;
-        let sections = report.map_err(|failure| plugin_failed(builder, failure))?.answer;
-        let answer = json!({"plugin": builder.identity().to_string(), "answer": sections});
-        self.note(notes, plan.step, "step_context", answer);
+        let report = self.shared.sandbox.build_step(builder, &request, &self.ports()).await;
+        let sections = answer(builder, report)?;
+        let body = json!({"plugin": builder.plugin().identity().to_string(), "answer": sections});
+        self.note(notes, plan.step, "step_context", body);
         Ok(sections)
     }
 

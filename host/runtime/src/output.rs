@@ -1,6 +1,6 @@
 //! The end of a turn: validators in order, then the agent's output schema (L12).
 
-use crate::context::{plugin_failed, store_failed};
+use crate::context::{answer, store_failed};
 use crate::drive::Deed;
 use crate::session::{Notes, Session};
 use agent_core::message::Message;
@@ -31,10 +31,9 @@ impl Session {
                 corrections_left: validation.corrections_left,
                 turn: turn.clone(),
             };
-            let setup = agent.setup(&validator.identity().name);
-            let report = self.shared.sandbox.validate(validator, &setup, &request).await;
-            let verdict = report.map_err(|failure| plugin_failed(validator, failure))?.answer;
-            let by = validator.identity().to_string();
+            let report = self.shared.sandbox.validate(validator, &request).await;
+            let verdict = answer(validator, report)?;
+            let by = validator.plugin().identity().to_string();
             self.note(&mut notes, step, "verdict", json!({"plugin": by, "answer": verdict}));
             match verdict {
                 Verdict::Accept => {}

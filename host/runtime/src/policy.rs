@@ -1,6 +1,6 @@
 //! Media of the outgoing copy: what earlier decisions mask stays masked, the policy decides on the rest (P4).
 
-use crate::context::plugin_failed;
+use crate::context::answer;
 use crate::model_step::Outgoing;
 use crate::session::Session;
 use agent_core::message::{Content, Media, MessageId, Part};
@@ -50,11 +50,10 @@ impl Session {
             messages: u32::try_from(outgoing.request.messages.len()).unwrap_or(u32::MAX),
             items: items.to_vec(),
         };
-        let setup = agent.setup(&policy.identity().name);
-        let report = self.shared.sandbox.decide(policy, &setup, &request).await;
-        let decisions = report.map_err(|failure| plugin_failed(policy, failure))?.answer;
-        let answer = json!({"plugin": policy.identity().to_string(), "items": items, "answer": decisions});
-        self.note(&mut outgoing.notes, step, "media_policy", answer);
+        let report = self.shared.sandbox.decide(policy, &request).await;
+        let decisions = answer(policy, report)?;
+        let body = json!({"plugin": policy.plugin().identity().to_string(), "items": items, "answer": decisions});
+        self.note(&mut outgoing.notes, step, "media_policy", body);
         Ok(decisions)
     }
 

@@ -27,7 +27,7 @@ pub struct Host {
     /// What outlives a turn.
     pub store: Arc<dyn Store>,
     /// Where plugins run.
-    pub sandbox: Arc<Sandbox>,
+    pub sandbox: Sandbox,
     /// Told of every named point, in tests.
     pub checkpoint: Option<CheckpointObserver>,
 }
@@ -81,7 +81,7 @@ pub enum TurnResult {
 /// What a running call needs of its session.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) sandbox: Sandbox,
     pub(crate) agent: Arc<Agent>,
     pub(crate) media: Arc<dyn MediaPort>,
     pub(crate) subject: String,

@@ -46,11 +46,8 @@ pub fn forms(number: &Number, digits: u32) -> Forms {
     if number.exactness == Exactness::Rounded {
         return Forms { exact: None, decimal, exactness: Exactness::Rounded, repeating: None };
     }
-    let (exactness, repeating) = if scaled.is_integer() {
-        (Exactness::Exact, None)
-    } else {
-        (Exactness::Rounded, repeating(value))
-    };
+    let (exactness, repeating) =
+        if scaled.is_integer() { (Exactness::Exact, None) } else { (Exactness::Rounded, repeating(value)) };
     Forms { exact: Some(value.to_string()), decimal, exactness, repeating }
 }
 

@@ -42,10 +42,10 @@ pub struct Calc;
 impl ToolPlugin for Calc {
     fn tools() -> Tools {
         let description = format!(
-            "Calculates an arithmetic expression exactly, with integers, decimals and fractions of any size up to 5,000 \
-             digits. Operators: + - * / ^ (integer exponents), % (remainder, with the sign of the divisor), ! (factorial), \
-             parentheses. Functions: {}. round goes half away from zero. Returns the exact value (as a fraction where it \
-             is no integer) and a decimal, and says whether the decimal is rounded.",
+            "Calculates an arithmetic expression exactly, with integers, decimals and fractions of up to 5,000 digits. \
+             Operators: + - * / ^ (integer exponents), % (remainder, with the sign of the divisor), ! (factorial), \
+             parentheses. Functions: {}. round goes half away from zero. Returns the exact value (as a fraction where \
+             it is no integer) and a decimal, and says whether the decimal is rounded.",
             parse::FUNCTIONS
         );
         Tools::new().tool(

@@ -106,7 +106,13 @@ impl Number {
             let odd = exponent_value.bit(0);
             let negative_one = numerator.sign() == Sign::Minus && odd;
             let zero = numerator.is_zero() && !exponent_value.is_zero();
-            let value = if zero { 0 } else if negative_one { -1 } else { 1 };
+            let value = if zero {
+                0
+            } else if negative_one {
+                -1
+            } else {
+                1
+            };
             return Self::from_parts(BigRational::from_integer(value.into()), &[self]);
         }
         let times = exponent_value.abs().to_u64().ok_or(NumberError::TooLarge)?;
@@ -146,9 +152,10 @@ impl Number {
     /// Nearest number with so many digits after the point; halves go away from zero. Negative digits round to tens …
     pub fn round(&self, digits: &Number) -> Result<Number> {
         let places = digits.integer("the number of digits")?;
-        let places = places.to_i32().filter(|places| places.abs() <= 1_000).ok_or_else(|| {
-            NumberError::Domain("the number of digits must lie between -1000 and 1000".into())
-        })?;
+        let places = places
+            .to_i32()
+            .filter(|places| places.abs() <= 1_000)
+            .ok_or_else(|| NumberError::Domain("the number of digits must lie between -1000 and 1000".into()))?;
         let power = BigRational::from_integer(ten_to(places.unsigned_abs()));
         let unit = if places >= 0 { power.recip() } else { power };
         let scaled = Self { value: &self.value / &unit, exactness: self.exactness };
@@ -159,7 +166,8 @@ impl Number {
     /// Applies a step function, which is exact again unless the rounding error could have crossed a step.
     fn to_whole(&self, step: impl Fn(&BigRational) -> BigRational) -> Result<Number> {
         if self.exactness == Exactness::Rounded {
-            let error = BigRational::new(BigInt::one(), ten_to(GUARD_DIGITS / 2)) * (self.value.abs() + BigRational::one());
+            let error =
+                BigRational::new(BigInt::one(), ten_to(GUARD_DIGITS / 2)) * (self.value.abs() + BigRational::one());
             if step(&(&self.value - &error)) != step(&(&self.value + &error)) {
                 return Err(NumberError::Domain(
                     "the value is a rounded root so near to a step that its integer part is not certain".into(),
@@ -192,9 +200,8 @@ impl Number {
     /// Product of the integers from 1 to this one.
     pub fn factorial(&self) -> Result<Number> {
         let count = self.integer("the argument of factorial")?.to_u32().filter(|count| *count <= MAX_FACTORIAL);
-        let count = count.ok_or_else(|| {
-            NumberError::Domain(format!("factorial takes integers from 0 to {MAX_FACTORIAL}"))
-        })?;
+        let count =
+            count.ok_or_else(|| NumberError::Domain(format!("factorial takes integers from 0 to {MAX_FACTORIAL}")))?;
         let product = (2..=count).fold(BigInt::one(), |product, factor| product * factor);
         Self::from_parts(BigRational::from_integer(product), &[])
     }

@@ -24,8 +24,8 @@ const MAX_DEPTH: u32 = 100;
 const MAX_NUMBER_DIGITS: usize = 2_000;
 
 /// What each function takes, for messages and for the tool's description.
-pub const FUNCTIONS: &str = "abs(x), min(x, …), max(x, …), floor(x), ceil(x), round(x), round(x, digits), gcd(a, b, …), \
-                             lcm(a, b, …), factorial(n), sqrt(x)";
+pub const FUNCTIONS: &str = "abs(x), min(x, …), max(x, …), floor(x), ceil(x), round(x), round(x, digits), \
+                             gcd(a, b, …), lcm(a, b, …), factorial(n), sqrt(x)";
 
 /// Why an expression has no value, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -165,11 +165,8 @@ impl Parser<'_> {
         let unscaled = BigInt::parse_bytes(digits.as_bytes(), 10).unwrap_or_else(BigInt::zero);
         let shift = exponent - places as i64;
         let scale = ten_to(shift.unsigned_abs() as u32);
-        let value = if shift >= 0 {
-            BigRational::from_integer(unscaled * scale)
-        } else {
-            BigRational::new(unscaled, scale)
-        };
+        let value =
+            if shift >= 0 { BigRational::from_integer(unscaled * scale) } else { BigRational::new(unscaled, scale) };
         Ok(Number::exact(value))
     }
 
@@ -203,7 +200,9 @@ impl Parser<'_> {
         let name = rest[..length].to_ascii_lowercase();
         self.offset += length;
         if self.peek() != Some('(') {
-            return Err(self.error(start, format!("`{name}` is neither a number nor a function call; functions: {FUNCTIONS}")));
+            return Err(
+                self.error(start, format!("`{name}` is neither a number nor a function call; functions: {FUNCTIONS}"))
+            );
         }
         let opened = self.take('(');
         let mut arguments = vec![self.sum()?];

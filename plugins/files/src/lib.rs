@@ -1,1 +1,75 @@
-//! Placeholder.
+//! Tools for files in granted trees: list, read, search, write, move.
+
+mod list;
+mod lookup;
+mod read;
+mod search;
+mod walk;
+mod write;
+
+use agent_host_sdk::prelude::*;
+
+/// The plugin.
+pub struct Files;
+
+impl ToolPlugin for Files {
+    fn tools() -> Tools {
+        Tools::new()
+            .tool(
+                Tool::new(
+                    "files.list",
+                    "Lists the files and directories in a directory, with their sizes in bytes. `depth` above 1 goes into \
+                     its directories too. Use it to find out what there is before reading.",
+                )
+                .title("List a directory")
+                .read_only()
+                .output::<list::Listing>()
+                .run(|arguments, _: &Call| Done::json(&list::list(arguments)?)),
+            )
+            .tool(
+                Tool::new(
+                    "files.read",
+                    "Reads a text file: the lines from `first_line` on, or with `offset` a range of bytes. Says how to read \
+                     what follows when there is more than fits.",
+                )
+                .title("Read a file")
+                .read_only()
+                .run(|arguments, _: &Call| read::read(arguments).map(Done::text)),
+            )
+            .tool(
+                Tool::new(
+                    "files.search",
+                    "Searches the text files of a directory tree, or one file, for lines that match a regular expression \
+                     (`pattern`) or hold a `text`. Returns `path:line: text` for each match.",
+                )
+                .title("Search in files")
+                .read_only()
+                .run(|arguments, _: &Call| search::search(arguments).map(Done::text)),
+            )
+            .tool(
+                Tool::new(
+                    "files.write",
+                    "Writes a text file. `mode` says what may happen: `create` refuses if the file exists (default), \
+                     `overwrite` replaces it whole, `append` adds at the end. Missing directories are made.",
+                )
+                .title("Write a file")
+                .destructive()
+                .sequential()
+                .output::<write::Written>()
+                .run(|arguments, _: &Call| Done::json(&write::write(arguments)?)),
+            )
+            .tool(
+                Tool::new(
+                    "files.move",
+                    "Moves or renames a file or directory within the granted trees. Refuses if the target exists, unless \
+                     `overwrite` is true and both are files.",
+                )
+                .title("Move a file")
+                .destructive()
+                .sequential()
+                .run(|arguments, _: &Call| write::move_entry(arguments).map(Done::text)),
+            )
+    }
+}
+
+agent_host_sdk::export_tools!(Files);

@@ -1,1 +1,20 @@
-//! Placeholder.
+//! A media policy for OpenAI's models: what has been seen is masked, what is new is kept within OpenAI's limits on
+//! number, size and cost. A pure function of the request.
+
+pub mod cost;
+pub mod limits;
+pub mod policy;
+
+use agent_host_sdk::media_policy::{Decision, MediaPolicy, Request};
+use agent_host_sdk::types::Failure;
+
+/// The plugin: one policy.
+pub struct MaskOpenAi;
+
+impl MediaPolicy for MaskOpenAi {
+    fn decide(request: Request) -> Result<Vec<Decision>, Failure> {
+        Ok(policy::decide(&request))
+    }
+}
+
+agent_host_sdk::export_media_policy!(MaskOpenAi);

@@ -89,8 +89,8 @@ fn block(reply: &str, start: usize, end: usize) -> Option<Candidate<'_>> {
     (text.starts_with(['{', '[']) || is_json(text)).then_some(Candidate { start: start + skipped, text })
 }
 
-/// Objects and arrays that stand apart from the prose around them: after a line break or a colon, up to the end of a line.
-/// One inside a sentence may be an example or a reference, as in `see [1]`, and is prose.
+/// Objects and arrays that stand apart from the prose around them: after a line break or a colon, up to the end of a
+/// line. One inside a sentence may be an example or a reference, as in `see [1]`, and is prose.
 fn between_prose(whole: Candidate<'_>) -> Found<'_> {
     let mut found: Vec<Candidate<'_>> = Vec::new();
     let mut offset = 0;
@@ -120,7 +120,8 @@ fn stands_apart(before: &str, after: &str) -> bool {
     (line_start.is_empty() || line_start.ends_with(['\n', ':'])) && (line_end.is_empty() || line_end.starts_with('\n'))
 }
 
-/// The end of what begins with a bracket: behind the one that closes it. None if nothing opens, or it never closes. Brackets in double-quoted strings don't count.
+/// The end of what begins with a bracket: behind the one that closes it. None if nothing opens, or it never closes.
+/// Brackets in double-quoted strings don't count.
 fn closing(text: &str) -> Option<usize> {
     if !text.starts_with(['{', '[']) {
         return None;

@@ -50,7 +50,10 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
         let mut index = 0;
-        while sequence.next_element_seed(Walk { pointer: format!("{}/{index}", self.pointer), found: self.found })?.is_some() {
+        while sequence
+            .next_element_seed(Walk { pointer: format!("{}/{index}", self.pointer), found: self.found })?
+            .is_some()
+        {
             index += 1;
         }
         Ok(())

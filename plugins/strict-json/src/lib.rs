@@ -1,4 +1,5 @@
-//! An output validator for agents whose answer must be JSON: it repairs what has one meaning only, and explains the rest.
+//! An output validator for agents whose answer must be JSON: it repairs what has one meaning only, and explains the
+//! rest.
 
 pub mod candidate;
 pub mod duplicates;
@@ -85,7 +86,10 @@ fn no_json(text: &str, schema: Schema) -> String {
 
 fn several(text: &str, places: &[usize]) -> String {
     let lines: Vec<String> = places.iter().map(|offset| Place::of(text, *offset).line.to_string()).collect();
-    format!("The answer holds more than one JSON value (at lines {}), and it is not clear which is meant. {DEMAND}", lines.join(", "))
+    format!(
+        "The answer holds more than one JSON value (at lines {}), and it is not clear which is meant. {DEMAND}",
+        lines.join(", ")
+    )
 }
 
 fn malformed(text: &str, candidate: Candidate<'_>, error: &serde_json::Error) -> Problem {

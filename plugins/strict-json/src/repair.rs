@@ -62,7 +62,9 @@ fn single_quoted(rest: &mut Peekable<Chars<'_>>, repaired: &mut String) -> Optio
 }
 
 fn drop_trailing_comma(repaired: &mut String) {
-    let Some(before) = repaired.trim_end().strip_suffix(',') else { return };
+    let Some(before) = repaired.trim_end().strip_suffix(',') else {
+        return;
+    };
     // `[,]` and `{,}` have no value before the comma: something is missing, not too much.
     if !before.trim_end().ends_with(['[', '{', ',', ':']) && !before.trim_end().is_empty() {
         let at = before.len();

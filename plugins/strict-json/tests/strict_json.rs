@@ -107,7 +107,11 @@ fn prose_is_told_to_become_json() {
 #[test]
 fn problems_say_where_and_what() {
     for (reply, pointer, parts) in [
-        ("{\n  \"rows\": [\n    {\"price\": 1},\n    {\"price\": x}\n  ]\n}", "/rows/1/price", vec!["Line 4, column 15", "▸x}"]),
+        (
+            "{\n  \"rows\": [\n    {\"price\": 1},\n    {\"price\": x}\n  ]\n}",
+            "/rows/1/price",
+            vec!["Line 4, column 15", "▸x}"],
+        ),
         ("{\"a/b\": {\"c~d\": tru}}", "/a~1b/c~0d", vec!["Line 1, column ", "near `"]),
         ("Here:\n```json\n{\"ä\": [1, 2\n```", "/ä/1", vec!["Line 3", "cut off"]),
         ("{\"a\": 1, b: 2}", "", vec!["Line 1, column 10", "key must be a string"]),

@@ -27,8 +27,8 @@ pub enum Precision {
 }
 
 impl Decimal {
-    /// Reads `12`, `-0.50`, `1.5e3`. Not numbers, since something would be lost: `007`, `+1`, `1,000`, `.5`, `1.`, `0x1F`,
-    /// `NaN` and anything of more than 60 digits.
+    /// Reads `12`, `-0.50`, `1.5e3`. Not numbers, since something would be lost: `007`, `+1`, `1,000`, `.5`, `1.`,
+    /// `0x1F`, `NaN` and anything of more than 60 digits.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -71,7 +71,13 @@ impl Decimal {
             return (Decimal { unscaled: quotient, scale }.trimmed(), Precision::Exact);
         }
         let away = (rest * 2u32).magnitude() >= count.magnitude();
-        let step = if !away { 0 } else if scaled.sign() == Sign::Minus { -1 } else { 1 };
+        let step = if !away {
+            0
+        } else if scaled.sign() == Sign::Minus {
+            -1
+        } else {
+            1
+        };
         (Decimal { unscaled: quotient + step, scale }.trimmed(), Precision::Rounded)
     }
 

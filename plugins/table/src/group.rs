@@ -66,7 +66,8 @@ pub fn group(table: &Table, keys: &[String], aggregates: &[Aggregate]) -> Result
         };
         for plan in &plans {
             let (cell, precision) = plan.calculate(table, &members)?;
-            let note = format!("`{}` is rounded to {MEAN_DIGITS} digits after the point where it does not end", plan.name);
+            let note =
+                format!("`{}` is rounded to {MEAN_DIGITS} digits after the point where it does not end", plan.name);
             if precision == Precision::Rounded && !notes.contains(&note) {
                 notes.push(note);
             }
@@ -132,8 +133,12 @@ impl Plan {
         let filled = || rows.iter().filter(move |row| row.cells[column] != Cell::Empty);
         let cell = match self.function {
             Function::Count => whole_number(filled().count()),
-            Function::Min => filled().map(|row| &row.cells[column]).min_by(|a, b| natural(a, b)).map_or(Cell::Empty, Cell::clone),
-            Function::Max => filled().map(|row| &row.cells[column]).max_by(|a, b| natural(a, b)).map_or(Cell::Empty, Cell::clone),
+            Function::Min => {
+                filled().map(|row| &row.cells[column]).min_by(|a, b| natural(a, b)).map_or(Cell::Empty, Cell::clone)
+            }
+            Function::Max => {
+                filled().map(|row| &row.cells[column]).max_by(|a, b| natural(a, b)).map_or(Cell::Empty, Cell::clone)
+            }
             Function::Sum | Function::Mean => {
                 let mut sum = Decimal::default();
                 let mut count = 0;

@@ -115,10 +115,10 @@ pub fn sort(table: &mut Table, keys: &[SortKey]) -> Result<(), TableError> {
 }
 
 fn by_keys(columns: &[(usize, Order)], first: &Row, second: &Row) -> Ordering {
-    columns.iter().map(|(column, order)| by_cell(&first.cells[*column], &second.cells[*column], *order)).fold(
-        Ordering::Equal,
-        Ordering::then,
-    )
+    columns
+        .iter()
+        .map(|(column, order)| by_cell(&first.cells[*column], &second.cells[*column], *order))
+        .fold(Ordering::Equal, Ordering::then)
 }
 
 fn by_cell(first: &Cell, second: &Cell, order: Order) -> Ordering {
@@ -222,7 +222,9 @@ fn decide(comparison: Comparison, order: Ordering) -> bool {
 fn order_of(cell: &Cell, operand: &Operand) -> Option<Ordering> {
     match (cell, operand) {
         (Cell::Number(cell), Operand::Number(operand)) => Some(cell.cmp(operand)),
-        (Cell::Number(cell), Operand::Text(operand)) => Decimal::parse(operand.trim()).map(|operand| cell.cmp(&operand)),
+        (Cell::Number(cell), Operand::Text(operand)) => {
+            Decimal::parse(operand.trim()).map(|operand| cell.cmp(&operand))
+        }
         (Cell::Boolean(cell), Operand::Boolean(operand)) => Some(cell.cmp(operand)),
         (Cell::Boolean(cell), Operand::Text(operand)) => Some(cell.to_string().as_str().cmp(operand)),
         (Cell::Text(cell), Operand::Boolean(operand)) => Some(cell.as_str().cmp(&operand.to_string())),

@@ -146,10 +146,10 @@ impl Table {
 
     /// Position of a column.
     pub fn column(&self, name: &str) -> Result<usize, TableError> {
-        self.columns.iter().position(|column| column == name).ok_or_else(|| TableError::NoSuchColumn {
-            name: name.to_owned(),
-            columns: self.columns.join(", "),
-        })
+        self.columns
+            .iter()
+            .position(|column| column == name)
+            .ok_or_else(|| TableError::NoSuchColumn { name: name.to_owned(), columns: self.columns.join(", ") })
     }
 
     fn reject(&mut self, line: u64, problem: String) {
@@ -204,9 +204,8 @@ fn from_delimited(text: &str, delimiter: u8, format: Format) -> Result<Table, Ta
         if table.rows.len() == MAX_ROWS {
             return Err(TableError::TooLarge { what: "rows", limit: MAX_ROWS });
         }
-        let cells = record.iter().map(|field| {
-            if field.is_empty() { Cell::Empty } else { Cell::Text(field.to_owned()) }
-        });
+        let cells =
+            record.iter().map(|field| if field.is_empty() { Cell::Empty } else { Cell::Text(field.to_owned()) });
         table.rows.push(Row { line, cells: cells.collect() });
     }
     for column in 0..table.columns.len() {

@@ -157,17 +157,17 @@ pub(crate) fn tools() -> Tools {
 const DESCRIBE: &str = "Describes a CSV, TSV or JSON table: rows, columns, inferred types, empty and distinct values, \
                         ranges, examples, and rows that cannot be read. Use it before the other table tools.";
 
-const FILTER: &str = "Returns the rows of a CSV, TSV or JSON table that satisfy conditions on their columns. A number as \
-                      condition compares as a number, a string as text.";
+const FILTER: &str = "Returns the rows of a CSV, TSV or JSON table that satisfy conditions on their columns. A number \
+                      as condition compares as a number, a string as text.";
 
-const GROUP: &str = "Groups the rows of a CSV, TSV or JSON table by columns and calculates count, sum, mean, min or max of \
-                     each group. Sums are exact.";
+const GROUP: &str = "Groups the rows of a CSV, TSV or JSON table by columns and calculates count, sum, mean, min or \
+                     max of each group. Sums are exact.";
 
 const AGGREGATE: &str = "Calculates count, sum, mean, min or max over a CSV, TSV or JSON table, or over the rows that \
                          satisfy conditions. Sums are exact.";
 
-const SORT: &str = "Sorts the rows of a CSV, TSV or JSON table by one or more columns, ascending or descending. Numbers \
-                    sort as numbers; empty cells come last.";
+const SORT: &str = "Sorts the rows of a CSV, TSV or JSON table by one or more columns, ascending or descending. \
+                    Numbers sort as numbers; empty cells come last.";
 
 fn run_describe(arguments: &DescribeArguments) -> Result<Done, ToolError> {
     Done::json(&describe(&read(&arguments.from, arguments.format)?))

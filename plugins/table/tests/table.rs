@@ -64,11 +64,15 @@ fn filters_by_number_and_by_text() {
     assert_eq!(rows(more_than(json!(5))), "item,amount\npen,10\n", "10 is more than 5 as a number, not as text");
     assert_eq!(rows(more_than(json!("5"))), "item,amount\npen,10\n");
     assert_eq!(rows(json!([{ "column": "amount", "is": "empty" }])), "item,amount\npaper,\n");
-    assert_eq!(rows(json!([{ "column": "item", "is": "starts_with", "value": "p" },
-        { "column": "region", "is": "not_equal", "value": "north" }])), "item,amount\npen,5\npaper,\n");
+    assert_eq!(
+        rows(json!([{ "column": "item", "is": "starts_with", "value": "p" },
+        { "column": "region", "is": "not_equal", "value": "north" }])),
+        "item,amount\npen,5\npaper,\n"
+    );
     assert_eq!(rows(json!([])).lines().count(), 5);
     let any = json!({ "require": "any", "conditions": [
-        { "column": "item", "is": "equal", "value": "ink" }, { "column": "price", "is": "less_or_equal", "value": 0.1 }] });
+        { "column": "item", "is": "equal", "value": "ink" },
+        { "column": "price", "is": "less_or_equal", "value": 0.1 }] });
     assert_eq!(value("table.filter", any, SALES)["row_count"], 2);
 }
 
@@ -90,8 +94,10 @@ fn groups_with_exact_sums_and_marked_means() {
     assert_eq!(
         result["rows"],
         json!([
-            { "region": "north", "count": 2, "filled": 2, "sum_price": 12.6, "min_item": "ink", "max_price": 12.5, "mean_amount": 5.5 },
-            { "region": "south", "count": 2, "filled": 1, "sum_price": 3.2, "min_item": "paper", "max_price": 3, "mean_amount": 5 },
+            { "region": "north", "count": 2, "filled": 2, "sum_price": 12.6, "min_item": "ink", "max_price": 12.5,
+              "mean_amount": 5.5 },
+            { "region": "south", "count": 2, "filled": 1, "sum_price": 3.2, "min_item": "paper", "max_price": 3,
+              "mean_amount": 5 },
         ])
     );
     let thirds = "n\n1\n0\n0\n";
@@ -158,7 +164,12 @@ fn bad_input_is_named() {
         ("table.aggregate", sum("n"), "n\n1\nn/a\n3\n", "line 3: `n/a` in column `n` is not a number"),
         ("table.aggregate", json!({ "aggregates": [{ "function": "mean" }] }), SALES, "`mean` needs a column"),
         ("table.group", json!({ "by": [], "aggregates": [] }), SALES, "table.aggregate"),
-        ("table.group", json!({ "by": ["n"], "aggregates": [{ "function": "count", "as": "n" }] }), "n\n", "two columns"),
+        (
+            "table.group",
+            json!({ "by": ["n"], "aggregates": [{ "function": "count", "as": "n" }] }),
+            "n\n",
+            "two columns",
+        ),
         ("table.describe", json!({}), "", "the text is empty"),
         ("table.describe", json!({}), "a,,c\n1,2,3\n", "column 2 has no name"),
         ("table.describe", json!({}), "a,b,a\n", "column `a` twice"),
@@ -178,7 +189,9 @@ fn bad_input_is_named() {
 #[test]
 fn too_many_rows_are_refused() {
     let rows = table::table::MAX_ROWS + 1;
-    assert!(refusal("table.describe", json!({}), &format!("n\n{}", "1\n".repeat(rows))).contains("more than 200000 rows"));
+    assert!(
+        refusal("table.describe", json!({}), &format!("n\n{}", "1\n".repeat(rows))).contains("more than 200000 rows")
+    );
 }
 
 #[test]
@@ -190,7 +203,10 @@ fn files_are_read_from_granted_trees_only() {
     let mut host = Host::new().tree(root.as_str());
     let outcome = host.run(|| describe(format!("{root}/sales.tsv"))).expect("the file is a table").value();
     let columns = &outcome.expect("structured")["columns"];
-    assert_eq!((&columns[0]["name"], &columns[0]["type"], &columns[1]["type"]), (&json!("a"), &json!("text"), &json!("integer")));
+    assert_eq!(
+        (&columns[0]["name"], &columns[0]["type"], &columns[1]["type"]),
+        (&json!("a"), &json!("text"), &json!("integer"))
+    );
     assert!(matches!(host.run(|| describe(format!("{root}/no.csv"))), Err(ToolError::NotFound(_))));
     assert!(matches!(host.run(|| describe("/etc/passwd".into())), Err(ToolError::Denied(_))));
 }

@@ -2,7 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use similar::{ChangeTag, TextDiff};
+use similar::algorithms::{Capture, Replace, myers};
+use similar::{DiffOp, DiffTag, group_diff_ops};
+use std::collections::HashMap;
+use std::ops::Range;
 
 /// Most lines of either text: with more, comparing could take longer than a call may.
 pub const MAX_LINES: usize = 20_000;
@@ -50,18 +53,18 @@ pub fn diff(old: Named<'_>, new: Named<'_>, context: usize) -> Result<Difference
             return Err(TooLong { name: name.to_owned(), lines });
         }
     }
-    let comparison = TextDiff::from_lines(old.text, new.text);
-    let (mut added, mut removed) = (0, 0);
-    for change in comparison.iter_all_changes() {
-        match change.tag() {
-            ChangeTag::Insert => added += 1,
-            ChangeTag::Delete => removed += 1,
-            ChangeTag::Equal => {}
+    let (old_lines, new_lines) = (lines_of(old.text), lines_of(new.text));
+    let operations = compare(&old_lines, &new_lines);
+    let changed = operations.iter().filter(|operation| operation.tag() != DiffTag::Equal);
+    let (removed, added) = changed.fold((0, 0), |(removed, added), operation| {
+        (removed + operation.old_range().len(), added + operation.new_range().len())
+    });
+    let mut diff = String::new();
+    if added + removed > 0 {
+        diff = format!("--- {}\n+++ {}\n", old.name, new.name);
+        for hunk in group_diff_ops(operations, context) {
+            write_hunk(&mut diff, &hunk, &old_lines, &new_lines);
         }
-    }
-    let mut diff = comparison.unified_diff().context_radius(context).header(old.name, new.name).to_string();
-    if added + removed == 0 {
-        diff.clear();
     }
     let whole = diff.len();
     if whole > MAX_DIFF {
@@ -71,30 +74,97 @@ pub fn diff(old: Named<'_>, new: Named<'_>, context: usize) -> Result<Difference
     Ok(Difference { added, removed, left_out: whole - diff.len(), diff })
 }
 
+fn lines_of(text: &str) -> Vec<&str> {
+    text.split_inclusive('\n').collect()
+}
+
+/// Lines are compared as numbers, the same number for the same line: one instance of the algorithm is enough, and
+/// small.
+fn compare(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
+    let mut numbers = HashMap::new();
+    let mut number = |lines: &[&str]| -> Vec<usize> {
+        let next = |line: &&str| {
+            let count = numbers.len();
+            *numbers.entry((*line).to_owned()).or_insert(count)
+        };
+        lines.iter().map(next).collect()
+    };
+    let (old, new) = (number(old), number(new));
+    let mut capture = Replace::new(Capture::new());
+    // A capture's error type has no values.
+    let Ok(()) = myers::diff(&mut capture, &old[..], 0..old.len(), &new[..], 0..new.len());
+    capture.into_inner().into_ops()
+}
+
+fn write_hunk(diff: &mut String, hunk: &[DiffOp], old_lines: &[&str], new_lines: &[&str]) {
+    let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else {
+        return;
+    };
+    let old = first.old_range().start..last.old_range().end;
+    let new = first.new_range().start..last.new_range().end;
+    diff.push_str(&format!("@@ -{} +{} @@\n", position(&old), position(&new)));
+    for operation in hunk {
+        let (old, new) = (&old_lines[operation.old_range()], &new_lines[operation.new_range()]);
+        if operation.tag() == DiffTag::Equal {
+            write_lines(diff, ' ', old);
+        } else {
+            write_lines(diff, '-', old);
+            write_lines(diff, '+', new);
+        }
+    }
+}
+
+fn write_lines(diff: &mut String, sign: char, lines: &[&str]) {
+    for line in lines {
+        diff.push(sign);
+        diff.push_str(line);
+        if !line.ends_with('\n') {
+            diff.push_str("\n\\ No newline at end of file\n");
+        }
+    }
+}
+
+/// As `diff -u` writes it: a length of 1 is left out, and an empty range names the line before it.
+fn position(range: &Range<usize>) -> String {
+    match range.len() {
+        0 => format!("{},0", range.start),
+        1 => (range.start + 1).to_string(),
+        length => format!("{},{length}", range.start + 1),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn compare(old: &str, new: &str) -> Difference {
+    fn differ(old: &str, new: &str) -> Difference {
         diff(Named { name: "old", text: old }, Named { name: "new", text: new }, 1).expect("the texts are short")
     }
 
     #[test]
     fn writes_a_unified_diff() {
-        let difference = compare("a\nb\nc\nd\n", "a\nB\nc\nd\n");
+        let difference = differ("a\nb\nc\nd\n", "a\nB\nc\nd\n");
         assert_eq!((difference.added, difference.removed, difference.left_out), (1, 1, 0));
         assert_eq!(difference.diff, "--- old\n+++ new\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n");
     }
 
     #[test]
+    fn hunks_are_numbered_like_those_of_diff() {
+        assert_eq!(differ("", "a\nb\n").diff, "--- old\n+++ new\n@@ -0,0 +1,2 @@\n+a\n+b\n");
+        assert_eq!(differ("a\n", "").diff, "--- old\n+++ new\n@@ -1 +0,0 @@\n-a\n");
+        let two = differ("1\n2\n3\n4\n5\n6\n", "x\n2\n3\n4\n5\ny\n").diff;
+        assert_eq!(two, "--- old\n+++ new\n@@ -1,2 +1,2 @@\n-1\n+x\n 2\n@@ -5,2 +5,2 @@\n 5\n-6\n+y\n");
+    }
+
+    #[test]
     fn equal_texts_have_no_diff() {
-        assert_eq!(compare("a\nb", "a\nb").diff, "");
-        assert_eq!(compare("", "").diff, "");
+        assert_eq!(differ("a\nb", "a\nb").diff, "");
+        assert_eq!(differ("", "").diff, "");
     }
 
     #[test]
     fn a_missing_line_break_at_the_end_is_a_difference() {
-        let difference = compare("a\n", "a");
+        let difference = differ("a\n", "a");
         assert_eq!((difference.added, difference.removed), (1, 1));
         assert!(difference.diff.contains("No newline at end of file"), "{}", difference.diff);
     }
@@ -104,7 +174,7 @@ mod tests {
         let long = "x\n".repeat(MAX_LINES + 1);
         let error = diff(Named { name: "big.txt", text: &long }, Named { name: "new", text: "" }, 3);
         assert_eq!(error, Err(TooLong { name: "big.txt".into(), lines: MAX_LINES + 1 }));
-        let difference = compare("", &format!("{}\n", "x".repeat(99)).repeat(4_000));
+        let difference = differ("", &format!("{}\n", "x".repeat(99)).repeat(4_000));
         assert!(difference.diff.len() <= MAX_DIFF && difference.diff.ends_with("x\n"));
         assert_eq!(difference.diff.len() + difference.left_out, 35 + 4_000 * 101);
     }

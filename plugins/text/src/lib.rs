@@ -1,5 +1,5 @@
-//! Tools for texts: count them, extract from them by regular expression, compare them. Each takes a text, or the path of
-//! a file in a granted tree.
+//! Tools for texts: count them, extract from them by regular expression, compare them. Each takes a text, or the path
+//! of a file in a granted tree.
 
 pub mod count;
 pub mod diff;
@@ -103,18 +103,24 @@ impl ToolPlugin for Text {
     fn tools() -> Tools {
         Tools::new()
             .tool(
-                Tool::new("text.count_file", "Counts the lines, words, characters and bytes of a text file, given its path.")
-                    .title("Count a file's lines and words")
-                    .read_only()
-                    .output::<Counts>()
-                    .run(|arguments: CountFile, _: &Call| counted(&arguments.path, &file::read(&arguments.path)?)),
+                Tool::new(
+                    "text.count_file",
+                    "Counts the lines, words, characters and bytes of a text file, given its path.",
+                )
+                .title("Count a file's lines and words")
+                .read_only()
+                .output::<Counts>()
+                .run(|arguments: CountFile, _: &Call| counted(&arguments.path, &file::read(&arguments.path)?)),
             )
             .tool(
-                Tool::new("text.count", "Counts the lines, words, characters and bytes of a text that is given literally.")
-                    .title("Count lines and words")
-                    .read_only()
-                    .output::<Counts>()
-                    .run(|arguments: Count, _: &Call| counted("The text", &arguments.text)),
+                Tool::new(
+                    "text.count",
+                    "Counts the lines, words, characters and bytes of a text that is given literally.",
+                )
+                .title("Count lines and words")
+                .read_only()
+                .output::<Counts>()
+                .run(|arguments: Count, _: &Call| counted("The text", &arguments.text)),
             )
             .tool(
                 Tool::new("text.extract_file", EXTRACT_FILE)
@@ -127,14 +133,12 @@ impl ToolPlugin for Text {
                     }),
             )
             .tool(
-                Tool::new("text.extract", EXTRACT)
-                    .title("Extract from a text")
-                    .read_only()
-                    .output::<Extraction>()
-                    .run(|arguments: Extract, _: &Call| {
+                Tool::new("text.extract", EXTRACT).title("Extract from a text").read_only().output::<Extraction>().run(
+                    |arguments: Extract, _: &Call| {
                         let Extract { text, pattern, ignore_case, limit } = arguments;
                         extracted(&text, &pattern, ignore_case, limit)
-                    }),
+                    },
+                ),
             )
             .tool(
                 Tool::new("text.diff_files", "Compares two text files line by line and returns a unified diff.")
@@ -165,8 +169,9 @@ agent_host_sdk::export_tools!(Text);
 const EXTRACT_FILE: &str = "Finds all matches of a regular expression in a text file: line, column, matched text and \
                             groups by name or number. No look-around, no back-references; \\w and \\d are ASCII.";
 
-const EXTRACT: &str = "Finds all matches of a regular expression in a text that is given literally: line, column, matched \
-                       text and groups by name or number. No look-around, no back-references; \\w and \\d are ASCII.";
+const EXTRACT: &str = "Finds all matches of a regular expression in a text that is given literally: line, column, \
+                       matched text and groups by name or number. No look-around, no back-references; \\w and \\d \
+                       are ASCII.";
 
 fn counted(what: &str, text: &str) -> Result<Done, ToolError> {
     let counts = count(text);

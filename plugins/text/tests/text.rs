@@ -70,7 +70,9 @@ fn file_errors_say_what_is_wrong() {
     assert!(failed(count(&format!("{root}/latin")), "byte 2 "));
     assert!(failed(count(&root), "not a regular file"));
     assert!(failed(count(&format!("{root}/large")), "at most"));
-    assert!(matches!(count(&format!("{root}/missing")), Err(ToolError::NotFound(message)) if message.contains("missing")));
+    assert!(
+        matches!(count(&format!("{root}/missing")), Err(ToolError::NotFound(message)) if message.contains("missing"))
+    );
     assert!(matches!(count("/etc/passwd"), Err(ToolError::Denied(message)) if message.contains(&root)));
     assert!(matches!(count(&format!("{root}/../x")), Err(ToolError::Denied(_))));
     assert_eq!(count(&format!("{root}/empty")).expect("an empty file is a text").value().unwrap()["bytes"], 0);

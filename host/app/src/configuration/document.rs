@@ -32,7 +32,11 @@ pub(super) struct Found<'d> {
 
 impl<'d> Document<'d> {
     pub(super) fn new(text: &'d str, path: &'d Path) -> Self {
-        Self { text, path, problems: RefCell::default() }
+        Self {
+            text,
+            path,
+            problems: RefCell::default(),
+        }
     }
 
     /// Reads the whole document with `read`, unless it is no TOML.
@@ -40,14 +44,27 @@ impl<'d> Document<'d> {
         let (root, errors) = DeTable::parse_recoverable(self.text);
         for error in &errors {
             let span = error.span().unwrap_or(0..0);
-            self.push(span, error.message().to_owned(), "the file is TOML: https://toml.io".to_owned());
+            self.push(
+                span,
+                error.message().to_owned(),
+                "the file is TOML: https://toml.io".to_owned(),
+            );
         }
         if !errors.is_empty() {
             return None;
         }
         // The keys borrow the parsed table, which lives no longer than this call.
-        let document = Document { text: self.text, path: self.path, problems: RefCell::default() };
-        let keys = Keys { document: &document, prefix: String::new(), table: root.get_ref(), known: RefCell::default() };
+        let document = Document {
+            text: self.text,
+            path: self.path,
+            problems: RefCell::default(),
+        };
+        let keys = Keys {
+            document: &document,
+            prefix: String::new(),
+            table: root.get_ref(),
+            known: RefCell::default(),
+        };
         let value = read(&keys);
         drop(keys);
         self.problems.borrow_mut().append(&mut document.problems.into_inner());
@@ -80,7 +97,11 @@ impl<'d> Keys<'d> {
     pub(super) fn get(&self, key: &str) -> Option<Found<'d>> {
         self.known.borrow_mut().push(key.to_owned());
         let value = self.table.get(key)?;
-        Some(Found { document: self.document, key: format!("{}{key}", self.prefix), value })
+        Some(Found {
+            document: self.document,
+            key: format!("{}{key}", self.prefix),
+            value,
+        })
     }
 
     /// Reports the keys that nobody asked for.
@@ -89,7 +110,8 @@ impl<'d> Keys<'d> {
         for key in self.table.keys() {
             if !known.iter().any(|known| known == key.get_ref()) {
                 let message = format!("unknown key `{}{}`", self.prefix, key.get_ref());
-                self.document.push(key.span(), message, format!("allowed here: {}", known.join(", ")));
+                self.document
+                    .push(key.span(), message, format!("allowed here: {}", known.join(", ")));
             }
         }
     }
@@ -118,7 +140,9 @@ impl<'d> Found<'d> {
     /// A whole number in a range.
     pub(super) fn number(&self, range: RangeInclusive<u32>) -> Option<u32> {
         let allowed = format!("a whole number from {} to {}", range.start(), range.end());
-        let DeValue::Integer(integer) = self.value.get_ref() else { return self.wrong_type(&allowed) };
+        let DeValue::Integer(integer) = self.value.get_ref() else {
+            return self.wrong_type(&allowed);
+        };
         let number = whole(integer).and_then(|number| u32::try_from(number).ok());
         match number.filter(|number| range.contains(number)) {
             Some(number) => Some(number),
@@ -138,7 +162,9 @@ impl<'d> Found<'d> {
     pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
         let words: Vec<_> = choices.iter().map(|(word, _)| format!("\"{word}\"")).collect();
         let allowed = words.join(" or ");
-        let DeValue::String(text) = self.value.get_ref() else { return self.wrong_type(&allowed) };
+        let DeValue::String(text) = self.value.get_ref() else {
+            return self.wrong_type(&allowed);
+        };
         match choices.iter().find(|(word, _)| word == text) {
             Some((_, choice)) => Some(*choice),
             None => self.refuse("has an unknown value", &allowed),
@@ -151,7 +177,11 @@ impl<'d> Found<'d> {
             return self.wrong_type("a list of texts, such as [\"one\", \"two\"]");
         };
         let item = |(index, value)| {
-            let item = Found { document: self.document, key: format!("{}[{index}]", self.key), value };
+            let item = Found {
+                document: self.document,
+                key: format!("{}[{index}]", self.key),
+                value,
+            };
             Some((item.text()?, item.place()))
         };
         items.iter().enumerate().map(item).collect()
@@ -159,18 +189,34 @@ impl<'d> Found<'d> {
 
     /// A table of known keys.
     pub(super) fn keys(&self) -> Option<Keys<'d>> {
-        let DeValue::Table(table) = self.value.get_ref() else { return self.wrong_type("a table") };
+        let DeValue::Table(table) = self.value.get_ref() else {
+            return self.wrong_type("a table");
+        };
         let prefix = format!("{}.", self.key);
-        Some(Keys { document: self.document, prefix, table, known: RefCell::default() })
+        Some(Keys {
+            document: self.document,
+            prefix,
+            table,
+            known: RefCell::default(),
+        })
     }
 
     /// A table whose keys are the author's own.
     pub(super) fn map(&self) -> Option<Vec<(String, Found<'d>)>> {
-        let DeValue::Table(table) = self.value.get_ref() else { return self.wrong_type("a table") };
+        let DeValue::Table(table) = self.value.get_ref() else {
+            return self.wrong_type("a table");
+        };
         let entry = |(key, value): (&'d Spanned<_>, &'d Spanned<_>)| {
             let name: &std::borrow::Cow<'d, str> = key.get_ref();
             let key = format!("{}.{name}", self.key);
-            (name.to_string(), Found { document: self.document, key, value })
+            (
+                name.to_string(),
+                Found {
+                    document: self.document,
+                    key,
+                    value,
+                },
+            )
         };
         Some(table.iter().map(entry).collect())
     }
@@ -191,7 +237,8 @@ impl<'d> Found<'d> {
 
     /// Reports what is wrong with the value.
     pub(super) fn problem(&self, what: &str, allowed: &str) {
-        self.document.push(self.value.span(), format!("`{}` {what}", self.key), allowed.to_owned());
+        self.document
+            .push(self.value.span(), format!("`{}` {what}", self.key), allowed.to_owned());
     }
 
     /// `file:line: key`, for messages.
@@ -229,7 +276,11 @@ fn json(value: &DeValue<'_>) -> Option<Value> {
         DeValue::Float(float) => Value::Number(Number::from_f64(float.as_str().parse().ok()?)?),
         DeValue::Boolean(flag) => Value::Bool(*flag),
         DeValue::Datetime(_) => return None,
-        DeValue::Array(items) => items.iter().map(|item| json(item.get_ref())).collect::<Option<Vec<_>>>()?.into(),
+        DeValue::Array(items) => items
+            .iter()
+            .map(|item| json(item.get_ref()))
+            .collect::<Option<Vec<_>>>()?
+            .into(),
         DeValue::Table(table) => {
             let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
                 let name: &std::borrow::Cow<'_, str> = key.get_ref();

@@ -1,7 +1,8 @@
-//! A build while it runs.
+//! A build, and plugins being loaded, while it goes on.
 
 use super::{BOLD, DIM, Terminal, text};
 use agent_kit::build::{BuildEvent, BuiltPlugin, Written};
+use agent_plugins::LoadEvent;
 
 /// Shows what a build tells: on a terminal cargo's lines pass by in the spinner, elsewhere they are lines.
 pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
@@ -22,13 +23,28 @@ pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
     }
 }
 
+/// Shows which plugin is being compiled; that happens once per component.
+pub(crate) fn show_load(terminal: &Terminal, event: &LoadEvent) {
+    match event {
+        LoadEvent::Compiling { name } => {
+            tracing::info!(plugin = name, "compiling");
+            terminal.busy(format!("compiling {name}, once: the code is kept"));
+        }
+        LoadEvent::Loaded { name, code } => tracing::info!(plugin = name, ?code, "loaded"),
+    }
+}
+
 /// What was built, for stdout.
 pub(crate) fn built(plugin: &BuiltPlugin) -> String {
     let state = match plugin.written {
         Written::Changed => "written",
         Written::Unchanged => "unchanged",
     };
-    let imports = if plugin.imports.is_empty() { "nothing".to_owned() } else { plugin.imports.join("\n            ") };
+    let imports = if plugin.imports.is_empty() {
+        "nothing".to_owned()
+    } else {
+        plugin.imports.join("\n            ")
+    };
     format!(
         "{BOLD}{}{BOLD:#} {}  {DIM}{} ({state}){DIM:#}\n  size      {}\n  digest    {}\n  imports   {imports}",
         plugin.name,

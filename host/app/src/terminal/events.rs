@@ -2,6 +2,7 @@
 
 use super::text::{count, json_line, one_line, size, time};
 use super::{BOLD, DIM, GREEN, RED, YELLOW};
+use agent_core::change::Denial;
 use agent_core::event::EventKind;
 use agent_core::tool::{CallCost, Violation};
 
@@ -14,29 +15,55 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
         EventKind::LoopIteration { last: true, .. } => {
             format!("{DIM}the last model call of this turn: tools are withheld{DIM:#}")
         }
-        EventKind::ToolCall { name, arguments, attempt, .. } => {
-            let again = if *attempt > 1 { format!(" {DIM}(attempt {attempt}){DIM:#}") } else { String::new() };
-            format!("→ {BOLD}{}{BOLD:#} {}{again}", one_line(name, SHOWN), json_line(arguments, SHOWN))
+        EventKind::ToolCall {
+            name,
+            arguments,
+            attempt,
+            ..
+        } => {
+            let again = if *attempt > 1 {
+                format!(" {DIM}(attempt {attempt}){DIM:#}")
+            } else {
+                String::new()
+            };
+            format!(
+                "→ {BOLD}{}{BOLD:#} {}{again}",
+                one_line(name, SHOWN),
+                json_line(arguments, SHOWN)
+            )
         }
-        EventKind::ToolResult { name, content, cost, .. } => {
+        EventKind::ToolResult {
+            name, content, cost, ..
+        } => {
             format!("{GREEN}✓{GREEN:#} {}", result(name, content, cost))
         }
-        EventKind::ToolResultError { name, content, cost, .. } => {
+        EventKind::ToolResultError {
+            name, content, cost, ..
+        } => {
             format!("{RED}✗{RED:#} {}", result(name, content, cost))
         }
         EventKind::ToolNotFound { name, .. } => {
-            format!("{RED}✗{RED:#} {BOLD}{}{BOLD:#} there is no such tool", one_line(name, SHOWN))
+            format!(
+                "{RED}✗{RED:#} {BOLD}{}{BOLD:#} there is no such tool",
+                one_line(name, SHOWN)
+            )
         }
         EventKind::ToolDeferred { name, .. } => {
-            format!("{DIM}… {} deferred: a call of higher priority ran first{DIM:#}", one_line(name, SHOWN))
+            format!(
+                "{DIM}… {} deferred: a call of higher priority ran first{DIM:#}",
+                one_line(name, SHOWN)
+            )
         }
-        EventKind::Denied { plugin, thing, grant } => {
+        EventKind::Denied { denial: Denial { plugin, thing, grant }, .. } => {
             let grant = super::text::harmless(grant).replace('\n', "\n    ");
             let thing = one_line(thing, SHOWN);
-            format!("{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} was denied {thing}; to allow it:\n    {grant}")
+            format!("{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} was denied {thing}; to allow it, {grant}")
         }
         EventKind::OutputRejected { by, attempt, problems } => {
-            format!("{YELLOW}!{YELLOW:#} answer {attempt} was rejected by {BOLD}{by}{BOLD:#}: {}", violations(problems))
+            format!(
+                "{YELLOW}!{YELLOW:#} answer {attempt} was rejected by {BOLD}{by}{BOLD:#}: {}",
+                violations(problems)
+            )
         }
         EventKind::Resumed => format!("{DIM}going on with the interrupted turn{DIM:#}"),
         _ => return None,
@@ -63,7 +90,11 @@ fn result(name: &str, content: &str, cost: &CallCost) -> String {
         details.push(size(cost.memory_bytes));
     }
     let name = one_line(name, SHOWN);
-    format!("{BOLD}{name}{BOLD:#} {} {DIM}({}){DIM:#}", one_line(content, SHOWN), details.join(", "))
+    format!(
+        "{BOLD}{name}{BOLD:#} {} {DIM}({}){DIM:#}",
+        one_line(content, SHOWN),
+        details.join(", ")
+    )
 }
 
 fn violations(problems: &[Violation]) -> String {
@@ -88,7 +119,12 @@ mod tests {
     fn calls_and_results_are_one_line_each() {
         let call = CallId("c1".into());
         let name = "text.count_file".to_owned();
-        let cost = CallCost { cpu_us: 400, wall_us: 4_200, queue_us: 0, memory_bytes: 1_258_291 };
+        let cost = CallCost {
+            cpu_us: 400,
+            wall_us: 4_200,
+            queue_us: 0,
+            memory_bytes: 1_258_291,
+        };
         let events = [
             EventKind::ToolCall {
                 call: call.clone(),
@@ -96,14 +132,22 @@ mod tests {
                 arguments: json!({"path": "x".repeat(200)}),
                 attempt: 2,
             },
-            EventKind::ToolResult { call: call.clone(), name: name.clone(), content: "{\n\"lines\": 3}".into(), cost },
+            EventKind::ToolResult {
+                call: call.clone(),
+                name: name.clone(),
+                content: "{\n\"lines\": 3}".into(),
+                cost,
+            },
             EventKind::ToolResultError {
                 call: call.clone(),
                 name: name.clone(),
                 content: "no\u{1b}[2J".into(),
                 cost: CallCost::default(),
             },
-            EventKind::ToolNotFound { call, name: "text.cuont".into() },
+            EventKind::ToolNotFound {
+                call,
+                name: "text.cuont".into(),
+            },
         ];
         insta::assert_snapshot!(events.map(shown).join("\n"), @r#"
         → text.count_file {"path":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… (attempt 2)
@@ -116,15 +160,17 @@ mod tests {
     /// P6: a denial names the plugin, the thing, and the line to add.
     #[test]
     fn a_denial_shows_the_line_to_add() {
-        let denied = EventKind::Denied {
+        let denial = Denial {
             plugin: "files@0123456789ab".into(),
             thing: "reading files".into(),
-            grant: "[plugins.files.grants]\nread = [\".\"]".into(),
+            grant: "add to agent.toml:\n[plugins.files.grants]\nread = [\".\"]\nor pass --grant files:read=DIR".into(),
         };
+        let denied = EventKind::Denied { call: CallId("call_1_1_1".into()), denial };
         insta::assert_snapshot!(shown(denied), @r#"
-        ! files@0123456789ab was denied reading files; to allow it:
+        ! files@0123456789ab was denied reading files; to allow it, add to agent.toml:
             [plugins.files.grants]
             read = ["."]
+            or pass --grant files:read=DIR
         "#);
     }
 

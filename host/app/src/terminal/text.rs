@@ -9,7 +9,11 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
         (character.is_control() && !matches!(character, '\n' | '\t'))
             || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    if text.contains(harmful) { text.replace(harmful, "\u{fffd}").into() } else { text.into() }
+    if text.contains(harmful) {
+        text.replace(harmful, "\u{fffd}").into()
+    } else {
+        text.into()
+    }
 }
 
 /// The first line that is not empty, harmless, of at most so many characters; `…` where something is missing.
@@ -52,7 +56,11 @@ pub(crate) fn time(microseconds: u64) -> String {
 
 /// `1 line`, `2 lines`.
 pub(crate) fn count(number: usize, one: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+    if number == 1 {
+        format!("1 {one}")
+    } else {
+        format!("{number} {one}s")
+    }
 }
 
 #[cfg(test)]
@@ -71,7 +79,10 @@ mod tests {
     fn sizes_and_times() {
         let sizes: Vec<_> = [0, 1, 1023, 1024, 1_258_291].into_iter().map(size).collect();
         assert_eq!(sizes, ["0 bytes", "1 byte", "1023 bytes", "1.0 KiB", "1.2 MiB"]);
-        let times: Vec<_> = [40, 9_949, 9_950, 999_499, 999_500, 4_210_000].into_iter().map(time).collect();
+        let times: Vec<_> = [40, 9_949, 9_950, 999_499, 999_500, 4_210_000]
+            .into_iter()
+            .map(time)
+            .collect();
         assert_eq!(times, ["0.0 ms", "9.9 ms", "10 ms", "999 ms", "1.0 s", "4.2 s"]);
     }
 }

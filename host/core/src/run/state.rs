@@ -273,7 +273,7 @@ impl Run {
 
     /// How often a message of the view has been sent (L3).
     pub fn seen_count(&self, entry: &Entry) -> u32 {
-        entry.first.saturating_add(u32::try_from(self.model_calls - entry.since).unwrap_or(u32::MAX))
+        entry.first.saturating_add(u32::try_from(self.model_calls.saturating_sub(entry.since)).unwrap_or(u32::MAX))
     }
 
     /// The messages that the next model call sends.
@@ -316,7 +316,11 @@ impl Turn {
             Phase::Building => Action::BuildContext,
             Phase::Calling { last } => Action::CallModel(StepPlan {
                 step: self.interactions + 1,
-                steps_left: if *last { 1 } else { self.config.max_interactions.saturating_sub(self.interactions).max(1) },
+                steps_left: if *last {
+                    1
+                } else {
+                    self.config.max_interactions.saturating_sub(self.interactions).max(1)
+                },
                 last: *last,
                 lifecycle: self.lifecycle,
             }),
@@ -324,9 +328,18 @@ impl Turn {
             Phase::Validating { text, last } => Action::Validate(Validation {
                 text: text.clone(),
                 attempt: self.corrections + 1,
-                corrections_left: if *last { 0 } else { self.config.max_corrections.saturating_sub(self.corrections) },
+                corrections_left: if *last { 0 } else { self.corrections_left() },
             }),
             Phase::Ended(_) => Action::Ended,
+        }
+    }
+
+    /// None where a rejection would meet the bound of interactions, and no last call is made there (L4).
+    fn corrections_left(&self) -> u32 {
+        let spent = self.interactions >= self.config.max_interactions;
+        match self.config.at_limit {
+            AtLimit::Error if spent => 0,
+            _ => self.config.max_corrections.saturating_sub(self.corrections),
         }
     }
 }
@@ -341,9 +354,12 @@ mod hex_bytes {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u8>>, D::Error> {
-        let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+        let Some(text) = Option::<String>::deserialize(deserializer)? else {
+            return Ok(None);
+        };
         let digits = text.as_bytes().chunks(2).map(|pair| {
-            let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2);
+            // `from_str_radix` alone would read a sign.
+            let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2 && !pair.starts_with('+'));
             pair.and_then(|pair| u8::from_str_radix(pair, 16).ok())
         });
         digits.collect::<Option<Vec<u8>>>().map(Some).ok_or_else(|| serde::de::Error::custom("not hexadecimal"))

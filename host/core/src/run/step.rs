@@ -1,14 +1,15 @@
 //! The steps of a turn: a model call, what it asked for, and the way to the next one or to the end.
 
 use super::batch::{Batch, BatchCall, Progress};
+use super::depth;
 use super::end::{Output, TurnEnd, TurnError};
 use super::input::{DispatchedCall, Disposition, RepliedStep, ResolvedCall};
-use super::state::{AtLimit, Phase, Run, Turn};
+use super::state::{AtLimit, Mask, Phase, Run, Turn};
 use crate::change::{Body, CallChange, CallRecord, CallResult, CallState, Change};
 use crate::event::{EndReason, EventKind};
 use crate::message::{CallId, Content, Part, Role, ToolCall};
 use crate::plugin::{Lifecycle, OutputData};
-use crate::tool::ToolError;
+use crate::tool::{ToolError, Violation};
 use crate::{tokens, view};
 
 const DEFERRED: &str = "deferred: a higher-priority call ran first; call it again if it is still needed";
@@ -35,8 +36,8 @@ impl Run {
         let spent = interactions >= turn.config.max_interactions;
         let full = turn.budget.remaining(messages) < turn.config.minimum_remaining;
         let last = spent || full;
-        if last && turn.config.at_limit == AtLimit::Error {
-            let reason = if spent { "the bound is reached" } else { "the model's window is full" }.to_owned();
+        if spent && turn.config.at_limit == AtLimit::Error {
+            let reason = "the bound is reached".to_owned();
             return self.fail(TurnError::InteractionsExhausted { interactions, reason, last_reply: None }, change);
         }
         turn.phase = Phase::Calling { last };
@@ -49,7 +50,7 @@ impl Run {
     /// Takes a whole reply: counts it, and either begins its calls or has its text validated (L3, L5, L6).
     pub(super) fn reply(&mut self, reply: RepliedStep, change: &mut Change) {
         self.count_call();
-        self.masks.extend(reply.masks);
+        self.keep_masks(reply.masks);
         let next = self.next_message;
         let Some(turn) = &mut self.turn else { return };
         let Phase::Calling { last } = turn.phase else { return };
@@ -84,6 +85,16 @@ impl Run {
         }
     }
 
+    /// A medium that is masked once stays as it is masked, so that prompts keep their beginning (P4).
+    fn keep_masks(&mut self, masks: Vec<Mask>) {
+        let place = |mask: &Mask| (mask.message, mask.part, mask.item);
+        for mask in masks {
+            if self.masks.iter().all(|kept| place(kept) != place(&mask)) {
+                self.masks.push(mask);
+            }
+        }
+    }
+
     fn begin_batch(&mut self, text: String, calls: Vec<ResolvedCall>, change: &mut Change) {
         let (turn_number, step) = match &self.turn {
             Some(turn) => (turn.number, turn.interactions),
@@ -95,7 +106,7 @@ impl Run {
         });
         let highest = highest.max();
         let ids = (1..=calls.len()).map(|n| CallId(format!("call_{turn_number}_{step}_{n}")));
-        let calls: Vec<(CallId, ResolvedCall)> = ids.zip(calls).collect();
+        let calls: Vec<(CallId, ResolvedCall)> = ids.zip(calls.into_iter().map(shallow_call)).collect();
         self.append_request(text, &calls, change);
         let mut batch = Batch { step, calls: Vec::new(), suspended: false };
         for (id, call) in calls {
@@ -192,7 +203,9 @@ impl Run {
     /// Reports the window (L26). Before the prompt is built there is nothing to report.
     fn emit_budget(&mut self, change: &mut Change) {
         let messages = self.sent().fold(0_u32, |sum, entry| sum.saturating_add(entry.tokens));
-        let Some(budget) = self.turn.as_ref().map(|turn| turn.budget).filter(|budget| budget.window > 0) else { return };
+        let Some(budget) = self.turn.as_ref().map(|turn| turn.budget).filter(|budget| budget.window > 0) else {
+            return;
+        };
         let kind = EventKind::ContextBudget {
             total: budget.window,
             system: budget.system,
@@ -206,7 +219,9 @@ impl Run {
 
     /// The intents of calls: from here on they may be running (D2).
     pub(super) fn dispatched(&mut self, calls: Vec<DispatchedCall>, change: &mut Change) {
-        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return };
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
         let mut events = Vec::with_capacity(calls.len());
         for DispatchedCall { call: id, arguments } in calls {
             let Some(call) = batch.call_mut(&id) else { continue };
@@ -222,9 +237,12 @@ impl Run {
 
     /// A call has its result. When it was the last of its batch, the results go into the history in call order (L9).
     pub(super) fn settle(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
+        let result = depth::shallow_result(result);
         let shown = self.shown(id, &result);
         let tokens = tokens::of_text(&shown).saturating_add(tokens::of_media(&result.content));
-        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return };
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
         let Some(call) = batch.call_mut(id) else { return };
         call.state = Progress::Done { tokens };
         let name = call.name.clone();
@@ -234,7 +252,9 @@ impl Run {
     }
 
     fn complete_batch(&mut self, change: &mut Change) {
-        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return };
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else {
+            return;
+        };
         if batch.is_done() {
             self.append_results(change);
             if let Some(turn) = &mut self.turn {
@@ -245,22 +265,30 @@ impl Run {
     }
 
     fn append_results(&mut self, change: &mut Change) {
-        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return };
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else {
+            return;
+        };
         let results: Vec<_> = batch.calls.iter().map(|call| (call.id.clone(), call.state)).collect();
         for (id, state) in results {
             let tokens = if let Progress::Done { tokens } = state { tokens } else { 0 };
-            self.append(change, Role::Tool, Body::ResultOf(id), tokens);
+            self.append(change, Role::Tool, Body::ResultOf(id), tokens.saturating_add(tokens::PER_MESSAGE));
         }
     }
 
     /// Gives every open call of the batch a result, so that pairs stay whole when the turn ends before them.
     pub(super) fn abandon_batch(&mut self, waiting: &str, running: &str, change: &mut Change) {
-        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return };
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
+        // A batch that is complete has its results in the history already.
+        if batch.is_done() {
+            return;
+        }
         let mut abandoned = Vec::new();
         for call in &mut batch.calls {
             let text = match call.state {
-                Progress::Waiting => waiting,
-                Progress::Running | Progress::Unknown => running,
+                Progress::Waiting if call.attempt == 0 => waiting,
+                Progress::Waiting | Progress::Running | Progress::Unknown => running,
                 Progress::Done { .. } => continue,
             };
             call.state = Progress::Done { tokens: tokens::of_text(text) };
@@ -287,7 +315,9 @@ impl Run {
 
     /// Says that the turn waits for a decision, once per suspension.
     pub(super) fn announce_suspension(&mut self, change: &mut Change) {
-        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return };
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
         if batch.is_stuck() && !batch.suspended {
             batch.suspended = true;
             let suspension = batch.suspension();
@@ -299,6 +329,20 @@ impl Run {
         let limit = self.turn.as_ref().map_or(usize::MAX, |turn| turn.config.result_characters as usize);
         view::shown_text(id, &result.content, limit)
     }
+}
+
+/// Arguments that nest too deeply are refused, and kept as their text.
+fn shallow_call(call: ResolvedCall) -> ResolvedCall {
+    if !depth::is_too_deep(&call.arguments) {
+        return call;
+    }
+    let message = format!("the arguments have more than {} levels", depth::MAX_JSON_DEPTH);
+    let violation = Violation { pointer: String::new(), rule: Some("depth".to_owned()), message };
+    let disposition = match call.disposition {
+        Disposition::Ready { .. } => Disposition::Refused(ToolError::InvalidArguments { violations: vec![violation] }),
+        other => other,
+    };
+    ResolvedCall { arguments: depth::flattened(call.arguments), disposition, ..call }
 }
 
 fn beginning(disposition: Disposition, highest: Option<i32>) -> Beginning {

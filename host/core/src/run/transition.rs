@@ -1,6 +1,7 @@
 //! One transition: an input that fits the state becomes the next state and what has changed.
 
 use super::batch::Progress;
+use super::depth;
 use super::end::{TurnEnd, TurnError};
 use super::input::{Decision, Input, OutputVerdict, TurnContext};
 use super::state::{Entry, LoopConfig, Phase, PinnedPlugin, PromptBudget, Run, Turn};
@@ -8,7 +9,7 @@ use crate::change::{Body, Change, HiddenMessage, NewMessage};
 use crate::event::{EventKind, plugin_at_digest};
 use crate::message::{MessageId, Part, Role, TurnInput};
 use crate::model::Usage;
-use crate::plugin::{History, Lifecycle, TraceContext};
+use crate::plugin::{History, Lifecycle, OutputData, TraceContext};
 use crate::tokens;
 use crate::tool::Violation;
 
@@ -27,9 +28,12 @@ impl Run {
             Input::Reply(reply) => self.reply(reply, change),
             Input::Dispatched { calls } => self.dispatched(calls, change),
             Input::Outcome { call, result } => self.settle(&call, result, change),
-            Input::Verdict(OutputVerdict::Accepted(data)) => self.finish(data, change),
+            Input::Verdict(OutputVerdict::Accepted(data)) => self.accepted(data, change),
             Input::Verdict(OutputVerdict::Rejected { by, problems }) => self.rejected(by, problems, change),
-            Input::Failed(error) => self.fail(error, change),
+            Input::Failed(error) => {
+                self.leave_phase(change);
+                self.fail(error, change);
+            }
             Input::Cancel => self.cancel(change),
             Input::Recover => self.recover(change),
             Input::Resolve { call, decision } => self.resolve(&call, decision, change),
@@ -47,7 +51,7 @@ impl Run {
         let names = plugins.iter().map(|plugin| plugin_at_digest(&plugin.name, &plugin.digest)).collect();
         self.turn = Some(Turn {
             number: self.turns,
-            input,
+            input: depth::shallow_input(input),
             config,
             plugins,
             trace,
@@ -85,8 +89,9 @@ impl Run {
         }
         turn.latest_from = next + messages.len() as u64;
         for message in messages {
-            let tokens = tokens::of_parts(&message.parts);
-            self.append(change, message.role, Body::Parts(message.parts), tokens);
+            let parts = depth::shallow_parts(message.parts);
+            let tokens = tokens::of_parts(&parts);
+            self.append(change, message.role, Body::Parts(parts), tokens);
             if let Some(entry) = self.view.last_mut() {
                 entry.first = message.seen_count;
             }
@@ -97,7 +102,9 @@ impl Run {
     /// Appends the rejected output with the feedback, and lets the model try again while it may (L12).
     fn rejected(&mut self, by: String, problems: Vec<Violation>, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return };
-        let Phase::Validating { text, last } = &turn.phase else { return };
+        let Phase::Validating { text, last } = &turn.phase else {
+            return;
+        };
         let (text, last) = (text.clone(), *last);
         turn.corrections += 1;
         let attempt = turn.corrections;
@@ -115,6 +122,7 @@ impl Run {
             turn.rejected = Some([reply, feedback]);
         }
         self.emit(change, EventKind::OutputRejected { by: by.clone(), attempt, problems: problems.clone() });
+        self.emit(change, EventKind::StreamClear);
         if last {
             let reason = format!("the last answer was rejected by {by}");
             self.fail(TurnError::InteractionsExhausted { interactions, reason, last_reply: Some(text) }, change);
@@ -125,7 +133,33 @@ impl Run {
         }
     }
 
+    fn accepted(&mut self, data: OutputData, change: &mut Change) {
+        match &data {
+            OutputData::Json(json) if depth::is_too_deep(json) => {
+                let message = format!("it has more than {} levels", depth::MAX_JSON_DEPTH);
+                let problem = Violation { pointer: String::new(), rule: Some("depth".to_owned()), message };
+                self.rejected("the host".to_owned(), vec![problem], change);
+            }
+            _ => self.finish(data, change),
+        }
+    }
+
+    /// A turn that is ended from outside: an input that is not in the history yet enters it (D2), and an output that
+    /// never will be is void for those who saw it streamed (L30).
+    fn leave_phase(&mut self, change: &mut Change) {
+        match self.turn.as_ref().map(|turn| (&turn.phase, &turn.input)) {
+            Some((Phase::Building, input)) => {
+                let message = input.message();
+                let tokens = tokens::of_parts(&message.parts);
+                self.append(change, message.role, Body::Parts(message.parts), tokens);
+            }
+            Some((Phase::Validating { .. }, _)) => self.emit(change, EventKind::StreamClear),
+            _ => {}
+        }
+    }
+
     fn cancel(&mut self, change: &mut Change) {
+        self.leave_phase(change);
         self.clear_stream(change);
         self.abandon_batch(CANCELLED_WAITING, CANCELLED_RUNNING, change);
         self.end_turn(TurnEnd::Cancelled, change);
@@ -142,7 +176,9 @@ impl Run {
     /// What was running is gone: calls that can be repeated wait again, the others need a decision (D3).
     fn recover(&mut self, change: &mut Change) {
         self.clear_stream(change);
-        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return };
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
         let mut unknown = Vec::new();
         for call in batch.calls.iter_mut().filter(|call| call.state == Progress::Running) {
             call.state = if call.repeatable { Progress::Waiting } else { Progress::Unknown };
@@ -160,7 +196,9 @@ impl Run {
     fn resolve(&mut self, id: &crate::message::CallId, decision: Decision, change: &mut Change) {
         match decision {
             Decision::Retry => {
-                let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return };
+                let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+                    return;
+                };
                 if let Some(call) = batch.call_mut(id) {
                     call.state = Progress::Waiting;
                     change.calls.push(call.moved());
@@ -180,7 +218,9 @@ impl Run {
 
     /// Says that the turn goes on, once per suspension.
     fn announce_resumption(&mut self, change: &mut Change) {
-        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return };
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
         if std::mem::take(&mut batch.suspended) {
             self.emit(change, EventKind::Resumed);
         }
@@ -207,6 +247,7 @@ impl Run {
         if let Some(place) = self.view.iter().position(|entry| entry.id == id) {
             let seen_count = self.seen_count(&self.view[place]);
             self.view.remove(place);
+            self.masks.retain(|mask| mask.message != id);
             change.hidden.push(HiddenMessage { id, seen_count });
         }
     }

@@ -191,7 +191,8 @@ impl Ledger {
             self.messages.push(Stored { turn, role, body, seen, hidden: false });
         }
         if !results.is_empty() {
-            let asked = self.messages.iter().rev().map(|message| calls_of(&message.body)).find(|calls| !calls.is_empty());
+            let asked =
+                self.messages.iter().rev().map(|message| calls_of(&message.body)).find(|calls| !calls.is_empty());
             assert_eq!(Some(results), asked, "a batch is answered whole, in call order (L9)");
         }
     }
@@ -226,7 +227,9 @@ impl Ledger {
         }
         assert_eq!(run.sequence, self.events.len() as u64);
         assert_eq!(run.next_message, self.messages.len() as u64 + 1);
-        let Some(turn) = &run.turn else { return assert_eq!(run.action(), Action::Idle) };
+        let Some(turn) = &run.turn else {
+            return assert_eq!(run.action(), Action::Idle);
+        };
         assert_eq!((turn.interactions, turn.execution_units), (self.replies, self.units), "L4, L5");
         assert!(self.replies <= self.config.max_interactions + 1, "L4");
         let ended = matches!(self.events.last().map(|event| &event.kind), Some(EventKind::LoopEnd { .. }));

@@ -180,7 +180,7 @@ pub(crate) fn rejected(message: &str) -> Input {
 
 pub(crate) fn result(text: &str) -> CallResult {
     let content = vec![Content::Text(text.into())];
-    CallResult { content, structured: None, is_error: false, cost: Default::default() }
+    CallResult { content, ..Default::default() }
 }
 
 pub(crate) fn call(name: &str, disposition: Disposition) -> ResolvedCall {

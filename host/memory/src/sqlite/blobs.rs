@@ -95,18 +95,10 @@ impl StoredBytes {
     pub(super) fn new(what: &str, bytes: Vec<u8>) -> Result<Self, StoreError> {
         let size = bytes.len() as u64;
         if size > MAX_BLOB_BYTES {
-            return Err(StoreError::TooLarge {
-                what: what.to_owned(),
-                size,
-                limit: MAX_BLOB_BYTES,
-            });
+            return Err(StoreError::TooLarge { what: what.to_owned(), size, limit: MAX_BLOB_BYTES });
         }
         let digest = digest_of(&bytes);
-        Ok(Self {
-            key: key_of(&digest)?,
-            digest,
-            bytes,
-        })
+        Ok(Self { key: key_of(&digest)?, digest, bytes })
     }
 }
 
@@ -132,10 +124,7 @@ pub(super) fn insert_bytes(connection: &Connection, session: i64, stored: &Store
 }
 
 fn describe(connection: &Connection, session: i64, blob: i64, about: &MediaDescription) -> Result<(), Failure> {
-    let (width, height) = about
-        .dimensions
-        .map(|dimensions| (dimensions.width, dimensions.height))
-        .unzip();
+    let (width, height) = about.dimensions.map(|dimensions| (dimensions.width, dimensions.height)).unzip();
     connection
         .prepare_cached(
             "UPDATE blob_references SET mime_type = ?3, width = ?4, height = ?5, name = ?6
@@ -148,18 +137,16 @@ fn describe(connection: &Connection, session: i64, blob: i64, about: &MediaDescr
 fn media(connection: &Connection, session: i64, digest: &Digest) -> Result<Option<Media>, Failure> {
     let sql = "SELECT size, mime_type, width, height, name FROM blobs JOIN blob_references ON blob = blobs.id
                WHERE session = ?1 AND digest = ?2 AND mime_type IS NOT NULL";
-    let found = connection
-        .prepare_cached(sql)?
-        .query_row(params![session, key_of(digest)?], |row| {
-            let sides = row.get::<_, Option<u32>>(2)?.zip(row.get::<_, Option<u32>>(3)?);
-            Ok(Media {
-                digest: digest.clone(),
-                mime_type: row.get(1)?,
-                size: unsigned(row.get(0)?),
-                dimensions: sides.map(|(width, height)| Dimensions { width, height }),
-                name: row.get(4)?,
-            })
-        });
+    let found = connection.prepare_cached(sql)?.query_row(params![session, key_of(digest)?], |row| {
+        let sides = row.get::<_, Option<u32>>(2)?.zip(row.get::<_, Option<u32>>(3)?);
+        Ok(Media {
+            digest: digest.clone(),
+            mime_type: row.get(1)?,
+            size: unsigned(row.get(0)?),
+            dimensions: sides.map(|(width, height)| Dimensions { width, height }),
+            name: row.get(4)?,
+        })
+    });
     Ok(found.optional()?)
 }
 
@@ -176,9 +163,7 @@ async fn hash(what: &'static str, bytes: Vec<u8>) -> Result<StoredBytes, StoreEr
     if bytes.len() <= HASHED_IN_PLACE {
         return StoredBytes::new(what, bytes);
     }
-    tokio::task::spawn_blocking(move || StoredBytes::new(what, bytes))
-        .await
-        .map_err(|_| StoreError::Closed)?
+    tokio::task::spawn_blocking(move || StoredBytes::new(what, bytes)).await.map_err(|_| StoreError::Closed)?
 }
 
 /// The 32 bytes that the digits stand for.

@@ -1,12 +1,14 @@
 //! One commit: made into rows on the caller's side, written in one savepoint on the writer's (D2, D6).
 
+mod rows;
+
 use super::blobs::{StoredBytes, insert_bytes};
 use super::failure::{Failure, invalid};
-use super::queries::{from_json, now, signed, to_json, unsigned};
+use super::queries::{from_json, now, signed, unsigned};
 use crate::{Commit, Lease, Status, StoreError};
-use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, HiddenMessage, NewMessage};
-use agent_core::event::Event;
-use agent_core::message::{CallId, MessageId};
+use agent_core::change::{CallResult, HiddenMessage};
+use agent_core::message::CallId;
+use rows::{CallRow, EventRow, MessageRow, RecordRow, call_row, event_row, message_row, record_row};
 use rusqlite::{Connection, OptionalExtension, Params, params};
 
 /// A commit as rows, checked as far as it can be without the database.
@@ -23,47 +25,6 @@ pub(super) struct PreparedCommit {
     status: Status,
 }
 
-struct MessageRow {
-    id: MessageId,
-    turn: u32,
-    role: &'static str,
-    tokens: u32,
-    call: Option<CallId>,
-    parts: Option<String>,
-}
-
-enum CallRow {
-    Requested {
-        record: CallRecord,
-        source: Option<String>,
-        arguments: String,
-        result: Option<String>,
-    },
-    Moved {
-        id: CallId,
-        state: CallState,
-        attempt: u32,
-    },
-    Finished {
-        id: CallId,
-        result: CallResult,
-        json: String,
-    },
-}
-
-struct EventRow {
-    sequence: u64,
-    turn: u32,
-    kind: String,
-}
-
-struct RecordRow {
-    turn: u32,
-    step: u32,
-    kind: String,
-    body: String,
-}
-
 /// The session's row, as far as a commit needs it.
 struct Head {
     session: i64,
@@ -75,13 +36,7 @@ struct Head {
 impl PreparedCommit {
     /// Serialises outside the writer's thread, which all sessions share.
     pub(super) fn new(lease: &Lease, expected_revision: u64, commit: Commit) -> Result<Self, StoreError> {
-        let Commit {
-            snapshot,
-            change,
-            records,
-            texts,
-            status,
-        } = commit;
+        let Commit { snapshot, change, records, texts, status } = commit;
         let events = change.events.iter().map(|event| event_row(&lease.session, event));
         Ok(Self {
             lease: lease.clone(),
@@ -148,24 +103,13 @@ impl PreparedCommit {
             };
             Ok((head, unsigned(row.get(4)?), row.get::<_, Option<String>>(5)?))
         });
-        let (head, epoch, holder) = found
-            .optional()?
-            .ok_or_else(|| StoreError::NoSession { session: session() })?;
+        let (head, epoch, holder) = found.optional()?.ok_or_else(|| StoreError::NoSession { session: session() })?;
         if epoch != self.lease.epoch || holder.as_deref() != Some(owner) {
-            return Err(StoreError::LeaseLost {
-                session: session(),
-                epoch: self.lease.epoch,
-            }
-            .into());
+            return Err(StoreError::LeaseLost { session: session(), epoch: self.lease.epoch }.into());
         }
         if head.revision != self.expected_revision {
             let (expected, found) = (self.expected_revision, head.revision);
-            return Err(StoreError::Conflict {
-                session: session(),
-                expected,
-                found,
-            }
-            .into());
+            return Err(StoreError::Conflict { session: session(), expected, found }.into());
         }
         Ok(head)
     }
@@ -173,12 +117,7 @@ impl PreparedCommit {
     fn write_calls(&self, connection: &Connection, head: &Head) -> Result<(), Failure> {
         for call in &self.calls {
             match call {
-                CallRow::Requested {
-                    record,
-                    source,
-                    arguments,
-                    result,
-                } => {
+                CallRow::Requested { record, source, arguments, result } => {
                     let parameters = params![
                         head.session,
                         record.id.0,
@@ -206,11 +145,7 @@ impl PreparedCommit {
                 CallRow::Finished { id, result, json } => {
                     let sql = "UPDATE calls SET state = 'finished', result = ?3
                                WHERE session = ?1 AND id = ?2 AND state <> 'finished'";
-                    if connection
-                        .prepare_cached(sql)?
-                        .execute(params![head.session, id.0, json])?
-                        == 0
-                    {
+                    if connection.prepare_cached(sql)?.execute(params![head.session, id.0, json])? == 0 {
                         let (standing, refusal) = self.stands(connection, head, id)?;
                         // The same result once more changes nothing.
                         if standing.as_ref() != Some(result) {
@@ -234,15 +169,9 @@ impl PreparedCommit {
         let mut statement = connection.prepare_cached(sql)?;
         let found = statement.query_row(params![head.session, id.0], |row| row.get::<_, Option<String>>(0));
         let Some(result) = found.optional()? else {
-            return Ok((
-                None,
-                invalid(format!("call `{id}`"), "no reply of the session asked for it").into(),
-            ));
+            return Ok((None, invalid(format!("call `{id}`"), "no reply of the session asked for it").into()));
         };
-        let refusal = StoreError::AlreadyFinished {
-            session: self.lease.session.clone(),
-            call: id.clone(),
-        };
+        let refusal = StoreError::AlreadyFinished { session: self.lease.session.clone(), call: id.clone() };
         Ok((result.as_deref().map(from_json).transpose()?, refusal.into()))
     }
 
@@ -275,11 +204,7 @@ impl PreparedCommit {
         if statement.exists(params![session, call.0])? {
             return Ok(());
         }
-        Err(invalid(
-            format!("a message with the result of call `{call}`"),
-            "the call has not finished",
-        )
-        .into())
+        Err(invalid(format!("a message with the result of call `{call}`"), "the call has not finished").into())
     }
 
     fn write_hidden(&self, connection: &Connection, head: &Head, last_message: u64) -> Result<(), Failure> {
@@ -289,11 +214,7 @@ impl PreparedCommit {
         )?;
         for HiddenMessage { id, seen_count } in &self.hidden {
             if *id == 0 || *id > last_message {
-                return Err(StoreError::NoMessage {
-                    session: self.lease.session.clone(),
-                    id: *id,
-                }
-                .into());
+                return Err(StoreError::NoMessage { session: self.lease.session.clone(), id: *id }.into());
             }
             statement.execute(params![head.session, signed(*id), seen_count])?;
         }
@@ -306,13 +227,7 @@ impl PreparedCommit {
         let mut last = head.last_event;
         for event in &self.events {
             last = next("event", last, event.sequence)?;
-            statement.execute(params![
-                head.session,
-                signed(event.sequence),
-                event.turn,
-                time,
-                event.kind
-            ])?;
+            statement.execute(params![head.session, signed(event.sequence), event.turn, time, event.kind])?;
         }
         Ok(last)
     }
@@ -343,86 +258,4 @@ fn insert_call(connection: &Connection, parameters: impl Params) -> Result<usize
     let sql = "INSERT INTO calls (session, id, turn, step, name, state, attempt, source, arguments, result)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (session, id) DO NOTHING";
     Ok(connection.prepare_cached(sql)?.execute(parameters)?)
-}
-
-fn message_row(message: NewMessage) -> Result<MessageRow, StoreError> {
-    let what = || format!("message {}", message.id);
-    let (call, parts) = match &message.body {
-        Body::Parts(parts) => (None, Some(to_json(&what(), parts)?)),
-        Body::ResultOf(call) => (Some(call.clone()), None),
-    };
-    let role = message.role.as_str();
-    Ok(MessageRow {
-        id: message.id,
-        turn: message.turn,
-        role,
-        tokens: message.tokens,
-        call,
-        parts,
-    })
-}
-
-fn call_row(change: CallChange) -> Result<CallRow, StoreError> {
-    match change {
-        CallChange::Requested(record) => requested(record),
-        CallChange::Moved {
-            id,
-            state: CallState::Finished,
-            ..
-        } => Err(invalid(format!("call `{id}`"), "it cannot finish without a result")),
-        CallChange::Moved { id, state, attempt } => Ok(CallRow::Moved { id, state, attempt }),
-        CallChange::Finished { id, result } => {
-            let json = to_json(&format!("the result of call `{id}`"), &result)?;
-            Ok(CallRow::Finished { id, result, json })
-        }
-    }
-}
-
-fn requested(record: CallRecord) -> Result<CallRow, StoreError> {
-    let what = format!("call `{}`", record.id);
-    if (record.state == CallState::Finished) != record.result.is_some() {
-        return Err(invalid(
-            what,
-            "a call has its result when it has finished, and only then",
-        ));
-    }
-    Ok(CallRow::Requested {
-        source: record
-            .source
-            .as_ref()
-            .map(|source| to_json(&what, source))
-            .transpose()?,
-        arguments: to_json(&what, &record.arguments)?,
-        result: record
-            .result
-            .as_ref()
-            .map(|result| to_json(&what, result))
-            .transpose()?,
-        record,
-    })
-}
-
-fn event_row(session: &str, event: &Event) -> Result<EventRow, StoreError> {
-    let what = format!("event {}", event.sequence);
-    if event.session != session {
-        return Err(invalid(what, format!("it is of session `{}`", event.session)));
-    }
-    if event.provisional.is_some() || event.kind.is_provisional() {
-        return Err(invalid(what, "a provisional event is never stored"));
-    }
-    Ok(EventRow {
-        sequence: event.sequence,
-        turn: event.turn,
-        kind: to_json(&what, &event.kind)?,
-    })
-}
-
-fn record_row(record: &crate::StepRecord) -> Result<RecordRow, StoreError> {
-    let body = to_json(&format!("the step record `{}`", record.kind), &record.body)?;
-    Ok(RecordRow {
-        turn: record.turn,
-        step: record.step,
-        kind: record.kind.clone(),
-        body,
-    })
 }

@@ -26,14 +26,10 @@ impl Failure {
                 Some(ErrorCode::DiskFull) => StoreError::DiskFull { path },
                 Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { path },
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked { path },
-                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Damaged {
-                    path,
-                    problem: error.to_string(),
-                },
-                _ => StoreError::Failed {
-                    path,
-                    problem: error.to_string(),
-                },
+                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                    StoreError::Damaged { path, problem: error.to_string() }
+                }
+                _ => StoreError::Failed { path, problem: error.to_string() },
             },
         }
     }
@@ -53,8 +49,5 @@ impl From<rusqlite::Error> for Failure {
 
 /// What the caller gave cannot be stored.
 pub(super) fn invalid(what: impl Into<String>, problem: impl Into<String>) -> StoreError {
-    StoreError::Invalid {
-        what: what.into(),
-        problem: problem.into(),
-    }
+    StoreError::Invalid { what: what.into(), problem: problem.into() }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Files up to this size are checked whole at each start, which takes some milliseconds; in larger ones damage shows
 /// when it is met, as the same error.
-const CHECKED_BYTES: u64 = 16 << 20;
+const CHECKED_BYTES: u64 = 4 << 20;
 
 /// What every SQLite database begins with.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -20,7 +20,10 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// Statements that a connection keeps compiled; the store has fewer.
 const STATEMENTS: usize = 96;
 
-/// What the write-ahead log is cut back to after a checkpoint.
+/// Pages in the write-ahead log after which a commit moves them into the database.
+const CHECKPOINT_PAGES: i64 = 4096;
+
+/// What the write-ahead log is cut back to after that.
 const LOG_BYTES: i64 = 16 << 20;
 
 /// How often a new file is tried that another process is turning into a database at this moment.
@@ -35,17 +38,11 @@ pub(super) struct DatabaseFile {
 impl DatabaseFile {
     /// Makes the path the same for all processes and refuses what can be refused by looking.
     pub(super) fn locate(path: &Path, options: Options) -> Result<Self, StoreError> {
-        let failed = |problem: String| StoreError::Failed {
-            path: path.to_owned(),
-            problem,
-        };
+        let failed = |problem: String| StoreError::Failed { path: path.to_owned(), problem };
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self {
-                    path: in_real_folder(path).map_err(failed)?,
-                    options,
-                });
+                return Ok(Self { path: in_real_folder(path).map_err(failed)?, options });
             }
             Err(error) => return Err(failed(error.to_string())),
         };
@@ -60,10 +57,7 @@ impl DatabaseFile {
         match begins_like_a_database(&path) {
             Ok(true) => Ok(Self { path, options }),
             Ok(false) => Err(StoreError::NotADatabase { path }),
-            Err(error) => Err(StoreError::Failed {
-                path,
-                problem: error.to_string(),
-            }),
+            Err(error) => Err(StoreError::Failed { path, problem: error.to_string() }),
         }
     }
 
@@ -82,12 +76,9 @@ impl DatabaseFile {
         let connection = Connection::open_with_flags(&self.path, flags)?;
         connection.busy_timeout(self.options.lock_wait)?;
         // Closing a refused database must not move its log into it.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         if connection.is_readonly("main")? {
-            return Err(StoreError::ReadOnly {
-                path: self.path.clone(),
-            }
-            .into());
+            return Err(StoreError::ReadOnly { path: self.path.clone() }.into());
         }
         schema::check(&connection, &self.path)?;
         if size <= CHECKED_BYTES {
@@ -109,6 +100,7 @@ impl DatabaseFile {
             Synchronous::Off => "OFF",
         };
         connection.pragma_update(None, "synchronous", synchronous)?;
+        connection.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))?;
         connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))?;
         if let Some(bytes) = self.options.max_bytes {
             let page_size: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;

@@ -30,9 +30,7 @@ impl KeyValue for SqliteStore {
         let Address { bucket, key } = Address::new(bucket, key)?;
         self.write(move |connection| {
             let sql = "DELETE FROM key_values WHERE agent = ?1 AND plugin = ?2 AND bucket = ?3 AND key = ?4";
-            connection
-                .prepare_cached(sql)?
-                .execute(params![bucket.agent, bucket.plugin, bucket.name, key])?;
+            connection.prepare_cached(sql)?.execute(params![bucket.agent, bucket.plugin, bucket.name, key])?;
             Ok(())
         })
         .await
@@ -42,9 +40,7 @@ impl KeyValue for SqliteStore {
         let Address { bucket, key } = Address::new(bucket, key)?;
         self.read(move |connection| {
             let sql = "SELECT 1 FROM key_values WHERE agent = ?1 AND plugin = ?2 AND bucket = ?3 AND key = ?4";
-            Ok(connection
-                .prepare_cached(sql)?
-                .exists(params![bucket.agent, bucket.plugin, bucket.name, key])?)
+            Ok(connection.prepare_cached(sql)?.exists(params![bucket.agent, bucket.plugin, bucket.name, key])?)
         })
         .await
     }
@@ -71,9 +67,7 @@ impl KeyValue for SqliteStore {
                     .and_then(|text| text.parse::<i64>().ok())
                     .ok_or_else(|| invalid(what(), "the value there is not a whole number of 64 bits"))?,
             };
-            let sum = number
-                .checked_add(delta)
-                .ok_or_else(|| invalid(what(), "it does not fit into 64 bits"))?;
+            let sum = number.checked_add(delta).ok_or_else(|| invalid(what(), "it does not fit into 64 bits"))?;
             set(connection, &address, sum.to_string().as_bytes())?;
             Ok(sum)
         })
@@ -103,30 +97,17 @@ impl KeyValue for SqliteStore {
 
 impl Address {
     fn new(bucket: &Bucket, key: &str) -> Result<Self, StoreError> {
-        let names = [
-            ("an agent's name", &*bucket.agent),
-            ("a plugin's name", &*bucket.plugin),
-        ];
-        for (what, name) in names
-            .into_iter()
-            .chain([("a bucket's name", &*bucket.name), ("a key", key)])
-        {
+        let names = [("an agent's name", &*bucket.agent), ("a plugin's name", &*bucket.plugin)];
+        for (what, name) in names.into_iter().chain([("a bucket's name", &*bucket.name), ("a key", key)]) {
             if name.len() > MAX_KEY_BYTES {
                 let (size, limit) = (name.len() as u64, MAX_KEY_BYTES as u64);
-                return Err(StoreError::TooLarge {
-                    what: what.to_owned(),
-                    size,
-                    limit,
-                });
+                return Err(StoreError::TooLarge { what: what.to_owned(), size, limit });
             }
         }
         if key.is_empty() {
             return Err(invalid("a value", "its key is empty"));
         }
-        Ok(Self {
-            bucket: bucket.clone(),
-            key: key.to_owned(),
-        })
+        Ok(Self { bucket: bucket.clone(), key: key.to_owned() })
     }
 }
 
@@ -140,9 +121,7 @@ fn get(connection: &Connection, Address { bucket, key }: &Address) -> Result<Opt
 fn set(connection: &Connection, Address { bucket, key }: &Address, value: &[u8]) -> Result<(), Failure> {
     let sql = "INSERT INTO key_values (agent, plugin, bucket, key, value) VALUES (?1, ?2, ?3, ?4, ?5)
                ON CONFLICT (agent, plugin, bucket, key) DO UPDATE SET value = ?5";
-    connection
-        .prepare_cached(sql)?
-        .execute(params![bucket.agent, bucket.plugin, bucket.name, key, value])?;
+    connection.prepare_cached(sql)?.execute(params![bucket.agent, bucket.plugin, bucket.name, key, value])?;
     Ok(())
 }
 
@@ -151,9 +130,5 @@ fn check_value(value: &[u8]) -> Result<(), StoreError> {
         return Ok(());
     }
     let (size, limit) = (value.len() as u64, MAX_VALUE_BYTES as u64);
-    Err(StoreError::TooLarge {
-        what: "a value".to_owned(),
-        size,
-        limit,
-    })
+    Err(StoreError::TooLarge { what: "a value".to_owned(), size, limit })
 }

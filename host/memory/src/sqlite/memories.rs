@@ -15,24 +15,14 @@ impl Memories for SqliteStore {
     async fn add(&self, id: &str, memory: Memory) -> Result<(), StoreError> {
         if memory.text.len() > MAX_MEMORY_BYTES {
             let (size, limit) = (memory.text.len() as u64, MAX_MEMORY_BYTES as u64);
-            return Err(StoreError::TooLarge {
-                what: "a memory".to_owned(),
-                size,
-                limit,
-            });
+            return Err(StoreError::TooLarge { what: "a memory".to_owned(), size, limit });
         }
         let written = written(&memory)?;
         let id = id.to_owned();
         self.write(move |connection| {
             let sql = "INSERT INTO memories (id, user, kind, session, text, written) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                        ON CONFLICT (id) DO NOTHING";
-            let Memory {
-                user,
-                kind,
-                session,
-                text,
-                ..
-            } = &memory;
+            let Memory { user, kind, session, text, .. } = &memory;
             let parameters = params![id, user, kind.as_str(), session, text, written];
             if connection.prepare_cached(sql)?.execute(parameters)? == 1 {
                 let number = connection.last_insert_rowid();
@@ -87,9 +77,7 @@ impl Memories for SqliteStore {
                 .query_row([id], |row| row.get(0))
                 .optional()?;
             if let Some(number) = number {
-                connection
-                    .prepare_cached("DELETE FROM memory_words WHERE rowid = ?1")?
-                    .execute([number])?;
+                connection.prepare_cached("DELETE FROM memory_words WHERE rowid = ?1")?.execute([number])?;
             }
             Ok(number.is_some())
         })
@@ -109,9 +97,8 @@ fn written(memory: &Memory) -> Result<i64, StoreError> {
 
 fn fact(row: &Row<'_>) -> Result<RememberedFact, Failure> {
     let kind: String = row.get(2)?;
-    let kind = [MemoryKind::Tool, MemoryKind::Final, MemoryKind::Limit]
-        .into_iter()
-        .find(|known| known.as_str() == kind);
+    let kind =
+        [MemoryKind::Tool, MemoryKind::Final, MemoryKind::Limit].into_iter().find(|known| known.as_str() == kind);
     let memory = Memory {
         user: row.get(1)?,
         kind: kind.ok_or_else(|| Failure::Unreadable("a memory of no known kind".to_owned()))?,
@@ -119,8 +106,5 @@ fn fact(row: &Row<'_>) -> Result<RememberedFact, Failure> {
         text: row.get(4)?,
         written: Some(rfc3339(row.get(5)?)?),
     };
-    Ok(RememberedFact {
-        id: row.get(0)?,
-        memory,
-    })
+    Ok(RememberedFact { id: row.get(0)?, memory })
 }

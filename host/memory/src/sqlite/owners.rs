@@ -34,10 +34,7 @@ pub(super) enum Liveness {
 impl Owner {
     /// The owner of a database that nobody else can reach.
     pub(super) fn in_memory() -> Self {
-        Self {
-            id: Uuid::new_v4().to_string(),
-            place: None,
-        }
+        Self { id: Uuid::new_v4().to_string(), place: None }
     }
 
     /// Announces a new owner beside the database and removes what dead ones left.
@@ -46,16 +43,11 @@ impl Owner {
         folder.push(".owners");
         let folder = PathBuf::from(folder);
         Self::announce(folder).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly {
-                path: database.to_owned(),
-            },
-            io::ErrorKind::StorageFull => StoreError::DiskFull {
-                path: database.to_owned(),
-            },
-            _ => StoreError::Failed {
-                path: database.to_owned(),
-                problem: format!("its folder of owners: {error}"),
-            },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                StoreError::ReadOnly { path: database.to_owned() }
+            }
+            io::ErrorKind::StorageFull => StoreError::DiskFull { path: database.to_owned() },
+            _ => StoreError::Failed { path: database.to_owned(), problem: format!("its folder of owners: {error}") },
         })
     }
 
@@ -67,9 +59,7 @@ impl Owner {
     /// Whether the owner of this id lives. This instance does.
     pub(super) fn liveness(&self, id: &str) -> Liveness {
         if id == self.id {
-            return Liveness::Alive {
-                process: std::process::id(),
-            };
+            return Liveness::Alive { process: std::process::id() };
         }
         let Some(place) = &self.place else {
             return Liveness::Dead;
@@ -91,25 +81,14 @@ impl Owner {
         let id = Uuid::new_v4().to_string();
         let unlocked = folder.join(format!("{id}.new"));
         let lock_file = folder.join(format!("{id}.lock"));
-        let mut lock = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&unlocked)?;
+        let mut lock = File::options().read(true).write(true).create_new(true).open(&unlocked)?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::Error(error) => error,
             TryLockError::WouldBlock => io::Error::other("a new lock file is locked already"),
         })?;
         write!(lock, "{}", std::process::id())?;
         fs::rename(&unlocked, &lock_file)?;
-        Ok(Self {
-            id,
-            place: Some(Place {
-                folder,
-                lock_file,
-                _lock: lock,
-            }),
-        })
+        Ok(Self { id, place: Some(Place { folder, lock_file, _lock: lock }) })
     }
 }
 
@@ -132,17 +111,12 @@ fn probe(lock_file: &Path) -> Liveness {
     };
     match file.try_lock_shared() {
         Ok(()) => Liveness::Dead,
-        Err(_) => Liveness::Alive {
-            process: process_in(lock_file),
-        },
+        Err(_) => Liveness::Alive { process: process_in(lock_file) },
     }
 }
 
 fn process_in(lock_file: &Path) -> u32 {
-    fs::read_to_string(lock_file)
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(0)
+    fs::read_to_string(lock_file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Removes the files of dead owners. Names are never used twice, so a file that is dead once stays dead.
@@ -163,10 +137,7 @@ fn sweep(folder: &Path) {
 
 /// A file that is between creation and its final name is younger than any real hour.
 fn was_left_behind(path: &Path) -> bool {
-    let age = fs::metadata(path)
-        .and_then(|metadata| metadata.modified())
-        .ok()
-        .and_then(|time| time.elapsed().ok());
+    let age = fs::metadata(path).and_then(|metadata| metadata.modified()).ok().and_then(|time| time.elapsed().ok());
     age.is_some_and(|age| age > Duration::from_secs(3600))
 }
 
@@ -181,9 +152,7 @@ mod tests {
         let database = folder.path().join("agent.db");
         let first = Owner::on_disk(&database).unwrap();
         let second = Owner::on_disk(&database).unwrap();
-        let alive = Liveness::Alive {
-            process: std::process::id(),
-        };
+        let alive = Liveness::Alive { process: std::process::id() };
         assert_eq!(first.liveness(second.id()), alive);
         assert_eq!(second.liveness(second.id()), alive);
         let second_id = second.id().to_owned();
@@ -192,15 +161,9 @@ mod tests {
         assert_eq!(first.liveness("../../etc/passwd"), Liveness::Dead);
 
         // A killed process leaves its file, unlocked.
-        let left = folder
-            .path()
-            .join("agent.db.owners")
-            .join(format!("{}.lock", Uuid::new_v4()));
+        let left = folder.path().join("agent.db.owners").join(format!("{}.lock", Uuid::new_v4()));
         fs::write(&left, "1").unwrap();
-        assert_eq!(
-            first.liveness(left.file_stem().unwrap().to_str().unwrap()),
-            Liveness::Dead
-        );
+        assert_eq!(first.liveness(left.file_stem().unwrap().to_str().unwrap()), Liveness::Dead);
         let third = Owner::on_disk(&database).unwrap();
         assert!(!left.exists());
         assert_eq!(third.liveness(first.id()), alive, "the living are not swept");

@@ -22,12 +22,7 @@ pub(super) const CALL_COLUMNS: &str = "id, turn, step, name, state, attempt, sou
 pub(super) fn session_number(connection: &Connection, session: &str) -> Result<i64, Failure> {
     let mut statement = connection.prepare_cached("SELECT id FROM sessions WHERE subject = ?1")?;
     let number = statement.query_row([session], |row| row.get(0)).optional()?;
-    number.ok_or_else(|| {
-        StoreError::NoSession {
-            session: session.to_owned(),
-        }
-        .into()
-    })
+    number.ok_or_else(|| StoreError::NoSession { session: session.to_owned() }.into())
 }
 
 /// All rows of a statement that stays compiled.
@@ -48,11 +43,7 @@ pub(super) fn collect<T>(
 
 /// From [`MESSAGE_COLUMNS`], the first at `first`.
 pub(super) fn message(row: &Row<'_>, first: usize) -> Result<StoredMessage, Failure> {
-    let parts = match row
-        .get_ref(first + 4)?
-        .as_str_or_null()
-        .map_err(rusqlite::Error::from)?
-    {
+    let parts = match row.get_ref(first + 4)?.as_str_or_null().map_err(rusqlite::Error::from)? {
         Some(parts) => from_json(parts)?,
         None => vec![Part::ToolResult(tool_result(row, first)?)],
     };
@@ -68,11 +59,7 @@ pub(super) fn message(row: &Row<'_>, first: usize) -> Result<StoredMessage, Fail
 fn tool_result(row: &Row<'_>, first: usize) -> Result<ToolResult, Failure> {
     let missing = || Failure::Unreadable("a message stands for a call that has no result".to_owned());
     let name: Option<String> = row.get(first + 6)?;
-    let result = row
-        .get_ref(first + 7)?
-        .as_str_or_null()
-        .map_err(rusqlite::Error::from)?
-        .ok_or_else(missing)?;
+    let result = row.get_ref(first + 7)?.as_str_or_null().map_err(rusqlite::Error::from)?.ok_or_else(missing)?;
     let result: CallResult = from_json(result)?;
     Ok(ToolResult {
         call_id: CallId(row.get(first + 5)?),
@@ -108,15 +95,10 @@ pub(super) fn role(text: &str) -> Result<Role, Failure> {
 
 /// As [`CallState::as_str`] wrote it.
 fn call_state(text: &str) -> Result<CallState, Failure> {
-    [
-        CallState::Waiting,
-        CallState::Started,
-        CallState::OutcomeUnknown,
-        CallState::Finished,
-    ]
-    .into_iter()
-    .find(|state| state.as_str() == text)
-    .ok_or_else(|| Failure::Unreadable(format!("`{text}` is not a call's state")))
+    [CallState::Waiting, CallState::Started, CallState::OutcomeUnknown, CallState::Finished]
+        .into_iter()
+        .find(|state| state.as_str() == text)
+        .ok_or_else(|| Failure::Unreadable(format!("`{text}` is not a call's state")))
 }
 
 /// JSON that [`to_json`] wrote.
@@ -129,10 +111,7 @@ pub(super) fn to_json(what: &str, value: &impl Serialize) -> Result<String, Stor
     let text = serde_json::to_string(value).map_err(|error| invalid(what, error.to_string()))?;
     match depth(text.as_bytes()) {
         ..=MAX_JSON_DEPTH => Ok(text),
-        depth => Err(invalid(
-            what,
-            format!("its JSON is nested {depth} deep, and {MAX_JSON_DEPTH} is the most"),
-        )),
+        depth => Err(invalid(what, format!("its JSON is nested {depth} deep, and {MAX_JSON_DEPTH} is the most"))),
     }
 }
 
@@ -201,13 +180,8 @@ mod tests {
     /// Limit 26: brackets in strings don't count, escapes don't end strings.
     #[test]
     fn depth_counts_brackets_outside_strings() {
-        let cases = [
-            ("1", 0),
-            ("[]", 1),
-            ("[[],{\"a\":[1]}]", 3),
-            (r#"["[[[[", "\"[[", "\\", []]"#, 2),
-            (r#"{"{{":"}}"}"#, 1),
-        ];
+        let cases =
+            [("1", 0), ("[]", 1), ("[[],{\"a\":[1]}]", 3), (r#"["[[[[", "\"[[", "\\", []]"#, 2), (r#"{"{{":"}}"}"#, 1)];
         for (json, expected) in cases {
             assert_eq!(depth(json.as_bytes()), expected, "{json}");
         }

@@ -24,14 +24,8 @@ struct Shared {
 
 impl Readers {
     pub(super) fn new(path: PathBuf) -> Self {
-        let shared = Shared {
-            path,
-            idle: Mutex::new(Vec::with_capacity(READERS)),
-        };
-        Self {
-            shared: Arc::new(shared),
-            places: Arc::new(Semaphore::new(READERS)),
-        }
+        let shared = Shared { path, idle: Mutex::new(Vec::with_capacity(READERS)) };
+        Self { shared: Arc::new(shared), places: Arc::new(Semaphore::new(READERS)) }
     }
 
     /// Runs `work` in one read transaction. The place is held until the thread is done, also when the caller gives up.
@@ -40,12 +34,7 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
     {
-        let place = self
-            .places
-            .clone()
-            .acquire_owned()
-            .await
-            .map_err(|_| StoreError::Closed)?;
+        let place = self.places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let shared = self.shared.clone();
         let reading = tokio::task::spawn_blocking(move || {
             let _place = place;
@@ -66,10 +55,7 @@ impl Shared {
         connection.prepare_cached("BEGIN DEFERRED")?.execute([])?;
         let result = work(&connection)?;
         connection.prepare_cached("COMMIT")?.execute([])?;
-        self.idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(connection);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         Ok(result)
     }
 }

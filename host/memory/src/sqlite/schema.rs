@@ -19,12 +19,9 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure>
     let supported = MIGRATIONS.len() as i64;
     match application {
         0 if found == 0 && things == 0 => Ok(()),
-        APPLICATION_ID if found > supported => Err(StoreError::Newer {
-            path: path.to_owned(),
-            found,
-            supported,
+        APPLICATION_ID if found > supported => {
+            Err(StoreError::Newer { path: path.to_owned(), found, supported }.into())
         }
-        .into()),
         APPLICATION_ID if found > 0 => Ok(()),
         APPLICATION_ID => Err(Failure::Unreadable(format!("its version is {found}"))),
         _ => Err(StoreError::Foreign { path: path.to_owned() }.into()),
@@ -34,9 +31,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure>
 /// Brings the file to this host's version. The check is repeated under the lock: another process may have been first.
 pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Failure> {
     let version = |connection: &Connection| {
-        connection
-            .pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
-            .map_err(Failure::from)
+        connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map_err(Failure::from)
     };
     if version(connection)? == MIGRATIONS.len() as i64 {
         return Ok(());

@@ -41,9 +41,8 @@ pub(super) enum Match {
 
 /// Indexes some of the messages that are not indexed yet.
 pub(super) fn index_some(connection: &Connection) -> Result<Progress, Failure> {
-    let known: i64 = connection
-        .prepare_cached("SELECT number FROM message_words_progress")?
-        .query_row([], |row| row.get(0))?;
+    let known: i64 =
+        connection.prepare_cached("SELECT number FROM message_words_progress")?.query_row([], |row| row.get(0))?;
     let sql = format!(
         "SELECT m.number, {MESSAGE_COLUMNS} FROM messages m {CALL_OF_MESSAGE}
          WHERE m.number > ?1 ORDER BY m.number LIMIT ?2"
@@ -64,9 +63,7 @@ pub(super) fn index_some(connection: &Connection) -> Result<Progress, Failure> {
     if last == known {
         return Ok(Progress::Done);
     }
-    connection
-        .prepare_cached("UPDATE message_words_progress SET number = ?1")?
-        .execute([last])?;
+    connection.prepare_cached("UPDATE message_words_progress SET number = ?1")?.execute([last])?;
     Ok(Progress::Indexed)
 }
 
@@ -108,10 +105,7 @@ pub(super) fn messages(connection: &Connection, query: &str, limit: usize) -> Re
 /// the index remains.
 pub(super) fn words(query: &str) -> Vec<&str> {
     let mut words: Vec<&str> = Vec::new();
-    for word in query
-        .split(|character: char| !character.is_alphanumeric())
-        .filter(|word| !word.is_empty())
-    {
+    for word in query.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()) {
         if words.len() == MAX_WORDS {
             break;
         }
@@ -165,17 +159,8 @@ fn add_line(text: &mut String, line: &str) {
 
 /// A piece of the text that shows the first of the words, or its beginning.
 fn excerpt(text: &str, words: &[&str]) -> String {
-    let place = words
-        .iter()
-        .filter_map(|word| find(text, word))
-        .min()
-        .unwrap_or_default();
-    let start = text[..place]
-        .char_indices()
-        .rev()
-        .take(BEFORE_WORD)
-        .last()
-        .map_or(place, |(index, _)| index);
+    let place = words.iter().filter_map(|word| find(text, word)).min().unwrap_or_default();
+    let start = text[..place].char_indices().rev().take(BEFORE_WORD).last().map_or(place, |(index, _)| index);
     text[start..].chars().take(EXCERPT).collect()
 }
 
@@ -191,9 +176,7 @@ fn find(text: &str, word: &str) -> Option<usize> {
 
 fn begins_with(text: &str, word: &str) -> bool {
     let mut characters = text.chars().flat_map(char::to_lowercase);
-    word.chars()
-        .flat_map(char::to_lowercase)
-        .all(|expected| characters.next() == Some(expected))
+    word.chars().flat_map(char::to_lowercase).all(|expected| characters.next() == Some(expected))
 }
 
 #[cfg(test)]

@@ -24,8 +24,7 @@ use std::sync::atomic::Ordering;
 impl SessionLog for SqliteStore {
     async fn open(&self, session: &str, mode: OpenMode, meta: SessionMeta) -> Result<OpenedSession, StoreError> {
         let (session, owner) = (session.to_owned(), self.owner.clone());
-        self.write(move |connection| take_lease(connection, &owner, &session, mode, meta))
-            .await
+        self.write(move |connection| take_lease(connection, &owner, &session, mode, meta)).await
     }
 
     async fn release(&self, lease: Lease) -> Result<(), StoreError> {
@@ -42,9 +41,7 @@ impl SessionLog for SqliteStore {
     async fn commit(&self, lease: &Lease, expected_revision: u64, commit: Commit) -> Result<u64, StoreError> {
         let prepared = PreparedCommit::new(lease, expected_revision, commit)?;
         let owner = self.owner.clone();
-        let revision = self
-            .write(move |connection| prepared.write(connection, owner.id()))
-            .await?;
+        let revision = self.write(move |connection| prepared.write(connection, owner.id())).await?;
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         Ok(revision)
     }
@@ -64,10 +61,7 @@ impl SessionLog for SqliteStore {
             let sql = "SELECT id, seen_count FROM hidden WHERE session = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
             let number = session_number(connection, &session)?;
             collect(connection, sql, params![number, signed(after), page(limit)], |row| {
-                Ok(HiddenMessage {
-                    id: unsigned(row.get(0)?),
-                    seen_count: row.get(1)?,
-                })
+                Ok(HiddenMessage { id: unsigned(row.get(0)?), seen_count: row.get(1)? })
             })
         })
         .await
@@ -80,8 +74,7 @@ impl SessionLog for SqliteStore {
 
     async fn events(&self, session: &str, after: u64, limit: usize) -> Result<Vec<TimedEvent>, StoreError> {
         let session = session.to_owned();
-        self.read(move |connection| events(connection, &session, after, limit))
-            .await
+        self.read(move |connection| events(connection, &session, after, limit)).await
     }
 
     async fn records(&self, session: &str, range: RecordRange) -> Result<Vec<StoredRecord>, StoreError> {
@@ -104,10 +97,7 @@ impl SessionLog for SqliteStore {
         let agent = agent.to_owned();
         self.read(move |connection| {
             let sql = "SELECT subject FROM sessions WHERE agent = ?1 ORDER BY updated DESC, id DESC LIMIT 1";
-            Ok(connection
-                .prepare_cached(sql)?
-                .query_row([agent], |row| row.get(0))
-                .optional()?)
+            Ok(connection.prepare_cached(sql)?.query_row([agent], |row| row.get(0)).optional()?)
         })
         .await
     }
@@ -121,8 +111,7 @@ impl SessionLog for SqliteStore {
         // The index lags behind on purpose, so that a commit need not wait for it; who searches brings it up to date.
         while self.write(search::index_some).await? == search::Progress::Indexed {}
         let query = query.to_owned();
-        self.read(move |connection| search::messages(connection, &query, limit))
-            .await
+        self.read(move |connection| search::messages(connection, &query, limit)).await
     }
 }
 
@@ -138,22 +127,14 @@ fn take_lease(
     }
     let existing = connection
         .prepare_cached("SELECT id, owner FROM sessions WHERE subject = ?1")?
-        .query_row([session], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, Option<String>>(1)?))
-        })
+        .query_row([session], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<String>>(1)?)))
         .optional()?;
     match (existing, mode) {
         (Some(_), OpenMode::CreateNew) => {
-            return Err(StoreError::SessionExists {
-                session: session.to_owned(),
-            }
-            .into());
+            return Err(StoreError::SessionExists { session: session.to_owned() }.into());
         }
         (None, OpenMode::Existing) => {
-            return Err(StoreError::NoSession {
-                session: session.to_owned(),
-            }
-            .into());
+            return Err(StoreError::NoSession { session: session.to_owned() }.into());
         }
         (Some((_, holder)), _) => refuse_if_held(owner, session, holder)?,
         (None, _) => {
@@ -171,16 +152,10 @@ fn take_lease(
                FROM sessions LEFT JOIN snapshots ON snapshots.session = sessions.id WHERE subject = ?1";
     let opened = connection.prepare_cached(sql)?.query_row([session], |row| {
         Ok(OpenedSession {
-            lease: Lease {
-                session: session.to_owned(),
-                epoch: unsigned(row.get(0)?),
-            },
+            lease: Lease { session: session.to_owned(), epoch: unsigned(row.get(0)?) },
             revision: unsigned(row.get(1)?),
             snapshot: row.get(2)?,
-            meta: SessionMeta {
-                agent: row.get(3)?,
-                user: row.get(4)?,
-            },
+            meta: SessionMeta { agent: row.get(3)?, user: row.get(4)? },
             last_message: unsigned(row.get(5)?),
             last_event: unsigned(row.get(6)?),
         })
@@ -190,11 +165,9 @@ fn take_lease(
 
 fn refuse_if_held(owner: &Owner, session: &str, holder: Option<String>) -> Result<(), Failure> {
     match holder.map(|holder| owner.liveness(&holder)) {
-        Some(Liveness::Alive { process }) => Err(StoreError::Busy {
-            session: session.to_owned(),
-            holder: process,
+        Some(Liveness::Alive { process }) => {
+            Err(StoreError::Busy { session: session.to_owned(), holder: process }.into())
         }
-        .into()),
         Some(Liveness::Dead) | None => Ok(()),
     }
 }
@@ -207,10 +180,7 @@ fn messages_by_id(connection: &Connection, session: &str, ids: &[MessageId]) -> 
     let mut messages = Vec::with_capacity(ids.len());
     for id in ids {
         let mut rows = statement.query(params![number, signed(*id)])?;
-        let row = rows.next()?.ok_or_else(|| StoreError::NoMessage {
-            session: session.to_owned(),
-            id: *id,
-        })?;
+        let row = rows.next()?.ok_or_else(|| StoreError::NoMessage { session: session.to_owned(), id: *id })?;
         messages.push(message(row, 0)?);
     }
     Ok(messages)
@@ -227,9 +197,7 @@ fn messages_after(
         "SELECT {MESSAGE_COLUMNS} FROM messages m {CALL_OF_MESSAGE}
          WHERE m.session = ?1 AND m.id > ?2 ORDER BY m.id LIMIT ?3"
     );
-    collect(connection, &sql, params![number, signed(id), page(limit)], |row| {
-        message(row, 0)
-    })
+    collect(connection, &sql, params![number, signed(id), page(limit)], |row| message(row, 0))
 }
 
 fn calls(connection: &Connection, session: &str, filter: &CallFilter) -> Result<Vec<CallRecord>, Failure> {
@@ -243,12 +211,7 @@ fn calls(connection: &Connection, session: &str, filter: &CallFilter) -> Result<
         CallFilter::Ids(ids) => {
             refuse_long_list("a list of call ids", ids.len())?;
             let ids = serde_json::to_string(ids).map_err(|error| invalid("a list of call ids", error.to_string()))?;
-            collect(
-                connection,
-                &select("id IN (SELECT value FROM json_each(?2))"),
-                params![number, ids],
-                call,
-            )
+            collect(connection, &select("id IN (SELECT value FROM json_each(?2))"), params![number, ids], call)
         }
     }
 }
@@ -265,10 +228,7 @@ fn events(connection: &Connection, session: &str, after: u64, limit: usize) -> R
             provisional: None,
             kind: from_json(row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?)?,
         };
-        Ok(TimedEvent {
-            event,
-            time: rfc3339(row.get(2)?)?,
-        })
+        Ok(TimedEvent { event, time: rfc3339(row.get(2)?)? })
     })
 }
 
@@ -281,12 +241,9 @@ fn records(connection: &Connection, session: &str, range: RecordRange) -> Result
         )
     };
     match range {
-        RecordRange::Turn(turn) => collect(
-            connection,
-            &select("turn = ?2"),
-            params![session, turn, page(MAX_PAGE)],
-            stored_record,
-        ),
+        RecordRange::Turn(turn) => {
+            collect(connection, &select("turn = ?2"), params![session, turn, page(MAX_PAGE)], stored_record)
+        }
         RecordRange::After { number, limit } => {
             let parameters = params![session, signed(number), page(limit)];
             collect(connection, &select("number > ?2"), parameters, stored_record)
@@ -296,17 +253,8 @@ fn records(connection: &Connection, session: &str, range: RecordRange) -> Result
 
 fn stored_record(row: &Row<'_>) -> Result<StoredRecord, Failure> {
     let body = from_json(row.get_ref(5)?.as_str().map_err(rusqlite::Error::from)?)?;
-    let record = StepRecord {
-        turn: row.get(1)?,
-        step: row.get(2)?,
-        kind: row.get(3)?,
-        body,
-    };
-    Ok(StoredRecord {
-        number: unsigned(row.get(0)?),
-        time: rfc3339(row.get(4)?)?,
-        record,
-    })
+    let record = StepRecord { turn: row.get(1)?, step: row.get(2)?, kind: row.get(3)?, body };
+    Ok(StoredRecord { number: unsigned(row.get(0)?), time: rfc3339(row.get(4)?)?, record })
 }
 
 fn summary(row: &Row<'_>) -> Result<SessionSummary, Failure> {
@@ -335,12 +283,9 @@ fn delete(connection: &Connection, owner: &Owner, session: &str) -> Result<(), F
         "DELETE FROM message_words WHERE rowid IN (SELECT number FROM messages WHERE session = ?1)",
         [number],
     )?;
-    let blobs = collect(
-        connection,
-        "SELECT blob FROM blob_references WHERE session = ?1",
-        [number],
-        |row| Ok(row.get::<_, i64>(0)?),
-    )?;
+    let blobs = collect(connection, "SELECT blob FROM blob_references WHERE session = ?1", [number], |row| {
+        Ok(row.get::<_, i64>(0)?)
+    })?;
     connection.execute("DELETE FROM sessions WHERE id = ?1", [number])?;
     for blob in blobs {
         connection
@@ -356,8 +301,5 @@ fn refuse_long_list(what: &str, length: usize) -> Result<(), StoreError> {
     if length <= MAX_PAGE {
         return Ok(());
     }
-    Err(invalid(
-        what,
-        format!("it has {length} entries, and {MAX_PAGE} is the most"),
-    ))
+    Err(invalid(what, format!("it has {length} entries, and {MAX_PAGE} is the most")))
 }

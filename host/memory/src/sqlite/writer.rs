@@ -54,24 +54,9 @@ impl Writer {
         let loop_path = path.clone();
         let thread = std::thread::Builder::new()
             .name("memory-writer".to_owned())
-            .spawn(move || {
-                Loop {
-                    connection,
-                    path: loop_path,
-                    counters,
-                }
-                .run(&jobs)
-            })
-            .map_err(|error| StoreError::Failed {
-                path: path.to_path_buf(),
-                problem: error.to_string(),
-            })?;
-        Ok(Self {
-            sender: Some(sender),
-            places: Arc::new(Semaphore::new(QUEUE)),
-            path,
-            thread: Some(thread),
-        })
+            .spawn(move || Loop { connection, path: loop_path, counters }.run(&jobs))
+            .map_err(|error| StoreError::Failed { path: path.to_path_buf(), problem: error.to_string() })?;
+        Ok(Self { sender: Some(sender), places: Arc::new(Semaphore::new(QUEUE)), path, thread: Some(thread) })
     }
 
     /// Returns when the work is durable. A caller that gives up before its turn has not been served; later, it may have
@@ -81,19 +66,9 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
     {
-        let place = self
-            .places
-            .clone()
-            .acquire_owned()
-            .await
-            .map_err(|_| StoreError::Closed)?;
+        let place = self.places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let (reply, answer) = oneshot::channel();
-        let job = Box::new(Task {
-            path: self.path.clone(),
-            work: Some(work),
-            result: None,
-            reply,
-        });
+        let job = Box::new(Task { path: self.path.clone(), work: Some(work), result: None, reply });
         let sender = self.sender.as_ref().ok_or(StoreError::Closed)?;
         sender.send(Queued { job, place }).map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
@@ -224,11 +199,7 @@ impl Loop {
             // SQLite has rolled everything back by itself: disk full, I/O error, out of memory.
             return Err(result.err().unwrap_or(StoreError::Closed));
         }
-        let undone = if result.is_err() {
-            self.execute("ROLLBACK TO job")
-        } else {
-            Ok(())
-        };
+        let undone = if result.is_err() { self.execute("ROLLBACK TO job") } else { Ok(()) };
         let closed = undone.and_then(|()| self.execute("RELEASE job"));
         if closed.is_err() {
             // Half a job must not be committed with the others.
@@ -269,13 +240,8 @@ impl Loop {
     }
 
     fn execute(&self, sql: &str) -> Result<(), StoreError> {
-        let executed = self
-            .connection
-            .prepare_cached(sql)
-            .and_then(|mut statement| statement.execute([]));
-        executed
-            .map(|_| ())
-            .map_err(|error| Failure::from(error).at(&self.path))
+        let executed = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
+        executed.map(|_| ()).map_err(|error| Failure::from(error).at(&self.path))
     }
 }
 

@@ -166,7 +166,9 @@ impl Reader<'_> {
             self.before.push('=');
             return self.value(value);
         }
-        let value = trimmed.trim_end_matches(['!', ')', ']', '}', '>', '\'']).trim_start_matches('\'');
+        let value = trimmed
+            .trim_end_matches(['!', ')', ']', '}', '>', '\''])
+            .trim_start_matches('\'');
         if !value.is_empty() && value.chars().all(expression::allows) {
             self.doubt(format!("`{trimmed}` is neither a word nor a number"));
         }
@@ -287,8 +289,14 @@ mod tests {
             ),
             ("what is (1 + 2) * 3?", "what is | Expression[(1 + 2) * 3](is)"),
             ("2 + 10!", " | Number[10]() ! `2 +` is neither a number nor arithmetic"),
-            ("10! or 5\"", "or | Number[10]() Number[5](or) ! `10!` is neither a word nor a number"),
-            ("a 5\" disk", "a \" disk | Number[5](a) ! a quotation mark has no partner"),
+            (
+                "10! or 5\"",
+                "or \" | Number[10]() Number[5](or) ! `10!` is neither a word nor a number",
+            ),
+            (
+                "a 5\" disk",
+                "a \" disk | Number[5](a) ! a quotation mark has no partner",
+            ),
             ("Hello, a.txt!", "hello | Path[a.txt](hello)"),
             ("compute 2+2.", "compute | Expression[2+2](compute)"),
             (

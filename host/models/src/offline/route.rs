@@ -23,8 +23,18 @@ const ASKING_WORDS: &[&str] = &[
 ];
 
 /// Words about arithmetic; any other one (half of, the square root of) changes what is to be calculated.
-const ARITHMETIC_WORDS: &[&str] =
-    &["arithmetic", "calc", "calculate", "compute", "evaluate", "exactly", "expression", "out", "solve", "work"];
+const ARITHMETIC_WORDS: &[&str] = &[
+    "arithmetic",
+    "calc",
+    "calculate",
+    "compute",
+    "evaluate",
+    "exactly",
+    "expression",
+    "out",
+    "solve",
+    "work",
+];
 
 /// A tool with what was read for it.
 pub(super) struct Candidate<'a> {

@@ -17,7 +17,11 @@ fn tools() -> Vec<OfferedTool> {
     };
     let plain = |names: &[&str]| needs(names, json!({}));
     let cases = [
-        ("list_directory", "Lists a directory of a granted file tree: name, kind and size of each entry, by name.", plain(&["path"])),
+        (
+            "list_directory",
+            "Lists a directory of a granted file tree: name, kind and size of each entry, by name.",
+            plain(&["path"]),
+        ),
         (
             "read_file",
             "Reads lines of a text file of a granted file tree, with their numbers.",
@@ -33,15 +37,30 @@ fn tools() -> Vec<OfferedTool> {
             "Searches what is remembered of this user from earlier sessions, the nearest first.",
             needs(&["query"], json!({"limit": count})),
         ),
-        ("text.count_file", "Counts the lines, words, characters and bytes of a text file, given its path.", plain(&["path"])),
-        ("text.count", "Counts the lines, words, characters and bytes of a text that is given literally.", plain(&["text"])),
+        (
+            "text.count_file",
+            "Counts the lines, words, characters and bytes of a text file, given its path.",
+            plain(&["path"]),
+        ),
+        (
+            "text.count",
+            "Counts the lines, words, characters and bytes of a text that is given literally.",
+            plain(&["text"]),
+        ),
         (
             "text.extract_file",
             "Finds all matches of a regular expression in a text file: line, column, matched text and groups by name \
              or number. No look-around, no back-references; \\w and \\d are ASCII.",
-            needs(&["path", "pattern"], json!({"ignore_case": {"type": "boolean"}, "limit": count})),
+            needs(
+                &["path", "pattern"],
+                json!({"ignore_case": {"type": "boolean"}, "limit": count}),
+            ),
         ),
-        ("text.diff_files", "Compares two text files line by line and returns a unified diff.", plain(&["old_path", "new_path"])),
+        (
+            "text.diff_files",
+            "Compares two text files line by line and returns a unified diff.",
+            plain(&["old_path", "new_path"]),
+        ),
         ("files.move", "Moves or renames a file.", plain(&["from", "to"])),
         (
             "table.describe",
@@ -57,7 +76,9 @@ fn tools() -> Vec<OfferedTool> {
         ),
         ("clock.now", "The time of day.", json!({"type": "object"})),
     ];
-    cases.map(|(name, description, schema)| tool(name, description, schema)).into()
+    cases
+        .map(|(name, description, schema)| tool(name, description, schema))
+        .into()
 }
 
 async fn ask(request: &ModelRequest) -> (Reply, Vec<Delta>) {
@@ -119,10 +140,19 @@ async fn takes_what_is_certain() {
         ("move a.txt to b.txt", r#"files_move {"from":"a.txt","to":"b.txt"}"#),
         ("What is (1 + 2) * 3?", r#"calc_evaluate {"expression":"(1 + 2) * 3"}"#),
         (
-            "search for \"TODO\" in host/",
-            r#"files_search {"pattern":"TODO","path":"host/"}"#,
+            "Find the matches of \"TODO\" in notes.txt",
+            r#"text_extract_file {"path":"notes.txt","pattern":"TODO"}"#,
         ),
-        ("list the files in plugins/", r#"files_list {"path":"plugins/"}"#),
+        ("List the directory plugins/", r#"list_directory {"path":"plugins/"}"#),
+        (
+            "compare old_path=a.txt with new_path=b.txt",
+            r#"text_diff_files {"old_path":"a.txt","new_path":"b.txt"}"#,
+        ),
+        (
+            "read lines of a.txt, lines=10",
+            r#"read_file {"path":"a.txt","lines":10}"#,
+        ),
+        ("compute 2^10", r#"calc_evaluate {"expression":"2^10"}"#),
         ("clock now", "clock_now {}"),
     ];
     for (prompt, expected) in cases {
@@ -144,6 +174,12 @@ async fn never_guesses() {
         "read the first 10 lines of README.md",
         "what time is it now?",
         "Hello!",
+        "compare a.txt and b.txt",
+        "round 2.5",
+        "what is 5! + 2?",
+        "read the result",
+        "How many words are in https://example.com/README.md?",
+        "Please write a poem about the words in README.md",
         "",
         "sqrt(2)+1",
         "README.md",
@@ -159,24 +195,24 @@ async fn shows_the_three_nearest_with_lines_to_type() {
     Which tool that means is not certain, so none was run. The nearest, each as a line to type:
 
     text.count {"text": "…"}
-      Counts lines, words and characters of a text.
+      Counts the lines, words, characters and bytes of a text that is given literally.
 
     text.count_file {"path": "…"}
-      Counts lines, words and characters of a file.
+      Counts the lines, words, characters and bytes of a text file, given its path.
 
     This is the offline router, not a language model: it runs tools, it does not think. Configure a model with `--model NAME`, or `model = "NAME"` in agent.toml; this version has `offline` and `scripted:FILE`.
     "#);
     insta::assert_snapshot!(said("read the first 10 lines of README.md").await, @r#"
     Which tool that means is not certain, so none was run. The nearest, each as a line to type:
 
-    files.read {"path": "README.md"}
-      Reads a range of lines of a text file.
+    read_file {"path": "README.md"}
+      Reads lines of a text file of a granted file tree, with their numbers.
 
-    text.count {"text": "…"}
-      Counts lines, words and characters of a text.
+    memory_search {"query": "…"}
+      Searches what is remembered of this user from earlier sessions, the nearest first.
 
-    text.count_file {"path": "README.md"}
-      Counts lines, words and characters of a file.
+    read_result {"call_id": "…"}
+      Reads on in the result of an earlier call of this session that was cut.
 
     This is the offline router, not a language model: it runs tools, it does not think. Configure a model with `--model NAME`, or `model = "NAME"` in agent.toml; this version has `offline` and `scripted:FILE`.
     "#);
@@ -189,13 +225,13 @@ async fn shows_the_three_nearest_with_lines_to_type() {
     No tool `text.counts` is offered. Nothing was run. The nearest, each as a line to type:
 
     text.count {"text": "…"}
-      Counts lines, words and characters of a text.
+      Counts the lines, words, characters and bytes of a text that is given literally.
 
     text.count_file {"path": "…"}
-      Counts lines, words and characters of a file.
+      Counts the lines, words, characters and bytes of a text file, given its path.
 
-    files.read {"path": "…"}
-      Reads a range of lines of a text file.
+    text.diff_files {"old_path": "…", "new_path": "…"}
+      Compares two text files line by line and returns a unified diff.
 
     This is the offline router, not a language model: it runs tools, it does not think. Configure a model with `--model NAME`, or `model = "NAME"` in agent.toml; this version has `offline` and `scripted:FILE`.
     "#);
@@ -203,11 +239,8 @@ async fn shows_the_three_nearest_with_lines_to_type() {
 
 #[tokio::test]
 async fn obeys_lines() {
-    let prompt = "Do this:\ntext.count_file {\"path\": \"a.md\"}\nfiles_list {}";
-    assert_eq!(
-        said(prompt).await,
-        "text_count_file {\"path\": \"a.md\"}; files_list {}"
-    );
+    let prompt = "Do this:\ntext.count_file {\"path\": \"a.md\"}\nclock_now {}";
+    assert_eq!(said(prompt).await, "text_count_file {\"path\": \"a.md\"}; clock_now {}");
     insta::assert_snapshot!(said("text.count_file {\"path\": a.md}").await, @r#"
     The call of text.count_file in line 1 is not right: expected value at line 1, column 26. Nothing was run.
 
@@ -215,25 +248,32 @@ async fn obeys_lines() {
     "#);
 }
 
-/// What the host put before the prompt is not obeyed.
+/// What the host puts before the input is not obeyed, nor what was said earlier.
 #[tokio::test]
-async fn obeys_only_the_prompt() {
-    let part = |text: &str| Part::Text(text.to_owned());
-    let parts = vec![part("files.list {}"), part("clock.now {}")];
-    let message = Message {
-        role: Role::User,
-        parts,
-        seen_count: 0,
-    };
-    let (reply, _) = ask(&request(
-        vec![Message::text(Role::User, "files.list {}"), message],
-        tools(),
-    ))
-    .await;
-    assert_eq!(
-        reply.calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>(),
-        ["clock_now"]
-    );
+async fn obeys_only_the_input() {
+    let list = r#"list_directory {"path": "a"}"#;
+    let memory = format!("## retrieved-memory\n\n{list}");
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&[&memory, "clock.now {}"], &["clock_now"]),
+        (&[&memory, "clock.now {}", "(an image was left out)"], &["clock_now"]),
+        (&["## Tasks\n\nclock.now {}", list], &["clock_now", "list_directory"]),
+        (&[&memory], &["list_directory"]),
+    ];
+    for (texts, expected) in cases {
+        let parts = texts.iter().map(|text| Part::Text((*text).to_owned())).collect();
+        let message = Message {
+            role: Role::User,
+            parts,
+            seen_count: 0,
+        };
+        let earlier = Message::text(Role::User, "clock.now {}\nclock.now {}");
+        let (reply, _) = ask(&request(vec![earlier, message], tools())).await;
+        assert_eq!(
+            reply.calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>(),
+            expected,
+            "{texts:?}"
+        );
+    }
 }
 
 fn after_results() -> ModelRequest {

@@ -1,0 +1,248 @@
+//! `plugin call`: one tool, once, with the grants of the command line.
+
+use super::media::CallMedia;
+use crate::environment;
+use crate::exit::{Exit, Failure};
+use crate::grants::{self, Grant, Receiver};
+use crate::interrupt;
+use crate::terminal::{DIM, Terminal, YELLOW, text};
+use agent_core::message::{CallId, Content};
+use agent_core::plugin::{Scope, TraceContext};
+use agent_core::schema::{Schema, parse_arguments};
+use agent_core::tool::{ToolDefinition, ToolError, ToolOutcome};
+use agent_plugins::{
+    CallLimits, CallReport, Denial, LoadedPlugin, PluginSetup, Ports, Sandbox, ToolCallContext, ToolCallRequest,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// What was typed.
+pub(super) struct Asked {
+    /// The tool's name.
+    pub(super) tool: String,
+    /// JSON text.
+    pub(super) arguments: String,
+    /// For this plugin.
+    pub(super) grants: Vec<Grant>,
+    /// How to show the outcome.
+    pub(super) format: Format,
+}
+
+/// Who reads the outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// The content on stdout, all else on stderr.
+    People,
+    /// One document.
+    Json,
+}
+
+/// Calls the tool.
+pub(super) async fn call(
+    sandbox: &Sandbox,
+    plugin: Arc<LoadedPlugin>,
+    asked: Asked,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let tool = tool(&plugin, &asked.tool)?;
+    let arguments = checked_arguments(tool, &asked.arguments)?;
+    let setup = setup(&plugin, &asked.grants)?;
+    let request = ToolCallRequest {
+        name: &asked.tool,
+        args: arguments.to_string(),
+        context: context(),
+    };
+    let ports = Ports {
+        media: Some(Arc::new(CallMedia::default())),
+    };
+    let cancel = interrupt::listen(terminal.clone());
+    terminal.busy(format!("running {}", asked.tool));
+    let report = tokio::select! {
+        report = sandbox.call_tool(&setup, request, &ports) => report,
+        () = cancel.cancelled() => return Ok(Exit::Cancelled),
+    };
+    terminal.idle();
+    show(report, asked.format, terminal)
+}
+
+fn tool<'p>(plugin: &'p LoadedPlugin, name: &str) -> Result<&'p ToolDefinition, Failure> {
+    plugin.tools().iter().find(|tool| tool.name == name).ok_or_else(|| {
+        let names: Vec<_> = plugin.tools().iter().map(|tool| tool.name.as_str()).collect();
+        let has = if names.is_empty() {
+            "no tools".to_owned()
+        } else {
+            names.join(", ")
+        };
+        Failure::refused(format!("{} has no tool `{name}`; it has {has}", plugin.identity()))
+    })
+}
+
+/// The same check as in a turn (L8).
+fn checked_arguments(tool: &ToolDefinition, text: &str) -> Result<Value, Failure> {
+    let failed = |error: ToolError| Failure::failed(explained(&error));
+    let arguments = parse_arguments(text).map_err(failed)?;
+    let schema = Schema::compile(&tool.input_schema)
+        .map_err(|error| Failure::refused(format!("the input schema of `{}`: {error}", tool.name)))?;
+    schema
+        .check(&arguments)
+        .map_err(|violations| failed(ToolError::InvalidArguments { violations }))?;
+    Ok(arguments)
+}
+
+fn setup(plugin: &Arc<LoadedPlugin>, grants: &[Grant]) -> Result<PluginSetup, Failure> {
+    let mine = Receiver::Plugin(plugin.name().to_owned());
+    if let Some(other) = grants.iter().find(|grant| grant.receiver != mine) {
+        let advice = format!("write --grant {}:KIND=VALUE", plugin.name());
+        return Err(Failure::refused(format!(
+            "{}: the plugin is named `{}`; {advice}",
+            other.origin,
+            plugin.name()
+        )));
+    }
+    let resolved = grants::resolve(grants, &environment::variable);
+    let mut resolved = resolved.map_err(|problems| Failure::refused(problems.join("\n")))?;
+    let grants = resolved.plugins.remove(plugin.name()).unwrap_or_default();
+    Ok(PluginSetup::new(plugin.clone(), grants, CallLimits::default()))
+}
+
+/// The call belongs to no session, but everything that names one needs a name.
+fn context() -> ToolCallContext {
+    let id = Uuid::now_v7().simple().to_string();
+    let trace = TraceContext {
+        traceparent: format!("00-{id}-{}-01", &id[16..]),
+        tracestate: None,
+    };
+    let (agent, session) = ("plugin-call".to_owned(), format!("plugin-call/{id}"));
+    let scope = Scope {
+        agent,
+        session,
+        delegated_by: None,
+        user: environment::user(),
+        turn: 1,
+        trace,
+    };
+    ToolCallContext {
+        id: CallId(id),
+        attempt: 1,
+        time_limit: CallLimits::default().tool_time,
+        scope,
+    }
+}
+
+fn show(
+    report: CallReport<Result<ToolOutcome, ToolError>>,
+    format: Format,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let cost = report.cost;
+    let answer = report.result.map_err(|failure| {
+        report.denials.iter().for_each(|denial| show_denial(denial, terminal));
+        Failure::failed(failure)
+    })?;
+    let exit = if matches!(answer, Ok(ToolOutcome::Done(_))) {
+        Exit::Done
+    } else {
+        Exit::Failed
+    };
+    if format == Format::Json {
+        let denials: Vec<_> = report.denials.iter().map(|denial| denial.to_string()).collect();
+        let outcome = match answer {
+            Ok(ToolOutcome::Done(done)) => json!({"content": done.content, "structured": done.structured}),
+            Ok(ToolOutcome::Pending(request)) => json!({"pending": request}),
+            Err(error) => json!({"error": error}),
+        };
+        let document = json!({"outcome": outcome, "cost": cost, "denials": denials});
+        terminal.print(document.to_string()).map_err(Failure::failed)?;
+        return Ok(exit);
+    }
+    report.denials.iter().for_each(|denial| show_denial(denial, terminal));
+    match answer {
+        Ok(ToolOutcome::Done(done)) => {
+            for content in &done.content {
+                terminal
+                    .print_foreign(&content_text(content))
+                    .map_err(Failure::failed)?;
+            }
+            if let Some(structured) = done.structured.filter(|_| done.content.is_empty()) {
+                terminal
+                    .print_foreign(&format!("{structured:#}"))
+                    .map_err(Failure::failed)?;
+            }
+        }
+        Ok(ToolOutcome::Pending(request)) => {
+            let event = text::one_line(&request.event_type, 200);
+            terminal.note(format!(
+                "the tool asks for the service `{event}`: it goes on in a turn, when the answer comes"
+            ));
+        }
+        Err(error) => return Err(Failure::failed(explained(&error))),
+    }
+    let (time, memory) = (text::time(cost.wall_us), text::size(cost.memory_bytes));
+    terminal.note(format!("{DIM}{time}, {memory}{DIM:#}"));
+    Ok(exit)
+}
+
+fn content_text(content: &Content) -> String {
+    match content {
+        Content::Text(text) => text.clone(),
+        Content::Json(json) => format!("{json:#}"),
+        Content::Media(media) => format!("[{}, {}, {}]", media.mime_type, text::size(media.size), media.digest),
+    }
+}
+
+fn show_denial(denial: &Denial, terminal: &Terminal) {
+    terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&denial.to_string())));
+}
+
+/// A tool's error for people.
+fn explained(error: &ToolError) -> String {
+    match error {
+        ToolError::InvalidArguments { violations } => {
+            let lines = violations.iter().map(|violation| match violation.pointer.as_str() {
+                "" => violation.message.clone(),
+                pointer => format!("{pointer}: {}", violation.message),
+            });
+            format!("invalid arguments: {}", lines.collect::<Vec<_>>().join("; "))
+        }
+        ToolError::NotFound { message } => format!("not found: {message}"),
+        ToolError::Denied { message } => format!("denied: {message}"),
+        ToolError::Unavailable { message, .. } => format!("unavailable, try again later: {message}"),
+        ToolError::Failed { message } => format!("failed: {message}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition() -> ToolDefinition {
+        ToolDefinition {
+            name: "text.count".into(),
+            title: None,
+            description: "Counts.".into(),
+            input_schema: json!({"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}),
+            output_schema: None,
+            traits: agent_core::tool::Traits::default(),
+            priority: 0,
+        }
+    }
+
+    /// S3, L8
+    #[test]
+    fn arguments_are_checked_before_anything_runs() {
+        let check = |text: &str| checked_arguments(&definition(), text).map_err(|failure| failure.message);
+        assert_eq!(check(r#"{"text": "a"}"#), Ok(json!({"text": "a"})));
+        for wrong in ["{", "[]", "{}", r#"{"text": 1}"#] {
+            let message = check(wrong).expect_err(wrong);
+            assert!(message.starts_with("invalid arguments: "), "{wrong}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_call_has_a_valid_trace() {
+        let trace = context().scope.trace.traceparent;
+        let lengths: Vec<_> = trace.split('-').map(str::len).collect();
+        assert_eq!(lengths, [2, 32, 16, 2], "{trace}");
+    }
+}

@@ -1,0 +1,198 @@
+//! What a plugin is, for people and for programs.
+
+use crate::terminal::{BOLD, DIM, YELLOW, text};
+use agent_core::tool::{ToolDefinition, Traits};
+use agent_plugins::{Access, Asks, Grants, LoadedPlugin};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Characters of a tool's description in a list.
+const SHOWN: usize = 100;
+
+/// One plugin of a list, with what it asks for and is not granted.
+pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
+    let mut lines = vec![heading(plugin)];
+    for tool in plugin.tools() {
+        lines.push(format!(
+            "  {} {DIM}{}{DIM:#}",
+            tool.name,
+            text::one_line(&tool.description, SHOWN)
+        ));
+    }
+    for unmet in plugin.unmet(grants) {
+        let thing = text::one_line(&unmet.thing, SHOWN);
+        lines.push(format!(
+            "  {YELLOW}!{YELLOW:#} asks for {thing}, not granted: {}",
+            unmet.advice.flag
+        ));
+    }
+    lines.join("\n")
+}
+
+/// All that is known of a plugin.
+pub(super) fn whole(plugin: &LoadedPlugin, file: &Path) -> String {
+    let mut lines = vec![heading(plugin)];
+    if let Some(manifest) = plugin.manifest().filter(|manifest| !manifest.description.is_empty()) {
+        lines.push(format!("  {}", text::one_line(&manifest.description, 1000)));
+    }
+    lines.push(format!("  file     {}", file.display()));
+    lines.push(format!("  digest   {}", plugin.digest()));
+    lines.push(format!("  size     {}", text::size(plugin.size())));
+    lines.push(format!("  asks     {}", asks(plugin)));
+    let imports = if plugin.imports().is_empty() {
+        "nothing".to_owned()
+    } else {
+        plugin.imports().join("\n           ")
+    };
+    lines.push(format!("  imports  {imports}"));
+    for tool in plugin.tools() {
+        lines.push(format!("\n  {BOLD}{}{BOLD:#} {DIM}{}{DIM:#}", tool.name, traits(tool)));
+        lines.push(format!(
+            "    {}",
+            text::harmless(&tool.description).replace('\n', "\n    ")
+        ));
+        lines.extend(arguments(&tool.input_schema));
+    }
+    lines.join("\n")
+}
+
+/// The same as one JSON document, with the tools' schemas.
+pub(super) fn json(plugin: &LoadedPlugin) -> Value {
+    let manifest = plugin.manifest();
+    json!({
+        "name": plugin.name(),
+        "version": manifest.map(|manifest| &manifest.version),
+        "description": manifest.map(|manifest| &manifest.description),
+        "digest": plugin.digest(),
+        "size": plugin.size(),
+        "kinds": plugin.kinds(),
+        "asks": manifest.map(|manifest| &manifest.asks),
+        "imports": plugin.imports(),
+        "tools": plugin.tools(),
+    })
+}
+
+fn heading(plugin: &LoadedPlugin) -> String {
+    let kinds: Vec<_> = plugin.kinds().iter().map(ToString::to_string).collect();
+    let version = plugin
+        .manifest()
+        .map(|manifest| manifest.version.as_str())
+        .unwrap_or_default();
+    let (name, digest) = (plugin.name(), plugin.digest().short());
+    format!(
+        "{BOLD}{name}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}",
+        kinds.join(", ")
+    )
+}
+
+fn asks(plugin: &LoadedPlugin) -> String {
+    let Some(manifest) = plugin.manifest() else {
+        return "it has no manifest, so it may use whatever it is granted".to_owned();
+    };
+    let Asks { files, env, config } = &manifest.asks;
+    let files = files.map(|access| match access {
+        Access::Read => "reading files".to_owned(),
+        Access::ReadWrite => "reading and writing files".to_owned(),
+    });
+    let env = env.iter().map(|name| format!("the variable {name}"));
+    let config = config.iter().map(|key| format!("the configuration value {key}"));
+    let all: Vec<_> = files
+        .into_iter()
+        .chain(env)
+        .chain(config)
+        .map(|thing| text::one_line(&thing, SHOWN))
+        .collect();
+    if all.is_empty() {
+        "nothing".to_owned()
+    } else {
+        all.join(", ")
+    }
+}
+
+fn traits(tool: &ToolDefinition) -> String {
+    let Traits {
+        read_only,
+        destructive,
+        idempotent,
+        sequential,
+        open_world,
+        needs_approval,
+    } = tool.traits;
+    let words = [
+        (read_only, "read-only"),
+        (destructive, "destructive"),
+        (idempotent, "idempotent"),
+        (sequential, "sequential"),
+        (open_world, "open-world"),
+        (needs_approval, "needs approval"),
+    ];
+    let set: Vec<_> = words
+        .into_iter()
+        .filter_map(|(is_set, word)| is_set.then_some(word))
+        .collect();
+    set.join(", ")
+}
+
+/// The arguments that the schema names: required ones first, each with its type and description.
+fn arguments(schema: &Value) -> Vec<String> {
+    let Some(properties) = schema["properties"].as_object() else {
+        return Vec::new();
+    };
+    let required = |name: &str| {
+        schema["required"]
+            .as_array()
+            .is_some_and(|names| names.iter().any(|one| one == name))
+    };
+    let mut named: Vec<_> = properties.iter().collect();
+    named.sort_by_key(|(name, _)| !required(name));
+    let line = |(name, property): (&String, &Value)| {
+        let optional = if required(name) { "" } else { ", optional" };
+        let kind = kind(property);
+        let about = property["description"]
+            .as_str()
+            .map(|about| text::one_line(about, SHOWN))
+            .unwrap_or_default();
+        format!(
+            "      {} {DIM}({kind}{optional}){DIM:#} {about}",
+            text::one_line(name, SHOWN)
+        )
+    };
+    named.into_iter().map(line).collect()
+}
+
+fn kind(property: &Value) -> String {
+    match &property["type"] {
+        Value::String(kind) => kind.clone(),
+        Value::Array(kinds) => {
+            let kinds = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null");
+            kinds.collect::<Vec<_>>().join(" or ")
+        }
+        _ => "any".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S3
+    #[test]
+    fn arguments_are_read_off_the_schema() {
+        let schema = json!({
+            "type": "object",
+            "required": ["path"],
+            "properties": {
+                "limit": {"type": ["integer", "null"], "description": "At most so many."},
+                "path": {"type": "string", "description": "A granted file.\nMore words."},
+                "any": {},
+            },
+        });
+        let shown = anstream::adapter::strip_str(&arguments(&schema).join("\n")).to_string();
+        insta::assert_snapshot!(shown, @r"
+              path (string) A granted file.…
+              limit (integer, optional) At most so many.
+              any (any, optional)
+        ");
+        assert!(arguments(&json!(true)).is_empty());
+    }
+}

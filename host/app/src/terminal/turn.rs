@@ -1,0 +1,199 @@
+//! A running turn, for people or as JSON lines, and how it ended.
+
+use super::{DIM, Terminal, YELLOW, events, text};
+use crate::commands::session::show;
+use crate::exit::{Exit, Failure};
+use agent_core::change::CallState;
+use agent_core::event::{Event, Suspension};
+use agent_core::run::Output;
+use agent_memory::{CallFilter, MAX_PAGE, Store};
+use agent_runtime::{Session, TurnResult};
+use serde_json::{Value, json};
+use std::io;
+use std::sync::Arc;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+
+/// Who reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// The answer on stdout, all else on stderr.
+    People,
+    /// Every event on stdout, the output as the last line.
+    Json,
+}
+
+/// Shows one session's turns.
+pub(crate) struct TurnView<'t> {
+    terminal: &'t Terminal,
+    format: Format,
+    session: String,
+    store: Arc<dyn Store>,
+    /// The last durable event that was shown.
+    shown: u64,
+}
+
+impl<'t> TurnView<'t> {
+    /// A view of what happens from now on.
+    pub(crate) fn new(terminal: &'t Terminal, format: Format, session: &Session, store: Arc<dyn Store>) -> Self {
+        let shown = session.state().sequence;
+        Self {
+            terminal,
+            format,
+            session: session.subject().to_owned(),
+            store,
+            shown,
+        }
+    }
+
+    /// Shows the next event. Who was too slow for some reads them from the store.
+    pub(crate) async fn receive(&mut self, event: Result<Event, RecvError>) -> io::Result<()> {
+        match event {
+            Ok(event) => self.show(&event),
+            Err(RecvError::Lagged(_)) => self.catch_up().await,
+            Err(RecvError::Closed) => Ok(()),
+        }
+    }
+
+    /// Shows an event that is already there; whether there was one.
+    pub(crate) async fn receive_waiting(&mut self, events: &mut Receiver<Event>) -> io::Result<bool> {
+        match events.try_recv() {
+            Ok(event) => self.show(&event)?,
+            Err(TryRecvError::Lagged(_)) => self.catch_up().await?,
+            Err(TryRecvError::Empty | TryRecvError::Closed) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// An interrupted turn has ended, and another begins.
+    pub(crate) fn interrupted_turn_ended(&self, result: &TurnResult) -> Result<(), Failure> {
+        match (result, self.format) {
+            (TurnResult::Finished(output), Format::Json) => self.print_output(output),
+            (TurnResult::Finished(output), Format::People) => {
+                let answer = text::harmless(&answer(output)).into_owned();
+                self.terminal
+                    .note(format!("{DIM}the interrupted turn has ended:{DIM:#}\n{answer}"));
+                Ok(())
+            }
+            (TurnResult::Failed(error), _) => {
+                self.terminal.note(format!(
+                    "{YELLOW}!{YELLOW:#} the interrupted turn has ended with an error: {error}"
+                ));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Shows how the last turn came out.
+    pub(crate) async fn end(&mut self, result: TurnResult) -> Result<Exit, Failure> {
+        self.terminal.idle();
+        match result {
+            TurnResult::Finished(output) => {
+                match self.format {
+                    Format::Json => self.print_output(&output)?,
+                    Format::People => self.print_answer(&output)?,
+                }
+                Ok(Exit::Done)
+            }
+            TurnResult::Failed(error) => {
+                self.print_status(json!({"status": "failed", "code": error.code(), "message": error.to_string()}))?;
+                Err(Failure::failed(error))
+            }
+            TurnResult::Cancelled => {
+                self.print_status(json!({"status": "cancelled"}))?;
+                self.terminal
+                    .note(format!("{DIM}cancelled; --session {} goes on{DIM:#}", self.session));
+                Ok(Exit::Cancelled)
+            }
+            TurnResult::Suspended(suspension) => {
+                let Suspension::OutcomeUnknown { calls } = &suspension;
+                self.print_status(json!({"status": "suspended", "suspension": suspension}))?;
+                let calls = self.store.calls(&self.session, CallFilter::Ids(calls.clone())).await;
+                let mut calls = calls.map_err(Failure::failed)?;
+                calls.retain(|call| call.state == CallState::OutcomeUnknown);
+                self.terminal.note(show::waiting(&self.session, &calls));
+                Ok(Exit::Suspended)
+            }
+            TurnResult::Idle => {
+                self.terminal.note("there is nothing to go on with: ask something");
+                Ok(Exit::Done)
+            }
+        }
+    }
+
+    fn show(&mut self, event: &Event) -> io::Result<()> {
+        if event.provisional.is_none() {
+            if event.sequence <= self.shown {
+                return Ok(());
+            }
+            self.shown = event.sequence;
+        }
+        if self.format == Format::Json {
+            return self.terminal.print(serde_json::to_string(event)?);
+        }
+        if let Some(lines) = events::lines(&event.kind) {
+            self.terminal.note(lines);
+        }
+        if let Some(activity) = events::activity(&event.kind) {
+            self.terminal.busy(activity);
+        }
+        Ok(())
+    }
+
+    async fn catch_up(&mut self) -> io::Result<()> {
+        loop {
+            let missed = self
+                .store
+                .events(&self.session, self.shown, MAX_PAGE)
+                .await
+                .map_err(io::Error::other)?;
+            if missed.is_empty() {
+                return Ok(());
+            }
+            missed.iter().try_for_each(|missed| self.show(&missed.event))?;
+        }
+    }
+
+    fn print_output(&self, output: &Output) -> Result<(), Failure> {
+        let mut line = serde_json::Map::from_iter([("type".to_owned(), Value::from("output"))]);
+        if let Value::Object(fields) = serde_json::to_value(output).map_err(Failure::failed)? {
+            line.extend(fields);
+        }
+        self.terminal
+            .print(Value::Object(line).to_string())
+            .map_err(Failure::failed)
+    }
+
+    /// The last line where there is no output.
+    fn print_status(&self, mut status: Value) -> Result<(), Failure> {
+        if self.format == Format::People {
+            return Ok(());
+        }
+        status["type"] = Value::from("result");
+        status["session"] = Value::from(self.session.as_str());
+        self.terminal.print(status.to_string()).map_err(Failure::failed)
+    }
+
+    fn print_answer(&self, output: &Output) -> Result<(), Failure> {
+        self.terminal.print_foreign(&answer(output)).map_err(Failure::failed)?;
+        if output.limit_reached {
+            let reached = "the turn ended at its bound; `max_interactions` in agent.toml raises it";
+            self.terminal.note(format!("{YELLOW}!{YELLOW:#} {reached}"));
+        }
+        let calls = text::count(output.interactions as usize, "model call");
+        let (model, tokens) = (&output.model, output.usage.total());
+        self.terminal.note(format!(
+            "{DIM}{model}: {calls}, {tokens} tokens · session {}{DIM:#}",
+            output.session
+        ));
+        Ok(())
+    }
+}
+
+fn answer(output: &Output) -> String {
+    match &output.data {
+        Value::String(text) => text.clone(),
+        json => format!("{json:#}"),
+    }
+}

@@ -1,0 +1,127 @@
+//! How a turn begins (L1, L2, L22).
+
+use crate::session::{Session, WIDE, plain, reply};
+use agent_core::change::Body;
+use agent_core::message::{Message, Part, Role, TurnInput};
+use agent_core::plugin::{History, Lifecycle, Section, Stability};
+use agent_core::prompt::with_preface;
+use agent_core::run::{Action, Input, LoopConfig, Refused, TurnContext};
+use serde_json::json;
+
+#[test]
+fn l2_without_messages_of_a_builder_the_input_is_the_message() {
+    let attached = vec![Part::Text("look".into()), Part::Json(json!([1]))];
+    for (input, expected) in [
+        (TurnInput::Text("How many?\n".into()), vec![Part::Text("How many?\n".into())]),
+        (TurnInput::Json(json!({"b": 1, "a": [true]})), vec![Part::Text(r#"{"b":1,"a":[true]}"#.into())]),
+        (TurnInput::Json(json!("text")), vec![Part::Text(r#""text""#.into())]),
+        (TurnInput::Message(attached.clone()), attached),
+    ] {
+        let mut session = Session::new();
+        session.start(input, LoopConfig::default());
+        let change = session.context(TurnContext { budget: WIDE, ..Default::default() });
+        assert_eq!(change.messages.len(), 1);
+        assert_eq!((change.messages[0].id, change.messages[0].role), (1, Role::User));
+        assert_eq!(change.messages[0].body, Body::Parts(expected));
+        assert_eq!(session.seen(), [0]);
+    }
+}
+
+#[test]
+fn l2_a_builders_messages_stand_for_the_input_and_bring_their_seen_counts() {
+    let mut session = Session::new();
+    session.start(TurnInput::Text("input".into()), LoopConfig::default());
+    let missing: Message = serde_json::from_value(json!({"role": "user", "parts": [{"text": "new"}]})).unwrap();
+    let known = Message { seen_count: 7, ..Message::text(Role::Assistant, "known") };
+    let messages = vec![Message::text(Role::System, "rule"), known, missing];
+    let preface = vec![section("tool-rules")];
+    session.context(TurnContext { messages, preface, budget: WIDE, ..Default::default() });
+    assert_eq!(session.seen(), [0, 7, 0]);
+    let turn = session.run.turn.as_ref().unwrap();
+    assert_eq!((turn.prefaced, turn.preface.len()), (None, 0), "a builder's messages get no preface");
+    session.answer("done");
+    assert_eq!(session.seen(), [1, 8, 1, 1]);
+}
+
+#[test]
+fn l2_the_lifecycle_says_why_and_init_is_asked_once() {
+    let mut session = Session::new();
+    session.start(TurnInput::Text("input".into()), LoopConfig::default());
+    assert_eq!(session.run.action(), Action::BuildContext);
+    let context =
+        TurnContext { state: Some(vec![0, 255]), sections: vec![section("a")], budget: WIDE, ..Default::default() };
+    session.context(context.clone());
+    let lifecycle = |session: &Session| match session.run.action() {
+        Action::CallModel(plan) => plan.lifecycle,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(lifecycle(&session), Lifecycle::Init);
+    session.reply("", vec![plain("a")]);
+    session.run_batch();
+    assert_eq!(lifecycle(&session), Lifecycle::ToolResult);
+    session.reply("wrong", Vec::new());
+    session.reject("no");
+    assert_eq!(lifecycle(&session), Lifecycle::OutputErrorFeedback);
+    session.crash();
+    assert_eq!(lifecycle(&session), Lifecycle::OutputErrorFeedback);
+    let turn = session.run.turn.as_ref().unwrap();
+    assert_eq!((&turn.state, &turn.sections), (&context.state, &context.sections), "restored, not asked for again");
+    assert_eq!(session.tell(Input::Context { context }), Err(Refused::Unexpected("a context")));
+}
+
+#[test]
+fn l2_history_that_is_left_out_is_back_in_the_next_turn() {
+    let mut session = Session::calling(LoopConfig::default());
+    session.answer("first");
+    session.start(TurnInput::Text("second".into()), LoopConfig::default());
+    session.context(TurnContext { history: History::LeaveOut, budget: WIDE, ..Default::default() });
+    assert_eq!(session.run.sent().map(|entry| entry.id).collect::<Vec<_>>(), [3]);
+    session.answer("second");
+    session.begin(LoopConfig::default());
+    assert_eq!(session.run.sent().map(|entry| entry.id).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn l22_the_preface_stands_before_the_input_in_the_outgoing_copy_only() {
+    let mut session = Session::new();
+    session.start(TurnInput::Text("input".into()), LoopConfig::default());
+    let preface = vec![section("tool-rules"), section("retrieved-memory")];
+    let change = session.context(TurnContext { preface, budget: WIDE, ..Default::default() });
+    assert_eq!(change.messages[0].body, Body::Parts(vec![Part::Text("input".into())]));
+    let outgoing = |session: &Session, id| {
+        let mut message = Message::text(Role::User, "input");
+        with_preface(&session.run, id, &mut message);
+        message
+    };
+    let expected = "## tool-rules\n\ntext of tool-rules\n## retrieved-memory\n\ntext of retrieved-memory\ninput";
+    assert_eq!(outgoing(&session, 1).plain_text(), expected);
+    session.reply("", vec![plain("a")]);
+    session.run_batch();
+    assert_eq!(outgoing(&session, 1).plain_text(), expected, "the same bytes in every step");
+    assert_eq!(outgoing(&session, 2).plain_text(), "input");
+    session.answer("done");
+    session.begin(LoopConfig::default());
+    assert_eq!(outgoing(&session, 1).plain_text(), "input", "an earlier turn's input stands alone");
+}
+
+#[test]
+fn l1_one_turn_at_a_time() {
+    let mut session = Session::new();
+    assert_eq!(session.run.action(), Action::Idle);
+    assert_eq!(session.tell(Input::Cancel), Err(Refused::NoTurn));
+    assert_eq!(session.tell(Input::Recover), Err(Refused::NoTurn));
+    session.begin(LoopConfig::default());
+    let trace = session.run.turn.as_ref().unwrap().trace.clone();
+    let input = TurnInput::Text("again".into());
+    let start = Input::Start { input, config: LoopConfig::default(), plugins: Vec::new(), trace };
+    assert_eq!(session.tell(start.clone()), Err(Refused::TurnOpen(1)));
+    session.answer("done");
+    assert_eq!(session.run.action(), Action::Ended);
+    assert_eq!(session.tell(Input::Reply(reply("late", Vec::new()))), Err(Refused::NoTurn));
+    session.must(start);
+    assert_eq!(session.run.turns, 2);
+}
+
+fn section(name: &str) -> Section {
+    Section { name: name.into(), text: format!("text of {name}\n"), stability: Stability::Fixed }
+}

@@ -1,0 +1,159 @@
+//! The bounds of a turn: interactions, execution units, the window (L4, L5, L26).
+
+use crate::session::{Session, WIDE, kinds, plain, repeatable};
+use agent_core::event::{EndReason, EventKind};
+use agent_core::message::TurnInput;
+use agent_core::model::Usage;
+use agent_core::plugin::OutputData;
+use agent_core::run::{Action, AtLimit, LoopConfig, PromptBudget, StepPlan, TurnContext, TurnError};
+
+fn bound(max_interactions: u32, at_limit: AtLimit) -> LoopConfig {
+    LoopConfig { max_interactions, at_limit, ..Default::default() }
+}
+
+fn plan(session: &Session) -> StepPlan {
+    match session.run.action() {
+        Action::CallModel(plan) => plan,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn l4_defaults() {
+    let config = LoopConfig::default();
+    assert_eq!((config.max_interactions, config.at_limit, config.max_corrections), (10, AtLimit::Finish, 2));
+    assert_eq!((config.parallel_calls, config.result_characters, config.minimum_remaining), (4, 6_000, 1_500));
+}
+
+#[test]
+fn l4_finish_makes_one_last_call_with_the_tools_withheld() {
+    let mut session = Session::calling(bound(2, AtLimit::Finish));
+    for step in 1..=2 {
+        assert_eq!((plan(&session).step, plan(&session).last), (step, false));
+        session.reply("", vec![plain("a")]);
+        session.run_batch();
+    }
+    assert_eq!((plan(&session).step, plan(&session).last, plan(&session).steps_left), (3, true, 1));
+    session.reply("what I know", vec![plain("ignored")]);
+    assert!(matches!(session.run.action(), Action::Validate(validation) if validation.corrections_left == 0));
+    session.accept(OutputData::Text("what I know".into()));
+    let output = session.output();
+    assert_eq!((output.finish, output.limit_reached, output.interactions), (EndReason::Limit, true, 3));
+}
+
+#[test]
+fn l4_the_last_call_validates_once_and_must_bring_text() {
+    let mut session = Session::calling(bound(0, AtLimit::Finish));
+    session.reply("wrong", Vec::new());
+    session.reject("not that");
+    let TurnError::InteractionsExhausted { interactions: 1, last_reply, .. } = session.error() else { panic!() };
+    assert_eq!(last_reply.as_deref(), Some("wrong"));
+
+    let mut session = Session::calling(bound(0, AtLimit::Finish));
+    session.reply(" \n", vec![plain("a")]);
+    assert_eq!(session.error().code(), "interactions_exhausted");
+}
+
+#[test]
+fn l4_error_ends_the_turn_and_no_result_stands_twice() {
+    let mut session = Session::calling(bound(1, AtLimit::Error));
+    session.reply("", vec![plain("a"), plain("b")]);
+    let change = session.run_batch();
+    assert_eq!(session.error().code(), "interactions_exhausted");
+    assert_eq!(change.messages.len(), 2, "one message for each result");
+    assert_eq!(kinds(&change), ["tool_result", "error", "context_budget", "loop_end"]);
+}
+
+#[test]
+fn l4_with_error_a_rejection_at_the_bound_is_announced_as_the_end() {
+    let mut session = Session::calling(bound(2, AtLimit::Error));
+    session.reply("wrong", Vec::new());
+    assert!(matches!(session.run.action(), Action::Validate(validation) if validation.corrections_left == 2));
+    session.reject("not that");
+    session.reply("wrong again", Vec::new());
+    assert!(matches!(session.run.action(), Action::Validate(validation) if validation.corrections_left == 0));
+    session.reject("not that");
+    assert_eq!(session.error().code(), "interactions_exhausted");
+}
+
+#[test]
+fn l4_interactions_are_kept_across_a_crash_and_a_suspension() {
+    let mut session = Session::calling(bound(2, AtLimit::Finish));
+    session.reply("", vec![plain("a")]);
+    session.dispatch();
+    session.crash();
+    session.resolve("call_1_1_1", agent_core::run::Decision::Failed("it did not".into()));
+    assert_eq!((plan(&session).step, plan(&session).last), (2, false));
+    session.reply("", vec![repeatable("b")]);
+    session.dispatch();
+    session.crash();
+    session.run_batch();
+    assert!(plan(&session).last);
+}
+
+#[test]
+fn l5_execution_units_add_up_over_the_turn_and_begin_anew() {
+    let mut session = Session::calling(LoopConfig::default());
+    session.reply("", vec![plain("a")]);
+    session.dispatch();
+    session.crash();
+    session.resolve("call_1_1_1", agent_core::run::Decision::Result("done".into()));
+    session.answer("answer");
+    let output = session.output();
+    assert_eq!(output.execution_units, 220);
+    assert_eq!(output.usage, Usage { prompt_tokens: 200, completion_tokens: 20 });
+    session.begin(LoopConfig::default());
+    session.answer("answer");
+    assert_eq!(session.output().execution_units, 110);
+}
+
+#[test]
+fn l26_the_budget_is_reported_before_each_step_and_at_the_end() {
+    let mut session = Session::calling(LoopConfig::default());
+    session.reply("", vec![plain("a")]);
+    session.run_batch();
+    session.answer("answer");
+    let sizes = session.ledger.events.iter().filter_map(|event| match event.kind {
+        EventKind::ContextBudget { total, system, tools, reserved, messages, remaining } => {
+            assert_eq!((total, system, tools, reserved), (100_000, 100, 200, 1_000));
+            assert_eq!(remaining, total - system - tools - reserved - messages);
+            Some(messages)
+        }
+        _ => None,
+    });
+    let sizes: Vec<u32> = sizes.collect();
+    assert_eq!(sizes.len(), 3);
+    assert!(sizes.is_sorted_by(|earlier, later| earlier < later), "{sizes:?}");
+}
+
+#[test]
+fn l26_under_the_minimum_a_final_answer_is_asked_for_whatever_happens_at_the_other_bound() {
+    for (window, at_limit, last) in [
+        (WIDE.window, AtLimit::Finish, false),
+        (2_807, AtLimit::Finish, false),
+        (2_806, AtLimit::Finish, true),
+        (2_806, AtLimit::Error, true),
+        (0, AtLimit::Finish, true),
+    ] {
+        let mut session = Session::new();
+        session.start(TurnInput::Text("How many?".into()), bound(5, at_limit));
+        // The message takes 7 tokens, the rest of the prompt 1,300.
+        session.context(TurnContext { budget: PromptBudget { window, ..WIDE }, ..Default::default() });
+        assert_eq!(plan(&session).last, last, "{window} {at_limit:?}");
+        session.answer("answer");
+        let finish = if last { EndReason::Limit } else { EndReason::Answered };
+        assert_eq!((session.output().finish, session.output().limit_reached), (finish, last));
+    }
+}
+
+#[test]
+fn l26_long_results_are_counted_as_they_are_shown() {
+    let mut session = Session::calling(LoopConfig { result_characters: 400, ..Default::default() });
+    session.reply("", vec![plain("a")]);
+    session.dispatch();
+    let change = session.outcome("call_1_1_1", &"x".repeat(100_000));
+    assert!((100..200).contains(&change.messages[0].tokens), "{}", change.messages[0].tokens);
+    let agent_core::change::CallChange::Finished { result, .. } = &change.calls[0] else { panic!() };
+    assert_eq!(agent_core::view::result_text(&result.content).len(), 100_000, "stored whole");
+    assert!(!plan(&session).last);
+}

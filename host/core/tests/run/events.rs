@@ -1,0 +1,52 @@
+//! Order and numbers of a turn's events (L30), as seed text d draws them.
+
+use crate::session::{Session, call, kind, of_priority, plain};
+use agent_core::event::EventKind;
+use agent_core::plugin::OutputData;
+use agent_core::run::{AtLimit, Decision, Disposition, Input, LoopConfig};
+
+fn all_kinds(session: &Session) -> Vec<String> {
+    session.ledger.events.iter().map(|event| kind(&event.kind)).collect()
+}
+
+#[test]
+fn l30_a_whole_turn_in_order() {
+    let mut session = Session::calling(LoopConfig { max_interactions: 3, ..Default::default() });
+    let missing = Disposition::NotFound { message: "there is no tool `nope`".into() };
+    session.reply("let me see", vec![of_priority("a", 1), of_priority("b", 0), call("nope", missing)]);
+    session.dispatch();
+    session.crash();
+    session.resolve("call_1_1_1", Decision::Retry);
+    session.run_batch();
+    session.reply("wrong", Vec::new());
+    session.reject("not that");
+    session.reply("", vec![plain("c")]);
+    session.run_batch();
+    session.reply("right", Vec::new());
+    session.accept(OutputData::Text("right".into()));
+    let lines = session.ledger.events.iter().map(|event| serde_json::to_string(event).unwrap());
+    insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn l30_tool_call_stands_before_its_result_and_loop_end_last_and_once_in_each_turn() {
+    let mut session =
+        Session::calling(LoopConfig { max_interactions: 1, at_limit: AtLimit::Error, ..Default::default() });
+    session.reply("", vec![plain("a"), plain("b")]);
+    session.run_batch();
+    session.begin(LoopConfig::default());
+    session.must(Input::Cancel);
+    let kinds = all_kinds(&session);
+    let step = ["loop_iteration", "context_budget", "context_built"];
+    let calls = ["stream_complete", "tool_call", "tool_call", "tool_result", "tool_result"];
+    let first = [&["loop_start"], &step[..], &calls, &["error", "context_budget", "loop_end"]].concat();
+    let second = [&["loop_start"], &step[..], &["stream_clear", "context_budget", "loop_end"]].concat();
+    assert_eq!(kinds, [first, second].concat());
+    for event in &session.ledger.events {
+        let place = |found: fn(&EventKind) -> bool| {
+            session.ledger.events.iter().filter(|e| e.turn == event.turn && found(&e.kind)).count()
+        };
+        assert_eq!(place(|kind| matches!(kind, EventKind::LoopStart { .. })), 1);
+        assert_eq!(place(|kind| matches!(kind, EventKind::LoopEnd { .. })), 1);
+    }
+}

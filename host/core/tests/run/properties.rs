@@ -1,0 +1,325 @@
+//! A driver that does anything in any order: replies, outcomes, crashes, duplicates, cancellations, decisions. What must
+//! hold is checked in [`crate::session`] and [`crate::ledger`] after every input.
+
+use crate::session::{Session, WIDE, call, dispatched, rejected, reply, restored, result};
+use agent_core::change::CallState;
+use agent_core::message::{CallId, Message, Role, TurnInput};
+use agent_core::plugin::{History, OutputData, TraceContext};
+use agent_core::run::{
+    Action, AtLimit, Decision, Disposition, Input, LoopConfig, OutputVerdict, PromptBudget, ResolvedCall, TurnContext,
+    TurnError,
+};
+use agent_core::tool::ToolError;
+use proptest::prelude::*;
+use serde_json::json;
+
+/// One thing that happens, with all that chance decides about it.
+#[derive(Clone, Debug)]
+struct Move {
+    kind: Kind,
+    config: LoopConfig,
+    calls: Vec<Disposition>,
+    text: &'static str,
+    pick: Pick,
+    coin: bool,
+}
+
+/// A choice among things whose number is known only later.
+#[derive(Clone, Copy, Debug)]
+struct Pick(usize);
+
+impl Pick {
+    fn index(self, length: usize) -> usize {
+        self.0 % length
+    }
+
+    fn get(self, calls: &[CallId]) -> &CallId {
+        &calls[self.index(calls.len())]
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// What the run asks for.
+    Proceed,
+    Cancel,
+    Fail,
+    /// The host dies, and another one goes on.
+    Crash,
+    /// An input whether it fits or not: a duplicate, a late or a mistaken one.
+    Stray(Stray),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stray {
+    Start,
+    Context,
+    Reply,
+    Dispatched,
+    Outcome,
+    Verdict,
+    Resolve,
+}
+
+fn dispositions() -> impl Strategy<Value = Disposition> {
+    prop_oneof![
+        8 => (-1..=1_i32, prop::bool::weighted(0.2), any::<bool>())
+            .prop_map(|(priority, sequential, repeatable)| Disposition::Ready { priority, sequential, repeatable }),
+        8 => (any::<bool>(), any::<bool>())
+            .prop_map(|(sequential, repeatable)| Disposition::Ready { priority: 0, sequential, repeatable }),
+        1 => Just(Disposition::NotFound { message: "there is no such tool".into() }),
+        1 => Just(Disposition::Refused(ToolError::Denied { message: "not granted".into() })),
+    ]
+}
+
+fn configs() -> impl Strategy<Value = LoopConfig> {
+    (0..8_u32, any::<bool>(), 0..3_u32, 0..5_u32).prop_map(
+        |(max_interactions, error, max_corrections, parallel_calls)| {
+            let at_limit = if error { AtLimit::Error } else { AtLimit::Finish };
+            LoopConfig {
+                max_interactions,
+                at_limit,
+                max_corrections,
+                parallel_calls,
+                result_characters: 3,
+                ..Default::default()
+            }
+        },
+    )
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    let strays =
+        [Stray::Start, Stray::Context, Stray::Reply, Stray::Dispatched, Stray::Outcome, Stray::Verdict, Stray::Resolve];
+    prop_oneof![
+        24 => Just(Kind::Proceed),
+        1 => Just(Kind::Cancel),
+        1 => Just(Kind::Fail),
+        4 => Just(Kind::Crash),
+        8 => prop::sample::select(strays.to_vec()).prop_map(Kind::Stray),
+    ]
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let texts = prop::sample::select(vec!["", " \n", "answer", "äöü"]);
+    let calls = prop::collection::vec(dispositions(), 0..=6);
+    let one = (kinds(), configs(), calls, texts, any::<u16>().prop_map(|number| Pick(number as usize)), any::<bool>());
+    let one = one.prop_map(|(kind, config, calls, text, pick, coin)| Move { kind, config, calls, text, pick, coin });
+    prop::collection::vec(one, 1..80)
+}
+
+impl Move {
+    fn start(&self) -> Input {
+        Input::Start {
+            input: if self.coin {
+                TurnInput::Text(self.text.into())
+            } else {
+                TurnInput::Json(json!({"text": self.text}))
+            },
+            config: self.config.clone(),
+            plugins: Vec::new(),
+            trace: TraceContext { traceparent: "00-1-2-01".into(), tracestate: None },
+        }
+    }
+
+    fn context(&self) -> Input {
+        let built = self.pick.index(3);
+        let messages = (0..built).map(|nth| Message { seen_count: nth as u32, ..Message::text(Role::User, self.text) });
+        let narrow = self.calls.len() == 6;
+        Input::Context {
+            context: TurnContext {
+                history: if self.coin { History::LeaveOut } else { History::Keep },
+                messages: messages.collect(),
+                budget: if narrow { PromptBudget { window: 2_900, ..WIDE } } else { WIDE },
+                ..Default::default()
+            },
+        }
+    }
+
+    fn reply(&self) -> Input {
+        let calls = self.calls.iter().map(|disposition| call("tool", disposition.clone()));
+        Input::Reply(reply(self.text, calls.collect::<Vec<ResolvedCall>>()))
+    }
+
+    fn verdict(&self) -> Input {
+        if self.coin {
+            rejected("no")
+        } else {
+            Input::Verdict(OutputVerdict::Accepted(OutputData::Text(self.text.into())))
+        }
+    }
+
+    fn outcome(&self, call: &CallId) -> Input {
+        let mut result = result(self.text);
+        result.is_error = self.coin;
+        Input::Outcome { call: call.clone(), result }
+    }
+
+    fn resolve(&self, call: &CallId) -> Input {
+        let decision = match self.calls.len() {
+            0..=2 => Decision::Retry,
+            3..=4 => Decision::Failed("no".into()),
+            _ => Decision::Result("yes".into()),
+        };
+        Input::Resolve { call: call.clone(), decision }
+    }
+
+    /// What the run asks for, done in one of the ways in which it may be done.
+    fn answer(&self, session: &Session) -> Input {
+        let running = session.ledger.in_state(CallState::Started);
+        match session.run.action() {
+            Action::Idle | Action::Ended => self.start(),
+            Action::BuildContext => self.context(),
+            Action::CallModel(_) => self.reply(),
+            Action::Dispatch(_) if self.coin && !running.is_empty() => self.outcome(self.pick.get(&running)),
+            Action::Dispatch(dispatches) => {
+                let calls: Vec<CallId> = dispatches.into_iter().map(|dispatch| dispatch.call).collect();
+                let first = if self.coin { 0 } else { self.pick.index(calls.len()) };
+                dispatched(&calls[first..])
+            }
+            Action::AwaitOutcome => self.outcome(self.pick.get(&running)),
+            Action::Validate(_) => self.verdict(),
+            Action::Suspended(_) => self.resolve(self.pick.get(&session.ledger.in_state(CallState::OutcomeUnknown))),
+        }
+    }
+
+    fn stray(&self, stray: Stray, session: &Session) -> Input {
+        let calls = &session.ledger.calls;
+        let call = match calls.is_empty() || self.calls.len() == 1 {
+            true => CallId("call_0_0_0".into()),
+            // The latest calls are the ones that may be open.
+            false => calls[calls.len() - 1 - self.pick.index(calls.len().min(6))].record.id.clone(),
+        };
+        match stray {
+            Stray::Start => self.start(),
+            Stray::Context => self.context(),
+            Stray::Reply => self.reply(),
+            Stray::Dispatched if self.coin => dispatched(&[call.clone(), call]),
+            Stray::Dispatched => dispatched(&[call]),
+            Stray::Outcome => self.outcome(&call),
+            Stray::Verdict => self.verdict(),
+            Stray::Resolve => self.resolve(&call),
+        }
+    }
+
+    fn make(&self, session: &mut Session) {
+        let input = match self.kind {
+            Kind::Proceed => self.answer(session),
+            Kind::Cancel => Input::Cancel,
+            Kind::Fail => Input::Failed(TurnError::ModelFailed { message: "no answer".into() }),
+            Kind::Crash => {
+                session.run = restored(&session.run);
+                Input::Recover
+            }
+            Kind::Stray(stray) => self.stray(stray, session),
+        };
+        let fits = fits(&input, session);
+        let told = session.tell(input.clone());
+        assert_eq!(told.is_ok(), fits, "{input:?} gave {told:?}");
+    }
+}
+
+/// Whether an input fits, by the ledger and by what the run asks for.
+fn fits(input: &Input, session: &Session) -> bool {
+    let state = |id: &CallId| {
+        let calls = &session.ledger.calls;
+        calls.iter().find(|call| call.record.id == *id).map(|call| call.record.state)
+    };
+    match (input, session.run.action()) {
+        (Input::Start { .. }, action) => matches!(action, Action::Idle | Action::Ended),
+        (Input::Cancel | Input::Failed(_) | Input::Recover, action) => !matches!(action, Action::Idle | Action::Ended),
+        (Input::Context { .. }, action) => action == Action::BuildContext,
+        (Input::Reply(_), action) => matches!(action, Action::CallModel(_)),
+        (Input::Verdict(_), action) => matches!(action, Action::Validate(_)),
+        (Input::Outcome { call, .. }, _) => state(call) == Some(CallState::Started),
+        (Input::Resolve { call, .. }, _) => state(call) == Some(CallState::OutcomeUnknown),
+        (Input::Dispatched { calls }, Action::Dispatch(dispatches)) => {
+            let distinct = calls.iter().all(|one| calls.iter().filter(|other| other.call == one.call).count() == 1);
+            distinct && calls.iter().all(|one| dispatches.iter().any(|dispatch| dispatch.call == one.call))
+        }
+        (Input::Dispatched { .. }, _) => false,
+    }
+}
+
+/// Goes on with a model that always calls a tool and never gives a good answer, until the turn ends.
+fn drain(session: &mut Session) -> u32 {
+    let bad = Move {
+        kind: Kind::Proceed,
+        config: LoopConfig::default(),
+        calls: vec![Disposition::Ready { priority: 0, sequential: true, repeatable: false }; 4],
+        text: "wrong",
+        pick: Pick(0),
+        coin: true,
+    };
+    if !session.run.is_open() {
+        session.must(bad.start());
+    }
+    let mut steps = 0;
+    while session.run.is_open() {
+        bad.make(session);
+        steps += 1;
+        assert!(steps < 1_000, "the turn does not end");
+    }
+    steps
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 160, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn every_way_through_the_loop_keeps_its_invariants(moves in moves()) {
+        let mut session = Session::new();
+        for one in &moves {
+            one.make(&mut session);
+        }
+        drain(&mut session);
+        assert_eq!(session.run.action(), Action::Ended);
+    }
+
+    // The same inputs give the same session, whether its state stays in memory or is read anew before each of them.
+    #[test]
+    fn l1_a_session_goes_on_wherever_its_state_is_read(moves in moves()) {
+        let (mut one, mut other) = (Session::new(), Session::new());
+        for step in &moves {
+            step.make(&mut one);
+            other.run = restored(&other.run);
+            step.make(&mut other);
+            assert_eq!(one.run.snapshot(), other.run.snapshot());
+        }
+        assert_eq!(one.ledger.events, other.ledger.events);
+    }
+}
+
+#[test]
+fn the_state_grows_with_the_view_and_not_with_what_is_hidden() {
+    let snapshot_after = |rejections: u32| {
+        let config = LoopConfig { max_interactions: 5_000, max_corrections: 5_000, ..Default::default() };
+        let mut session = Session::calling(config);
+        for _ in 0..rejections {
+            session.reply("wrong", Vec::new());
+            session.reject("no");
+        }
+        assert_eq!(session.run.view.len(), 3);
+        assert_eq!(session.ledger.messages.len(), 1 + 2 * rejections as usize);
+        session.run.snapshot().len()
+    };
+    // Only numbers get longer: ten of them by two digits.
+    let (few, many) = (snapshot_after(5), snapshot_after(500));
+    assert!(many <= few + 40, "{few} bytes after 5 rejected answers, {many} after 500");
+}
+
+#[test]
+fn the_state_holds_no_content_of_the_history() {
+    let sizes = [10, 100_000].map(|length| {
+        let mut session = Session::calling(LoopConfig::default());
+        let long = "x".repeat(length);
+        session.reply(&long, vec![crate::session::plain("a")]);
+        session.dispatch();
+        session.outcome("call_1_1_1", &long);
+        session.reply(&long, Vec::new());
+        session.reject(&long);
+        session.answer("done");
+        session.run.snapshot().len()
+    });
+    assert!(sizes[1] <= sizes[0] + 40, "{sizes:?}");
+}

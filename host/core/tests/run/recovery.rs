@@ -1,0 +1,186 @@
+//! After a crash (D3), and the state as it is stored (L1).
+
+use crate::session::{Session, dispatched, kinds, outcome, plain, repeatable, restored, sequential};
+use agent_core::change::{CallChange, CallState};
+use agent_core::event::Suspension;
+use agent_core::message::{CallId, TurnInput};
+use agent_core::plugin::OutputData;
+use agent_core::run::{Action, Decision, Dispatch, Input, LoopConfig, Refused, RestoreError, Run};
+use agent_core::view::result_text;
+use serde_json::{Value, json};
+
+fn id(place: u32) -> CallId {
+    CallId(format!("call_1_1_{place}"))
+}
+
+fn suspended(calls: &[u32]) -> Action {
+    Action::Suspended(Suspension::OutcomeUnknown { calls: calls.iter().map(|place| id(*place)).collect() })
+}
+
+#[test]
+fn d3_what_can_be_repeated_runs_again_and_the_rest_waits_for_a_decision() {
+    let mut session = Session::calling(LoopConfig { parallel_calls: 3, ..Default::default() });
+    session.reply("", vec![plain("1"), repeatable("2"), plain("3"), sequential("4")]);
+    session.dispatch();
+    session.outcome("call_1_1_3", "before the crash");
+    let change = session.crash();
+    let moved = |place, state| CallChange::Moved { id: id(place), state, attempt: 1 };
+    assert_eq!(change.calls, [moved(1, CallState::OutcomeUnknown), moved(2, CallState::Waiting)]);
+    assert_eq!(kinds(&change), ["outcome_unknown"], "not suspended while something can run");
+    assert_eq!(session.run.action(), Action::Dispatch(vec![Dispatch { call: id(2), attempt: 2 }]));
+    session.dispatch();
+    session.outcome("call_1_1_2", "second attempt");
+    assert_eq!(session.run.action(), Action::Dispatch(vec![Dispatch { call: id(4), attempt: 1 }]));
+    session.dispatch();
+    let change = session.outcome("call_1_1_4", "ok");
+    assert_eq!(kinds(&change), ["tool_result", "suspended"], "no loop_end");
+    assert_eq!(session.run.action(), suspended(&[1]));
+    assert_eq!(session.crash().events, [], "it is announced once");
+    let result = session.ledger.call(&id(3)).record.result.clone().unwrap();
+    assert_eq!(result_text(&result.content), "before the crash", "what had finished is kept");
+}
+
+#[test]
+fn d3_each_decision_goes_on() {
+    for (decision, text, is_error) in [
+        (Decision::Retry, "ok", false),
+        (Decision::Failed("it did not".into()), "it did not", true),
+        (Decision::Result("it did".into()), "it did", false),
+    ] {
+        let mut session = Session::calling(LoopConfig::default());
+        session.reply("", vec![plain("1")]);
+        session.dispatch();
+        assert_eq!(kinds(&session.crash()), ["outcome_unknown", "suspended"]);
+        let change = session.resolve("call_1_1_1", decision.clone());
+        assert_eq!(kinds(&change)[0], "resumed");
+        if decision == Decision::Retry {
+            assert_eq!(session.run.action(), Action::Dispatch(vec![Dispatch { call: id(1), attempt: 2 }]));
+            session.run_batch();
+        }
+        assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.step == 2));
+        let result = session.ledger.call(&id(1)).record.result.clone().unwrap();
+        assert_eq!((result_text(&result.content).as_str(), result.is_error), (text, is_error));
+        let again = session.tell(Input::Resolve { call: id(1), decision });
+        assert_eq!(again, Err(Refused::UnknownCall(id(1))), "a second decision has no effect");
+    }
+}
+
+#[test]
+fn d3_decisions_come_one_by_one_and_each_suspension_is_announced() {
+    let mut session = Session::calling(LoopConfig::default());
+    session.reply("", vec![plain("1"), plain("2"), plain("3")]);
+    session.dispatch();
+    session.crash();
+    assert_eq!(session.run.action(), suspended(&[1, 2, 3]));
+    assert_eq!(session.tell(dispatched(&[id(1)])), Err(Refused::Settled(id(1), UNKNOWN)));
+    assert_eq!(session.tell(outcome("call_1_1_1", "late")), Err(Refused::Settled(id(1), UNKNOWN)));
+    let change = session.resolve("call_1_1_2", Decision::Result("it did".into()));
+    assert_eq!(kinds(&change), ["resumed", "tool_result", "suspended"]);
+    let change = session.resolve("call_1_1_1", Decision::Retry);
+    assert_eq!(kinds(&change), ["resumed"]);
+    session.dispatch();
+    assert_eq!(session.run.action(), Action::AwaitOutcome);
+    assert_eq!(
+        kinds(&session.crash()),
+        ["outcome_unknown", "suspended"],
+        "it may not be repeated a third time unasked"
+    );
+    assert_eq!(session.run.action(), suspended(&[1, 3]));
+    session.resolve("call_1_1_3", Decision::Failed("no".into()));
+    let change = session.resolve("call_1_1_1", Decision::Failed("no".into()));
+    assert_eq!(change.messages.len(), 3);
+}
+
+const UNKNOWN: &str = "waiting for a decision, its outcome being unknown";
+
+#[test]
+fn l30_a_crash_voids_a_stream_that_broke_off_and_nothing_else() {
+    let mut session = Session::new();
+    session.start(TurnInput::Text("input".into()), LoopConfig::default());
+    assert_eq!(session.crash(), Default::default());
+    assert_eq!(session.run.action(), Action::BuildContext);
+    session.must(Input::Cancel);
+    session.begin(LoopConfig::default());
+    assert_eq!(kinds(&session.crash()), ["stream_clear"]);
+    session.reply("answer", Vec::new());
+    assert_eq!(session.crash(), Default::default(), "a reply that was committed is whole");
+    assert!(matches!(session.run.action(), Action::Validate(validation) if validation.text == "answer"));
+}
+
+#[test]
+fn l1_resuming_without_a_state_is_no_context() {
+    let error = Run::restore(None).unwrap_err();
+    assert!(matches!(error, RestoreError::NoContext));
+    assert!(error.to_string().starts_with("no_context"), "{error}");
+}
+
+#[test]
+fn l1_a_state_of_a_newer_version_or_a_damaged_one_is_refused() {
+    let session = Session::calling(LoopConfig::default());
+    let mut state: Value = serde_json::from_slice(&session.run.snapshot()).unwrap();
+    let version = state["version"].as_u64().unwrap();
+    state["version"] = json!(version + 1);
+    // What a newer version adds must not be mistaken for damage.
+    state["turn"] = json!("another shape");
+    let error = Run::restore(Some(&serde_json::to_vec(&state).unwrap())).unwrap_err();
+    assert!(matches!(error, RestoreError::Newer { found } if u64::from(found) == version + 1), "{error}");
+    for damaged in ["", "{}", "[]", "null", "\u{0}", "{\"version\":1}", "{\"version\":\"1\"}"] {
+        let error = Run::restore(Some(damaged.as_bytes())).unwrap_err();
+        assert!(matches!(error, RestoreError::Damaged(_)), "{damaged}");
+    }
+    let mut cut = session.run.snapshot();
+    cut.pop();
+    assert!(matches!(Run::restore(Some(&cut)), Err(RestoreError::Damaged(_))));
+}
+
+#[test]
+fn l1_a_state_with_an_opaque_state_that_is_no_hexadecimal_is_damaged() {
+    let mut session = Session::new();
+    session.start(TurnInput::Text("input".into()), LoopConfig::default());
+    session.context(agent_core::run::TurnContext { state: Some(vec![1, 254]), ..Default::default() });
+    let state = String::from_utf8(session.run.snapshot()).unwrap();
+    assert!(state.contains("\"01fe\""), "{state}");
+    for wrong in ["\"01f\"", "\"01fg\"", "\"é0\"", "\"+1+2\""] {
+        let damaged = state.replace("\"01fe\"", wrong);
+        assert!(matches!(Run::restore(Some(damaged.as_bytes())), Err(RestoreError::Damaged(_))), "{wrong}");
+    }
+}
+
+/// Arrays in arrays, `depth` of them.
+fn deep(depth: usize) -> Value {
+    serde_json::from_str(&format!("{}{}", "[".repeat(depth), "]".repeat(depth))).expect("serde_json reads 127 levels")
+}
+
+// Row 26: what serde_json can read once must still be readable inside a snapshot, a message or an event.
+#[test]
+fn row_26_deep_json_never_makes_a_state_that_cannot_be_read() {
+    for depth in [1, 63, 64, 65, 100, 127] {
+        let mut session = Session::new();
+        session.start(TurnInput::Json(deep(depth)), LoopConfig::default());
+        session.context(agent_core::run::TurnContext { budget: crate::session::WIDE, ..Default::default() });
+        session.reply("", vec![plain("a")]);
+        session.dispatch();
+        let mut result = crate::session::result("");
+        result.content = vec![agent_core::message::Content::Json(deep(depth))];
+        result.structured = Some(deep(depth));
+        let change = session.run.apply(Input::Outcome { call: id(1), result }).unwrap();
+        let bytes = serde_json::to_vec(&change).unwrap();
+        serde_json::from_slice::<Value>(&bytes).unwrap_or_else(|error| panic!("{depth}: {error}"));
+
+        let mut run = restored(&session.run);
+        let mut deep_call = plain("a");
+        deep_call.arguments = deep(depth);
+        let reply = crate::session::reply("", vec![deep_call, plain("b")]);
+        let change = run.apply(Input::Reply(reply)).unwrap();
+        let bytes = serde_json::to_vec(&change).unwrap();
+        serde_json::from_slice::<Value>(&bytes).unwrap_or_else(|error| panic!("{depth}: {error}"));
+        restored(&run);
+
+        let mut run = restored(&session.run);
+        run.apply(Input::Reply(crate::session::reply("deep", Vec::new()))).unwrap();
+        let data = OutputData::Json(deep(depth));
+        run.apply(Input::Verdict(agent_core::run::OutputVerdict::Accepted(data))).unwrap();
+        restored(&run);
+        assert_eq!(run.action() == Action::Ended, depth <= 64, "too deep an output is one more thing to correct");
+    }
+}

@@ -1,0 +1,124 @@
+//! Builds real projects with the real toolchain (S2).
+
+use agent_kit::build::{BuildError, BuildEvent, Toolchain, Written, build, build_directory, projects_in};
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use tempfile::TempDir;
+
+fn toolchain() -> Toolchain {
+    Toolchain { cargo: env!("CARGO").into(), rustup: None }
+}
+
+/// A workspace with one project per name, each without dependencies, and a folder that is no project.
+fn workspace(names: &[&str]) -> TempDir {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    let write = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().expect("inside")).expect("created");
+        fs::write(path, text).expect("written");
+    };
+    write("Cargo.toml", "[workspace]\nresolver = \"3\"\nmembers = [\"plugins/*\"]\nexclude = [\"plugins/notes\"]\n");
+    write("plugins/notes/README.md", "no project");
+    for name in names {
+        write(
+            &format!("plugins/{name}/Cargo.toml"),
+            &format!(
+                "[package]\nname = \"crate-{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
+                 [lib]\ncrate-type = [\"cdylib\", \"rlib\"]\n"
+            ),
+        );
+        let manifest = format!("name = \"{name}\"\nversion = \"1.2.3\"\n[asks]\nfiles = \"read\"\n");
+        write(&format!("plugins/{name}/plugin.toml"), &manifest);
+        write(&format!("plugins/{name}/src/lib.rs"), "pub fn answer() -> u32 { 42 }\n");
+    }
+    root
+}
+
+fn silent(_: BuildEvent<'_>) {}
+
+#[tokio::test]
+async fn projects_of_one_workspace_are_built_in_one_call() {
+    let root = workspace(&["one", "two"]);
+    let plugins = root.path().join("plugins");
+    let calls = Mutex::new(Vec::new());
+    let progress = |event: BuildEvent<'_>| {
+        if let BuildEvent::Building { plugins } = event {
+            calls.lock().expect("no panic").push(plugins.join(" "));
+        }
+    };
+    let built = build_directory(&toolchain(), &plugins, &plugins, &progress).await.expect("built");
+    assert_eq!(*calls.lock().expect("no panic"), ["one two"]);
+    let found: Vec<_> = built.iter().map(|plugin| (plugin.name.as_str(), plugin.version.as_str())).collect();
+    assert_eq!(found, [("one", "1.2.3"), ("two", "1.2.3")]);
+    for plugin in &built {
+        let bytes = fs::read(&plugin.path).expect("written");
+        assert_eq!(plugin.path, plugins.join(format!("{}.wasm", plugin.name)));
+        assert_eq!((plugin.size, &plugin.digest), (bytes.len() as u64, &agent_plugins::digest_of(&bytes)));
+        assert_eq!(bytes[..8], *b"\0asm\x0d\0\x01\0", "a component");
+        assert!(bytes.windows(19).any(|window| window == b"agent-host:manifest"), "with its manifest");
+        assert_eq!(plugin.written, Written::Changed);
+    }
+
+    let again = build(&toolchain(), &plugins.join("one"), &plugins, &silent).await.expect("built again");
+    assert_eq!((again.written, &again.digest), (Written::Unchanged, &built[0].digest));
+
+    fs::write(plugins.join("one/src/lib.rs"), "pub fn answer() -> u32 { \"no\" }\n").expect("written");
+    let error = build(&toolchain(), &plugins.join("one"), &plugins, &silent).await.expect_err("a type error");
+    let BuildError::Compile { plugins: names, messages } = &error else { panic!("{error:?}") };
+    assert_eq!(names, &["one"]);
+    assert!(messages.contains("error[E0308]") && messages.contains("plugins/one/src/lib.rs:1"), "{messages}");
+    assert!(!messages.contains("Compiling crate-one"), "{messages}");
+    assert_eq!(agent_plugins::digest_of(&fs::read(&again.path).expect("kept")), again.digest, "the old one stays");
+}
+
+#[tokio::test]
+async fn what_cannot_be_built_says_why() {
+    let root = workspace(&["one", "two"]);
+    let plugins = root.path().join("plugins");
+    let failed = async |directory: &Path| {
+        let result = build_directory(&toolchain(), directory, directory, &silent).await;
+        result.expect_err("nothing to build").to_string()
+    };
+    let nothing = failed(&plugins.join("notes")).await;
+    assert!(nothing.contains("is no plugin project and holds none"), "{nothing}");
+
+    let manifest = plugins.join("one/Cargo.toml");
+    let text = fs::read_to_string(&manifest).expect("there").replace("\"cdylib\", ", "");
+    fs::write(&manifest, text).expect("written");
+    let library = failed(&plugins).await;
+    assert!(library.contains("one/Cargo.toml makes no component") && library.contains("cdylib"), "{library}");
+
+    fs::write(plugins.join("two/plugin.toml"), "name = \"one\"\n").expect("written");
+    let same = failed(&plugins).await;
+    assert!(same.contains("two plugin projects are named `one`"), "{same}");
+
+    fs::write(plugins.join("two/plugin.toml"), "name = \"two\"\nnetwork = true\n").expect("written");
+    let unknown = failed(&plugins).await;
+    assert!(unknown.contains("two/plugin.toml:2: ") && unknown.contains("network"), "{unknown}");
+
+    fs::write(&manifest, "[package").expect("written");
+    fs::remove_file(plugins.join("two/plugin.toml")).expect("removed");
+    let broken = failed(&plugins).await;
+    assert!(broken.contains("cargo cannot read") && broken.contains("one/Cargo.toml"), "{broken}");
+}
+
+#[tokio::test]
+async fn a_missing_toolchain_says_what_to_install() {
+    let root = workspace(&["one"]);
+    let absent = Toolchain { cargo: root.path().join("absent/cargo"), rustup: None };
+    let plugins = root.path().join("plugins");
+    let error = build_directory(&absent, &plugins, &plugins, &silent).await.expect_err("no cargo");
+    assert!(matches!(&error, BuildError::Start { .. }), "{error:?}");
+    assert!(error.to_string().contains("rustup.rs"), "{error}");
+}
+
+#[test]
+fn projects_are_folders_with_both_files() {
+    let root = workspace(&["two", "one"]);
+    fs::create_dir_all(root.path().join("plugins/only-cargo")).expect("created");
+    fs::write(root.path().join("plugins/only-cargo/Cargo.toml"), "[package]\n").expect("written");
+    let projects = projects_in(&root.path().join("plugins")).expect("read");
+    let names: Vec<_> = projects.iter().map(|project| project.name()).collect();
+    assert_eq!(names, ["one", "two"]);
+}

@@ -1,0 +1,101 @@
+//! D1: bytes once, seen by the sessions that put them, read in ranges.
+
+use super::{Place, Writing};
+use crate::{Commit, MediaDescription, StoreError, digest_of};
+use agent_core::message::{Dimensions, Media};
+
+fn picture(name: &str) -> MediaDescription {
+    MediaDescription {
+        mime_type: "image/png".to_owned(),
+        dimensions: Some(Dimensions { width: 3, height: 2 }),
+        name: Some(name.to_owned()),
+    }
+}
+
+pub(super) async fn bytes_are_seen_by_the_sessions_that_put_them(place: Place) {
+    let store = &place.store;
+    for session in ["one", "two"] {
+        Writing::new(store, session).await.done().await;
+    }
+    let media = store.put("one", b"pixels".to_vec(), picture("a.png")).await.unwrap();
+    let expected = Media {
+        digest: digest_of(b"pixels"),
+        mime_type: "image/png".to_owned(),
+        size: 6,
+        dimensions: Some(Dimensions { width: 3, height: 2 }),
+        name: Some("a.png".to_owned()),
+    };
+    assert_eq!(media, expected);
+    assert_eq!(store.media("one", &media.digest).await, Ok(Some(media.clone())));
+    assert_eq!(store.media("two", &media.digest).await, Ok(None));
+    let unseen = StoreError::NoBlob { digest: media.digest.clone() };
+    assert_eq!(store.read("two", &media.digest, 0, 9).await, Err(unseen));
+
+    let again = store.put("two", b"pixels".to_vec(), picture("b.png")).await.unwrap();
+    assert_eq!(again, Media { name: Some("b.png".to_owned()), ..media.clone() });
+    assert_eq!(store.media("one", &media.digest).await, Ok(Some(media.clone())));
+    assert_eq!(store.read("two", &media.digest, 0, 9).await.as_deref(), Ok(b"pixels".as_slice()));
+    let untyped = store.put("one", vec![0], MediaDescription::default()).await;
+    assert!(matches!(untyped, Err(StoreError::Invalid { .. })), "{untyped:?}");
+}
+
+pub(super) async fn ranges_of_bytes(place: Place) {
+    let store = &place.store;
+    Writing::new(store, "s").await.done().await;
+    let bytes: Vec<u8> = (0..200_000_u32).map(|number| (number % 251) as u8).collect();
+    let digest = store.put("s", bytes.clone(), picture("big")).await.unwrap().digest;
+    for (offset, length) in [(0, 10), (4_090, 20), (199_990, 10), (199_990, 11), (0, u32::MAX), (100_000, 0)] {
+        let from = offset as usize;
+        let to = bytes.len().min(from.saturating_add(length as usize));
+        assert_eq!(
+            store.read("s", &digest, offset, length).await.as_deref(),
+            Ok(&bytes[from..to]),
+            "{offset} {length}"
+        );
+    }
+    for offset in [200_000, 200_001, u64::MAX] {
+        assert_eq!(store.read("s", &digest, offset, 5).await, Ok(Vec::new()));
+    }
+    let empty = store.put("s", Vec::new(), picture("empty")).await.unwrap();
+    assert_eq!((empty.size, store.read("s", &empty.digest, 0, 5).await), (0, Ok(Vec::new())));
+}
+
+pub(super) async fn texts_of_records(place: Place) {
+    let store = &place.store;
+    let mut writing = Writing::new(store, "s").await;
+    let digest = store.put_text("s", "section".to_owned()).await.unwrap();
+    assert_eq!(digest, digest_of(b"section"));
+    let texts = vec!["section".to_owned(), "another".to_owned()];
+    writing.commit(Commit { texts, ..Commit::default() }).await.unwrap();
+    assert_eq!(store.text(&digest).await.as_deref(), Ok("section"));
+    assert_eq!(store.text(&digest_of(b"another")).await.as_deref(), Ok("another"));
+    assert_eq!(store.media("s", &digest).await, Ok(None), "a text is no medium");
+    assert!(store.read("s", &digest, 0, 1).await.is_err());
+
+    // The same bytes as a medium, too; and bytes that are no text.
+    store.put("s", b"section".to_vec(), picture("section")).await.unwrap();
+    assert_eq!(store.read("s", &digest, 0, 99).await.as_deref(), Ok(b"section".as_slice()));
+    store.put_text("s", "section".to_owned()).await.unwrap();
+    assert!(store.media("s", &digest).await.unwrap().is_some(), "a medium stays one");
+    let binary = store.put("s", vec![0xff, 0xfe], picture("binary")).await.unwrap();
+    assert!(matches!(store.text(&binary.digest).await, Err(StoreError::Invalid { .. })));
+    let missing = digest_of(b"missing");
+    assert_eq!(store.text(&missing).await, Err(StoreError::NoBlob { digest: missing }));
+}
+
+pub(super) async fn deleting_keeps_what_others_refer_to(place: Place) {
+    let store = &place.store;
+    for session in ["one", "two"] {
+        Writing::new(store, session).await.done().await;
+        store.put(session, b"shared".to_vec(), picture("shared")).await.unwrap();
+        store.put_text(session, "shared text".to_owned()).await.unwrap();
+    }
+    let own = store.put_text("one", "own text".to_owned()).await.unwrap();
+    store.delete("one").await.unwrap();
+    assert_eq!(store.text(&own).await, Err(StoreError::NoBlob { digest: own }));
+    assert_eq!(store.text(&digest_of(b"shared text")).await.as_deref(), Ok("shared text"));
+    assert_eq!(store.read("two", &digest_of(b"shared"), 0, 99).await.as_deref(), Ok(b"shared".as_slice()));
+    store.delete("two").await.unwrap();
+    assert!(store.text(&digest_of(b"shared text")).await.is_err());
+    assert!(store.text(&digest_of(b"shared")).await.is_err());
+}

@@ -1,0 +1,91 @@
+//! D2, D3: each call has one record and one result, stored once.
+
+use super::{Place, Writing, asking, call, commit_of, finished, result_of};
+use crate::{CallFilter, MessageRange, StoreError};
+use agent_core::change::{CallChange, CallRecord, CallState, Change};
+use agent_core::message::{CallId, Content, Part, ToolResult};
+
+fn changes(calls: Vec<CallChange>) -> Change {
+    Change { calls, ..Change::default() }
+}
+
+fn moved(id: &str, state: CallState) -> CallChange {
+    CallChange::Moved { id: CallId(id.to_owned()), state, attempt: 1 }
+}
+
+fn ids(calls: &[CallRecord]) -> Vec<&str> {
+    calls.iter().map(|call| call.id.0.as_str()).collect()
+}
+
+pub(super) async fn a_result_stands_once_and_in_its_message(place: Place) {
+    let mut writing = Writing::new(&place.store, "s").await;
+    let asked = call("call-1", 1);
+    let requested = Change { messages: vec![asking(1, &asked)], ..changes(vec![CallChange::Requested(asked.clone())]) };
+    writing.commit(commit_of(requested)).await.unwrap();
+    assert_eq!(place.store.calls("s", CallFilter::Unfinished).await.unwrap(), [asked.clone()]);
+
+    writing.commit(commit_of(changes(vec![moved("call-1", CallState::Started)]))).await.unwrap();
+    let early = Change { messages: vec![result_of(2, "call-1")], ..Change::default() };
+    let refused = writing.commit(commit_of(early)).await;
+    assert!(matches!(refused, Err(StoreError::Invalid { .. })), "a result before its call: {refused:?}");
+
+    let end = finished("call-1", "two lines");
+    let CallChange::Finished { result, .. } = end.clone() else { unreachable!() };
+    writing.commit(commit_of(Change { messages: vec![result_of(2, "call-1")], ..changes(vec![end]) })).await.unwrap();
+    let stored = place.store.calls("s", CallFilter::Turn(1)).await.unwrap();
+    let whole = CallRecord { state: CallState::Finished, attempt: 1, result: Some(result.clone()), ..asked };
+    assert_eq!(stored, [whole]);
+    let message = &place.store.messages("s", MessageRange::Ids(vec![2])).await.unwrap()[0];
+    let part = ToolResult {
+        call_id: CallId("call-1".to_owned()),
+        name: "files.read".to_owned(),
+        content: result.content,
+        is_error: false,
+    };
+    assert_eq!((message.parts.as_slice(), message.tokens), ([Part::ToolResult(part)].as_slice(), 9));
+    assert_eq!(place.store.search_messages("two lines", 9).await.unwrap()[0].id, 2, "results are found");
+}
+
+pub(super) async fn a_finished_call_keeps_its_result(place: Place) {
+    let mut writing = Writing::new(&place.store, "s").await;
+    let begun = vec![CallChange::Requested(call("a", 1)), finished("a", "the result")];
+    writing.commit(commit_of(changes(begun))).await.unwrap();
+    let before = place.store.calls("s", CallFilter::Turn(1)).await.unwrap();
+
+    let standing = StoreError::AlreadyFinished { session: "s".to_owned(), call: CallId("a".to_owned()) };
+    for change in [finished("a", "another"), moved("a", CallState::Started), moved("a", CallState::OutcomeUnknown)] {
+        assert_eq!(writing.commit(commit_of(changes(vec![change]))).await, Err(standing.clone()));
+    }
+    let invalid = [
+        CallChange::Requested(call("a", 2)),
+        moved("unknown", CallState::Started),
+        finished("unknown", "x"),
+        moved("a", CallState::Finished),
+        CallChange::Requested(CallRecord { state: CallState::Finished, ..call("b", 1) }),
+    ];
+    for change in invalid {
+        let refused = writing.commit(commit_of(changes(vec![change.clone()]))).await;
+        assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{change:?}: {refused:?}");
+    }
+    writing.commit(commit_of(changes(vec![finished("a", "the result")]))).await.expect("the same is no change");
+    assert_eq!(place.store.calls("s", CallFilter::Turn(1)).await.unwrap(), before);
+    let content = before[0].result.as_ref().map(|result| &result.content[0]);
+    assert_eq!(content, Some(&Content::Text("the result".to_owned())));
+}
+
+pub(super) async fn calls_by_turn_id_and_state(place: Place) {
+    let store = &place.store;
+    let mut writing = Writing::new(store, "s").await;
+    let requested = [call("b", 1), call("a", 1), call("c", 2)].map(CallChange::Requested);
+    writing.commit(commit_of(changes(requested.to_vec()))).await.unwrap();
+    let further = vec![moved("b", CallState::OutcomeUnknown), finished("a", "done")];
+    writing.commit(commit_of(changes(further))).await.unwrap();
+
+    let filter = |ids: &[&str]| CallFilter::Ids(ids.iter().map(|id| CallId((*id).to_owned())).collect());
+    assert_eq!(ids(&store.calls("s", CallFilter::Turn(1)).await.unwrap()), ["b", "a"]);
+    assert_eq!(ids(&store.calls("s", CallFilter::Unfinished).await.unwrap()), ["b", "c"]);
+    assert_eq!(ids(&store.calls("s", filter(&["c", "a", "z"])).await.unwrap()), ["a", "c"]);
+    assert_eq!(store.calls("s", CallFilter::Turn(3)).await.unwrap(), []);
+    let unknown = &store.calls("s", filter(&["b"])).await.unwrap()[0];
+    assert_eq!((unknown.state, unknown.attempt), (CallState::OutcomeUnknown, 1));
+}

@@ -1,0 +1,166 @@
+//! D2, D6: a commit is whole or not at all, in order, and durable.
+
+use super::{Place, Writing, asking, call, commit_of, event, finished, message, meta, result_of, text};
+use crate::{CallFilter, Commit, MessageRange, OpenMode, RecordRange, Status, StepRecord, StoreError};
+use agent_core::change::{CallChange, Change, HiddenMessage};
+use agent_core::event::{EndReason, EventKind};
+use agent_core::message::{Part, Role, StoredMessage};
+use serde_json::json;
+
+fn full_commit(session: &str) -> Commit {
+    let call = call("call-1", 1);
+    let change = Change {
+        messages: vec![message(1, text("question")), asking(2, &call), result_of(3, "call-1")],
+        hidden: vec![HiddenMessage { id: 1, seen_count: 4 }],
+        calls: vec![CallChange::Requested(call), finished("call-1", "two lines")],
+        events: vec![
+            event(session, 1, EventKind::LoopIteration { step: 1, last: false }),
+            event(session, 2, EventKind::LoopEnd { reason: EndReason::Answered }),
+        ],
+    };
+    let body = json!({"prompt": "p", "sections": ["a"]});
+    let records = vec![StepRecord { turn: 1, step: 1, kind: "prompt".to_owned(), body }];
+    let status = Status { state: "idle".to_owned(), turn: 1, title: Some("question".to_owned()) };
+    Commit { snapshot: b"{\"state\":\"x\"}".to_vec(), change, records, texts: vec!["section".to_owned()], status }
+}
+
+pub(super) async fn all_of_a_commit_is_stored(place: Place) {
+    let store = &place.store;
+    let mut writing = Writing::new(store, "s").await;
+    assert_eq!((writing.opened.revision, &writing.opened.snapshot), (0, &None));
+    let commit = full_commit("s");
+    assert_eq!(writing.commit(commit.clone()).await, Ok(1));
+    writing.done().await;
+
+    let reader = place.another.as_ref().unwrap_or(store);
+    let opened = reader.open("s", OpenMode::Existing, meta("other")).await.unwrap();
+    assert_eq!(opened.snapshot, Some(commit.snapshot));
+    assert_eq!((opened.revision, opened.last_message, opened.last_event), (1, 3, 2));
+    assert_eq!(opened.meta, meta("tester"), "a session keeps what it was created with");
+    let messages = reader.messages("s", MessageRange::After { id: 0, limit: 10 }).await.unwrap();
+    let ids: Vec<_> = messages.iter().map(|message| (message.id, message.role)).collect();
+    assert_eq!(ids, [(1, Role::User), (2, Role::Assistant), (3, Role::Tool)]);
+    let first = StoredMessage { id: 1, turn: 1, role: Role::User, parts: text("question"), tokens: 7 };
+    assert_eq!(messages[0], first);
+    assert_eq!(reader.hidden("s", 0, 10).await.unwrap(), commit.change.hidden);
+    let events = reader.events("s", 0, 10).await.unwrap();
+    assert!(events.iter().map(|timed| &timed.event).eq(&commit.change.events), "{events:?}");
+    assert!(events.iter().all(|timed| timed.time.ends_with('Z') && timed.time.contains('T')), "{events:?}");
+    let records = reader.records("s", RecordRange::Turn(1)).await.unwrap();
+    assert!(records.iter().map(|stored| &stored.record).eq(&commit.records), "{records:?}");
+    assert_eq!(reader.text(&crate::digest_of(b"section")).await.unwrap(), "section");
+    assert_eq!(reader.calls("s", CallFilter::Turn(1)).await.unwrap().len(), 1);
+}
+
+pub(super) async fn nothing_of_a_refused_commit_is_stored(place: Place) {
+    let mut writing = Writing::new(&place.store, "s").await;
+    writing.say(&["before"]).await;
+    // Everything in it is right but its last event, whose number is the next but one.
+    let mut commit = full_commit("s");
+    commit.change.messages = vec![message(2, text("never"))];
+    commit.change.hidden = vec![HiddenMessage { id: 1, seen_count: 1 }];
+    commit.change.events[1].sequence = 3;
+    let refused = writing.commit(commit).await;
+    assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
+
+    let store = &place.store;
+    assert_eq!(store.messages("s", MessageRange::After { id: 1, limit: 10 }).await.unwrap(), []);
+    assert_eq!(store.hidden("s", 0, 10).await.unwrap(), []);
+    assert_eq!(store.calls("s", CallFilter::Turn(1)).await.unwrap(), []);
+    assert_eq!(store.events("s", 0, 10).await.unwrap(), []);
+    assert_eq!(store.records("s", RecordRange::Turn(1)).await.unwrap(), []);
+    assert!(store.text(&crate::digest_of(b"section")).await.is_err());
+    assert_eq!(store.search_messages("never", 10).await.unwrap(), []);
+    writing.say(&["and on it goes"]).await;
+    assert_eq!(writing.revision, 2);
+}
+
+pub(super) async fn a_commit_needs_the_revision_it_was_made_for(place: Place) {
+    let mut writing = Writing::new(&place.store, "s").await;
+    writing.say(&["one"]).await;
+    for wrong in [0, 2, u64::MAX] {
+        let refused = place.store.commit(&writing.opened.lease, wrong, Commit::default()).await;
+        assert_eq!(refused, Err(StoreError::Conflict { session: "s".to_owned(), expected: wrong, found: 1 }));
+    }
+    assert_eq!(writing.commit(Commit::default()).await, Ok(2));
+}
+
+pub(super) async fn numbers_have_no_gaps(place: Place) {
+    let mut writing = Writing::new(&place.store, "s").await;
+    writing.say(&["one", "two"]).await;
+    for ids in [vec![2], vec![4], vec![3, 5], vec![3, 3], vec![0]] {
+        let messages = ids.iter().map(|id| message(*id, text("x"))).collect();
+        let refused = writing.commit(commit_of(Change { messages, ..Change::default() })).await;
+        assert!(matches!(refused, Err(StoreError::Invalid { .. })), "messages {ids:?}: {refused:?}");
+    }
+    for sequences in [vec![0], vec![2], vec![1, 3], vec![1, 1]] {
+        let events = sequences.iter().map(|sequence| event("s", *sequence, EventKind::Resumed)).collect();
+        let refused = writing.commit(commit_of(Change { events, ..Change::default() })).await;
+        assert!(matches!(refused, Err(StoreError::Invalid { .. })), "events {sequences:?}: {refused:?}");
+    }
+    for id in [0, 3] {
+        let hidden = vec![HiddenMessage { id, seen_count: 0 }];
+        let refused = writing.commit(commit_of(Change { hidden, ..Change::default() })).await;
+        assert_eq!(refused, Err(StoreError::NoMessage { session: "s".to_owned(), id }));
+    }
+    writing.say(&["three"]).await;
+    assert_eq!(writing.revision, 2);
+}
+
+pub(super) async fn provisional_events_are_refused(place: Place) {
+    let mut writing = Writing::new(&place.store, "s").await;
+    let mut counted = event("s", 1, EventKind::Resumed);
+    counted.provisional = Some(1);
+    let foreign = event("other", 1, EventKind::Resumed);
+    let streamed = event("s", 1, EventKind::StreamToken { text: "to".to_owned() });
+    for event in [counted, foreign, streamed, event("s", 1, EventKind::ThinkingStart)] {
+        let change = Change { events: vec![event.clone()], ..Change::default() };
+        let refused = writing.commit(commit_of(change)).await;
+        assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{event:?}: {refused:?}");
+    }
+    assert_eq!(place.store.events("s", 0, 10).await.unwrap(), []);
+}
+
+pub(super) async fn ranges_and_hidden_messages(place: Place) {
+    let store = &place.store;
+    let mut writing = Writing::new(store, "s").await;
+    Writing::new(store, "beside").await.say(&["not this"]).await;
+    writing.say(&["1", "2", "3"]).await;
+    writing.say(&["4", "5"]).await;
+    let hidden = vec![HiddenMessage { id: 2, seen_count: 3 }, HiddenMessage { id: 4, seen_count: 0 }];
+    writing.commit(commit_of(Change { hidden: hidden.clone(), ..Change::default() })).await.unwrap();
+
+    let ids = async |range| -> Result<Vec<u64>, StoreError> {
+        Ok(store.messages("s", range).await?.iter().map(|message| message.id).collect())
+    };
+    assert_eq!(ids(MessageRange::After { id: 0, limit: 2 }).await, Ok(vec![1, 2]));
+    assert_eq!(ids(MessageRange::After { id: 3, limit: usize::MAX }).await, Ok(vec![4, 5]));
+    assert_eq!(ids(MessageRange::After { id: 5, limit: 9 }).await, Ok(vec![]));
+    assert_eq!(ids(MessageRange::Ids(vec![5, 1, 2])).await, Ok(vec![5, 1, 2]));
+    let missing = StoreError::NoMessage { session: "s".to_owned(), id: 6 };
+    assert_eq!(ids(MessageRange::Ids(vec![1, 6])).await, Err(missing));
+    assert_eq!(store.hidden("s", 0, 10).await.unwrap(), hidden);
+    assert_eq!(store.hidden("s", 2, 10).await.unwrap(), hidden[1..]);
+    assert_eq!(store.search_messages("4", 10).await.unwrap().len(), 1, "hidden messages are found");
+}
+
+pub(super) async fn many_sessions_commit_at_once(place: Place) {
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..16 {
+        let store = place.store.clone();
+        tasks.spawn(async move {
+            let session = format!("s{number}");
+            let mut writing = Writing::new(&store, &session).await;
+            for step in 0..10 {
+                writing.say(&[&format!("{session} {step}")]).await;
+            }
+        });
+    }
+    tasks.join_all().await;
+    for number in 0..16 {
+        let session = format!("s{number}");
+        let messages = place.store.messages(&session, MessageRange::After { id: 0, limit: 100 }).await.unwrap();
+        let expected = (0..10).map(|step| text(&format!("{session} {step}")));
+        assert!(messages.iter().map(|message| &message.parts).eq(expected.collect::<Vec<Vec<Part>>>().iter()));
+    }
+}

@@ -1,0 +1,115 @@
+//! Limit 26: hostile text is stored and found as text, or refused with a clear error.
+
+use super::{Place, Writing, call, commit_of, message, nested, text};
+use crate::{CallFilter, Commit, MAX_JSON_DEPTH, MessageRange, RecordRange, StepRecord, StoreError};
+use agent_core::change::{CallChange, Change};
+use agent_core::event::EventKind;
+use agent_core::message::Part;
+use serde_json::{Value, json};
+
+const STRANGE: [&str; 8] = [
+    "'; DROP TABLE messages; --",
+    "\" OR 1=1 /* ?1 :name @x $y",
+    "a\0b\0\0c",
+    "\u{feff}\u{202e}\u{fffd}\u{10ffff}",
+    "NEAR(\"x\" AND NOT *) col: ^y",
+    "%_[a-z]*?\\",
+    "line\r\nline\u{2028}line\u{85}",
+    "",
+];
+
+pub(super) async fn strange_text_is_stored_as_text(place: Place) {
+    let store = &place.store;
+    for (number, strange) in (0..).zip(STRANGE) {
+        let session = format!("{number}{strange}");
+        let mut writing = Writing::new(store, &session).await;
+        let parts = vec![Part::Text(strange.to_owned()), Part::Json(json!({strange: [strange]}))];
+        let mut asked = call(&format!("c{strange}"), 1);
+        asked.name = strange.to_owned();
+        asked.arguments = Value::String(strange.to_owned());
+        let kind = EventKind::Error { code: strange.to_owned(), message: strange.to_owned() };
+        let change = Change {
+            messages: vec![message(1, parts.clone())],
+            calls: vec![CallChange::Requested(asked.clone())],
+            events: vec![super::event(&session, 1, kind.clone())],
+            ..Change::default()
+        };
+        let record = StepRecord { turn: 1, step: 1, kind: strange.to_owned(), body: json!({strange: strange}) };
+        let mut commit = Commit { records: vec![record.clone()], ..commit_of(change) };
+        commit.texts = vec![strange.to_owned()];
+        commit.status.title = Some(strange.to_owned());
+        writing.commit(commit).await.unwrap();
+
+        assert_eq!(store.messages(&session, MessageRange::Ids(vec![1])).await.unwrap()[0].parts, parts);
+        assert_eq!(store.calls(&session, CallFilter::Ids(vec![asked.id.clone()])).await.unwrap(), [asked]);
+        assert_eq!(store.events(&session, 0, 9).await.unwrap()[0].event.kind, kind);
+        assert_eq!(store.records(&session, RecordRange::Turn(1)).await.unwrap()[0].record, record);
+        assert_eq!(store.text(&crate::digest_of(strange.as_bytes())).await.unwrap(), strange);
+        let listed = store.sessions(Default::default(), 1).await.unwrap();
+        assert_eq!((&listed[0].subject, listed[0].title.as_deref()), (&session, Some(strange)));
+    }
+}
+
+pub(super) async fn queries_cannot_break_the_search(place: Place) {
+    let store = &place.store;
+    let mut writing = Writing::new(store, "s").await;
+    writing.say(&["the quick AND the dead", "NEAR miss", "nul\0walrus", "Škoda Straße"]).await;
+    for query in
+        STRANGE.into_iter().chain(["\"", "\"\"", "*", "()", "AND", "a OR", "NOT", "text:x", "{a b}:c", "+", "-"])
+    {
+        let hits = store.search_messages(query, 10).await;
+        assert!(hits.is_ok(), "{query:?}: {hits:?}");
+        assert!(store.search("ann", query, 10).await.is_ok(), "{query:?}");
+    }
+    let cases = [("AND dead", 1), ("near", 2), ("walrus", 3), ("skoda", 4), ("\"quick\"", 1), ("DEAD* quick", 1)];
+    for (query, id) in cases {
+        let hits = store.search_messages(query, 10).await.unwrap();
+        assert!(hits.iter().map(|hit| hit.id).eq([id]), "{query}: {hits:?}");
+        assert!(hits[0].score > 0.0 && hits[0].score <= 1.0, "{hits:?}");
+    }
+    assert_eq!(store.search_messages("quick walrus", 10).await.unwrap(), [], "every word counts");
+}
+
+pub(super) async fn long_text(place: Place) {
+    let store = &place.store;
+    let mut writing = Writing::new(store, "s").await;
+    let long = format!("{} needle {}", "hay ".repeat(1 << 20), "straw ".repeat(1 << 20));
+    assert!(long.len() > 10_000_000);
+    writing.commit(commit_of(Change { messages: vec![message(1, text(&long))], ..Change::default() })).await.unwrap();
+    let stored = store.messages("s", MessageRange::Ids(vec![1])).await.unwrap();
+    assert!(stored[0].parts == text(&long), "the long text has changed");
+    let hits = store.search_messages("needle", 10).await.unwrap();
+    assert_eq!(hits.len(), 1);
+    assert!(hits[0].excerpt.contains("needle") && hits[0].excerpt.chars().count() <= 200);
+}
+
+pub(super) async fn deep_json(place: Place) {
+    let store = &place.store;
+    let mut writing = Writing::new(store, "s").await;
+    // A message wraps its JSON in two levels: the list of its parts, and the part.
+    let deepest = vec![Part::Json(nested(MAX_JSON_DEPTH - 2))];
+    let change = Change { messages: vec![message(1, deepest.clone())], ..Change::default() };
+    writing.commit(commit_of(change)).await.unwrap();
+    assert_eq!(store.messages("s", MessageRange::Ids(vec![1])).await.unwrap()[0].parts, deepest);
+
+    let deeper = vec![Part::Json(nested(MAX_JSON_DEPTH - 1))];
+    let too_deep = [
+        commit_of(Change { messages: vec![message(2, deeper)], ..Change::default() }),
+        commit_of(Change {
+            calls: vec![CallChange::Requested(agent_core::change::CallRecord {
+                arguments: nested(MAX_JSON_DEPTH + 1),
+                ..call("c", 1)
+            })],
+            ..Change::default()
+        }),
+        Commit {
+            records: vec![StepRecord { turn: 1, step: 1, kind: "k".to_owned(), body: nested(500) }],
+            ..commit_of(Change::default())
+        },
+    ];
+    for commit in too_deep {
+        let refused = writing.commit(commit).await;
+        assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
+    }
+    writing.say(&["and on it goes"]).await;
+}

@@ -1,0 +1,118 @@
+//! D1, D5: sessions are opened, listed, shown and deleted.
+
+use super::{Place, Writing, asking, call, commit_of, event, finished, meta, result_of};
+use crate::{
+    CallFilter, Commit, MediaDescription, MessageRange, OpenMode, RecordRange, SessionFilter, SessionMeta, Status,
+    StepRecord, StoreError,
+};
+use agent_core::change::{CallChange, Change, HiddenMessage};
+use agent_core::event::EventKind;
+use serde_json::json;
+
+pub(super) async fn modes_of_opening(place: Place) {
+    let store = &place.store;
+    let missing = store.open("s", OpenMode::Existing, meta("a")).await;
+    assert_eq!(missing, Err(StoreError::NoSession { session: "s".to_owned() }));
+    let opened = store.open("s", OpenMode::CreateNew, meta("a")).await.unwrap();
+    store.release(opened.lease).await.unwrap();
+    let twice = store.open("s", OpenMode::CreateNew, meta("a")).await;
+    assert_eq!(twice, Err(StoreError::SessionExists { session: "s".to_owned() }));
+    let nameless = store.open("", OpenMode::Either, meta("a")).await;
+    assert!(matches!(nameless, Err(StoreError::Invalid { .. })), "{nameless:?}");
+}
+
+pub(super) async fn lists_and_the_latest(place: Place) {
+    let store = &place.store;
+    assert_eq!(store.latest("a").await, Ok(None));
+    for (session, agent) in [("one", "a"), ("two", "b"), ("three", "a")] {
+        let meta = SessionMeta { agent: agent.to_owned(), user: (agent == "b").then(|| "u".to_owned()) };
+        let opened = store.open(session, OpenMode::CreateNew, meta).await.unwrap();
+        let status = Status { state: "idle".to_owned(), turn: 2, title: Some(format!("title of {session}")) };
+        store.commit(&opened.lease, 0, Commit { status, ..Commit::default() }).await.unwrap();
+        if session == "one" {
+            let status = Status { state: "suspended".to_owned(), turn: 1, title: Some("another title".to_owned()) };
+            store.commit(&opened.lease, 1, Commit { status, ..Commit::default() }).await.unwrap();
+        }
+    }
+    let subjects = async |filter| -> Vec<String> {
+        store.sessions(filter, 10).await.unwrap().into_iter().map(|summary| summary.subject).collect()
+    };
+    let every = SessionFilter::default();
+    assert_eq!(subjects(every.clone()).await, ["three", "two", "one"]);
+    assert_eq!(subjects(SessionFilter { agent: Some("a".to_owned()), ..every.clone() }).await, ["three", "one"]);
+    assert_eq!(subjects(SessionFilter { user: Some("u".to_owned()), ..every.clone() }).await, ["two"]);
+    assert_eq!(subjects(SessionFilter { state: Some("suspended".to_owned()), ..every.clone() }).await, ["one"]);
+    assert_eq!(store.sessions(every.clone(), 1).await.unwrap().len(), 1);
+    assert_eq!(store.latest("a").await, Ok(Some("three".to_owned())));
+    let one = store.sessions(every, 10).await.unwrap().pop().unwrap();
+    assert_eq!((one.revision, one.turns, one.state.as_str()), (2, 2, "suspended"));
+    assert_eq!(one.title.as_deref(), Some("title of one"), "the first title stands");
+    assert!(one.created <= one.updated, "{one:?}");
+}
+
+pub(super) async fn records_by_turn_and_page(place: Place) {
+    let mut writing = Writing::new(&place.store, "s").await;
+    for (turn, step) in [(1, 1), (1, 2), (2, 1)] {
+        let record = |kind: &str| StepRecord { turn, step, kind: kind.to_owned(), body: json!({"n": step}) };
+        let records = vec![record("prompt"), record("reply")];
+        writing.commit(Commit { records, ..commit_of(Change::default()) }).await.unwrap();
+    }
+    let store = &place.store;
+    let first = store.records("s", RecordRange::Turn(1)).await.unwrap();
+    let kinds: Vec<_> = first.iter().map(|stored| (stored.record.step, stored.record.kind.as_str())).collect();
+    assert_eq!(kinds, [(1, "prompt"), (1, "reply"), (2, "prompt"), (2, "reply")]);
+    let page = store.records("s", RecordRange::After { number: first[1].number, limit: 3 }).await.unwrap();
+    let turns: Vec<_> = page.iter().map(|stored| stored.record.turn).collect();
+    assert_eq!(turns, [1, 1, 2]);
+}
+
+pub(super) async fn deleting_removes_everything_of_the_session(place: Place) {
+    let store = &place.store;
+    let mut kept = Writing::new(store, "kept").await;
+    kept.say(&["walrus here"]).await;
+    let mut writing = Writing::new(store, "gone").await;
+    let asked = call("call-1", 1);
+    let change = Change {
+        messages: vec![asking(1, &asked), result_of(2, "call-1")],
+        hidden: vec![HiddenMessage { id: 1, seen_count: 1 }],
+        calls: vec![CallChange::Requested(asked), finished("call-1", "walrus there")],
+        events: vec![event("gone", 1, EventKind::Resumed)],
+    };
+    let records = vec![StepRecord { turn: 1, step: 1, kind: "k".to_owned(), body: json!(1) }];
+    writing.commit(Commit { records, ..commit_of(change) }).await.unwrap();
+    let about = MediaDescription { mime_type: "text/plain".to_owned(), ..MediaDescription::default() };
+    let media = store.put("gone", b"bytes".to_vec(), about).await.unwrap();
+    assert_eq!(store.search_messages("walrus", 10).await.unwrap().len(), 2);
+    writing.done().await;
+
+    store.delete("gone").await.unwrap();
+    let missing = StoreError::NoSession { session: "gone".to_owned() };
+    assert_eq!(store.messages("gone", MessageRange::After { id: 0, limit: 1 }).await, Err(missing.clone()));
+    assert_eq!(store.delete("gone").await, Err(missing));
+    let hits = store.search_messages("walrus", 10).await.unwrap();
+    assert!(hits.iter().map(|hit| hit.session.as_str()).eq(["kept"]), "{hits:?}");
+
+    // A session of the same name begins anew, and what it says is found.
+    let mut again = Writing::new(store, "gone").await;
+    assert_eq!((again.revision, again.messages, again.events, &again.opened.snapshot), (0, 0, 0, &None));
+    assert_eq!(store.calls("gone", CallFilter::Turn(1)).await.unwrap(), []);
+    assert_eq!(store.records("gone", RecordRange::Turn(1)).await.unwrap(), []);
+    assert_eq!(store.media("gone", &media.digest).await.unwrap(), None);
+    again.say(&["a walrus again"]).await;
+    assert_eq!(store.search_messages("walrus", 10).await.unwrap().len(), 2);
+}
+
+pub(super) async fn what_is_missing_is_named(place: Place) {
+    let store = &place.store;
+    let missing = StoreError::NoSession { session: "s".to_owned() };
+    assert_eq!(store.events("s", 0, 1).await, Err(missing.clone()));
+    assert_eq!(store.calls("s", CallFilter::Unfinished).await, Err(missing.clone()));
+    assert_eq!(store.records("s", RecordRange::Turn(1)).await, Err(missing.clone()));
+    assert_eq!(store.hidden("s", 0, 1).await, Err(missing.clone()));
+    assert_eq!(store.put("s", vec![1], about()).await, Err(missing.clone()));
+    assert_eq!(store.put_text("s", "x".to_owned()).await, Err(missing));
+}
+
+fn about() -> MediaDescription {
+    MediaDescription { mime_type: "image/png".to_owned(), ..MediaDescription::default() }
+}

@@ -1,0 +1,89 @@
+//! The parts of a commit as rows, checked as far as they can be without the database.
+
+use crate::sqlite::failure::invalid;
+use crate::sqlite::queries::to_json;
+use crate::{StepRecord, StoreError};
+use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, NewMessage};
+use agent_core::event::Event;
+use agent_core::message::{CallId, MessageId};
+
+pub(super) struct MessageRow {
+    pub(super) id: MessageId,
+    pub(super) turn: u32,
+    pub(super) role: &'static str,
+    pub(super) tokens: u32,
+    pub(super) call: Option<CallId>,
+    pub(super) parts: Option<String>,
+}
+
+pub(super) enum CallRow {
+    Requested { record: CallRecord, source: Option<String>, arguments: String, result: Option<String> },
+    Moved { id: CallId, state: CallState, attempt: u32 },
+    Finished { id: CallId, result: CallResult, json: String },
+}
+
+pub(super) struct EventRow {
+    pub(super) sequence: u64,
+    pub(super) turn: u32,
+    pub(super) kind: String,
+}
+
+pub(super) struct RecordRow {
+    pub(super) turn: u32,
+    pub(super) step: u32,
+    pub(super) kind: String,
+    pub(super) body: String,
+}
+
+pub(super) fn message_row(message: NewMessage) -> Result<MessageRow, StoreError> {
+    let what = || format!("message {}", message.id);
+    let (call, parts) = match &message.body {
+        Body::Parts(parts) => (None, Some(to_json(&what(), parts)?)),
+        Body::ResultOf(call) => (Some(call.clone()), None),
+    };
+    let role = message.role.as_str();
+    Ok(MessageRow { id: message.id, turn: message.turn, role, tokens: message.tokens, call, parts })
+}
+
+pub(super) fn call_row(change: CallChange) -> Result<CallRow, StoreError> {
+    match change {
+        CallChange::Requested(record) => requested(record),
+        CallChange::Moved { id, state: CallState::Finished, .. } => {
+            Err(invalid(format!("call `{id}`"), "it cannot finish without a result"))
+        }
+        CallChange::Moved { id, state, attempt } => Ok(CallRow::Moved { id, state, attempt }),
+        CallChange::Finished { id, result } => {
+            let json = to_json(&format!("the result of call `{id}`"), &result)?;
+            Ok(CallRow::Finished { id, result, json })
+        }
+    }
+}
+
+fn requested(record: CallRecord) -> Result<CallRow, StoreError> {
+    let what = format!("call `{}`", record.id);
+    if (record.state == CallState::Finished) != record.result.is_some() {
+        return Err(invalid(what, "a call has its result when it has finished, and only then"));
+    }
+    Ok(CallRow::Requested {
+        source: record.source.as_ref().map(|source| to_json(&what, source)).transpose()?,
+        arguments: to_json(&what, &record.arguments)?,
+        result: record.result.as_ref().map(|result| to_json(&what, result)).transpose()?,
+        record,
+    })
+}
+
+pub(super) fn event_row(session: &str, event: &Event) -> Result<EventRow, StoreError> {
+    let what = format!("event {}", event.sequence);
+    if event.session != session {
+        return Err(invalid(what, format!("it is of session `{}`", event.session)));
+    }
+    if event.provisional.is_some() || event.kind.is_provisional() {
+        return Err(invalid(what, "a provisional event is never stored"));
+    }
+    Ok(EventRow { sequence: event.sequence, turn: event.turn, kind: to_json(&what, &event.kind)? })
+}
+
+pub(super) fn record_row(record: &StepRecord) -> Result<RecordRow, StoreError> {
+    let body = to_json(&format!("the step record `{}`", record.kind), &record.body)?;
+    Ok(RecordRow { turn: record.turn, step: record.step, kind: record.kind.clone(), body })
+}

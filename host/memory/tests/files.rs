@@ -1,0 +1,202 @@
+//! What a database file may be met as: each a clear error, and no file overwritten (limits 26 and 28).
+
+use agent_memory::{
+    Commit, Lease, MessageRange, OpenMode, Options, SessionLog, SessionMeta, SqliteStore, Status, StoreError,
+};
+use rusqlite::Connection;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A folder and the database in it.
+struct Folder {
+    folder: tempfile::TempDir,
+}
+
+impl Folder {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn database(&self) -> PathBuf {
+        fs::canonicalize(self.folder.path()).unwrap().join("agent.db")
+    }
+
+    /// With one session of some revisions, closed.
+    async fn with_session(self) -> Self {
+        let store = SqliteStore::open(self.database(), Options::default()).unwrap();
+        let lease = open(&store, "s").await;
+        for revision in 0..40 {
+            store.commit(&lease, revision, large_commit()).await.unwrap();
+        }
+        self
+    }
+}
+
+async fn open(store: &SqliteStore, session: &str) -> Lease {
+    store.open(session, OpenMode::Either, SessionMeta::default()).await.unwrap().lease
+}
+
+/// Some pages of text that no other commit holds.
+fn large_commit() -> Commit {
+    let text = uuid::Uuid::new_v4().to_string().repeat(400);
+    Commit { texts: vec![text], snapshot: vec![b'x'; 3000], ..Commit::default() }
+}
+
+fn refused(path: &Path) -> StoreError {
+    let before = fs::read(path).ok();
+    let error = SqliteStore::open(path, Options::default()).err().expect("the file is refused");
+    assert_eq!(fs::read(path).ok(), before, "a refused file is left as it is");
+    assert!(error.to_string().contains(&path.display().to_string()), "the file is named: {error}");
+    error
+}
+
+/// Limit 28.
+#[test]
+fn a_text_file_is_no_database() {
+    let folder = Folder::new();
+    for content in ["notes\n", "SQLite format 4\0 and more"] {
+        fs::write(folder.database(), content).unwrap();
+        assert_eq!(refused(&folder.database()), StoreError::NotADatabase { path: folder.database() });
+    }
+    assert_eq!(fs::read_dir(folder.folder.path()).unwrap().count(), 1, "nothing is made beside it");
+}
+
+/// Limit 28.
+#[tokio::test]
+async fn a_damaged_file_is_named_and_left_alone() {
+    let folder = Folder::new().with_session().await;
+    let path = folder.database();
+    let whole = fs::read(&path).unwrap();
+    let middle = whole.len() / 2 / 4096 * 4096;
+    let mut scrambled = whole.clone();
+    scrambled[middle..middle + 4096 * 4].fill(0x5a);
+    let mut head = whole.clone();
+    head[16..4096].fill(0xff);
+    for (what, damaged) in [("scrambled", scrambled), ("head", head), ("cut", whole[..middle].to_vec())] {
+        fs::write(&path, damaged).unwrap();
+        let error = refused(&path);
+        assert!(matches!(error, StoreError::Damaged { .. }), "{what}: {error:?}");
+    }
+    fs::write(&path, whole).unwrap();
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    assert_eq!(store.integrity_check().await, Ok(()));
+}
+
+/// Limit 28: the log of a refused database stays its own, too.
+#[test]
+fn a_foreign_database_is_left_alone() {
+    let folder = Folder::new();
+    let path = folder.database();
+    let foreign = Connection::open(&path).unwrap();
+    foreign.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)").unwrap();
+    let log = path.with_extension("db-wal");
+    let before = fs::read(&log).unwrap();
+    assert_eq!(refused(&path), StoreError::Foreign { path: path.clone() });
+    assert_eq!(fs::read(&log).unwrap(), before);
+    let count: i64 = foreign.query_row("SELECT count(*) FROM theirs", [], |row| row.get(0)).unwrap();
+    assert_eq!(count, 1);
+}
+
+/// D1: migrations go forward only.
+#[tokio::test]
+async fn a_newer_database_is_refused() {
+    let folder = Folder::new().with_session().await;
+    let path = folder.database();
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
+    assert_eq!(refused(&path), StoreError::Newer { path, found: 999, supported: 1 });
+}
+
+/// Limit 28.
+#[tokio::test]
+async fn a_file_without_write_permission_is_refused() {
+    let folder = Folder::new().with_session().await;
+    let path = folder.database();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    assert_eq!(refused(&path), StoreError::ReadOnly { path: path.clone() });
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    SqliteStore::open(&path, Options::default()).unwrap();
+}
+
+#[test]
+fn a_folder_and_a_missing_folder_are_named() {
+    let folder = Folder::new();
+    for path in [folder.folder.path().to_owned(), folder.folder.path().join("missing").join("agent.db")] {
+        let error = refused(&path);
+        assert!(matches!(error, StoreError::Failed { .. }), "{error:?}");
+    }
+}
+
+/// Limit 28: the commit fails, what was committed stands, and with room it goes on.
+#[tokio::test]
+async fn a_full_disk_loses_nothing() {
+    let folder = Folder::new();
+    let path = folder.database();
+    let options = Options { max_bytes: Some(1 << 20), ..Options::default() };
+    let store = SqliteStore::open(&path, options).unwrap();
+    let lease = open(&store, "s").await;
+    let mut revision = 0;
+    let error = loop {
+        match store.commit(&lease, revision, large_commit()).await {
+            Ok(next) => revision = next,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, StoreError::DiskFull { path: path.clone() });
+    assert!(revision > 3, "{revision}");
+    let listed = store.sessions(Default::default(), 1).await.unwrap();
+    assert_eq!(listed[0].revision, revision, "nothing of the failed commit is there");
+    drop(store);
+
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    let opened = store.open("s", OpenMode::Existing, SessionMeta::default()).await.unwrap();
+    assert_eq!(opened.revision, revision);
+    assert_eq!(store.commit(&opened.lease, revision, large_commit()).await, Ok(revision + 1));
+    assert_eq!(store.integrity_check().await, Ok(()));
+}
+
+/// Limit 28: a process that keeps the file locked is waited for, but not forever; then it goes on.
+#[tokio::test]
+async fn a_locked_database_says_so_and_goes_on() {
+    let folder = Folder::new();
+    let path = folder.database();
+    let options = Options { lock_wait: Duration::from_millis(20), ..Options::default() };
+    let store = SqliteStore::open(&path, options).unwrap();
+    let lease = open(&store, "s").await;
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(store.commit(&lease, 0, Commit::default()).await, Err(StoreError::Locked { path }));
+    let range = MessageRange::After { id: 0, limit: 1 };
+    assert_eq!(store.messages("s", range).await, Ok(Vec::new()), "readers don't wait for writers");
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(store.commit(&lease, 0, Commit::default()).await, Ok(1));
+}
+
+/// Limit 32: several processes may make the same new database at the same moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_instances_make_one_database() {
+    let folder = Folder::new();
+    let openings: Vec<_> = (0..8)
+        .map(|_| {
+            let path = folder.database();
+            std::thread::spawn(move || SqliteStore::open(path, Options::default()))
+        })
+        .collect();
+    let stores: Vec<_> = openings.into_iter().map(|opening| Arc::new(opening.join().unwrap().unwrap())).collect();
+    let mut tasks = tokio::task::JoinSet::new();
+    for (number, store) in stores.iter().cloned().enumerate() {
+        tasks.spawn(async move {
+            let lease = open(&store, &format!("s{number}")).await;
+            for revision in 0..10 {
+                let status = Status { turn: 1, ..Status::default() };
+                store.commit(&lease, revision, Commit { status, ..Commit::default() }).await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+    let listed = stores[0].sessions(Default::default(), 20).await.unwrap();
+    assert!(listed.len() == 8 && listed.iter().all(|summary| summary.revision == 10), "{listed:?}");
+    assert_eq!(stores[0].integrity_check().await, Ok(()));
+}

@@ -1,0 +1,104 @@
+//! A process that is killed at any moment loses nothing that it was told is stored, and its session can be taken over
+//! at once (D3, limits 27 and 32). The test starts itself as the process to kill.
+
+use agent_core::change::{Body, Change, NewMessage};
+use agent_core::event::{Event, EventKind};
+use agent_core::message::{Part, Role};
+use agent_memory::{Commit, MessageRange, OpenMode, Options, SessionLog, SessionMeta, SqliteStore, StoreError};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+const DATABASE: &str = "AGENT_MEMORY_TEST_DATABASE";
+const ROUNDS: usize = 25;
+
+/// Not a test of its own: commits until it is killed, and says each revision that it was told.
+#[tokio::test]
+#[ignore = "started and killed by the other test"]
+async fn commit_until_killed() {
+    let Ok(path) = std::env::var(DATABASE) else { return };
+    let store = SqliteStore::open(path, Options::default()).unwrap();
+    let opened = store.open("s", OpenMode::Either, SessionMeta::default()).await.unwrap();
+    let mut revision = opened.revision;
+    let mut output = std::io::stdout();
+    loop {
+        revision = store.commit(&opened.lease, revision, commit(revision + 1)).await.unwrap();
+        writeln!(output, "\nrevision {revision}").unwrap();
+        output.flush().unwrap();
+    }
+}
+
+/// Message, event and snapshot all carry the revision that the commit makes.
+fn commit(revision: u64) -> Commit {
+    let body = Body::Parts(vec![Part::Text(format!("message {revision}"))]);
+    let messages = vec![NewMessage { id: revision, turn: 1, role: Role::User, body, tokens: 1 }];
+    let kind =
+        EventKind::StreamComplete { text: format!("{revision}"), model: "none".to_owned(), usage: Default::default() };
+    let events = vec![Event { session: "s".to_owned(), turn: 1, sequence: revision, provisional: None, kind }];
+    let change = Change { messages, events, ..Change::default() };
+    Commit { snapshot: revision.to_string().into_bytes(), change, ..Commit::default() }
+}
+
+/// Ends with the test, however that ends.
+struct Victim(Child);
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // It may be dead already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(database: &Path) -> Victim {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["commit_until_killed", "--exact", "--ignored", "--nocapture"])
+        .env(DATABASE, database)
+        .stdout(Stdio::piped())
+        .spawn();
+    Victim(child.unwrap())
+}
+
+fn revision_in(line: &str) -> Option<u64> {
+    line.strip_prefix("revision ")?.parse().ok()
+}
+
+#[tokio::test]
+async fn a_killed_process_loses_nothing_and_holds_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("agent.db");
+    let mut told = 0;
+    for round in 0..ROUNDS {
+        let mut child = start(&database);
+        let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let acknowledged = (0..round * 7 % 23 + 1).filter_map(|_| lines.find_map(|line| revision_in(&line))).last();
+        if round == 0 {
+            refuse_while_alive(&database, &child.0).await;
+        }
+        drop(child);
+        // What it still said before it died counts too.
+        told = lines.filter_map(|line| revision_in(&line)).last().or(acknowledged).unwrap();
+        check(&database, told).await;
+    }
+    assert!(told > ROUNDS as u64, "{told}");
+}
+
+async fn refuse_while_alive(database: &Path, child: &Child) {
+    let store = SqliteStore::open(database, Options::default()).unwrap();
+    let busy = store.open("s", OpenMode::Existing, SessionMeta::default()).await;
+    assert_eq!(busy, Err(StoreError::Busy { session: "s".to_owned(), holder: child.id() }));
+}
+
+async fn check(database: &Path, told: u64) {
+    let store = SqliteStore::open(database, Options::default()).unwrap();
+    assert_eq!(store.integrity_check().await, Ok(()));
+    let opened = store.open("s", OpenMode::Existing, SessionMeta::default()).await.expect("the dead hold nothing");
+    let revision = opened.revision;
+    assert!(revision == told || revision == told + 1, "told {told}, found {revision}");
+    assert_eq!(opened.snapshot, Some(revision.to_string().into_bytes()));
+    assert_eq!((opened.last_message, opened.last_event), (revision, revision));
+    let messages = store.messages("s", MessageRange::After { id: 0, limit: 10_000 }).await.unwrap();
+    let events = store.events("s", 0, 10_000).await.unwrap();
+    assert_eq!((messages.len() as u64, events.len() as u64), (revision, revision));
+    store.release(opened.lease).await.unwrap();
+}

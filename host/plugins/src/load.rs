@@ -1,0 +1,408 @@
+//! From bytes to a plugin: looked at, checked, compiled or found in the cache, linked, and asked once what it is.
+
+use crate::admission::LaneName;
+use crate::bindings::exports::agent_host::plugin as exports;
+use crate::cache::CacheEntry;
+use crate::failure::{CallFailure, Stop};
+use crate::identity::{Authority, Kind, PluginIdentity};
+use crate::imports::{self, Imports, InterfaceProblem};
+use crate::limits::{
+    COMPILE_TIME, COMPONENT_BYTES, CallLimits, DEFINITIONS_TIME, ERROR_TEXT_BYTES, LIFTED_BYTES_WITHOUT_MEDIA,
+};
+use crate::manifest::{Manifest, ManifestError, name_of_stem};
+use crate::plugin::{Entrance, Facts, Links, LoadedPlugin};
+use crate::run::Ticket;
+use crate::sandbox::{Sandbox, Shared};
+use crate::scan::{NotAComponent, scan};
+use crate::state::{CallState, Reach};
+use crate::store::{PluginStoreError, digest_of};
+use crate::text::clean;
+use crate::tools;
+use agent_core::message::Digest;
+use agent_core::tool::ToolDefinition;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use wasmtime::component::{Component, InstancePre};
+
+/// A file that cannot be a plugin. The messages complete "`file`: …".
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// Reading failed.
+    #[error("it cannot be read: {0}")]
+    Read(#[from] std::io::Error),
+    /// It is too large.
+    #[error("it has {size} bytes; a component may have at most {COMPONENT_BYTES}")]
+    TooLarge {
+        /// Its bytes, as far as they are known.
+        size: u64,
+    },
+    /// It is something else.
+    #[error(transparent)]
+    NotAComponent(#[from] NotAComponent),
+    /// It needs or exports an interface that this host does not have.
+    #[error(transparent)]
+    Interface(#[from] InterfaceProblem),
+    /// Its manifest is broken.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// It is a component, but none of ours.
+    #[error(
+        "it exports none of the four plugin kinds (tool, context-builder, output-validator, media-policy of \
+         agent-host:plugin@0.1.x); build it with the SDK or from the contract in wit/"
+    )]
+    NoKind,
+    /// Compiling failed.
+    #[error("it cannot be compiled: {reason}")]
+    Compile {
+        /// What the compiler said.
+        reason: String,
+    },
+    /// Compiling took too long.
+    #[error("it was not compiled within {COMPILE_TIME:?}; make it smaller, or try again when the machine is less busy")]
+    CompileTime,
+    /// An import has another type than this host gives it.
+    #[error("its imports do not fit: {reason}; rebuild it against agent-host:plugin@0.1.x and WASI 0.2")]
+    Link {
+        /// What does not fit.
+        reason: String,
+    },
+    /// An export has another type than the contract.
+    #[error("its export {kind} does not fit the contract: {reason}; rebuild it against agent-host:plugin@0.1.x")]
+    Export {
+        /// Which export.
+        kind: Kind,
+        /// What does not fit.
+        reason: String,
+    },
+    /// It could not be started, or its definitions failed.
+    #[error("it cannot be started: {0}")]
+    Start(#[source] CallFailure),
+    /// What it says about its tools is not allowed.
+    #[error("its tool definitions are not usable: {reason}")]
+    Definitions {
+        /// Which tool, and why.
+        reason: String,
+    },
+    /// Another plugin has its name.
+    #[error("its name `{name}` is taken by {}; rename one of them in its plugin.toml", other.display())]
+    DuplicateName {
+        /// The name.
+        name: String,
+        /// The file that has it.
+        other: PathBuf,
+    },
+    /// It cannot be kept.
+    #[error(transparent)]
+    Store(#[from] PluginStoreError),
+    /// The host gave up.
+    #[error("the host stopped loading it: {0}")]
+    Stopped(String),
+}
+
+/// Progress of loading, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadEvent {
+    /// An unknown component is being compiled.
+    Compiling {
+        /// Its file's stem.
+        name: String,
+    },
+    /// It is ready.
+    Loaded {
+        /// Its name.
+        name: String,
+        /// Where its compiled code came from.
+        code: CodeSource,
+    },
+}
+
+/// Where compiled code came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodeSource {
+    /// The compiler.
+    Compiled,
+    /// The cache on disk, verified.
+    Cache,
+    /// This process had it loaded already.
+    Memory,
+}
+
+/// Is told about progress; from any thread.
+pub type Progress<'a> = dyn Fn(LoadEvent) + Send + Sync + 'a;
+
+impl Sandbox {
+    /// Loads a component from a file.
+    pub async fn load_file(&self, path: &Path) -> Result<Arc<LoadedPlugin>, LoadError> {
+        self.load_file_with(path, &|_| {}).await
+    }
+
+    /// Loads a component from a file, telling about its progress.
+    pub async fn load_file_with(&self, path: &Path, progress: &Progress<'_>) -> Result<Arc<LoadedPlugin>, LoadError> {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let path = path.to_owned();
+        let bytes = blocking(move || read_component(&path)).await??;
+        self.load_bytes_with(&stem, bytes, progress).await
+    }
+
+    /// Loads a component from memory. `name` is its name if it has no manifest.
+    pub async fn load_bytes(&self, name: &str, bytes: Vec<u8>) -> Result<Arc<LoadedPlugin>, LoadError> {
+        self.load_bytes_with(name, bytes, &|_| {}).await
+    }
+
+    /// Loads a component from memory, telling about its progress.
+    pub async fn load_bytes_with(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        progress: &Progress<'_>,
+    ) -> Result<Arc<LoadedPlugin>, LoadError> {
+        let name = name_of_stem(name);
+        let bytes: Arc<[u8]> = bytes.into();
+        let (shared, known) = (Arc::clone(&self.shared), Arc::clone(&bytes));
+        let first = {
+            let name = name.clone();
+            blocking(move || first_look(&shared, &name, &known)).await??
+        };
+        let (plugin, code) = match first {
+            FirstLook::Loaded(plugin) => (plugin, CodeSource::Memory),
+            FirstLook::Cached { digest, component, facts } => {
+                let identity = identity(&name, digest, &facts);
+                let links = self.link(&component, &facts)?;
+                (loaded(identity, facts, links, bytes), CodeSource::Cache)
+            }
+            FirstLook::Unknown { digest, facts } => {
+                progress(LoadEvent::Compiling { name: name.clone() });
+                (self.build(&name, digest, facts, bytes).await?, CodeSource::Compiled)
+            }
+        };
+        self.shared.remember(&name, &plugin);
+        progress(LoadEvent::Loaded { name: plugin.name().to_owned(), code });
+        Ok(plugin)
+    }
+
+    /// Compiles an unknown component, checks each exported kind in an instance, and keeps the compiled code.
+    async fn build(
+        &self,
+        name: &str,
+        digest: Digest,
+        mut facts: Facts,
+        bytes: Arc<[u8]>,
+    ) -> Result<Arc<LoadedPlugin>, LoadError> {
+        let component = self.compile(Arc::clone(&bytes)).await?;
+        let identity = identity(name, digest, &facts);
+        let links = self.link(&component, &facts)?;
+        facts.tools = self.learn(&identity, &links).await?;
+        let (shared, kept, digest) = (Arc::clone(&self.shared), facts.clone(), identity.digest.clone());
+        blocking(move || keep(&shared, &digest, &kept, &component)).await?;
+        Ok(loaded(identity, facts, links, bytes))
+    }
+
+    async fn compile(&self, bytes: Arc<[u8]>) -> Result<Component, LoadError> {
+        let permit = Arc::clone(&self.shared.compiling).acquire_owned().await;
+        let engine = self.shared.engine.clone();
+        let compiled = blocking(move || {
+            let compiled = Component::from_binary(&engine, &bytes);
+            drop(permit);
+            compiled
+        });
+        let compiled = tokio::time::timeout(COMPILE_TIME, compiled).await.map_err(|_| LoadError::CompileTime)??;
+        compiled.map_err(|error| LoadError::Compile { reason: reason(&error) })
+    }
+
+    /// Resolves imports and finds the functions of each exported kind.
+    fn link(&self, component: &Component, facts: &Facts) -> Result<Links, LoadError> {
+        let imports = imports::check(facts.imports.iter().map(String::as_str))?;
+        let has = |kind: &Kind| facts.kinds.contains(kind);
+        let instance = |authority| link_with(&self.shared, component, authority, imports);
+        let mut links = Links::default();
+        if facts.kinds.iter().any(|kind| kind.authority() == Authority::Granted) {
+            let granted = instance(Authority::Granted)?;
+            links.tool = entrance(Kind::Tool, has, &granted, exports::tool::GuestIndices::new)?;
+            links.context_builder =
+                entrance(Kind::ContextBuilder, has, &granted, exports::context_builder::GuestIndices::new)?;
+            links.step_context = entrance(Kind::StepContext, has, &granted, exports::step_context::GuestIndices::new)?;
+        }
+        if facts.kinds.iter().any(|kind| kind.authority() == Authority::Inert) {
+            let inert = instance(Authority::Inert)?;
+            links.output_validator =
+                entrance(Kind::OutputValidator, has, &inert, exports::output_validator::GuestIndices::new)?;
+            links.media_policy = entrance(Kind::MediaPolicy, has, &inert, exports::media_policy::GuestIndices::new)?;
+        }
+        Ok(links)
+    }
+
+    /// Instantiates each exported kind once without grants, which checks all types of its functions, and asks for the
+    /// tools.
+    async fn learn(&self, identity: &Arc<PluginIdentity>, links: &Links) -> Result<Vec<ToolDefinition>, LoadError> {
+        macro_rules! check {
+            ($entrance:expr, $kind:expr) => {
+                if let Some(entrance) = $entrance {
+                    let load = |store: &mut _, instance: &_| entrance.indices.load(store, instance).map(drop);
+                    self.check_kind(identity, $kind, &entrance.instance, load).await?;
+                }
+            };
+        }
+        check!(&links.context_builder, Kind::ContextBuilder);
+        check!(&links.step_context, Kind::StepContext);
+        check!(&links.output_validator, Kind::OutputValidator);
+        check!(&links.media_policy, Kind::MediaPolicy);
+        check!(&links.tool, Kind::Tool);
+        let Some(tool) = &links.tool else { return Ok(Vec::new()) };
+        let report = self
+            .run(load_ticket(identity, Kind::Tool), |mut store, _| async move {
+                let instance = tool.instance.instantiate_async(&mut store).await?;
+                let guest = tool.indices.load(&mut store, &instance)?;
+                Ok::<_, Stop>(guest.call_definitions(&mut store).await?)
+            })
+            .await;
+        let definitions = report.result.map_err(LoadError::Start)?;
+        tools::definitions_in(definitions).map_err(|reason| LoadError::Definitions { reason })
+    }
+
+    async fn check_kind(
+        &self,
+        identity: &Arc<PluginIdentity>,
+        kind: Kind,
+        pre: &InstancePre<CallState>,
+        load: impl FnOnce(&mut wasmtime::Store<CallState>, &wasmtime::component::Instance) -> wasmtime::Result<()>,
+    ) -> Result<(), LoadError> {
+        let report = self
+            .run(load_ticket(identity, kind), |mut store, _| async move {
+                let instance = pre.instantiate_async(&mut store).await?;
+                Ok::<_, Stop>(load(&mut store, &instance))
+            })
+            .await;
+        let loaded = report.result.map_err(LoadError::Start)?;
+        loaded.map_err(|error| LoadError::Export { kind, reason: reason(&error) })
+    }
+}
+
+/// What the bytes are, by themselves and by what is remembered of them.
+enum FirstLook {
+    Loaded(Arc<LoadedPlugin>),
+    Cached { digest: Digest, component: Component, facts: Facts },
+    Unknown { digest: Digest, facts: Facts },
+}
+
+fn first_look(shared: &Shared, name: &str, bytes: &[u8]) -> Result<FirstLook, LoadError> {
+    check_size(bytes.len() as u64)?;
+    let digest = digest_of(bytes);
+    if let Some(plugin) = shared.loaded(&digest, name) {
+        return Ok(FirstLook::Loaded(plugin));
+    }
+    if let Some((component, facts)) = cached(shared, &digest) {
+        return Ok(FirstLook::Cached { digest, component, facts });
+    }
+    let scan = scan(bytes)?;
+    imports::check(scan.imports.iter().map(String::as_str))?;
+    let kinds = imports::kinds(scan.exports.iter().map(String::as_str))?;
+    if kinds.is_empty() {
+        return Err(LoadError::NoKind);
+    }
+    let manifest = scan.manifest.as_deref().map(Manifest::from_section).transpose()?;
+    let facts = Facts { manifest, kinds, imports: scan.imports, tools: Vec::new() };
+    Ok(FirstLook::Unknown { digest, facts })
+}
+
+fn cached(shared: &Shared, digest: &Digest) -> Option<(Component, Facts)> {
+    let entry = shared.cache.as_ref()?.get(digest)?;
+    let facts = serde_json::from_slice(entry.record()).ok()?;
+    match deserialize(shared, &entry) {
+        Ok(component) => Some((component, facts)),
+        Err(error) => {
+            tracing::warn!(%digest, %error, "compiled code in the cache is not usable; it is built again");
+            None
+        }
+    }
+}
+
+#[allow(
+    unsafe_code,
+    reason = "compiled code can only be loaded unsafely; its origin is proven by the cache's keyed hash"
+)]
+fn deserialize(shared: &Shared, entry: &CacheEntry) -> wasmtime::Result<Component> {
+    // SAFETY: an entry only exists after its keyed hash was verified over exactly these bytes, with a key that only
+    // this user can read; so they are what `Component::serialize` gave this host for this engine.
+    unsafe { Component::deserialize(&shared.engine, entry.code()) }
+}
+
+/// Keeps compiled code and facts for the next start. Failing is no reason not to run.
+fn keep(shared: &Shared, digest: &Digest, facts: &Facts, component: &Component) {
+    let Some(cache) = &shared.cache else { return };
+    let record = serde_json::to_vec(facts).map_err(std::io::Error::other);
+    let code = component.serialize().map_err(std::io::Error::other);
+    let kept = record.and_then(|record| cache.put(digest, &record, &code?));
+    if let Err(error) = kept {
+        tracing::warn!(%digest, %error, "compiled code cannot be kept; the next start compiles again");
+    }
+}
+
+fn link_with(
+    shared: &Shared,
+    component: &Component,
+    authority: Authority,
+    imports: Imports,
+) -> Result<InstancePre<CallState>, LoadError> {
+    let linked = shared.linkers.link(component, authority, imports);
+    linked.map_err(|error| LoadError::Link { reason: reason(&error) })
+}
+
+fn entrance<Indices>(
+    kind: Kind,
+    has: impl Fn(&Kind) -> bool,
+    instance: &InstancePre<CallState>,
+    indices: impl FnOnce(&InstancePre<CallState>) -> wasmtime::Result<Indices>,
+) -> Result<Option<Entrance<Indices>>, LoadError> {
+    if !has(&kind) {
+        return Ok(None);
+    }
+    let indices = indices(instance).map_err(|error| LoadError::Export { kind, reason: reason(&error) })?;
+    Ok(Some(Entrance { instance: instance.clone(), indices }))
+}
+
+fn load_ticket(identity: &Arc<PluginIdentity>, kind: Kind) -> Ticket {
+    Ticket {
+        plugin: Arc::clone(identity),
+        call: "load".to_owned(),
+        lane: LaneName::Loading,
+        wall: DEFINITIONS_TIME,
+        cpu: DEFINITIONS_TIME,
+        memory: CallLimits::default().memory,
+        lifted: LIFTED_BYTES_WITHOUT_MEDIA,
+        reach: Reach::nothing(kind.authority()),
+    }
+}
+
+fn identity(name: &str, digest: Digest, facts: &Facts) -> Arc<PluginIdentity> {
+    let name = facts.manifest.as_ref().map_or(name, |manifest| &manifest.name).to_owned();
+    Arc::new(PluginIdentity { name, digest })
+}
+
+fn loaded(identity: Arc<PluginIdentity>, facts: Facts, links: Links, bytes: Arc<[u8]>) -> Arc<LoadedPlugin> {
+    Arc::new(LoadedPlugin { identity, facts, size: bytes.len() as u64, links, bytes })
+}
+
+fn read_component(path: &Path) -> Result<Vec<u8>, LoadError> {
+    let file = std::fs::File::open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(std::io::Error::other("it is not a regular file").into());
+    }
+    check_size(metadata.len())?;
+    let mut bytes = Vec::with_capacity(metadata.len() as usize);
+    file.take(COMPONENT_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn check_size(size: u64) -> Result<(), LoadError> {
+    if size > COMPONENT_BYTES { Err(LoadError::TooLarge { size }) } else { Ok(()) }
+}
+
+fn reason(error: &wasmtime::Error) -> String {
+    clean(&format!("{error:#}"), ERROR_TEXT_BYTES)
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, LoadError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| LoadError::Stopped(error.to_string()))
+}

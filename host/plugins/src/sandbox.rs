@@ -1,0 +1,131 @@
+//! The sandbox: one engine with its pool, cache and store, shared by all plugins of the process.
+
+use crate::admission::Admission;
+use crate::cache::CompiledCache;
+use crate::engine::{self, Ticker};
+use crate::limits::HostLimits;
+use crate::linkers::Linkers;
+use crate::plugin::LoadedPlugin;
+use crate::record::lock;
+use crate::store::PluginStore;
+use agent_core::message::Digest;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::available_parallelism;
+use tokio::sync::Semaphore;
+use wasmtime::Engine;
+
+/// Components compiled at once. Each compiles on all processors already.
+const COMPILING: usize = 2;
+
+/// How a sandbox is set up.
+#[derive(Clone, Debug, Default)]
+pub struct SandboxOptions {
+    /// Where compiled code is kept. None: every start compiles.
+    pub cache_directory: Option<PathBuf>,
+    /// Where components are kept by digest. None: a suspended turn cannot find a plugin that has changed.
+    pub store_directory: Option<PathBuf>,
+    /// Bounds over all calls.
+    pub limits: HostLimits,
+}
+
+/// A sandbox that cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The engine refused its settings, or the system gave it no address space.
+    #[error("the WebAssembly engine cannot start: {reason}")]
+    Engine {
+        /// What it said.
+        reason: String,
+    },
+    /// The cache directory is not usable.
+    #[error("the directory for compiled code {} is not usable: {source}", path.display())]
+    Cache {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The thread that interrupts guests cannot start.
+    #[error("the thread that interrupts plugins cannot start: {0}")]
+    Ticker(std::io::Error),
+}
+
+/// Loads plugins and calls them. Cheap to clone; the last clone stops the engine.
+#[derive(Clone)]
+pub struct Sandbox {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) engine: Engine,
+    pub(crate) linkers: Linkers,
+    pub(crate) admission: Admission,
+    /// Turns of guests that keep a processor busy.
+    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) compiling: Arc<Semaphore>,
+    pub(crate) cache: Option<CompiledCache>,
+    pub(crate) store: Option<PluginStore>,
+    loaded: Mutex<HashMap<LoadedKey, Weak<LoadedPlugin>>>,
+    _ticker: Ticker,
+}
+
+/// A component without a manifest takes its name from the file, so the same bytes may be two plugins.
+type LoadedKey = (Digest, String);
+
+impl Sandbox {
+    /// Starts the engine. Once per process is enough.
+    pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
+        let engine_error = |error: wasmtime::Error| SandboxError::Engine { reason: format!("{error:#}") };
+        let engine = engine::engine(Admission::slots(options.limits)).map_err(engine_error)?;
+        let linkers = Linkers::new(&engine).map_err(engine_error)?;
+        let cache = options
+            .cache_directory
+            .map(|path| {
+                CompiledCache::open(&path, engine::compatibility_hash(&engine))
+                    .map_err(|source| SandboxError::Cache { path, source })
+            })
+            .transpose()?;
+        let ticker = Ticker::start(engine.clone()).map_err(SandboxError::Ticker)?;
+        // One processor stays free for the host, so that its timers and events are served in time.
+        let turns = available_parallelism().map_or(1, |processors| processors.get().saturating_sub(1).max(1));
+        let shared = Shared {
+            engine,
+            linkers,
+            admission: Admission::new(options.limits),
+            turns: Arc::new(Semaphore::new(turns)),
+            compiling: Arc::new(Semaphore::new(COMPILING)),
+            cache,
+            store: options.store_directory.map(PluginStore::new),
+            loaded: Mutex::default(),
+            _ticker: ticker,
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The plugin store, if there is one.
+    pub fn store(&self) -> Option<&PluginStore> {
+        self.shared.store.as_ref()
+    }
+}
+
+impl Shared {
+    /// The same plugin, if it is loaded already.
+    pub(crate) fn loaded(&self, digest: &Digest, file_name: &str) -> Option<Arc<LoadedPlugin>> {
+        lock(&self.loaded).get(&(digest.clone(), file_name.to_owned()))?.upgrade()
+    }
+
+    /// Remembers a plugin for as long as somebody holds it.
+    pub(crate) fn remember(&self, file_name: &str, plugin: &Arc<LoadedPlugin>) {
+        let mut loaded = lock(&self.loaded);
+        loaded.retain(|_, plugin| plugin.strong_count() > 0);
+        loaded.insert((plugin.digest().clone(), file_name.to_owned()), Arc::downgrade(plugin));
+    }
+}
+
+impl std::fmt::Debug for Sandbox {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Sandbox").field("store", &self.shared.store).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,87 @@
+//! Limits of calls, with a real component: each names itself and the plugin, and nothing is left behind.
+
+mod common;
+
+use agent_plugins::{CallFailure, CallLimits, Grants, HostLimits, Limit, PluginSetup, Sandbox, SandboxOptions};
+use common::{call, tool_component};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use std::sync::Arc;
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(100);
+
+async fn set_up(limits: CallLimits) -> (Sandbox, PluginSetup) {
+    let host = HostLimits { concurrent_calls: 4, queue: 4, ..HostLimits::default() };
+    let sandbox = Sandbox::new(SandboxOptions { limits: host, ..SandboxOptions::default() }).expect("a sandbox");
+    let component = tool_component("agent-host:plugin/tool@0.1.0", 1);
+    let plugin = sandbox.load_bytes("limited", component).await.expect("it loads");
+    (sandbox, PluginSetup::new(plugin, Grants::default(), limits))
+}
+
+// Row 1, P8: an endless loop ends at its wall time or its processor time, whichever is smaller.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endless_loop_is_stopped() {
+    let (sandbox, setup) = set_up(CallLimits::default()).await;
+    let wall = call(&sandbox, &setup, "spin", SHORT).await;
+    assert!(matches!(wall.result, Err(CallFailure::Limit { limit: Limit::WallTime(SHORT), .. })), "{wall:?}");
+    let (sandbox, setup) = set_up(CallLimits { cpu_time: Some(SHORT), ..CallLimits::default() }).await;
+    let cpu = call(&sandbox, &setup, "spin", LONG).await;
+    let Err(failure) = cpu.result else { panic!("it cannot end") };
+    let digest = setup.plugin().digest().short();
+    assert_eq!(failure.to_string(), format!("limited@{digest} was stopped at its limit: processor time of 100ms"));
+    assert!(cpu.cost.cpu_us >= 100_000);
+}
+
+// Rows 1 and 9: endless loops at once, then traps, leave every place free and every instance fresh.
+#[tokio::test(flavor = "multi_thread")]
+async fn places_are_free_after_loops_traps_and_cancellations() {
+    let (sandbox, setup) = set_up(CallLimits::default()).await;
+    let spins = (0..8).map(|_| call(&sandbox, &setup, "spin", SHORT));
+    for report in futures::future::join_all(spins).await {
+        assert!(matches!(report.result, Err(CallFailure::Limit { .. })), "{report:?}");
+    }
+    for _ in 0..20 {
+        let trap = call(&sandbox, &setup, "trap", LONG).await;
+        let Err(CallFailure::Trap { message, .. }) = trap.result else { panic!("{trap:?}") };
+        assert!(message.contains("unreachable"), "{message}");
+    }
+    for pause in 0..40 {
+        let spin = call(&sandbox, &setup, "spin", LONG);
+        assert!(tokio::time::timeout(Duration::from_micros(pause * 250), spin).await.is_err(), "it is cancelled");
+    }
+    let calls = (0..8).map(|_| call(&sandbox, &setup, "noop", LONG));
+    for report in futures::future::join_all(calls).await {
+        assert!(matches!(report.result, Ok(Ok(_))), "{report:?}");
+    }
+}
+
+// P8: the queue is bounded; a call that finds it full is told so at once, and is worth another try.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_is_a_typed_error() {
+    let (sandbox, setup) = set_up(CallLimits::default()).await;
+    let mut spins: FuturesUnordered<_> = (0..9).map(|_| call(&sandbox, &setup, "spin", LONG)).collect();
+    let first = spins.next().await.expect("four run, four wait, and one is told so");
+    let Err(busy) = first.result else { panic!("{first:?}") };
+    assert!(matches!(busy, CallFailure::Busy { queue: 4, .. }), "{busy}");
+    assert!(busy.for_model().for_model().contains("unavailable"));
+    drop(spins);
+    assert!(matches!(call(&sandbox, &setup, "noop", LONG).await.result, Ok(Ok(_))));
+}
+
+// P6: a granted directory that is not there is a typed error which names the grant.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_directory_names_its_grant() {
+    let (sandbox, setup) = set_up(CallLimits::default()).await;
+    let tree = agent_plugins::TreeGrant {
+        host: "/nowhere/at/all".into(),
+        guest: "data".to_owned(),
+        access: agent_plugins::Access::Read,
+    };
+    let grants = Grants { trees: vec![tree], ..Grants::default() };
+    let setup = PluginSetup::new(Arc::clone(setup.plugin()), grants, CallLimits::default());
+    let Err(failure) = call(&sandbox, &setup, "noop", LONG).await.result else { panic!("there is no such directory") };
+    let text = failure.to_string();
+    assert!(text.contains("/nowhere/at/all") && text.contains("read = [\"data\"]"), "{text}");
+}

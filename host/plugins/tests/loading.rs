@@ -1,0 +1,213 @@
+//! What is loaded and what is refused, and that the cache is never trusted blindly.
+
+mod common;
+
+use agent_plugins::{
+    Asks, CallLimits, CodeSource, Generation, GenerationError, Grants, Kind, LoadError, LoadEvent, LoadedPlugin,
+    Manifest, NotAComponent, PluginSetup, PluginStoreError, Sandbox, with_manifest,
+};
+use common::{call, sandbox, tool_component, tool_component_importing};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const TOOL: &str = "agent-host:plugin/tool@0.1.0";
+const LONG: Duration = Duration::from_secs(20);
+
+async fn refusal(bytes: Vec<u8>) -> LoadError {
+    let directory = tempfile::tempdir().expect("a directory");
+    sandbox(directory.path()).load_bytes("bad", bytes).await.expect_err("it is refused")
+}
+
+fn component(text: &str) -> Vec<u8> {
+    wat::parse_str(text).expect("the text is valid")
+}
+
+// P2, P8: a component's tools are known at load, and each call has a fresh instance and a cost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_is_loaded_and_called() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let sandbox = sandbox(directory.path());
+    let plugin = sandbox.load_bytes("my plugin", tool_component(TOOL, 2)).await.expect("it loads");
+    assert_eq!((plugin.name(), plugin.kinds()), ("my-plugin", &[Kind::Tool][..]));
+    let tools: Vec<_> = plugin.tools().iter().map(|tool| (tool.name.as_str(), tool.traits.idempotent)).collect();
+    assert_eq!(tools, [("noop", true), ("spin", true), ("trap", true)]);
+    let setup = PluginSetup::new(plugin, Grants::default(), CallLimits::default());
+    let report = call(&sandbox, &setup, "noop", LONG).await;
+    assert!(matches!(report.result, Ok(Ok(_))), "{report:?}");
+    assert_eq!(report.cost.memory_bytes, 2 * 65_536);
+}
+
+// P12: a patch version of the contract loads; another track is refused with what to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_are_compared_at_load() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let sandbox = sandbox(directory.path());
+    let patch = tool_component("agent-host:plugin/tool@0.1.9", 1);
+    assert!(sandbox.load_bytes("patch", patch).await.expect("it loads").has(Kind::Tool));
+    let minor = refusal(tool_component("agent-host:plugin/tool@0.2.0", 1)).await;
+    assert!(matches!(minor, LoadError::Interface(_)));
+    assert!(minor.to_string().contains("use a newer agent-host, or rebuild"), "{minor}");
+}
+
+// Row 11: what is no component is refused with the reason.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_are_no_components_are_refused_with_the_reason() {
+    let random: Vec<u8> = (0..200_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    assert!(matches!(refusal(random).await, LoadError::NotAComponent(NotAComponent::Unknown { .. })));
+    assert!(matches!(refusal(Vec::new()).await, LoadError::NotAComponent(NotAComponent::Unknown { .. })));
+    let core = refusal(component("(module)")).await;
+    assert!(matches!(core, LoadError::NotAComponent(NotAComponent::CoreModule)), "{core}");
+    let text = refusal(b"  (component)".to_vec()).await;
+    assert!(matches!(text, LoadError::NotAComponent(NotAComponent::Text)), "{text}");
+    let mut large = tool_component(TOOL, 1);
+    large.resize(33 * 1024 * 1024, 0);
+    assert!(matches!(refusal(large).await, LoadError::TooLarge { .. }));
+    let mut cut = tool_component(TOOL, 1);
+    cut.truncate(cut.len() - 20);
+    assert!(matches!(refusal(cut).await, LoadError::NotAComponent(NotAComponent::Damaged { .. })));
+    let package = refusal(component("(component (type $a (component)) (export \"acme:words/all\" (type $a)))")).await;
+    assert!(matches!(package, LoadError::NotAComponent(NotAComponent::WitPackage)), "{package}");
+    assert!(matches!(refusal(component("(component)")).await, LoadError::NoKind));
+}
+
+// Row 11: compiled code is never loaded as a plugin, neither wasmtime's own nor a file of the cache.
+#[tokio::test(flavor = "multi_thread")]
+async fn precompiled_code_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    sandbox(directory.path()).load_bytes("p", tool_component(TOOL, 1)).await.expect("it loads");
+    let cached = std::fs::read(cache_file(directory.path())).expect("the cache file");
+    let elf = cached.windows(4).position(|bytes| bytes == b"\x7fELF").expect("the code");
+    for artifact in [cached[elf..].to_vec(), cached] {
+        assert!(matches!(refusal(artifact).await, LoadError::NotAComponent(NotAComponent::Precompiled)));
+    }
+}
+
+// Row 14: an unknown import is named; P5: known ones that are not offered still link.
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_imports_are_refused_by_name() {
+    let unknown = refusal(component(r#"(component (import "acme:thing/api@1.0.0" (instance)))"#)).await;
+    assert!(unknown.to_string().contains("`acme:thing/api@1.0.0`"), "{unknown}");
+    let mistyped = r#"(import "wasi:io/poll@0.2.0" (instance (export "poll" (func (param "x" u32)))))"#;
+    let tool = tool_component_importing(mistyped);
+    let error = refusal(tool).await;
+    assert!(matches!(&error, LoadError::Link { reason } if reason.contains("wasi:io/poll")), "{error}");
+    let directory = tempfile::tempdir().expect("a directory");
+    let denied = tool_component_importing(r#"(import "wasi:http/types@0.2.0" (instance (export "anything" (func))))"#);
+    sandbox(directory.path()).load_bytes("http", denied).await.expect("it loads");
+}
+
+// P12: an export with other types is found at load, by instantiating it once.
+#[tokio::test(flavor = "multi_thread")]
+async fn exports_of_other_types_are_refused() {
+    let text = r#"(component
+        (component $inner
+            (core module $m (func (export "f")))
+            (core instance $i (instantiate $m))
+            (func (export "decide") (canon lift (core func $i "f"))))
+        (instance $inner (instantiate $inner))
+        (export "agent-host:plugin/media-policy@0.1.0" (instance $inner)))"#;
+    let error = refusal(component(text)).await;
+    assert!(matches!(&error, LoadError::Export { kind: Kind::MediaPolicy, .. }), "{error}");
+}
+
+// Row 4: a component that wants more memory than a call may have is refused, naming the limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_giant_memory_is_refused_at_load() {
+    let error = refusal(tool_component(TOOL, 2_000)).await;
+    assert!(error.to_string().contains("memory of 64 MiB"), "{error}");
+}
+
+// P9: compiled code comes from the cache, and any damaged, truncated or foreign file is ignored and rebuilt.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tampered_cache_is_rebuilt() {
+    let directory = tempfile::tempdir().expect("a directory");
+    assert_eq!(load_fresh(directory.path()).await, CodeSource::Compiled);
+    assert_eq!(load_fresh(directory.path()).await, CodeSource::Cache);
+    let path = cache_file(directory.path());
+    let original = std::fs::read(&path).expect("the cache file");
+    let other = tempfile::tempdir().expect("a directory");
+    load_fresh(other.path()).await;
+    let foreign = std::fs::read(cache_file(other.path())).expect("the cache file");
+    let mut flipped = original.clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 0x40;
+    for damaged in [flipped, original[..original.len() - 1].to_vec(), Vec::new(), foreign] {
+        std::fs::write(&path, damaged).expect("damaged");
+        assert_eq!(load_fresh(directory.path()).await, CodeSource::Compiled);
+        assert_eq!(load_fresh(directory.path()).await, CodeSource::Cache, "it was written again");
+    }
+}
+
+// P9: another component's compiled code does not serve, even under this one's name.
+#[tokio::test(flavor = "multi_thread")]
+async fn compiled_code_of_another_digest_is_ignored() {
+    let directory = tempfile::tempdir().expect("a directory");
+    load_fresh(directory.path()).await;
+    let first = cache_file(directory.path());
+    let bytes = std::fs::read(&first).expect("the cache file");
+    let other = tool_component(TOOL, 3);
+    let name = agent_plugins::digest_of(&other);
+    let path = first.with_file_name(format!("{}.cwasm", name.hex()));
+    std::fs::write(path, bytes).expect("moved");
+    assert_eq!(load_observed(&sandbox(directory.path()), other).await.1, CodeSource::Compiled);
+}
+
+// P10: a generation is named by digests, can be pinned and loaded again, and says what is missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_generation_is_loaded_and_pinned() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let plugins = directory.path().join("plugins");
+    std::fs::create_dir(&plugins).expect("made");
+    let write = |name: &str, bytes: &[u8]| std::fs::write(plugins.join(name), bytes).expect("written");
+    let manifest = |name: &str| Manifest { name: name.to_owned(), asks: Asks::default(), ..Manifest::default() };
+    write("a.wasm", &with_manifest(&tool_component(TOOL, 1), &manifest("one")).expect("a component"));
+    write("b.wasm", &tool_component(TOOL, 2));
+    write("c.wasm", &with_manifest(&tool_component(TOOL, 3), &manifest("one")).expect("a component"));
+    write("d.wasm", &component("(module)"));
+    write("notes.txt", b"no plugin");
+    let first = sandbox(directory.path());
+    let (generation, problems) = Generation::load(&first, &plugins, &|_| {}).await.expect("it loads");
+    let names: Vec<_> = generation.plugins().map(|plugin| plugin.name()).collect();
+    assert_eq!(names, ["b", "one"]);
+    let messages: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    assert!(messages[0].contains("c.wasm") && messages[0].contains("a.wasm"), "both files: {messages:?}");
+    assert!(messages[1].contains("d.wasm") && messages[1].contains("core WebAssembly module"), "{messages:?}");
+
+    let pinned = generation.pinned();
+    std::fs::remove_dir_all(&plugins).expect("gone");
+    let second = sandbox(directory.path());
+    let again = Generation::from_digests(&second, &pinned).await.expect("the store has them");
+    assert_eq!(again.digest(), generation.digest());
+    std::fs::remove_dir_all(directory.path().join("store")).expect("gone");
+    let error = Generation::from_digests(&sandbox(directory.path()), &pinned).await.expect_err("gone");
+    assert!(matches!(error, GenerationError::Gone { reason: PluginStoreError::Missing { .. }, .. }), "{error}");
+}
+
+/// Loads the component in a new sandbox and calls it, so that the code is proven to be right.
+async fn load_fresh(directory: &Path) -> CodeSource {
+    let sandbox = sandbox(directory);
+    let (plugin, code) = load_observed(&sandbox, tool_component(TOOL, 1)).await;
+    let setup = PluginSetup::new(plugin, Grants::default(), CallLimits::default());
+    assert!(matches!(call(&sandbox, &setup, "noop", LONG).await.result, Ok(Ok(_))));
+    code
+}
+
+async fn load_observed(sandbox: &Sandbox, bytes: Vec<u8>) -> (Arc<LoadedPlugin>, CodeSource) {
+    let source = Mutex::new(None);
+    let progress = |event| {
+        if let LoadEvent::Loaded { code, .. } = event {
+            *source.lock().expect("no panic") = Some(code);
+        }
+    };
+    let plugin = sandbox.load_bytes_with("plugin", bytes, &progress).await.expect("it loads");
+    let code = source.lock().expect("no panic").expect("it was reported");
+    (plugin, code)
+}
+
+fn cache_file(directory: &Path) -> PathBuf {
+    let engines = std::fs::read_dir(directory.join("cache")).expect("the cache");
+    let engine = engines.map(|entry| entry.expect("an entry").path()).find(|path| path.is_dir()).expect("an engine");
+    let mut files = std::fs::read_dir(engine).expect("the engine's directory");
+    files.next().expect("a file").expect("an entry").path()
+}

@@ -1,0 +1,224 @@
+//! `files.read`.
+
+use crate::lookup;
+use agent_host_sdk::prelude::*;
+use agent_host_sdk::trees;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+
+/// Most bytes in one answer.
+const MOST_BYTES: usize = 64 * 1024;
+/// A line that is longer is cut here.
+const LONGEST_LINE: usize = 16 * 1024;
+/// Most bytes that are passed over on the way to a line; what lies farther is read by `offset`.
+const FARTHEST: u64 = 256 * 1024 * 1024;
+
+/// Arguments of `files.read`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReadFile {
+    /// The file, for example `src/lib.rs`.
+    path: String,
+    /// The first line to read, from 1. Default: 1.
+    #[schemars(range(min = 1))]
+    first_line: Option<u64>,
+    /// Lines to read at most. Default: as many as fit.
+    #[schemars(range(min = 1))]
+    lines: Option<u64>,
+    /// Read bytes instead of lines: the first one, from 0.
+    offset: Option<u64>,
+    /// Bytes to read at most, together with `offset`. Default: 65536, which is also the most.
+    #[schemars(range(min = 1, max = 65536))]
+    length: Option<u64>,
+}
+
+/// Reads a range of a file.
+pub(crate) fn read(arguments: ReadFile) -> Result<String, ToolError> {
+    let ReadFile {
+        path,
+        first_line,
+        lines,
+        offset,
+        length,
+    } = arguments;
+    let by_lines = first_line.is_some() || lines.is_some();
+    match (by_lines, offset) {
+        (true, Some(_)) => {
+            return Err(ToolError::invalid(
+                "/offset",
+                "stands instead of `first_line` and `lines`",
+            ));
+        }
+        (_, None) if length.is_some() => return Err(ToolError::invalid("/length", "needs `offset`")),
+        _ => {}
+    }
+    let positive = [("/first_line", first_line), ("/lines", lines), ("/length", length)];
+    if let Some((pointer, _)) = positive.iter().find(|(_, number)| *number == Some(0)) {
+        return Err(ToolError::invalid(*pointer, "must be at least 1"));
+    }
+    let entry = lookup::file(&path)?;
+    let size = entry.metadata.len();
+    let file = File::open(&entry.path).map_err(|error| trees::error(&path, &error))?;
+    match offset {
+        Some(offset) => bytes(file, size, offset, length).map_err(|error| error.of(&path)),
+        None => read_lines(file, size, first_line.unwrap_or(1), lines).map_err(|error| error.of(&path)),
+    }
+}
+
+enum Problem {
+    Io(io::Error),
+    Binary(u64),
+    Behind(&'static str, String),
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Problem {
+    fn of(self, path: &str) -> ToolError {
+        match self {
+            Self::Io(error) => trees::error(path, &error),
+            Self::Binary(at) => ToolError::failed(format!("`{path}` is not UTF-8 text: see byte {at}")),
+            Self::Behind(pointer, message) => ToolError::invalid(pointer, message),
+        }
+    }
+}
+
+fn bytes(mut file: File, size: u64, offset: u64, length: Option<u64>) -> Result<String, Problem> {
+    if offset > size {
+        return Err(Problem::Behind(
+            "/offset",
+            format!("is behind the end: the file has {size} bytes"),
+        ));
+    }
+    let length = length.unwrap_or(MOST_BYTES as u64).min(MOST_BYTES as u64);
+    file.seek(SeekFrom::Start(offset))?;
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes)?;
+    let whole = offset + bytes.len() as u64 >= size;
+    // A range may begin or end within a character; the rest of it is left to the range beside.
+    let begin = bytes
+        .iter()
+        .take(3)
+        .take_while(|byte| offset > 0 && **byte & 0xC0 == 0x80)
+        .count();
+    let text = match std::str::from_utf8(&bytes[begin..]) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() && !whole && error.valid_up_to() > 0 => {
+            std::str::from_utf8(&bytes[begin..begin + error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(error) => return Err(Problem::Binary(offset + (begin + error.valid_up_to()) as u64)),
+    };
+    let from = offset + begin as u64;
+    let to = from + text.len() as u64;
+    let next = if to < size {
+        format!("; go on with offset {to}")
+    } else {
+        String::new()
+    };
+    Ok(format!("{text}\n[bytes {from} to {to} of {size}{next}]"))
+}
+
+fn read_lines(file: File, size: u64, first: u64, most: Option<u64>) -> Result<String, Problem> {
+    let mut reader = BufReader::new(file);
+    let mut passed = 0;
+    let mut number = 1;
+    while number < first {
+        let (length, complete) = skip_line(&mut reader)?;
+        passed += length;
+        if length == 0 || !complete && passed == size {
+            let lines = if length == 0 { number - 1 } else { number };
+            return Err(Problem::Behind(
+                "/first_line",
+                format!("is behind the end: the file has {lines} lines"),
+            ));
+        }
+        if passed > FARTHEST {
+            return Err(Problem::Behind(
+                "/first_line",
+                format!("is too far in; read on by offset, from {passed}"),
+            ));
+        }
+        number += 1;
+    }
+    let (mut text, mut cut) = (String::new(), 0);
+    let mut line = Vec::new();
+    while most.is_none_or(|most| number - first < most) {
+        line.clear();
+        let read = reader.by_ref().take(LONGEST_LINE as u64).read_until(b'\n', &mut line)?;
+        if read == 0 {
+            break;
+        }
+        let mut rest = 0;
+        if read == LONGEST_LINE && line.last() != Some(&b'\n') {
+            rest = skip_line(&mut reader)?.0;
+        }
+        let valid = valid_text(&line, rest > 0).map_err(|at| Problem::Binary(passed + at as u64))?;
+        if !text.is_empty() && text.len() + valid.len() > MOST_BYTES {
+            break;
+        }
+        text.push_str(valid);
+        if rest > 0 {
+            text.push_str("…\n");
+            cut += 1;
+        }
+        passed += read as u64 + rest;
+        number += 1;
+    }
+    Ok(text + &footer(first, number, passed, size, cut))
+}
+
+fn footer(first: u64, next: u64, passed: u64, size: u64, cut: u64) -> String {
+    let mut footer = match next {
+        _ if size == 0 => "[the file is empty".to_owned(),
+        next if next == first => return format!("[no line {first}: the file ends before]"),
+        next => format!("[lines {first} to {}", next - 1),
+    };
+    if passed < size {
+        footer.push_str(&format!("; go on with first_line {next}"));
+    } else if size > 0 {
+        footer.push_str(", the end");
+    }
+    if cut > 0 {
+        footer.push_str(&format!(
+            "; {cut} lines were longer than {LONGEST_LINE} bytes and are cut: read them by offset"
+        ));
+    }
+    footer.push(']');
+    footer
+}
+
+/// The line as text; where it was cut, without a broken last character.
+fn valid_text(line: &[u8], was_cut: bool) -> Result<&str, usize> {
+    if let Some(at) = line.iter().position(|byte| *byte == 0) {
+        return Err(at);
+    }
+    match std::str::from_utf8(line) {
+        Ok(text) => Ok(text),
+        Err(error) if was_cut && error.error_len().is_none() => {
+            std::str::from_utf8(&line[..error.valid_up_to()]).map_err(|error| error.valid_up_to())
+        }
+        Err(error) => Err(error.valid_up_to()),
+    }
+}
+
+/// Passes over the rest of a line without keeping it: its length, and whether it ends in a line break.
+fn skip_line(reader: &mut impl BufRead) -> io::Result<(u64, bool)> {
+    let mut length = 0;
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok((length, false));
+        }
+        let found = buffer.iter().position(|byte| *byte == b'\n');
+        let used = found.map_or(buffer.len(), |at| at + 1);
+        reader.consume(used);
+        length += used as u64;
+        if found.is_some() {
+            return Ok((length, true));
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! `files.search`.
+
+use crate::lookup;
+use crate::walk::{Kind, walk};
+use agent_host_sdk::prelude::*;
+use fast_glob::glob_match;
+use regex_lite::{Regex, RegexBuilder};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+const MOST_MATCHES: u32 = 200;
+const MOST_FILES: usize = 20_000;
+const MOST_CONTEXT: u32 = 10;
+const LARGEST_FILE: u64 = 4 * 1024 * 1024;
+/// Bytes that are searched at most, over all files.
+const MOST_BYTES: u64 = 256 * 1024 * 1024;
+/// Length of the answer.
+const MOST_TEXT: usize = 64 * 1024;
+/// A shown line that is longer is cut.
+const LONGEST_LINE: usize = 400;
+/// Where a binary file is looked for a NUL byte.
+const HEAD: usize = 8 * 1024;
+const DEEPEST: u32 = 64;
+
+/// Arguments of `files.search`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Search {
+    /// The directory tree or file to search, for example `src`.
+    path: String,
+    /// A regular expression that a line must match, for example `fn \w+_test`. Instead of `text`.
+    pattern: Option<String>,
+    /// A text that a line must hold. Instead of `pattern`.
+    text: Option<String>,
+    /// Capital letters are the same as small ones.
+    #[serde(default)]
+    ignore_case: bool,
+    /// Only files whose path below `path` matches, for example `**/*.rs`. A glob without `/` is for the file's name.
+    glob: Option<String>,
+    /// Lines to show before and after each match, at most 10.
+    #[serde(default)]
+    #[schemars(range(max = 10))]
+    context: u32,
+    /// Matches to return at most; 200 is the most.
+    #[serde(default = "default_limit")]
+    #[schemars(range(min = 1, max = 200))]
+    limit: u32,
+}
+
+fn default_limit() -> u32 {
+    50
+}
+
+/// Searches a tree.
+pub(crate) fn search(arguments: Search) -> Result<String, ToolError> {
+    if arguments.context > MOST_CONTEXT {
+        return Err(ToolError::invalid(
+            "/context",
+            format!("must be at most {MOST_CONTEXT}"),
+        ));
+    }
+    if !(1..=MOST_MATCHES).contains(&arguments.limit) {
+        return Err(ToolError::invalid("/limit", format!("must be 1 to {MOST_MATCHES}")));
+    }
+    let mut hunt = Hunt::new(expression(&arguments)?, &arguments);
+    let root = lookup::entry(&arguments.path)?;
+    if root.metadata.is_file() {
+        let _ = hunt.file(&root.path, &arguments.path);
+    } else {
+        let prefix = match arguments.path.trim_end_matches('/') {
+            "" if arguments.path.starts_with('/') => "/".to_owned(),
+            "" | "." => String::new(),
+            path => format!("{path}/"),
+        };
+        let unseen = walk(&root.path, &arguments.path, DEEPEST, |found| match found.kind {
+            Kind::File if wanted(arguments.glob.as_deref(), &found.name) => {
+                hunt.file(&found.path, &format!("{prefix}{}", found.name))
+            }
+            _ => ControlFlow::Continue(()),
+        })?;
+        for name in unseen.unreadable.iter().chain(&unseen.cut) {
+            hunt.note("directories that could not be read whole", name);
+        }
+    }
+    Ok(hunt.answer())
+}
+
+fn expression(arguments: &Search) -> Result<Regex, ToolError> {
+    let (pointer, pattern) = match (&arguments.pattern, &arguments.text) {
+        (Some(pattern), None) => ("/pattern", pattern.clone()),
+        (None, Some(text)) => ("/text", regex_lite::escape(text)),
+        _ => return Err(ToolError::invalid("", "give either `pattern` or `text`")),
+    };
+    if pattern.is_empty() {
+        return Err(ToolError::invalid(pointer, "must not be empty"));
+    }
+    RegexBuilder::new(&pattern)
+        .case_insensitive(arguments.ignore_case)
+        .size_limit(1024 * 1024)
+        .build()
+        .map_err(|error| ToolError::invalid(pointer, format!("is no regular expression: {error}")))
+}
+
+fn wanted(glob: Option<&str>, name: &str) -> bool {
+    match glob {
+        None => true,
+        Some(glob) if glob.contains('/') => glob_match(glob, name),
+        Some(glob) => glob_match(glob, name.rsplit('/').next().unwrap_or(name)),
+    }
+}
+
+/// A search under way.
+struct Hunt {
+    expression: Regex,
+    context: usize,
+    limit: u32,
+    matches: u32,
+    /// Files that were opened.
+    files: usize,
+    /// Those of them whose text was searched.
+    searched: usize,
+    bytes: u64,
+    text: String,
+    /// What was skipped, by reason: how many, and the first one.
+    skipped: BTreeMap<&'static str, (usize, String)>,
+    ended: Option<String>,
+}
+
+impl Hunt {
+    fn new(expression: Regex, arguments: &Search) -> Self {
+        Self {
+            expression,
+            context: arguments.context as usize,
+            limit: arguments.limit,
+            matches: 0,
+            files: 0,
+            searched: 0,
+            bytes: 0,
+            text: String::new(),
+            skipped: BTreeMap::new(),
+            ended: None,
+        }
+    }
+
+    fn file(&mut self, path: &Path, name: &str) -> ControlFlow<()> {
+        if self.files == MOST_FILES || self.bytes >= MOST_BYTES {
+            return self.end(format!("stopped before `{name}`, after {} files", self.files));
+        }
+        self.files += 1;
+        let content = match content(path) {
+            Ok(Content::Text(content)) => content,
+            Ok(Content::Binary) => return self.skip("binary files", name),
+            Ok(Content::Large) => return self.skip("files over 4 MiB", name),
+            Err(_) => return self.skip("files that could not be read", name),
+        };
+        self.searched += 1;
+        self.bytes += content.len() as u64;
+        let lines = content.lines().collect::<Vec<_>>();
+        let mut shown = 0;
+        for (index, line) in lines.iter().enumerate() {
+            if !self.expression.is_match(line) {
+                continue;
+            }
+            if self.matches == self.limit || self.text.len() >= MOST_TEXT {
+                return self.end(format!("stopped at `{name}`, line {}: there may be more", index + 1));
+            }
+            self.matches += 1;
+            shown = self.show(name, &lines, index, shown);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Shows a match with its context, without what is shown already; returns the first line that is not shown.
+    fn show(&mut self, name: &str, lines: &[&str], index: usize, shown: usize) -> usize {
+        let first = index.saturating_sub(self.context).max(shown);
+        let last = (index + self.context).min(lines.len() - 1);
+        if self.context > 0 && !self.text.is_empty() && (shown == 0 || first > shown) {
+            self.text.push_str("--\n");
+        }
+        for (number, line) in lines.iter().enumerate().take(last + 1).skip(first) {
+            // A match among the lines after another one is marked as a match too.
+            let mark = if self.expression.is_match(line) { ':' } else { '-' };
+            let counted = number > index && mark == ':';
+            if counted {
+                return number;
+            }
+            self.text
+                .push_str(&format!("{name}:{}{mark} {}\n", number + 1, cut(line)));
+        }
+        last + 1
+    }
+
+    fn skip(&mut self, reason: &'static str, name: &str) -> ControlFlow<()> {
+        self.note(reason, name);
+        ControlFlow::Continue(())
+    }
+
+    fn note(&mut self, reason: &'static str, name: &str) {
+        self.skipped.entry(reason).or_insert_with(|| (0, name.to_owned())).0 += 1;
+    }
+
+    fn end(&mut self, message: String) -> ControlFlow<()> {
+        self.ended = Some(message);
+        ControlFlow::Break(())
+    }
+
+    fn answer(mut self) -> String {
+        let mut summary = format!("[{} matches in {} files", self.matches, self.searched);
+        for (reason, (count, first)) in &self.skipped {
+            summary.push_str(&format!("; skipped {count} {reason}, such as `{first}`"));
+        }
+        if let Some(ended) = &self.ended {
+            summary.push_str(&format!("; {ended}"));
+        }
+        summary.push(']');
+        self.text.push_str(&summary);
+        self.text
+    }
+}
+
+enum Content {
+    Text(String),
+    Binary,
+    Large,
+}
+
+fn content(path: &Path) -> io::Result<Content> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.len() > LARGEST_FILE {
+        return Ok(Content::Large);
+    }
+    let mut bytes = Vec::new();
+    file.by_ref().take(HEAD as u64).read_to_end(&mut bytes)?;
+    if bytes.contains(&0) {
+        return Ok(Content::Binary);
+    }
+    file.take(LARGEST_FILE).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8(bytes).map_or(Content::Binary, Content::Text))
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(LONGEST_LINE) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line.to_owned(),
+    }
+}

@@ -1,0 +1,135 @@
+//! What an image costs in tokens, and how large the model gets to see it, by the rules of each model family.
+
+use crate::limits::{MAX_PATCHES, MAX_SIDE, PATCH, TILE, TILED_SHORTEST, TILED_SQUARE};
+use agent_host_sdk::types::Dimensions;
+
+/// How a model family turns an image into tokens, at the level of detail that the API takes when none is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A base price, and a price for each tile of 512 pixels after scaling.
+    Tiles {
+        /// Tokens for the image as such.
+        base: u64,
+        /// Tokens for each tile.
+        tile: u64,
+    },
+    /// A price for each patch of 32 pixels.
+    Patches {
+        /// Above it the image is scaled down (by the service, or by us where the service would reject it).
+        budget: u32,
+        /// Longest side, likewise.
+        max_side: u32,
+        /// Tokens for 100 patches.
+        multiplier: u64,
+    },
+}
+
+const fn tiles(base: u64, tile: u64) -> Rule {
+    Rule::Tiles { base, tile }
+}
+
+const fn patches(budget: u32, max_side: u32, multiplier: u64) -> Rule {
+    Rule::Patches { budget, max_side, multiplier }
+}
+
+/// GPT-5.6, and whatever comes after the models that we know: `auto` means `original`, without resizing.
+pub const NEWEST: Rule = patches(MAX_PATCHES, MAX_SIDE, 120);
+
+/// By model name, also where `-` and more follows. The first that fits counts. Vision guide, "Model sizing behavior"
+/// and the tables of "Calculating costs". Multipliers of 120 are known from measurements and citations only.
+const RULES: [(&str, Rule); 24] = [
+    ("gpt-4o-mini", tiles(2_833, 5_667)),
+    ("gpt-4o", tiles(85, 170)),
+    ("gpt-4.5", tiles(85, 170)),
+    ("gpt-4.1-mini", patches(1_536, 2_048, 162)),
+    ("gpt-4.1-nano", patches(1_536, 2_048, 246)),
+    ("gpt-4.1", tiles(85, 170)),
+    ("gpt-4-turbo", tiles(85, 170)),
+    ("o4-mini", patches(1_536, 2_048, 172)),
+    ("o1", tiles(75, 150)),
+    ("o3", tiles(75, 150)),
+    ("computer-use-preview", tiles(65, 129)),
+    ("gpt-5-mini", patches(1_536, 2_048, 162)),
+    ("gpt-5-nano", patches(1_536, 2_048, 246)),
+    ("gpt-5-codex-mini", patches(1_536, 2_048, 120)),
+    ("gpt-5.1-codex-mini", patches(1_536, 2_048, 120)),
+    ("gpt-5.1", tiles(70, 140)),
+    ("gpt-5", tiles(70, 140)),
+    ("gpt-5.2", patches(1_536, 2_048, 120)),
+    ("gpt-5.3-codex", patches(1_536, 2_048, 120)),
+    ("gpt-5.4-mini", patches(1_536, 2_048, 162)),
+    ("gpt-5.4-nano", patches(1_536, 2_048, 246)),
+    ("gpt-5.4", patches(2_500, 2_048, 120)),
+    ("gpt-5.5", patches(10_000, 6_000, 120)),
+    ("gpt-5.6", NEWEST),
+];
+
+/// The rule of a model; an unknown one gets that of the newest, which scales least and so never costs less.
+pub fn rule_of(model: &str) -> Rule {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let fits = |family: &str| name.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+    RULES.iter().find(|(family, _)| fits(family)).map_or(NEWEST, |(_, rule)| *rule)
+}
+
+/// Tokens of an image.
+pub fn tokens(rule: Rule, size: Dimensions) -> u64 {
+    let limited = within(rule, size);
+    match rule {
+        Rule::Tiles { base, tile } => {
+            let seen = scale(limited, f64::from(TILED_SHORTEST) / f64::from(limited.width.min(limited.height)));
+            base + tile * u64::from(seen.width.div_ceil(TILE)) * u64::from(seen.height.div_ceil(TILE))
+        }
+        Rule::Patches { multiplier, .. } => (patch_count(limited) * multiplier).div_ceil(100),
+    }
+}
+
+/// The size to which the rule's limits reduce an image; the size itself where they don't.
+pub fn within(rule: Rule, size: Dimensions) -> Dimensions {
+    let size = Dimensions { width: size.width.max(1), height: size.height.max(1) };
+    match rule {
+        Rule::Tiles { .. } => fit(size, TILED_SQUARE),
+        Rule::Patches { budget, max_side, .. } => within_patches(fit(size, max_side), budget),
+    }
+}
+
+/// The largest reduction of an image that costs at most so many tokens; none if even the smallest costs more.
+pub fn affordable(rule: Rule, size: Dimensions, budget: u64) -> Option<Dimensions> {
+    let limited = within(rule, size);
+    let sides = [u32::MAX, 4_096, 3_072, 2_048, 1_536, 1_024, 768, 512, 256];
+    sides.into_iter().map(|side| fit(limited, side)).find(|size| tokens(rule, *size) <= budget)
+}
+
+/// At most `side` pixels on each side, in proportion.
+fn fit(size: Dimensions, side: u32) -> Dimensions {
+    scale(size, f64::from(side) / f64::from(size.width.max(size.height)))
+}
+
+/// Never enlarges.
+fn scale(size: Dimensions, factor: f64) -> Dimensions {
+    if factor >= 1.0 {
+        return size;
+    }
+    // A side is at least one pixel; the cast cannot overflow, since the result is smaller.
+    let side = |pixels: u32| ((f64::from(pixels) * factor) as u32).max(1);
+    Dimensions { width: side(size.width), height: side(size.height) }
+}
+
+fn patch_count(size: Dimensions) -> u64 {
+    u64::from(size.width.div_ceil(PATCH)) * u64::from(size.height.div_ceil(PATCH))
+}
+
+/// The vision guide's formula: shrink to the budget's area, then so that one side is a whole number of patches.
+fn within_patches(size: Dimensions, budget: u32) -> Dimensions {
+    if patch_count(size) <= u64::from(budget) {
+        return size;
+    }
+    let (width, height, patch) = (f64::from(size.width), f64::from(size.height), f64::from(PATCH));
+    let factor = (patch * patch * f64::from(budget) / (width * height)).sqrt();
+    let whole = |side: f64| (side * factor / patch).floor().max(1.0) / (side * factor / patch);
+    let mut shrunk = scale(size, factor * whole(width).min(whole(height)).min(1.0) + f64::EPSILON);
+    // A strip thinner than a patch still covers one in its width: only its length can give.
+    while patch_count(shrunk) > u64::from(budget) {
+        shrunk = scale(shrunk, f64::from(budget) / patch_count(shrunk) as f64);
+    }
+    shrunk
+}

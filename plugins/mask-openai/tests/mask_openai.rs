@@ -1,0 +1,210 @@
+//! Costs by the examples of OpenAI's guide, and decisions by table (P4).
+
+use agent_host_sdk::media_policy::{Decision, Item, MediaPolicy, Position, Request};
+use agent_host_sdk::testing;
+use agent_host_sdk::types::{Dimensions, Media, Model, Role};
+use mask_openai::MaskOpenAi;
+use mask_openai::cost::{NEWEST, rule_of, tokens, within};
+
+fn size(width: u32, height: u32) -> Dimensions {
+    Dimensions { width, height }
+}
+
+fn medium(mime_type: &str, bytes: u64, dimensions: Option<Dimensions>) -> Media {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    Media { digest, mime_type: mime_type.to_owned(), size: bytes, dimensions, name: Some("a.bin".to_owned()) }
+}
+
+fn image(width: u32, height: u32) -> Media {
+    medium("image/png", 100_000, Some(size(width, height)))
+}
+
+fn pdf(bytes: u64) -> Media {
+    medium("application/pdf", bytes, None)
+}
+
+fn item(media: Media, seen_count: u32) -> Item {
+    let position = Position { message: 0, part: 0, item: None };
+    Item { position, role: Role::User, seen_count, media, masked: false }
+}
+
+fn decide_for(model: &str, window: u32, items: Vec<Item>) -> Vec<Decision> {
+    let model = Model { provider: "openai".to_owned(), name: model.to_owned(), window };
+    let count = items.len();
+    let request = Request { scope: testing::scope(), model, messages: 1, items };
+    let decisions = MaskOpenAi::decide(request).expect("the policy never fails");
+    assert_eq!(decisions.len(), count, "one decision for each item");
+    decisions
+}
+
+/// `k` keep, `m` mask, `d` downscale.
+fn letters(decisions: &[Decision]) -> String {
+    let letter = |decision: &Decision| match decision {
+        Decision::Keep => 'k',
+        Decision::Mask(_) => 'm',
+        Decision::Downscale(_) => 'd',
+    };
+    decisions.iter().map(letter).collect()
+}
+
+fn decide(items: Vec<Item>) -> String {
+    letters(&decide_for("gpt-4o", 128_000, items))
+}
+
+#[test]
+fn costs_are_those_of_the_guide() {
+    for (model, dimensions, expected) in [
+        ("gpt-4o", size(1_024, 1_024), 765),
+        ("gpt-4o-2024-08-06", size(2_048, 4_096), 1_105),
+        ("gpt-4o", size(128, 64), 255),
+        ("gpt-4o-mini", size(512, 512), 8_500),
+        ("gpt-5", size(1_024, 1_024), 630),
+        ("o1-pro", size(1_024, 1_024), 675),
+        ("o4-mini", size(32, 32), 2),
+        ("gpt-5-mini", size(1_024, 1_024), 1_659),
+        ("gpt-4.1-mini-2025-04-14", size(1_800, 2_400), 2_353),
+        ("gpt-4.1-nano", size(1_800, 2_400), 3_572),
+        ("gpt-4.1", size(1_024, 1_024), 765),
+        ("openai/gpt-5.5", size(1_920, 1_080), 2_448),
+        ("gpt-5.6-luna", size(3_840, 2_160), 9_792),
+        ("gpt-7", size(1_024, 1_024), 1_229),
+    ] {
+        assert_eq!(tokens(rule_of(model), dimensions), expected, "{model} {dimensions:?}");
+    }
+}
+
+#[test]
+fn unknown_models_get_the_newest_rule_and_names_are_whole() {
+    for model in ["gpt-6", "gpt-5.7-mini", "gpt-4oo", "o33", "", "something"] {
+        assert_eq!(rule_of(model), NEWEST, "{model}");
+    }
+    assert_ne!(rule_of("gpt-5-mini"), rule_of("gpt-5"));
+}
+
+#[test]
+fn images_are_reduced_to_what_the_model_sees() {
+    for (model, dimensions, expected) in [
+        ("gpt-5-mini", size(1_800, 2_400), size(1_056, 1_408)),
+        ("gpt-5-mini", size(1_000, 1_000), size(1_000, 1_000)),
+        ("gpt-4o", size(4_096, 2_048), size(2_048, 1_024)),
+        ("gpt-5.4", size(4_096, 64), size(2_048, 32)),
+    ] {
+        let seen = within(rule_of(model), dimensions);
+        assert_eq!((seen.width, seen.height), (expected.width, expected.height), "{model} {dimensions:?}");
+    }
+}
+
+#[test]
+fn no_size_breaks_the_arithmetic() {
+    let sides = [0, 1, 31, 32, 33, 511, 512, 513, 2_048, 10_000, 65_535, 1_000_000, u32::MAX];
+    for model in ["gpt-4o", "gpt-5-mini", "gpt-5.4", "gpt-5.5", "gpt-5.6"] {
+        let rule = rule_of(model);
+        for width in sides {
+            for height in sides {
+                let cost = tokens(rule, size(width, height));
+                assert!((1..=45_336).contains(&cost), "{model} {width}×{height}: {cost}");
+                let seen = within(rule, size(width, height));
+                let again = within(rule, seen);
+                assert!(again.width == seen.width && again.height == seen.height, "{model} {width}×{height}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_seen_is_masked_once_it_costs() {
+    assert_eq!(decide(vec![item(image(1_024, 1_024), 1), item(image(1_024, 1_024), 0)]), "mk");
+    assert_eq!(decide(vec![item(pdf(1_000), 3), item(pdf(1_000), 0)]), "mk");
+    let icon = || vec![item(image(64, 64), 5)];
+    assert_eq!(letters(&decide_for("gpt-5-mini", 128_000, icon())), "k", "7 tokens");
+    assert_eq!(letters(&decide_for("gpt-4o", 128_000, icon())), "m", "255 tokens");
+}
+
+#[test]
+fn masked_stays_masked_with_the_same_text() {
+    let first = decide_for("gpt-4o", 128_000, vec![item(image(640, 480), 1)]);
+    let mut again = item(image(640, 480), 0);
+    again.masked = true;
+    assert_eq!(decide_for("gpt-5.6", 1_000_000, vec![again]), first);
+    let expected =
+        format!("[a.bin (image/png, 640×480 pixels) was shown earlier or did not fit; sha256:{}]", "0".repeat(64));
+    assert_eq!(first, [Decision::Mask(expected)]);
+}
+
+#[test]
+fn other_types_and_large_files_are_masked_and_told() {
+    let text = |media: Media| match &decide_for("gpt-4o", 128_000, vec![item(media, 0)])[0] {
+        Decision::Mask(text) => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    for mime_type in ["image/svg+xml", "image/tiff", "audio/wav", "video/mp4", "application/octet-stream"] {
+        assert!(text(medium(mime_type, 10, None)).contains("cannot be shown to this model"), "{mime_type}");
+    }
+    assert!(text(pdf(50_000_000)).contains("too large"));
+    let mut odd = medium("text/x", 1, None);
+    odd.name = Some(format!("a\u{1b}[31m\n{}", "x".repeat(500)));
+    assert!(text(odd.clone()).len() < 250 && !text(odd).contains(['\n', '\u{1b}']));
+    for mime_type in ["image/png", "image/jpeg", "image/webp", "image/gif"] {
+        assert_eq!(decide(vec![item(medium(mime_type, 10, Some(size(10, 10))), 0)]), "k", "{mime_type}");
+    }
+}
+
+#[test]
+fn the_newest_files_fit_into_50_mb_together() {
+    let files = |sizes: &[u64]| decide(sizes.iter().map(|bytes| item(pdf(*bytes), 0)).collect());
+    assert_eq!(files(&[20_000_000, 20_000_000, 20_000_000]), "mkk");
+    assert_eq!(files(&[49_999_999]), "k");
+    assert_eq!(files(&[1_000, 30_000_000, 30_000_000]), "kmk", "an older one that still fits is kept");
+}
+
+#[test]
+fn number_payload_and_cost_have_limits() {
+    let many = |count: usize, media: &Media| (0..count).map(|_| item(media.clone(), 0)).collect::<Vec<_>>();
+    let tiny = letters(&decide_for("gpt-5-mini", 400_000, many(1_501, &image(32, 32))));
+    assert_eq!((&tiny[..1], tiny.matches('k').count()), ("m", 1_500), "1,500 images");
+    let heavy = medium("image/png", 30_000_000, Some(size(32, 32)));
+    let heavy = letters(&decide_for("gpt-5-mini", 400_000, many(13, &heavy)));
+    assert_eq!(heavy, format!("m{}", "k".repeat(12)), "12 of 40 MB in base64 are 480 MB");
+    let costly = letters(&decide_for("gpt-4o", 8_000, many(4, &image(1_024, 1_024))));
+    assert_eq!(costly, "mmkk", "2,000 tokens hold two of 765");
+}
+
+#[test]
+fn images_over_the_limit_are_downscaled() {
+    let one = |model, window, width, height| decide_for(model, window, vec![item(image(width, height), 0)]).remove(0);
+    assert_eq!(one("gpt-4o", 128_000, 4_096, 2_048), Decision::downscale(2_048, 1_024));
+    assert_eq!(one("gpt-5-mini", 128_000, 1_800, 2_400), Decision::downscale(1_056, 1_408));
+    assert_eq!(one("gpt-4o", 128_000, 2_048, 2_048), Decision::Keep);
+    match one("gpt-5.6", 1_000_000, 10_000, 10_000) {
+        Decision::Downscale(seen) => assert!(tokens(NEWEST, seen) <= 36_000 && seen.width > 5_000),
+        other => panic!("an image that would be rejected is kept: {other:?}"),
+    }
+    assert_eq!(one("gpt-5.6", 8_000, 3_840, 2_160), Decision::downscale(1_536, 864), "the only one is made to fit");
+    assert_eq!(letters(&[one("gpt-4o", 400, 1_024, 1_024)]), "m", "nothing fits into 100 tokens");
+    let unknown = decide_for("gpt-5.6", 8_000, vec![item(medium("image/png", 1, None), 0)]);
+    assert_eq!(letters(&unknown), "m", "an image of unknown size cannot be made to fit");
+}
+
+#[test]
+fn a_request_without_media_or_window_is_answered() {
+    assert_eq!(decide(Vec::new()), "");
+    assert_eq!(letters(&decide_for("gpt-4o", 0, vec![item(image(10, 10), 0)])), "m");
+}
+
+#[test]
+fn the_same_request_gets_the_same_decisions_and_masking_grows_only() {
+    let items = || (0..40).map(|n| item(image(300 + 100 * n, 700), n % 2)).collect::<Vec<_>>();
+    let first = decide_for("gpt-4o", 16_000, items());
+    assert_eq!(decide_for("gpt-4o", 16_000, items()), first);
+    let mut next = items();
+    for (item, decision) in next.iter_mut().zip(&first) {
+        item.masked = matches!(decision, Decision::Mask(_));
+        item.seen_count += 1;
+    }
+    let second = decide_for("gpt-4o", 16_000, next);
+    for (before, after) in first.iter().zip(&second) {
+        if matches!(before, Decision::Mask(_)) {
+            assert_eq!(before, after);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The project's files and directories: read once in a fixed order, drawn as deep as fits.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+/// Entries that are read at most, so that a call stays short however large the project is.
+const MOST_ENTRIES: usize = 5_000;
+/// Entries of one directory that are read at most.
+const MOST_IN_ONE: usize = 1_000;
+const DEEPEST: usize = 6;
+/// Entries of one directory that are drawn at most.
+const MOST_DRAWN: usize = 40;
+/// Made by tools, not by the project's people.
+const LEFT_OUT: [&str; 6] = ["target", "node_modules", "dist", "build", "vendor", "__pycache__"];
+
+/// What was found, directories before what is in them, in the order of names.
+pub(crate) struct Tree {
+    pub(crate) entries: Vec<Entry>,
+    /// Whether a limit kept entries out.
+    pub(crate) cut: bool,
+}
+
+/// A file or directory.
+pub(crate) struct Entry {
+    /// Relative to the root, with `/`.
+    pub(crate) path: String,
+    /// Directories above it, the root not counted.
+    level: usize,
+    /// None: a directory.
+    pub(crate) file: Option<Stamp>,
+}
+
+/// By what a change of a file is seen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) size: u64,
+    /// Milliseconds since 1970; 0 where unknown.
+    pub(crate) modified: u64,
+}
+
+impl Tree {
+    /// Reads the tree under `root`. Directories in it that cannot be read count as empty.
+    pub(crate) fn read(root: &Path) -> io::Result<Self> {
+        let mut tree = Self {
+            entries: Vec::new(),
+            cut: false,
+        };
+        let mut waiting = tree.directory(root, "", 0)?;
+        while let Some(entry) = waiting.pop() {
+            if tree.entries.len() == MOST_ENTRIES {
+                tree.cut = true;
+                break;
+            }
+            let inner = match entry.file {
+                None if entry.level + 1 < DEEPEST => tree.directory(root, &entry.path, entry.level + 1).ok(),
+                _ => None,
+            };
+            tree.entries.push(entry);
+            waiting.extend(inner.into_iter().flatten());
+        }
+        Ok(tree)
+    }
+
+    /// The entries of a directory, last name first, so that the next one is popped.
+    fn directory(&mut self, root: &Path, path: &str, level: usize) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(root.join(path))? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let kind = entry.file_type()?;
+            let left_out = name.starts_with('.') || kind.is_dir() && LEFT_OUT.contains(&name.as_str());
+            if left_out || !(kind.is_dir() || kind.is_file()) {
+                continue;
+            }
+            if entries.len() == MOST_IN_ONE {
+                self.cut = true;
+                break;
+            }
+            let file = match kind.is_file() {
+                true => Some(entry.metadata().map(|metadata| stamp(&metadata))?),
+                false => None,
+            };
+            let path = if path.is_empty() {
+                name
+            } else {
+                format!("{path}/{name}")
+            };
+            entries.push(Entry { path, level, file });
+        }
+        entries.sort_by(|one, other| other.path.cmp(&one.path));
+        Ok(entries)
+    }
+
+    /// The tree as indented names in at most `room` bytes: as many levels as fit. None if not even the first one does.
+    pub(crate) fn draw(&self, room: usize) -> Option<String> {
+        (1..=DEEPEST)
+            .rev()
+            .map(|levels| self.levels(levels))
+            .find(|drawing| drawing.len() <= room && !drawing.is_empty())
+    }
+
+    fn levels(&self, levels: usize) -> String {
+        let mut drawing = String::new();
+        let mut left_out = false;
+        // Entries drawn and hidden so far in the directory of each level.
+        let mut counts = vec![(0_usize, 0_usize); levels + 1];
+        let mut hidden_below = None;
+        for entry in &self.entries {
+            if hidden_below.is_some_and(|level| entry.level > level) {
+                continue;
+            }
+            hidden_below = None;
+            if entry.level >= levels {
+                left_out = true;
+                continue;
+            }
+            close(&mut drawing, &mut counts, entry.level);
+            let (drawn, hidden) = &mut counts[entry.level];
+            if *drawn == MOST_DRAWN {
+                *hidden += 1;
+                hidden_below = Some(entry.level);
+                continue;
+            }
+            *drawn += 1;
+            let name = entry.path.rsplit('/').next().unwrap_or(&entry.path);
+            let mark = if entry.file.is_none() { "/" } else { "" };
+            drawing.push_str(&format!("{}{name}{mark}\n", "  ".repeat(entry.level)));
+        }
+        close(&mut drawing, &mut counts, 0);
+        more(&mut drawing, 0, counts[0].1);
+        if left_out || self.cut {
+            drawing.push_str("(cut: there is more, deeper or after)\n");
+        }
+        drawing
+    }
+}
+
+/// Ends the directories that are deeper than `level`.
+fn close(drawing: &mut String, counts: &mut [(usize, usize)], level: usize) {
+    for deeper in (level + 1..counts.len()).rev() {
+        more(drawing, deeper, counts[deeper].1);
+        counts[deeper] = (0, 0);
+    }
+}
+
+fn more(drawing: &mut String, level: usize, hidden: usize) {
+    if hidden > 0 {
+        drawing.push_str(&format!("{}… {hidden} more\n", "  ".repeat(level)));
+    }
+}
+
+fn stamp(metadata: &Metadata) -> Stamp {
+    let modified = metadata
+        .modified()
+        .ok()
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let modified = modified
+        .and_then(|time| u64::try_from(time.as_millis()).ok())
+        .unwrap_or(0);
+    Stamp {
+        size: metadata.len(),
+        modified,
+    }
+}

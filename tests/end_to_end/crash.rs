@@ -1,0 +1,281 @@
+//! `kill -9` at every named point around commits and deeds, and at random moments: after going on, every acknowledged
+//! thing is there, every call has exactly one result, and nothing that cannot be repeated ran twice (D3, row 27).
+
+use crate::support::{components, repository};
+use agent_core::change::CallState;
+use agent_core::event::EventKind;
+use agent_core::message::Part;
+use agent_memory::{CallFilter, MessageRange, Options, SessionFilter, SessionLog, SqliteStore};
+use serde_json::json;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Deeds that a run passes, each before and after.
+const INPUTS: [&str; 6] = ["start", "context", "reply", "dispatched", "outcome", "verdict"];
+const TOOLS: [&str; 3] = ["probe.count", "probe.idempotent", "probe.echo"];
+/// Runs that are killed at a random moment, beside those killed at a named point.
+const RANDOM_RUNS: u64 = 160;
+/// Milliseconds in which the random moment lies: a little more than a whole run.
+const SPREAD: u64 = 600;
+
+/// A data directory with a granted tree, and the sessions that are killed in it.
+struct Ground {
+    directory: TempDir,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        for folder in ["plugins", "tree"] {
+            std::fs::create_dir(directory.path().join(folder)).unwrap();
+        }
+        std::fs::copy(components().join("probe.wasm"), directory.path().join("plugins/probe.wasm")).unwrap();
+        let effect = |tool: &str| json!({"name": tool, "arguments": {"path": "effects.txt", "ms": 15}});
+        let echo = json!({"name": "probe.echo", "arguments": {"text": "hello"}});
+        let script = json!({"replies": [
+            {"calls": [effect("probe.count"), effect("probe.idempotent"), echo]},
+            {"calls": [effect("probe.count")]},
+            {"text": "Finished.", "delay_ms": 5},
+        ]});
+        std::fs::write(directory.path().join("script.json"), script.to_string()).unwrap();
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn effects(&self) -> HashMap<String, usize> {
+        let mut counts = HashMap::new();
+        for line in std::fs::read_to_string(self.path("tree/effects.txt")).unwrap_or_default().lines() {
+            *counts.entry(line.to_owned()).or_default() += 1;
+        }
+        counts
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let model = format!("scripted:{}", self.path("script.json").display());
+        command.args(["--plugins".as_ref(), self.path("plugins").as_os_str(), "--data".as_ref(), self.path("data").as_os_str()]);
+        command.args(["--model", &model, "--grant", "probe:write=."]).args(arguments);
+        command.current_dir(self.path("tree")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn start(&self, kill_at: Option<&str>) -> Child {
+        let mut command = self.command(&["Go."]);
+        if let Some(point) = kill_at {
+            command.env("AGENT_HOST_KILL_AT", point);
+        }
+        command.spawn().unwrap()
+    }
+
+    /// Continues the session until it has ended, deciding about calls whose outcome is unknown.
+    fn go_on(&self, context: &str) {
+        for _ in 0..20 {
+            let output = self.command(&["--continue"]).output().unwrap();
+            let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+            match output.status.code() {
+                Some(0) => return,
+                Some(3) => self.decide(context),
+                _ => panic!("{context}: --continue ended with {}: {printed}", output.status),
+            }
+        }
+        panic!("{context}: the session does not come to an end");
+    }
+
+    /// What a person would do: look whether the effect is there.
+    fn decide(&self, context: &str) {
+        let (session, calls) = self.unknown();
+        assert!(!calls.is_empty(), "{context}: suspended, but no call is unknown");
+        for (id, name) in calls {
+            assert_eq!(name, "probe.count", "{context}: only what cannot be repeated waits for a decision");
+            let decision = if self.effects().contains_key(&id) { "result" } else { "retry" };
+            let call = format!("{session}/{id}");
+            let data = self.path("data");
+            let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+            command.args(["session", "resolve", &call, decision]).arg("--data").arg(&data);
+            if decision == "result" {
+                command.arg("counted");
+            }
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{context}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+
+    fn unknown(&self) -> (String, Vec<(String, String)>) {
+        block_on(async {
+            let store = self.store();
+            let session = store.latest("agent").await.unwrap();
+            let session = match session {
+                Some(session) => session,
+                None => store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0).subject,
+            };
+            let calls = store.calls(&session, CallFilter::Unfinished).await.unwrap();
+            let unknown = calls.into_iter().filter(|call| call.state == CallState::OutcomeUnknown);
+            (session, unknown.map(|call| (call.id.0, call.name)).collect())
+        })
+    }
+
+    fn store(&self) -> SqliteStore {
+        // Opening checks the file's integrity.
+        SqliteStore::open(&self.path("data/agent-host.db"), Options::default()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Everything that D3 promises of the session that was killed.
+    fn check(&self, context: &str) {
+        block_on(async {
+            let store = self.store();
+            let sessions = store.sessions(SessionFilter::default(), 10).await.unwrap();
+            let [session] = &sessions[..] else { panic!("{context}: {} sessions", sessions.len()) };
+            assert_eq!(session.state, "idle", "{context}");
+            let messages = store.messages(&session.subject, MessageRange::After { id: 0, limit: 100 }).await.unwrap();
+            let calls = store.calls(&session.subject, CallFilter::Turn(1)).await.unwrap();
+            assert_eq!(calls.len(), 4, "{context}: every call once");
+            let effects = self.effects();
+            for call in &calls {
+                let result = call.result.as_ref().unwrap_or_else(|| panic!("{context}: {} has no result", call.id));
+                assert!(!result.is_error, "{context}: {} failed: {result:?}", call.id);
+                if call.name != "probe.echo" {
+                    assert_eq!(effects.get(&call.id.0), Some(&1), "{context}: {} had its effect once", call.id);
+                }
+                let answers = messages.iter().flat_map(|message| &message.parts).filter(
+                    |part| matches!(part, Part::ToolResult(result) if result.call_id == call.id),
+                );
+                assert_eq!(answers.count(), 1, "{context}: {} is answered once", call.id);
+            }
+            let events = store.events(&session.subject, 0, 1_000).await.unwrap();
+            for (place, timed) in events.iter().enumerate() {
+                assert_eq!(timed.event.sequence, place as u64 + 1, "{context}: no event is lost or doubled");
+            }
+            let ends = events.iter().filter(|timed| matches!(timed.event.kind, EventKind::LoopEnd { .. })).count();
+            assert_eq!(ends, 1, "{context}: loop_end exactly once");
+            assert!(matches!(events.last().unwrap().event.kind, EventKind::LoopEnd { .. }), "{context}: and last");
+        });
+    }
+
+    /// Forgets the session and keeps the compiled code.
+    fn clear(&self) {
+        for file in ["agent-host.db", "agent-host.db-wal", "agent-host.db-shm"] {
+            let _ = std::fs::remove_file(self.path("data").join(file));
+        }
+        let _ = std::fs::remove_file(self.path("tree/effects.txt"));
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+fn was_killed(status: ExitStatus) -> bool {
+    std::os::unix::process::ExitStatusExt::signal(&status) == Some(9)
+}
+
+/// Kills a run, goes on, and checks.
+fn killed_at_point(ground: &Ground, point: &str) -> bool {
+    ground.clear();
+    let killed = was_killed(ground.start(Some(point)).wait().unwrap());
+    finish(ground, point);
+    killed
+}
+
+fn killed_after(ground: &Ground, wait: Duration) -> bool {
+    ground.clear();
+    let mut child = ground.start(None);
+    std::thread::sleep(wait);
+    let _ = child.kill();
+    let killed = was_killed(child.wait().unwrap());
+    finish(ground, &format!("killed after {wait:?}"));
+    killed
+}
+
+fn finish(ground: &Ground, context: &str) {
+    if !has_session(ground) {
+        // Nothing was acknowledged; the person asks again.
+        let output = ground.start(None).wait_with_output().unwrap();
+        assert!(output.status.success(), "{context}: {}", String::from_utf8_lossy(&output.stderr));
+    } else {
+        ground.go_on(context);
+    }
+    if !has_turn(ground) {
+        ground.clear();
+        assert!(ground.start(None).wait().unwrap().success(), "{context}");
+    }
+    ground.check(context);
+}
+
+fn has_session(ground: &Ground) -> bool {
+    ground.path("data/agent-host.db").exists()
+        && block_on(async { !ground.store().sessions(SessionFilter::default(), 1).await.unwrap().is_empty() })
+}
+
+/// A session whose first input was never committed has nothing to go on with.
+fn has_turn(ground: &Ground) -> bool {
+    block_on(async { ground.store().sessions(SessionFilter::default(), 1).await.unwrap()[0].turns > 0 })
+}
+
+#[test]
+fn killed_at_every_named_point() {
+    let mut points: Vec<String> = Vec::new();
+    for (input, times) in INPUTS.into_iter().zip([1, 1, 3, 2, 4, 1]) {
+        for time in 1..=times {
+            points.push(format!("before-commit:{input}:{time}"));
+            points.push(format!("after-commit:{input}:{time}"));
+        }
+    }
+    for (tool, times) in TOOLS.into_iter().zip([2, 1, 1]) {
+        for time in 1..=times {
+            points.push(format!("before-call:{tool}:{time}"));
+            points.push(format!("after-call:{tool}:{time}"));
+        }
+    }
+    for time in 1..=3 {
+        points.push(format!("before-model:{time}"));
+        points.push(format!("after-model:{time}"));
+    }
+    each_on_its_ground(&points, |ground, point| {
+        assert!(killed_at_point(ground, point), "{point} was never passed");
+    });
+}
+
+#[test]
+fn killed_at_random_moments() {
+    // Spread evenly, so that each part of a run is met; what the run is doing then is left to chance.
+    let waits: Vec<Duration> = (0..RANDOM_RUNS).map(|n| Duration::from_millis(n * SPREAD / RANDOM_RUNS)).collect();
+    let killed = std::sync::atomic::AtomicU64::new(0);
+    each_on_its_ground(&waits, |ground, wait| {
+        if killed_after(ground, *wait) {
+            killed.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        }
+    });
+    assert!(killed.into_inner() > RANDOM_RUNS / 3, "most runs must be killed before they end");
+}
+
+/// Two at a time, each with a data directory whose compiled code is warm.
+fn each_on_its_ground<T: Sync>(items: &[T], run: impl Fn(&Ground, &T) + Sync) {
+    let _ = repository();
+    std::thread::scope(|scope| {
+        for half in items.chunks(items.len().div_ceil(2)) {
+            let run = &run;
+            scope.spawn(move || {
+                let ground = Ground::new();
+                assert!(ground.start(None).wait().unwrap().success(), "an undisturbed run");
+                ground.check("undisturbed");
+                half.iter().for_each(|item| run(&ground, item));
+            });
+        }
+    });
+}
+
+/// The directory is private: it holds conversations.
+#[test]
+fn the_data_directory_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let ground = Ground::new();
+    assert!(ground.start(None).wait().unwrap().success());
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&ground.path("data")), 0o700);
+}

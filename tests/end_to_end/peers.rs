@@ -1,0 +1,51 @@
+//! Guests of other toolchains. Where the peer is not installed the test says so and is skipped; `tests/install-peers`
+//! installs them, and with `AGENT_HOST_REQUIRE_PEERS=1` a missing one is a failure.
+
+use crate::support::{House, calling, repository, results, saying, script, turn};
+use agent_runtime::{AgentConfig, TurnResult};
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The program of a peer, or a visible skip.
+fn peer(program: &str) -> Option<PathBuf> {
+    let path = repository().join("tests/.peers/python/bin").join(program);
+    if path.exists() {
+        return Some(path);
+    }
+    let required = std::env::var_os("AGENT_HOST_REQUIRE_PEERS").is_some();
+    assert!(!required, "{program} is required here and not installed: run tests/install-peers");
+    eprintln!("SKIPPED: {program} is not installed (tests/install-peers installs it)");
+    None
+}
+
+/// P1, P2, P5: a Python guest, which imports sockets and files it is not granted, serves a tool of the contract.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_python_guest() {
+    let Some(componentize) = peer("componentize-py") else { return };
+    let house = House::new(&[]).await;
+    let component = house.directory.path().join("plugins/python-guest.wasm");
+    let output = Command::new(componentize)
+        .current_dir(repository().join("tests/guests/python"))
+        .arg("-d").arg(repository().join("wit"))
+        .args(["-w", "tool-plugin", "componentize", "app", "-o"]).arg(&component)
+        .output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let replies = [
+        calling(&[
+            ("python.upper", json!({"text": "grüße"})),
+            ("python.fail", json!({})),
+            ("python.connect", json!({})),
+            ("python.read", json!({"path": "/etc/passwd"})),
+        ]),
+        saying("Done."),
+    ];
+    let mut session = house.session(AgentConfig::new("test"), script(&replies)).await;
+    let result = turn(&mut session, "Go.").await;
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    let results = results(&house, &session).await;
+    assert_eq!(results[0], ("python.upper".to_owned(), false, "GRÜSSE".to_owned()));
+    assert!(results[1].1 && results[1].2.contains("not_found"), "{}", results[1].2);
+    assert!(results[2].2.contains("refused"), "a socket without a grant: {}", results[2].2);
+    assert!(results[3].2.contains("refused"), "a file without a grant: {}", results[3].2);
+}

@@ -1,0 +1,135 @@
+//! Guests that misbehave: each is stopped at a named limit, and nothing else suffers (limits and threats).
+
+use crate::support::{House, calling, granting, results, saying, script, turn};
+use agent_runtime::{AgentConfig, TurnResult};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Runs one call and gives its result.
+async fn call(house: &House, config: AgentConfig, name: &str, arguments: Value) -> (bool, String) {
+    let mut session = house.session(config, script(&[calling(&[(name, arguments)]), saying("Done.")])).await;
+    let result = turn(&mut session, "Go.").await;
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    let (_, is_error, text) = results(house, &session).await.remove(0);
+    session.close().await.unwrap();
+    (is_error, text)
+}
+
+/// An agent whose calls have half a second.
+fn hurried(house: &House) -> AgentConfig {
+    let mut config = granting(house, "probe");
+    let allowance = config.plugins.get_mut("probe").unwrap();
+    allowance.limits.tool_time = Duration::from_millis(500);
+    config
+}
+
+/// Rows 1 and 2: an endless loop, eight at once, and a sleep of an hour end at their time; another agent goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_1_and_2_time() {
+    let house = House::new(&["probe"]).await;
+    let started = Instant::now();
+    let spins: Vec<_> = (0..8).map(|_| ("probe.spin", json!({}))).collect();
+    let mut config = hurried(&house);
+    config.bounds.parallel_calls = 8;
+    let mut session = house.session(config, script(&[calling(&spins), saying("Done.")])).await;
+    let other = async {
+        for _ in 0..5 {
+            let (is_error, text) = call(&house, AgentConfig::new("other"), "probe.echo", json!({"text": "alive"})).await;
+            assert!(!is_error && text.contains("alive"), "{text}");
+        }
+    };
+    let (result, ()) = tokio::join!(turn(&mut session, "Spin."), other);
+    assert!(matches!(result, TurnResult::Finished(_)));
+    for (_, is_error, text) in results(&house, &session).await {
+        assert!(is_error && text.contains("probe@") && text.contains("limit"), "{text}");
+    }
+    let (is_error, text) = call(&house, hurried(&house), "probe.sleep", json!({"ms": 3_600_000})).await;
+    assert!(is_error && text.contains("wall time of 500ms"), "{text}");
+    // Not a measurement: an hour's sleep that was not stopped would be far behind this.
+    assert!(started.elapsed() < Duration::from_secs(60));
+}
+
+/// Rows 3, 4 and 6: stack, memory and the size of results are bounded, and the error names the limit and the plugin.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_3_4_and_6_space() {
+    let house = House::new(&["probe"]).await;
+    let cases = [
+        ("probe.recurse", json!({"depth": 100_000_000_u64}), "stack"),
+        ("probe.allocate", json!({"mib": 200}), "memory of 64 MiB"),
+        ("probe.bytes", json!({"bytes": 2 << 20}), "1 MiB of text and JSON"),
+        ("probe.bytes", json!({"bytes": 32 << 20}), "handed to the host at once"),
+    ];
+    for (name, arguments, expected) in cases {
+        let (is_error, text) = call(&house, AgentConfig::new("test"), name, arguments.clone()).await;
+        assert!(is_error && text.contains("probe@") && text.contains(expected), "{name} {arguments}: {text}");
+    }
+}
+
+/// Row 8: a flood of logs is cut and escaped, and the call is none the worse.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_8_logs() {
+    let house = House::new(&["probe"]).await;
+    let (is_error, text) =
+        call(&house, AgentConfig::new("test"), "probe.log", json!({"lines": 5_000, "length": 10_000})).await;
+    assert!(!is_error, "{text}");
+}
+
+/// Row 9: a trap is an error that names the plugin with its last words, and the next call finds a fresh instance.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_9_a_trap_leaves_nothing() {
+    let house = House::new(&["probe"]).await;
+    let (is_error, text) = call(&house, AgentConfig::new("test"), "probe.panic", json!({"text": "oh no"})).await;
+    assert!(is_error && text.contains("probe@") && text.contains("crashed") && text.contains("oh no"), "{text}");
+    let first = call(&house, AgentConfig::new("test"), "probe.residue", json!({})).await;
+    for _ in 0..20 {
+        assert_eq!(call(&house, AgentConfig::new("test"), "probe.residue", json!({})).await, first);
+    }
+}
+
+/// Row 11: files that are no components are refused with the reason, and the others are loaded.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_11_bad_files() {
+    let house = House::new(&["calc"]).await;
+    let directory = house.directory.path().join("plugins");
+    let write = |name: &str, bytes: &[u8]| std::fs::write(directory.join(name), bytes).unwrap();
+    write("random.wasm", b"not wasm at all");
+    write("module.wasm", b"\0asm\x01\0\0\0");
+    write("empty.wasm", b"");
+    write("huge.wasm", &vec![0; 33 << 20]);
+    let whole = std::fs::read(directory.join("calc.wasm")).unwrap();
+    write("cut.wasm", &whole[..whole.len() / 2]);
+    write("twin.wasm", &whole);
+    let (generation, problems) = house.load(&directory).await;
+    assert!(generation.plugins().len() <= 1);
+    for name in ["random.wasm", "module.wasm", "empty.wasm", "huge.wasm", "cut.wasm"] {
+        assert!(problems.iter().any(|problem| problem.contains(name)), "{name}: {problems:?}");
+    }
+    let twins = problems.iter().find(|problem| problem.contains("calc.wasm") && problem.contains("twin.wasm"));
+    assert!(twins.is_some(), "a duplicate names both files: {problems:?}");
+}
+
+/// Row 12: no path leads a guest out of its granted tree.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_12_paths() {
+    let house = House::new(&["probe", "files"]).await;
+    let outside = house.directory.path().join("canary");
+    std::fs::write(&outside, "the canary sings").unwrap();
+    std::os::unix::fs::symlink(&outside, house.tree().join("link")).unwrap();
+    std::os::unix::fs::symlink("/", house.tree().join("root")).unwrap();
+    let canary = outside.display().to_string();
+    for path in ["../canary", "./x/../../canary", "link", &canary, "root/etc/passwd", "/etc/passwd", "link/"] {
+        for (name, arguments) in [
+            ("files.read", json!({ "path": path })),
+            ("files.write", json!({"path": path, "text": "dead", "mode": "overwrite"})),
+            ("files.move", json!({"from": path, "to": "stolen"})),
+        ] {
+            let (_, text) = call(&house, granting(&house, "files"), name, arguments).await;
+            assert!(!text.contains("sings") && !text.contains("root:"), "{name} {path}: {text}");
+        }
+        assert!(!house.tree().join("stolen").is_file(), "{path} was moved into the tree");
+        let _ = std::fs::remove_file(house.tree().join("stolen"));
+        let (is_error, text) = call(&house, granting(&house, "probe"), "probe.file", json!({ "path": path })).await;
+        assert!(is_error || !text.contains("sings"), "{path}: {text}");
+    }
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "the canary sings");
+}

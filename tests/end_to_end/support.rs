@@ -1,0 +1,200 @@
+//! What the tests share: the built components, a house to run a session in, and what was stored of it.
+
+use agent_core::event::{Event, EventKind};
+use agent_core::message::{Message, TurnInput};
+use agent_core::view::shown_message;
+use agent_kit::build::{Project, Toolchain, build_projects, projects_in};
+use agent_memory::{MessageRange, Options, SessionLog, SqliteStore, StoredRecord};
+use agent_plugins::{CallLimits, Generation, Grants, Sandbox, SandboxOptions};
+use agent_runtime::{Agent, AgentConfig, Host, OpenSession, PluginAllowance, Session, TurnResult};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// The top of the checkout.
+pub(crate) fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("host/app is two levels deep")
+}
+
+/// All plugins and fixtures, built once by the code behind `plugin build`, as `NAME.wasm`.
+pub(crate) fn components() -> &'static Path {
+    static COMPONENTS: OnceLock<PathBuf> = OnceLock::new();
+    COMPONENTS.get_or_init(|| {
+        let out = scratch().join("components");
+        std::fs::create_dir_all(&out).expect("the target directory is writable");
+        let mut projects: Vec<Project> = projects_in(&repository().join("plugins")).expect("plugins can be read");
+        projects.extend(projects_in(&repository().join("tests/fixtures")).expect("fixtures can be read"));
+        // A thread of its own: the caller may be inside a runtime already.
+        let build = std::thread::spawn({
+            let out = out.clone();
+            move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+                runtime.block_on(build_projects(&projects, &out, &toolchain(), &|_| {})).map(|_| ())
+            }
+        });
+        build.join().expect("the build does not panic").unwrap_or_else(|error| panic!("{error}"));
+        out
+    })
+}
+
+pub(crate) fn toolchain() -> Toolchain {
+    let cargo = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
+    Toolchain { cargo, rustup: Some(PathBuf::from("rustup")) }
+}
+
+/// Kept between runs: built components and compiled code.
+fn scratch() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    target.join("end-to-end")
+}
+
+/// A data directory with a store and a sandbox, and a directory of chosen plugins.
+pub(crate) struct House {
+    pub(crate) directory: TempDir,
+    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) sandbox: Sandbox,
+}
+
+impl House {
+    pub(crate) async fn new(plugins: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        std::fs::create_dir(directory.path().join("plugins")).expect("a fresh directory");
+        std::fs::create_dir(directory.path().join("tree")).expect("a fresh directory");
+        for plugin in plugins {
+            let file = format!("{plugin}.wasm");
+            let from = components().join(&file);
+            let copied = std::fs::copy(&from, directory.path().join("plugins").join(&file));
+            copied.unwrap_or_else(|error| panic!("{}: {error}", from.display()));
+        }
+        let store = SqliteStore::open(&directory.path().join("agent-host.db"), Options::default());
+        let options = SandboxOptions {
+            cache_directory: Some(scratch().join("cache")),
+            store_directory: Some(directory.path().join("store")),
+            ..SandboxOptions::default()
+        };
+        let sandbox = Sandbox::new(options).expect("the sandbox starts");
+        Self { store: Arc::new(store.expect("the database opens")), sandbox, directory }
+    }
+
+    /// A directory that plugins may be granted.
+    pub(crate) fn tree(&self) -> PathBuf {
+        self.directory.path().join("tree")
+    }
+
+    pub(crate) fn host(&self) -> Host {
+        Host { store: self.store.clone(), sandbox: self.sandbox.clone(), checkpoint: None }
+    }
+
+    pub(crate) async fn generation(&self) -> Generation {
+        let (generation, problems) = self.load(&self.directory.path().join("plugins")).await;
+        assert!(problems.is_empty(), "{problems:?}");
+        generation
+    }
+
+    pub(crate) async fn load(&self, directory: &Path) -> (Generation, Vec<String>) {
+        let loaded = Generation::load(&self.sandbox, directory, &|_| {}).await;
+        let (generation, problems) = loaded.expect("the directory can be read");
+        (generation, problems.iter().map(|problem| format!("{}: {}", problem.path.display(), problem.reason)).collect())
+    }
+
+    /// An agent whose model says what the script says.
+    pub(crate) async fn agent(&self, config: AgentConfig, script: Value) -> Arc<Agent> {
+        let file = self.directory.path().join(format!("{}.json", config.name));
+        std::fs::write(&file, script.to_string()).expect("the script can be written");
+        let name = format!("scripted:{}", file.display());
+        let provider = agent_models::provider(&name, self.directory.path()).unwrap_or_else(|error| panic!("{error}"));
+        let agent = Agent::new(config, provider, self.generation().await);
+        Arc::new(agent.unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    pub(crate) async fn session(&self, config: AgentConfig, script: Value) -> Session {
+        let agent = self.agent(config, script).await;
+        Session::open(&self.host(), agent, OpenSession::New).await.expect("a new session opens")
+    }
+}
+
+/// A configuration that grants the plugin the house's tree.
+pub(crate) fn granting(house: &House, plugin: &str) -> AgentConfig {
+    let mut config = AgentConfig::new("test");
+    let tree = agent_plugins::TreeGrant {
+        host: house.tree(),
+        guest: ".".to_owned(),
+        access: agent_plugins::Access::ReadWrite,
+    };
+    let grants = Grants { trees: vec![tree], ..Grants::default() };
+    config.plugins.insert(plugin.to_owned(), PluginAllowance { grants, limits: CallLimits::default() });
+    config
+}
+
+/// A script whose replies are these.
+pub(crate) fn script(replies: &[Value]) -> Value {
+    json!({ "replies": replies })
+}
+
+/// A reply that calls these tools.
+pub(crate) fn calling(calls: &[(&str, Value)]) -> Value {
+    let calls = calls.iter().map(|(name, arguments)| json!({"name": name, "arguments": arguments}));
+    json!({"calls": calls.collect::<Vec<_>>(), "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
+}
+
+/// A reply of one text.
+pub(crate) fn saying(text: &str) -> Value {
+    json!({"text": text, "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
+}
+
+/// Runs one turn to its end.
+pub(crate) async fn turn(session: &mut Session, prompt: &str) -> TurnResult {
+    let input = Some(TurnInput::Text(prompt.to_owned()));
+    session.run(input, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// All stored messages with their seen counts, hidden ones left out.
+pub(crate) async fn view(house: &House, session: &Session) -> Vec<Message> {
+    let entries = &session.state().view;
+    let ids = entries.iter().map(|entry| entry.id).collect();
+    let messages = house.store.messages(session.subject(), MessageRange::Ids(ids)).await.expect("messages are there");
+    let limit = session.state().turn.as_ref().map_or(usize::MAX, |turn| turn.config.result_characters as usize);
+    let shown = messages.iter().zip(entries);
+    shown.map(|(message, entry)| shown_message(message, session.state().seen_count(entry), limit)).collect()
+}
+
+/// `role seen-count` of each message of the view.
+pub(crate) async fn seen(house: &House, session: &Session) -> Vec<String> {
+    let messages = view(house, session).await;
+    messages.iter().map(|message| format!("{} {}", message.role.as_str(), message.seen_count)).collect()
+}
+
+/// All durable events.
+pub(crate) async fn events(house: &House, session: &Session) -> Vec<Event> {
+    let events = house.store.events(session.subject(), 0, 10_000).await.expect("events are there");
+    events.into_iter().map(|timed| timed.event).collect()
+}
+
+/// The types of all durable events but the budget's.
+pub(crate) async fn event_types(house: &House, session: &Session) -> Vec<String> {
+    let events = events(house, session).await;
+    let events = events.iter().filter(|event| !matches!(event.kind, EventKind::ContextBudget { .. }));
+    events.map(|event| serde_json::to_value(&event.kind).expect("an event serialises")["type"].as_str().unwrap().to_owned()).collect()
+}
+
+/// All step records of a turn.
+pub(crate) async fn records(house: &House, session: &Session, turn: u32) -> Vec<StoredRecord> {
+    let range = agent_memory::RecordRange::Turn(turn);
+    house.store.records(session.subject(), range).await.expect("records are there")
+}
+
+/// The results of all calls, as they are stored, in the order in which they were asked for.
+pub(crate) async fn results(house: &House, session: &Session) -> Vec<(String, bool, String)> {
+    let turns = 1..=session.state().turns;
+    let mut results = Vec::new();
+    for turn in turns {
+        let calls = house.store.calls(session.subject(), agent_memory::CallFilter::Turn(turn)).await.expect("calls");
+        results.extend(calls.into_iter().map(|call| {
+            let result = call.result.unwrap_or_else(|| panic!("call {} has no result", call.id));
+            (call.name, result.is_error, agent_core::view::result_text(&result.content))
+        }));
+    }
+    results
+}
