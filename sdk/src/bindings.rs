@@ -25,7 +25,8 @@ pub mod tool {
     });
 }
 
-/// Exports `context-builder` and `step-context`. The SDK's public types are these; those of the world above are converted.
+/// Exports `context-builder` and `step-context`. The SDK's public types are these; those of the world above are
+/// converted.
 pub mod step_context {
     wit_bindgen::generate!({
         inline: "

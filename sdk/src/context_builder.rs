@@ -17,12 +17,7 @@ pub trait ContextBuilder {
 impl Prompt {
     /// Adds nothing: the history is sent, and one user message with the input.
     pub fn new() -> Self {
-        Self {
-            system: Vec::new(),
-            history: History::Keep,
-            messages: Vec::new(),
-            state: None,
-        }
+        Self { system: Vec::new(), history: History::Keep, messages: Vec::new(), state: None }
     }
 
     /// Adds a section.
@@ -47,20 +42,12 @@ impl Default for Prompt {
 impl Section {
     /// A section whose text stays the same from step to step: it stands in the cached part of the prompt.
     pub fn fixed(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            text: text.into(),
-            stability: Stability::Fixed,
-        }
+        Self { name: name.into(), text: text.into(), stability: Stability::Fixed }
     }
 
     /// A section whose text changes.
     pub fn dynamic(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            text: text.into(),
-            stability: Stability::Dynamic,
-        }
+        Self { name: name.into(), text: text.into(), stability: Stability::Dynamic }
     }
 }
 
@@ -79,15 +66,7 @@ impl<P: ContextBuilder> alone::Guest for crate::Exported<P> {
 
 impl From<alone::Request> for Request {
     fn from(request: alone::Request) -> Self {
-        let alone::Request {
-            lifecycle,
-            scope,
-            model,
-            input,
-            tools,
-            memory,
-            budget,
-        } = request;
+        let alone::Request { lifecycle, scope, model, input, tools, memory, budget } = request;
         Self {
             lifecycle: match lifecycle {
                 alone::Lifecycle::Init => Lifecycle::Init,
@@ -103,60 +82,26 @@ impl From<alone::Request> for Request {
             },
             tools: tools.into_iter().map(Into::into).collect(),
             memory: memory.into(),
-            budget: Budget {
-                available: budget.available,
-                reserved: budget.reserved,
-                tools: budget.tools,
-            },
+            budget: Budget { available: budget.available, reserved: budget.reserved, tools: budget.tools },
         }
     }
 }
 
 impl From<alone::Tool> for OfferedTool {
     fn from(tool: alone::Tool) -> Self {
-        let alone::Tool {
-            name,
-            description,
-            input_schema,
-            tokens,
-        } = tool;
-        Self {
-            name,
-            description,
-            input_schema,
-            tokens,
-        }
+        let alone::Tool { name, description, input_schema, tokens } = tool;
+        Self { name, description, input_schema, tokens }
     }
 }
 
 impl From<alone::Memory> for Memory {
     fn from(memory: alone::Memory) -> Self {
-        let alone::Memory {
-            history,
-            hidden,
-            summary,
-            recollections,
-        } = memory;
+        let alone::Memory { history, hidden, summary, recollections } = memory;
         let recollections = recollections.into_iter().map(|recollection| {
-            let alone::Recollection {
-                id,
-                text,
-                written,
-                score,
-            } = recollection;
-            Recollection {
-                id,
-                text,
-                written,
-                score,
-            }
+            let alone::Recollection { id, text, written, score } = recollection;
+            Recollection { id, text, written, score }
         });
-        Self {
-            history,
-            hidden,
-            summary,
-            recollections: recollections.collect(),
-        }
+        Self { history, hidden, summary, recollections: recollections.collect() }
     }
 }
 

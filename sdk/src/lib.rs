@@ -1,4 +1,5 @@
-//! What a plugin author uses: a trait and an export macro for each kind of agent-host plugin, typed tool arguments whose
+//! What a plugin author uses: a trait and an export macro for each kind of agent-host plugin, typed tool arguments
+//! whose
 //! schema comes from the type, the host's services, and doubles of them for native tests.
 //!
 //! ```

@@ -38,18 +38,13 @@ impl Medium {
     pub fn read_all(&self, limit: u64) -> Result<Vec<u8>, Error> {
         let size = self.describe().size;
         if size > limit {
-            return Err(Error::TooLarge(format!(
-                "the medium has {size} bytes, and at most {limit} are read"
-            )));
+            return Err(Error::TooLarge(format!("the medium has {size} bytes, and at most {limit} are read")));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
         while (bytes.len() as u64) < size {
             let piece = self.read(bytes.len() as u64, CHUNK as u32)?;
             if piece.is_empty() {
-                return Err(Error::Failed(format!(
-                    "the medium ends after {} of {size} bytes",
-                    bytes.len()
-                )));
+                return Err(Error::Failed(format!("the medium ends after {} of {size} bytes", bytes.len())));
             }
             bytes.extend_from_slice(&piece);
         }
@@ -65,9 +60,7 @@ pub struct NewMedium {
 impl NewMedium {
     /// Begins a medium. The host checks the MIME type against the first bytes; the name is for people.
     pub fn new(mime_type: &str, name: Option<&str>) -> Self {
-        Self {
-            inner: backend::NewMedium::new(mime_type, name),
-        }
+        Self { inner: backend::NewMedium::new(mime_type, name) }
     }
 
     /// Adds bytes at the end, in pieces of at most [`CHUNK`].

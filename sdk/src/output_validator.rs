@@ -43,10 +43,7 @@ impl Verdict {
 impl Problem {
     /// What is wrong where, and what would be right.
     pub fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            pointer: pointer.into(),
-            message: message.into(),
-        }
+        Self { pointer: pointer.into(), message: message.into() }
     }
 }
 

@@ -1,4 +1,5 @@
-//! JSON Schemas from Rust types: draft 2020-12, everything inlined, `$ref` only within the schema (for recursive types).
+//! JSON Schemas from Rust types: draft 2020-12, everything inlined, `$ref` only within the schema (for recursive
+//! types).
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -28,9 +29,7 @@ fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
         object.remove("title");
         object.remove("description");
         if object.get("type") == Some(&Value::from("object")) {
-            object
-                .entry("properties")
-                .or_insert_with(|| Value::Object(serde_json::Map::new()));
+            object.entry("properties").or_insert_with(|| Value::Object(serde_json::Map::new()));
         }
     }
     schema

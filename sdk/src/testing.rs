@@ -76,12 +76,7 @@ impl Host {
 
 /// A made-up call: the first attempt of `1.1.1`, with 30 s.
 pub fn call() -> Call {
-    Call {
-        id: "1.1.1".to_owned(),
-        attempt: 1,
-        time_limit: 30_000,
-        scope: scope(),
-    }
+    Call { id: "1.1.1".to_owned(), attempt: 1, time_limit: 30_000, scope: scope() }
 }
 
 /// A made-up scope: the first turn of a session of the agent `test`.
@@ -101,11 +96,7 @@ pub fn scope() -> Scope {
 
 /// A made-up model with a window of 128,000 tokens.
 pub fn model() -> Model {
-    Model {
-        provider: "scripted".to_owned(),
-        name: "test".to_owned(),
-        window: 128_000,
-    }
+    Model { provider: "scripted".to_owned(), name: "test".to_owned(), window: 128_000 }
 }
 
 #[derive(Debug, Default)]
@@ -124,16 +115,8 @@ impl State {
             let _ = write!(digest, "{byte:02x}");
         }
         let mime_type = mime_type.to_owned();
-        let media = Media {
-            digest,
-            mime_type,
-            size: bytes.len() as u64,
-            dimensions: None,
-            name,
-        };
-        self.media
-            .entry(media.digest.clone())
-            .or_insert_with(|| (media.clone(), bytes));
+        let media = Media { digest, mime_type, size: bytes.len() as u64, dimensions: None, name };
+        self.media.entry(media.digest.clone()).or_insert_with(|| (media.clone(), bytes));
         media
     }
 }
@@ -161,9 +144,7 @@ pub(crate) mod media {
 
     pub(crate) fn open(digest: &str) -> Result<Medium, Error> {
         let found = with_state(|state| state.media.get(digest).cloned());
-        found
-            .map(|(media, bytes)| Medium { media, bytes })
-            .ok_or(Error::NotFound)
+        found.map(|(media, bytes)| Medium { media, bytes }).ok_or(Error::NotFound)
     }
 
     impl Medium {
@@ -186,11 +167,7 @@ pub(crate) mod media {
 
     impl NewMedium {
         pub(crate) fn new(mime_type: &str, name: Option<&str>) -> Self {
-            Self {
-                mime_type: mime_type.to_owned(),
-                name: name.map(str::to_owned),
-                bytes: RefCell::default(),
-            }
+            Self { mime_type: mime_type.to_owned(), name: name.map(str::to_owned), bytes: RefCell::default() }
         }
 
         pub(crate) fn write(&self, data: &[u8]) -> Result<(), Error> {

@@ -1,4 +1,5 @@
-//! Tools: typed arguments in, content or a typed error out. The schema that the model sees comes from the argument type.
+//! Tools: typed arguments in, content or a typed error out. The schema that the model sees comes from the argument
+//! type.
 
 mod arguments;
 mod outcome;
@@ -81,7 +82,8 @@ struct About {
 }
 
 impl Tool {
-    /// Begins a tool. `name` has 1 to 128 letters, digits, `_`, `-` and `.`, for example `table.filter`; `description` is
+    /// Begins a tool. `name` has 1 to 128 letters, digits, `_`, `-` and `.`, for example `table.filter`;
+    /// `description` is
     /// for the model: what the tool does, when to use it, what it returns. At most 2 KiB of it are shown.
     #[allow(clippy::new_ret_no_self, reason = "a tool is complete only with what it runs")]
     pub fn new(name: impl Into<Cow<'static, str>>, description: impl Into<Cow<'static, str>>) -> ToolBuilder {
@@ -104,10 +106,7 @@ impl Tool {
             name: about.name.to_string(),
             title: about.title.clone(),
             description: about.description.to_string(),
-            input_schema: about
-                .input
-                .as_ref()
-                .map_or_else(|| "{}".to_owned(), |schema| schema().to_string()),
+            input_schema: about.input.as_ref().map_or_else(|| "{}".to_owned(), |schema| schema().to_string()),
             output_schema: about.output.as_ref().map(|schema| schema().to_string()),
             traits: about.traits,
             priority: about.priority,
@@ -192,9 +191,7 @@ impl ToolBuilder {
         O: IntoOutcome,
         F: Fn(A, &Call) -> Result<O, ToolError> + 'static,
     {
-        self.about
-            .input
-            .get_or_insert_with(|| Box::new(crate::schema::input::<A>));
+        self.about.input.get_or_insert_with(|| Box::new(crate::schema::input::<A>));
         let run =
             Box::new(move |text: &str, call: &Call| run(arguments::parse(text)?, call).map(IntoOutcome::into_outcome));
         Tool { about: self.about, run }

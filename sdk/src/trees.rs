@@ -1,23 +1,23 @@
-//! File trees that the host grants, under the paths with which they were granted. Files in them are read and written with
+//! File trees that the host grants, under the paths with which they were granted. Files in them are read and written
+//! with
 //! `std::fs`; what this module adds are errors that say what is granted.
 
 use crate::tool::ToolError;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
-/// The granted trees, as the grant names them: `.`, `notes`, `/home/me/docs` … In native tests: those of the surrounding
+/// The granted trees, as the grant names them: `.`, `notes`, `/home/me/docs` … In native tests: those of the
+/// surrounding
 /// [`testing::Host`](crate::testing::Host).
 pub fn granted() -> Vec<String> {
     #[cfg(target_arch = "wasm32")]
-    return wasip2::filesystem::preopens::get_directories()
-        .into_iter()
-        .map(|(_, path)| path)
-        .collect();
+    return wasip2::filesystem::preopens::get_directories().into_iter().map(|(_, path)| path).collect();
     #[cfg(not(target_arch = "wasm32"))]
     crate::testing::with_state(|state| state.trees.clone())
 }
 
-/// The path to use with `std::fs` for `path`, if it lies in a granted tree; otherwise an error of kind *denied* that names
+/// The path to use with `std::fs` for `path`, if it lies in a granted tree; otherwise an error of kind *denied* that
+/// names
 /// the granted trees. Symbolic links are followed by the host, and only within the tree.
 pub fn locate(path: &str) -> Result<PathBuf, ToolError> {
     let trees = granted();
@@ -28,16 +28,9 @@ pub fn locate(path: &str) -> Result<PathBuf, ToolError> {
             .filter_map(|tree| normal(Path::new(tree)))
             .any(|tree| wanted.starts_with(&tree) && same_kind(&wanted, &tree))
     {
-        return Ok(if wanted.as_os_str().is_empty() {
-            PathBuf::from(".")
-        } else {
-            wanted
-        });
+        return Ok(if wanted.as_os_str().is_empty() { PathBuf::from(".") } else { wanted });
     }
-    Err(ToolError::denied(format!(
-        "`{path}` is outside of the granted trees: {}",
-        names(&trees)
-    )))
+    Err(ToolError::denied(format!("`{path}` is outside of the granted trees: {}", names(&trees))))
 }
 
 /// A tool's error for what `std::fs` said about `path`: not found, denied (with the granted trees), or failed.
@@ -46,8 +39,8 @@ pub fn error(path: &str, error: &io::Error) -> ToolError {
         ErrorKind::NotFound => ToolError::not_found(format!("there is no `{path}`")),
         ErrorKind::NotADirectory => ToolError::not_found(format!("a part of `{path}` is not a directory")),
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => ToolError::denied(format!(
-            "`{path}` may not be used so: it leads out of its tree, or the tree is granted for reading only, or the file \
-             system refuses. Granted trees: {}",
+            "`{path}` was refused: it leads out of its tree, or its tree is granted for reading only, or the file \
+             system denies it. Granted trees: {}",
             names(&granted())
         )),
         _ => ToolError::failed(format!("`{path}`: {error}")),
@@ -57,11 +50,7 @@ pub fn error(path: &str, error: &io::Error) -> ToolError {
 fn names(trees: &[String]) -> String {
     match trees {
         [] => "no file tree is granted".to_owned(),
-        trees => trees
-            .iter()
-            .map(|tree| format!("`{tree}`"))
-            .collect::<Vec<_>>()
-            .join(", "),
+        trees => trees.iter().map(|tree| format!("`{tree}`")).collect::<Vec<_>>().join(", "),
     }
 }
 
@@ -117,17 +106,8 @@ mod tests {
 
     #[test]
     fn errors_of_the_file_system_keep_their_kind() {
-        assert!(matches!(
-            error("a", &Error::from(ErrorKind::NotFound)),
-            ToolError::NotFound(_)
-        ));
-        assert!(matches!(
-            error("a", &Error::from(ErrorKind::PermissionDenied)),
-            ToolError::Denied(_)
-        ));
-        assert!(matches!(
-            error("a", &Error::from(ErrorKind::InvalidData)),
-            ToolError::Failed(_)
-        ));
+        assert!(matches!(error("a", &Error::from(ErrorKind::NotFound)), ToolError::NotFound(_)));
+        assert!(matches!(error("a", &Error::from(ErrorKind::PermissionDenied)), ToolError::Denied(_)));
+        assert!(matches!(error("a", &Error::from(ErrorKind::InvalidData)), ToolError::Failed(_)));
     }
 }

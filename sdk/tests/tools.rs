@@ -58,35 +58,24 @@ impl ToolPlugin for Plugin {
                     .run(|order: Order, _: &Call| match order.delivery {
                         Delivery::Post => {
                             let articles = order.rows.iter().filter(|row| !row.article.is_empty());
-                            Done::json(&Receipt {
-                                articles: articles.map(|row| u32::from(row.count)).sum(),
-                            })
+                            Done::json(&Receipt { articles: articles.map(|row| u32::from(row.count)).sum() })
                         }
                         Delivery::PickUp => Err(ToolError::invalid("/delivery", "there is no shop near you")),
                     }),
             )
-            .tool(
-                Tool::new("shop.cancel", "Cancels an order.").run(|NoArguments {}, call: &Call| {
-                    Ok(
-                        ServiceRequest::new("com.example.order.cancel.v1", &json!({ "call": call.id }))
-                            .domain("shop")
-                            .within(Duration::from_secs(60)),
-                    )
-                }),
-            )
+            .tool(Tool::new("shop.cancel", "Cancels an order.").run(|NoArguments {}, call: &Call| {
+                Ok(ServiceRequest::new("com.example.order.cancel.v1", &json!({ "call": call.id }))
+                    .domain("shop")
+                    .within(Duration::from_secs(60)))
+            }))
             .tool(Tool::new("shop.tree", "Takes a tree.").run(|_: Tree, _: &Call| Ok(())))
-            .tool(
-                Tool::new("shop.host", "Uses the host.")
-                    .read_only()
-                    .run(|_: NoArguments, _: &Call| {
-                        log::warn("using the host");
-                        let greeting =
-                            config::get("greeting")?.ok_or_else(|| ToolError::denied("config key `greeting`"))?;
-                        let medium = media::NewMedium::new("text/plain", Some("greeting.txt"));
-                        medium.write(greeting.as_bytes())?;
-                        Ok(Done::stored(medium.finish()?.digest))
-                    }),
-            )
+            .tool(Tool::new("shop.host", "Uses the host.").read_only().run(|_: NoArguments, _: &Call| {
+                log::warn("using the host");
+                let greeting = config::get("greeting")?.ok_or_else(|| ToolError::denied("config key `greeting`"))?;
+                let medium = media::NewMedium::new("text/plain", Some("greeting.txt"));
+                medium.write(greeting.as_bytes())?;
+                Ok(Done::stored(medium.finish()?.digest))
+            }))
     }
 }
 
@@ -100,10 +89,7 @@ fn order(arguments: Value) -> Result<Outcome, ToolError> {
 fn definitions_describe_the_types() {
     let definitions = Plugin::tools().definitions();
     let order = &definitions[0];
-    assert_eq!(
-        (order.name.as_str(), order.title.as_deref(), order.priority),
-        ("shop.order", Some("Order"), -3)
-    );
+    assert_eq!((order.name.as_str(), order.title.as_deref(), order.priority), ("shop.order", Some("Order"), -3));
     assert_eq!(order.traits, Traits::DESTRUCTIVE | Traits::NEEDS_APPROVAL);
     let expected = json!({
         "type": "object",
@@ -146,10 +132,7 @@ fn a_tool_without_arguments_takes_an_empty_object() {
 fn a_recursive_type_refers_only_into_its_own_schema() {
     let schema = &Plugin::tools().definitions()[2].input_schema;
     let references = schema.matches("$ref").count();
-    assert!(
-        references > 0 && schema.matches("\"$ref\":\"#").count() == references,
-        "{schema}"
-    );
+    assert!(references > 0 && schema.matches("\"$ref\":\"#").count() == references, "{schema}");
 }
 
 #[test]
@@ -157,19 +140,13 @@ fn a_json_result_of_a_tool_with_an_output_type_is_structured() {
     let outcome = order(json!({ "rows": [{ "article": "pen", "count": 2 }, { "article": "ink", "count": 1 }] }));
     let done = outcome.ok().and_then(Outcome::done);
     assert_eq!(done.as_ref().map(Done::texts).as_deref(), Some(r#"{"articles":3}"#));
-    assert_eq!(
-        done.and_then(|done| done.structured).as_deref(),
-        Some(r#"{"articles":3}"#)
-    );
+    assert_eq!(done.and_then(|done| done.structured).as_deref(), Some(r#"{"articles":3}"#));
 }
 
 #[test]
 fn wrong_arguments_are_pointed_at() {
     let pointers = [
-        (
-            json!({ "rows": [{ "article": "pen", "count": 2 }, { "article": "ink", "count": 300 }] }),
-            "/rows/1/count",
-        ),
+        (json!({ "rows": [{ "article": "pen", "count": 2 }, { "article": "ink", "count": 300 }] }), "/rows/1/count"),
         (json!({ "rows": "pen" }), "/rows"),
         (json!({ "rows": [], "other/key": 1 }), "/other~1key"),
         (json!({}), ""),
@@ -189,10 +166,7 @@ fn wrong_arguments_are_pointed_at() {
 
 #[test]
 fn an_unknown_tool_is_not_found() {
-    assert!(matches!(
-        Plugin::tools().call("shop.steal", json!({})),
-        Err(ToolError::NotFound(_))
-    ));
+    assert!(matches!(Plugin::tools().call("shop.steal", json!({})), Err(ToolError::NotFound(_))));
 }
 
 #[test]
@@ -201,10 +175,7 @@ fn a_service_request_carries_its_routing() {
         Ok(Outcome::Pending(request)) => {
             assert_eq!(request.event_type, "com.example.order.cancel.v1");
             assert_eq!(request.data, r#"{"call":"1.1.1"}"#);
-            assert_eq!(
-                (request.domain.as_deref(), request.answer_within),
-                (Some("shop"), Some(60_000))
-            );
+            assert_eq!((request.domain.as_deref(), request.answer_within), (Some("shop"), Some(60_000)));
         }
         other => panic!("{other:?}"),
     }
@@ -218,10 +189,7 @@ fn the_host_of_a_test_has_media_configuration_and_log() {
     assert!(host.run(call).is_ok());
     let media = host.media();
     assert_eq!(media.len(), 1);
-    assert_eq!(
-        media[0].digest,
-        "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
-    );
+    assert_eq!(media[0].digest, "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824");
     assert_eq!(host.bytes(&media[0].digest), Some(b"hello".as_slice()));
     assert_eq!(host.log().len(), 1);
 }

@@ -55,7 +55,10 @@ async fn one_component_of_two_kinds() {
 async fn a_medium_of_five_megabytes() {
     const BYTES: u64 = 5_000_000;
     let house = House::new(&["probe"]).await;
-    let replies = [calling(&[("probe.write_image", json!({"bytes": BYTES})), ("probe.image", json!({"bytes": 1_000_000}))]), saying("Made.")];
+    let replies = [
+        calling(&[("probe.write_image", json!({"bytes": BYTES})), ("probe.image", json!({"bytes": 1_000_000}))]),
+        saying("Made."),
+    ];
     let mut session = house.session(AgentConfig::new("test"), script(&replies)).await;
     assert!(matches!(turn(&mut session, "Make.").await, TurnResult::Finished(_)));
     let media = media(&view(&house, &session).await);
@@ -80,7 +83,10 @@ async fn a_medium_of_five_megabytes() {
     turn(&mut session, "Read.").await;
     let (_, is_error, text) = results(&house, &session).await.pop().unwrap();
     let sum: u64 = stored.iter().map(|byte| u64::from(*byte)).sum();
-    assert!(!is_error && text.contains(&format!("\"length\":{}", stored.len())) && text.contains(&sum.to_string()), "{text}");
+    assert!(
+        !is_error && text.contains(&format!("\"length\":{}", stored.len())) && text.contains(&sum.to_string()),
+        "{text}"
+    );
 }
 
 /// P4: the policy masks a medium that the model has seen, in the outgoing copy only, and it stays masked.
@@ -96,8 +102,12 @@ async fn a_medium_is_masked_once_seen() {
     turn(&mut session, "Look again.").await;
     let masks = &session.state().masks;
     assert!(!masks.is_empty(), "what was seen is masked");
-    let decisions: Vec<Value> = records(&house, &session, 2).await.into_iter()
-        .filter(|stored| stored.record.kind == "media_policy").map(|stored| stored.record.body).collect();
+    let decisions: Vec<Value> = records(&house, &session, 2)
+        .await
+        .into_iter()
+        .filter(|stored| stored.record.kind == "media_policy")
+        .map(|stored| stored.record.body)
+        .collect();
     let masked = decisions.last().unwrap()["items"].as_array().unwrap().iter().filter(|item| item["masked"] == true);
     assert!(masked.count() >= 1, "an earlier decision is told to the policy: {decisions:?}");
     assert_eq!(media(&view(&house, &session).await).len(), 2, "the stored history keeps the originals");
@@ -126,10 +136,16 @@ async fn a_validator_that_fails() {
 async fn nothing_is_granted_by_default() {
     let house = House::new(&["files", "probe"]).await;
     std::fs::write(house.tree().join("note.txt"), "granted words").unwrap();
-    let replies = || script(&[
-        calling(&[("files.read", json!({"path": "note.txt"})), ("probe.env", json!({"name": "PATH"})), ("probe.config", json!({"name": "region"}))]),
-        saying("Done."),
-    ]);
+    let replies = || {
+        script(&[
+            calling(&[
+                ("files.read", json!({"path": "note.txt"})),
+                ("probe.env", json!({"name": "PATH"})),
+                ("probe.config", json!({"name": "region"})),
+            ]),
+            saying("Done."),
+        ])
+    };
     let mut session = house.session(AgentConfig::new("test"), replies()).await;
     turn(&mut session, "Read.").await;
     let denied = results(&house, &session).await;

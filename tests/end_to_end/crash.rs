@@ -59,7 +59,12 @@ impl Ground {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         let model = format!("scripted:{}", self.path("script.json").display());
-        command.args(["--plugins".as_ref(), self.path("plugins").as_os_str(), "--data".as_ref(), self.path("data").as_os_str()]);
+        command.args([
+            "--plugins".as_ref(),
+            self.path("plugins").as_os_str(),
+            "--data".as_ref(),
+            self.path("data").as_os_str(),
+        ]);
         command.args(["--model", &model, "--grant", "probe:write=."]).args(arguments);
         command.current_dir(self.path("tree")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -122,7 +127,8 @@ impl Ground {
 
     fn store(&self) -> SqliteStore {
         // Opening checks the file's integrity.
-        SqliteStore::open(&self.path("data/agent-host.db"), Options::default()).unwrap_or_else(|error| panic!("{error}"))
+        SqliteStore::open(&self.path("data/agent-host.db"), Options::default())
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Everything that D3 promises of the session that was killed.
@@ -142,9 +148,10 @@ impl Ground {
                 if call.name != "probe.echo" {
                     assert_eq!(effects.get(&call.id.0), Some(&1), "{context}: {} had its effect once", call.id);
                 }
-                let answers = messages.iter().flat_map(|message| &message.parts).filter(
-                    |part| matches!(part, Part::ToolResult(result) if result.call_id == call.id),
-                );
+                let answers = messages
+                    .iter()
+                    .flat_map(|message| &message.parts)
+                    .filter(|part| matches!(part, Part::ToolResult(result) if result.call_id == call.id));
                 assert_eq!(answers.count(), 1, "{context}: {} is answered once", call.id);
             }
             let events = store.events(&session.subject, 0, 1_000).await.unwrap();

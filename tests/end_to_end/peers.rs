@@ -27,9 +27,12 @@ async fn a_python_guest() {
     let component = house.directory.path().join("plugins/python-guest.wasm");
     let output = Command::new(componentize)
         .current_dir(repository().join("tests/guests/python"))
-        .arg("-d").arg(repository().join("wit"))
-        .args(["-w", "tool-plugin", "componentize", "app", "-o"]).arg(&component)
-        .output().unwrap();
+        .arg("-d")
+        .arg(repository().join("wit"))
+        .args(["-w", "tool-plugin", "componentize", "app", "-o"])
+        .arg(&component)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let replies = [
         calling(&[

@@ -34,7 +34,8 @@ async fn rows_1_and_2_time() {
     let mut session = house.session(config, script(&[calling(&spins), saying("Done.")])).await;
     let other = async {
         for _ in 0..5 {
-            let (is_error, text) = call(&house, AgentConfig::new("other"), "probe.echo", json!({"text": "alive"})).await;
+            let (is_error, text) =
+                call(&house, AgentConfig::new("other"), "probe.echo", json!({"text": "alive"})).await;
             assert!(!is_error && text.contains("alive"), "{text}");
         }
     };

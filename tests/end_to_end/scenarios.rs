@@ -32,16 +32,30 @@ async fn two_parallel_calls() {
     let names: Vec<String> = results(&house, &session).await.into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["probe.sleep", "probe.echo"]);
     // The quick call's outcome is committed first; the messages stand in call order.
-    let order: Vec<String> = events(&house, &session).await.into_iter().filter_map(|event| match event.kind {
-        EventKind::ToolResult { name, .. } => Some(name),
-        _ => None,
-    }).collect();
+    let order: Vec<String> = events(&house, &session)
+        .await
+        .into_iter()
+        .filter_map(|event| match event.kind {
+            EventKind::ToolResult { name, .. } => Some(name),
+            _ => None,
+        })
+        .collect();
     assert_eq!(order, ["probe.echo", "probe.sleep"]);
     assert_eq!(
         event_types(&house, &session).await,
         [
-            "loop_start", "loop_iteration", "context_built", "stream_complete", "tool_call", "tool_call", "tool_result",
-            "tool_result", "loop_iteration", "context_built", "stream_complete", "loop_end"
+            "loop_start",
+            "loop_iteration",
+            "context_built",
+            "stream_complete",
+            "tool_call",
+            "tool_call",
+            "tool_result",
+            "tool_result",
+            "loop_iteration",
+            "context_built",
+            "stream_complete",
+            "loop_end"
         ]
     );
 }
@@ -106,10 +120,8 @@ async fn a_long_result_and_the_rest_of_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_highest_priority_runs_first() {
     let house = House::new(&["probe"]).await;
-    let replies = [
-        calling(&[("probe.echo", json!({"text": "low"})), ("probe.high", json!({"ms": 1}))]),
-        saying("Done."),
-    ];
+    let replies =
+        [calling(&[("probe.echo", json!({"text": "low"})), ("probe.high", json!({"ms": 1}))]), saying("Done.")];
     let mut session = house.session(AgentConfig::new("test"), script(&replies)).await;
     finished(turn(&mut session, "Go.").await);
     let results = results(&house, &session).await;
@@ -124,19 +136,20 @@ async fn an_output_rejected_and_corrected() {
     let house = House::new(&["strict-json"]).await;
     let mut config = AgentConfig::new("test");
     config.validators = vec!["strict-json".to_owned()];
-    config.output_schema = Some(json!({"type": "object", "required": ["total"], "properties": {"total": {"type": "integer"}}}));
-    let replies = [
-        saying("The total is 3."),
-        saying("{\"total\": \"three\"}"),
-        saying("```json\n{\"total\": 3}\n```"),
-    ];
+    config.output_schema =
+        Some(json!({"type": "object", "required": ["total"], "properties": {"total": {"type": "integer"}}}));
+    let replies = [saying("The total is 3."), saying("{\"total\": \"three\"}"), saying("```json\n{\"total\": 3}\n```")];
     let mut session = house.session(config, script(&replies)).await;
     let output = finished(turn(&mut session, "Add.").await);
     assert_eq!(output.data, json!({"total": 3}));
-    let rejections: Vec<(String, u32)> = events(&house, &session).await.into_iter().filter_map(|event| match event.kind {
-        EventKind::OutputRejected { by, attempt, .. } => Some((by, attempt)),
-        _ => None,
-    }).collect();
+    let rejections: Vec<(String, u32)> = events(&house, &session)
+        .await
+        .into_iter()
+        .filter_map(|event| match event.kind {
+            EventKind::OutputRejected { by, attempt, .. } => Some((by, attempt)),
+            _ => None,
+        })
+        .collect();
     assert_eq!(rejections.len(), 2);
     assert!(rejections[0].0.starts_with("strict-json@"), "{rejections:?}");
     assert_eq!(rejections[1], ("output schema".to_owned(), 2));
@@ -144,7 +157,8 @@ async fn an_output_rejected_and_corrected() {
     assert_eq!(seen(&house, &session).await, ["user 3", "assistant 2", "user 1", "assistant 1"]);
     assert_eq!(session.state().next_message, 7);
     let kinds: Vec<String> = records(&house, &session, 1).await.into_iter().map(|stored| stored.record.kind).collect();
-    let expected = ["context", "prompt", "reply", "verdict", "prompt", "reply", "verdict", "prompt", "reply", "verdict"];
+    let expected =
+        ["context", "prompt", "reply", "verdict", "prompt", "reply", "verdict", "prompt", "reply", "verdict"];
     assert_eq!(kinds, expected);
 }
 
@@ -157,7 +171,8 @@ async fn corrections_spent() {
     config.bounds.max_corrections = 1;
     let replies = [saying("no"), saying("still no")];
     let mut session = house.session(config, script(&replies)).await;
-    let TurnResult::Failed(TurnError::OutputRejected { last_reply, attempts, .. }) = turn(&mut session, "Go.").await else {
+    let TurnResult::Failed(TurnError::OutputRejected { last_reply, attempts, .. }) = turn(&mut session, "Go.").await
+    else {
         panic!("the turn must fail")
     };
     assert_eq!((last_reply.as_str(), attempts), ("still no", 2));
@@ -214,11 +229,15 @@ async fn a_sequential_tool_runs_alone() {
     ];
     let mut session = house.session(AgentConfig::new("test"), script(&replies)).await;
     finished(turn(&mut session, "Go.").await);
-    let order: Vec<String> = events(&house, &session).await.into_iter().filter_map(|event| match event.kind {
-        EventKind::ToolCall { call, .. } => Some(format!("start {}", call.0)),
-        EventKind::ToolResult { call, .. } => Some(format!("end {}", call.0)),
-        _ => None,
-    }).collect();
+    let order: Vec<String> = events(&house, &session)
+        .await
+        .into_iter()
+        .filter_map(|event| match event.kind {
+            EventKind::ToolCall { call, .. } => Some(format!("start {}", call.0)),
+            EventKind::ToolResult { call, .. } => Some(format!("end {}", call.0)),
+            _ => None,
+        })
+        .collect();
     let expected: Vec<String> =
         (1..=4).flat_map(|n| [format!("start call_1_1_{n}"), format!("end call_1_1_{n}")]).collect();
     assert_eq!(order, expected);

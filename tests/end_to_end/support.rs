@@ -31,7 +31,7 @@ pub(crate) fn components() -> &'static Path {
             let out = out.clone();
             move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-                runtime.block_on(build_projects(&projects, &out, &toolchain(), &|_| {})).map(|_| ())
+                runtime.block_on(build_projects(&toolchain(), &projects, &out, &|_| {})).map(|_| ())
             }
         });
         build.join().expect("the build does not panic").unwrap_or_else(|error| panic!("{error}"));
@@ -176,7 +176,11 @@ pub(crate) async fn events(house: &House, session: &Session) -> Vec<Event> {
 pub(crate) async fn event_types(house: &House, session: &Session) -> Vec<String> {
     let events = events(house, session).await;
     let events = events.iter().filter(|event| !matches!(event.kind, EventKind::ContextBudget { .. }));
-    events.map(|event| serde_json::to_value(&event.kind).expect("an event serialises")["type"].as_str().unwrap().to_owned()).collect()
+    events
+        .map(|event| {
+            serde_json::to_value(&event.kind).expect("an event serialises")["type"].as_str().unwrap().to_owned()
+        })
+        .collect()
 }
 
 /// All step records of a turn.

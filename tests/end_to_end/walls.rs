@@ -16,8 +16,13 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
 ];
 
 /// Libraries that only one room knows.
-const KNOWN_BY_ONE: &[(&str, &str)] =
-    &[("wasmtime", "plugins"), ("wasmtime-wasi", "plugins"), ("rusqlite", "memory"), ("clap", "app"), ("wit-bindgen", "sdk")];
+const KNOWN_BY_ONE: &[(&str, &str)] = &[
+    ("wasmtime", "plugins"),
+    ("wasmtime-wasi", "plugins"),
+    ("rusqlite", "memory"),
+    ("clap", "app"),
+    ("wit-bindgen", "sdk"),
+];
 
 /// What only `app` does, as it stands in code.
 const ONLY_IN_APP: &[&str] = &["env::var", "env::args", "process::exit", "println!(", "eprintln!(", "print!("];
@@ -88,7 +93,9 @@ fn dependencies(directory: &Path) -> Vec<String> {
     let manifest: toml::Table = text.parse().unwrap();
     let mut names = Vec::new();
     for key in ["dependencies", "build-dependencies"] {
-        names.extend(manifest.get(key).and_then(|table| table.as_table()).into_iter().flat_map(|table| table.keys().cloned()));
+        names.extend(
+            manifest.get(key).and_then(|table| table.as_table()).into_iter().flat_map(|table| table.keys().cloned()),
+        );
     }
     names
 }

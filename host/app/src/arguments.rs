@@ -84,13 +84,7 @@ pub(crate) struct Arguments {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CommonArguments {
     /// Where sessions, compiled code and loaded plugins are kept
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        env = "AGENT_HOST_DATA",
-        hide_env_values = true
-    )]
+    #[arg(long, global = true, value_name = "DIR", env = "AGENT_HOST_DATA", hide_env_values = true)]
     #[arg(help_heading = "Everywhere")]
     pub(crate) data: Option<PathBuf>,
     /// Log to stderr, with what plugins print; twice for more
@@ -274,54 +268,21 @@ mod tests {
     /// I1
     #[test]
     fn a_prompt_with_plugins_and_grants() {
-        let arguments = parse(&[
-            "--plugins",
-            "plugins",
-            "--grant",
-            "files:read=.",
-            "--grant",
-            "host:read=docs",
-            "How many?",
-        ]);
+        let arguments =
+            parse(&["--plugins", "plugins", "--grant", "files:read=.", "--grant", "host:read=docs", "How many?"]);
         let run = arguments.expect("parsed").run;
         assert_eq!(run.prompt.as_deref(), Some("How many?"));
-        let grants: Vec<_> = run
-            .agent
-            .grant
-            .iter()
-            .map(|grant| (&grant.receiver, grant.kind))
-            .collect();
-        assert_eq!(
-            grants,
-            [
-                (&Receiver::Plugin("files".into()), Kind::Read),
-                (&Receiver::Host, Kind::Read)
-            ]
-        );
+        let grants: Vec<_> = run.agent.grant.iter().map(|grant| (&grant.receiver, grant.kind)).collect();
+        assert_eq!(grants, [(&Receiver::Plugin("files".into()), Kind::Read), (&Receiver::Host, Kind::Read)]);
     }
 
     #[test]
     fn commands_are_words_and_prompts_are_not() {
-        assert!(matches!(
-            parse(&["plugin", "build"]).expect("parsed").command,
-            Some(Command::Plugin(_))
-        ));
-        assert_eq!(
-            parse(&["list files"]).expect("parsed").run.prompt.as_deref(),
-            Some("list files")
-        );
-        assert_eq!(
-            parse(&["--", "plugin"]).expect("parsed").run.prompt.as_deref(),
-            Some("plugin")
-        );
-        assert_eq!(
-            parse(&["--data", "d", "session", "list"]).expect("parsed").common.data,
-            Some("d".into())
-        );
-        assert_eq!(
-            parse(&["session", "list", "--data", "d"]).expect("parsed").common.data,
-            Some("d".into())
-        );
+        assert!(matches!(parse(&["plugin", "build"]).expect("parsed").command, Some(Command::Plugin(_))));
+        assert_eq!(parse(&["list files"]).expect("parsed").run.prompt.as_deref(), Some("list files"));
+        assert_eq!(parse(&["--", "plugin"]).expect("parsed").run.prompt.as_deref(), Some("plugin"));
+        assert_eq!(parse(&["--data", "d", "session", "list"]).expect("parsed").common.data, Some("d".into()));
+        assert_eq!(parse(&["session", "list", "--data", "d"]).expect("parsed").common.data, Some("d".into()));
     }
 
     #[test]

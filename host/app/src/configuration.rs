@@ -73,10 +73,8 @@ pub(crate) struct PluginLimits {
 impl AgentFile {
     /// Reads the file. All errors that are found are in the error, each with its line.
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigurationError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigurationError::Unreadable {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigurationError::Unreadable { path: path.to_owned(), source })?;
         Self::parse(&text, path)
     }
 
@@ -92,10 +90,7 @@ impl AgentFile {
         let mut file = Self {
             name: root.get("name").and_then(|value| value.name()),
             model: root.get("model").and_then(|value| value.text()),
-            plugin_directory: root
-                .get("plugin_directory")
-                .and_then(|value| value.text())
-                .map(|path| folder.join(path)),
+            plugin_directory: root.get("plugin_directory").and_then(|value| value.text()).map(|path| folder.join(path)),
             instructions: root.get("instructions").and_then(|value| value.text()),
             chain_of_thought: root.get("chain_of_thought").and_then(|value| value.text()),
             tool_rules: root.get("tool_rules").and_then(|value| value.text()),
@@ -106,13 +101,9 @@ impl AgentFile {
                 .and_then(|value| value.choice(&[("finish", AtLimit::Finish), ("error", AtLimit::Error)])),
             max_corrections: root.get("max_corrections").and_then(|value| value.number(0..=100)),
             parallel_calls: root.get("parallel_calls").and_then(|value| value.number(1..=64)),
-            result_characters: root
-                .get("result_characters")
-                .and_then(|value| value.number(200..=1_048_576)),
+            result_characters: root.get("result_characters").and_then(|value| value.number(200..=1_048_576)),
             include_history: root.get("include_history").and_then(|value| value.flag()),
-            output_schema: root
-                .get("output_schema")
-                .and_then(|value| schema::output_schema(&value, &folder)),
+            output_schema: root.get("output_schema").and_then(|value| schema::output_schema(&value, &folder)),
             validators: root.get("validators").and_then(|value| value.texts()).map(only_texts),
             context_builder: root.get("context_builder").and_then(|value| value.text()),
             media_policies: BTreeMap::new(),
@@ -143,10 +134,8 @@ impl AgentFile {
 
     fn read_plugins(&mut self, value: &document::Found<'_>) {
         if value.is_text() {
-            return value.problem(
-                "holds one table per plugin",
-                "the folder with the plugins is `plugin_directory = \"…\"`",
-            );
+            return value
+                .problem("holds one table per plugin", "the folder with the plugins is `plugin_directory = \"…\"`");
         }
         for (name, plugin) in value.map().unwrap_or_default() {
             let Some(plugin) = plugin.keys() else { continue };
@@ -184,13 +173,7 @@ impl AgentFile {
     }
 
     fn add(&mut self, receiver: &Receiver, kind: Kind, value: String, origin: String) {
-        self.grants.push(Grant {
-            receiver: receiver.clone(),
-            kind,
-            value,
-            base: self.folder.clone(),
-            origin,
-        });
+        self.grants.push(Grant { receiver: receiver.clone(), kind, value, base: self.folder.clone(), origin });
     }
 }
 

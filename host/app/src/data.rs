@@ -16,9 +16,11 @@ impl DataDirectory {
     pub(crate) fn open(asked: Option<&Path>) -> Result<Self, Failure> {
         let root = match asked {
             Some(path) => path.to_owned(),
-            None => directories::ProjectDirs::from("", "", "agent-host")
-                .map(|folders| folders.data_dir().to_owned())
-                .ok_or_else(|| Failure::refused("there is no home folder for the data; name one with --data DIR"))?,
+            None => {
+                directories::ProjectDirs::from("", "", "agent-host")
+                    .map(|folders| folders.data_dir().to_owned())
+                    .ok_or_else(|| Failure::refused("there is no home folder for the data; name one with --data DIR"))?
+            }
         };
         let data = Self { root };
         for folder in [data.root.clone(), data.cache(), data.plugins()] {
@@ -68,10 +70,7 @@ mod tests {
             let found = std::fs::metadata(&folder).expect("there");
             assert!(found.is_dir());
             #[cfg(unix)]
-            assert_eq!(
-                std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o777,
-                0o700
-            );
+            assert_eq!(std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o777, 0o700);
         }
         assert_eq!(data.database(), parent.path().join("a/b/agent-host.db"));
     }
@@ -80,11 +79,7 @@ mod tests {
     fn a_file_in_its_place_is_named() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let failure = DataDirectory::open(Some(file.path())).expect_err("a file");
-        assert!(
-            failure.message.contains(&file.path().display().to_string()),
-            "{}",
-            failure.message
-        );
+        assert!(failure.message.contains(&file.path().display().to_string()), "{}", failure.message);
         assert!(failure.message.contains("--data"), "{}", failure.message);
     }
 }

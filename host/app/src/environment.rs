@@ -12,10 +12,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 
 /// Who is logged in: whose memories these are, unless a request says otherwise.
 pub(crate) fn user() -> Option<String> {
-    ["USER", "LOGNAME", "USERNAME"]
-        .into_iter()
-        .find_map(variable)
-        .filter(|name| !name.is_empty())
+    ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(variable).filter(|name| !name.is_empty())
 }
 
 /// The Rust toolchain: `CARGO` where it is set, else the cargo on the `PATH`.
@@ -24,18 +21,13 @@ pub(crate) fn toolchain() -> Result<Toolchain, Failure> {
     let cargo = asked.or_else(|| program("cargo")).ok_or_else(|| {
         Failure::refused("no cargo was found: install Rust from https://rustup.rs, or set CARGO to your cargo")
     })?;
-    Ok(Toolchain {
-        cargo,
-        rustup: program("rustup"),
-    })
+    Ok(Toolchain { cargo, rustup: program("rustup") })
 }
 
 fn program(name: &str) -> Option<PathBuf> {
     let file = format!("{name}{}", env::consts::EXE_SUFFIX);
     let folders = env::var_os("PATH")?;
-    env::split_paths(&folders)
-        .map(|folder| folder.join(&file))
-        .find(|path| is_program(path))
+    env::split_paths(&folders).map(|folder| folder.join(&file)).find(|path| is_program(path))
 }
 
 #[cfg(unix)]

@@ -49,17 +49,11 @@ pub(crate) struct Failure {
 impl Failure {
     /// Nothing was begun.
     pub(crate) fn refused(message: impl fmt::Display) -> Self {
-        Self {
-            exit: Exit::Refused,
-            message: message.to_string(),
-        }
+        Self { exit: Exit::Refused, message: message.to_string() }
     }
 
     /// The work was begun and failed.
     pub(crate) fn failed(message: impl fmt::Display) -> Self {
-        Self {
-            exit: Exit::Failed,
-            message: message.to_string(),
-        }
+        Self { exit: Exit::Failed, message: message.to_string() }
     }
 }

@@ -42,12 +42,8 @@ pub(crate) enum Kind {
 }
 
 /// The kinds as they are written.
-const KINDS: &[(&str, Kind)] = &[
-    ("read", Kind::Read),
-    ("write", Kind::Write),
-    ("env", Kind::Env),
-    ("config", Kind::Config),
-];
+const KINDS: &[(&str, Kind)] =
+    &[("read", Kind::Read), ("write", Kind::Write), ("env", Kind::Env), ("config", Kind::Config)];
 
 /// All grants of an agent, ready to use.
 #[derive(Clone, Debug, Default)]
@@ -80,13 +76,7 @@ impl Grant {
             return Err("a configuration value is written PLUGIN:config=KEY=VALUE".to_owned());
         }
         let origin = format!("--grant {text}");
-        Ok(Self {
-            receiver,
-            kind: *kind,
-            value: value.to_owned(),
-            base: PathBuf::new(),
-            origin,
-        })
+        Ok(Self { receiver, kind: *kind, value: value.to_owned(), base: PathBuf::new(), origin })
     }
 }
 
@@ -103,11 +93,7 @@ pub(crate) fn resolve(
             problems.push(format!("{}: {problem}", grant.origin));
         }
     }
-    if problems.is_empty() {
-        Ok(resolved)
-    } else {
-        Err(problems)
-    }
+    if problems.is_empty() { Ok(resolved) } else { Err(problems) }
 }
 
 fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut ResolvedGrants) -> Result<(), String> {
@@ -124,10 +110,7 @@ fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut 
                 grants.env.insert(grant.value.clone(), value);
             }
             None => {
-                return Err(format!(
-                    "the variable `{}` is not set; set it, or leave the grant out",
-                    grant.value
-                ));
+                return Err(format!("the variable `{}` is not set; set it, or leave the grant out", grant.value));
             }
         },
         Kind::Config => {
@@ -141,11 +124,7 @@ fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut 
 fn tree(grant: &Grant, access: Access) -> Result<TreeGrant, String> {
     let host = grant.base.join(Path::new(&grant.value));
     match std::fs::metadata(&host) {
-        Ok(found) if found.is_dir() => Ok(TreeGrant {
-            host,
-            guest: grant.value.clone(),
-            access,
-        }),
+        Ok(found) if found.is_dir() => Ok(TreeGrant { host, guest: grant.value.clone(), access }),
         Ok(_) => Err(format!("{} is a file; grant the folder that it is in", host.display())),
         Err(error) => Err(format!("the folder {} cannot be granted: {error}", host.display())),
     }
@@ -164,41 +143,20 @@ mod tests {
     fn well_formed_grants() {
         let cases = [
             ("files:read=.", Receiver::Plugin("files".into()), Kind::Read, "."),
-            (
-                "files:write=/a:b=c",
-                Receiver::Plugin("files".into()),
-                Kind::Write,
-                "/a:b=c",
-            ),
+            ("files:write=/a:b=c", Receiver::Plugin("files".into()), Kind::Write, "/a:b=c"),
             ("web:env=HOME", Receiver::Plugin("web".into()), Kind::Env, "HOME"),
-            (
-                "web:config=key=a=b",
-                Receiver::Plugin("web".into()),
-                Kind::Config,
-                "key=a=b",
-            ),
+            ("web:config=key=a=b", Receiver::Plugin("web".into()), Kind::Config, "key=a=b"),
             ("host:read=docs", Receiver::Host, Kind::Read, "docs"),
         ];
         for (text, receiver, kind, value) in cases {
             let grant = Grant::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-            assert_eq!(
-                (grant.receiver, grant.kind, grant.value.as_str()),
-                (receiver, kind, value)
-            );
+            assert_eq!((grant.receiver, grant.kind, grant.value.as_str()), (receiver, kind, value));
         }
     }
 
     #[test]
     fn malformed_grants_say_how_to_write_them() {
-        for text in [
-            "files",
-            "files:read",
-            "files:delete=.",
-            ":read=.",
-            "files:read=",
-            "host:write=.",
-            "a:config=k",
-        ] {
+        for text in ["files", "files:read", "files:delete=.", ":read=.", "files:read=", "host:write=.", "a:config=k"] {
             let error = Grant::parse(text).expect_err(text);
             assert!(error.contains("write") || error.contains("written"), "{text}: {error}");
         }
@@ -208,10 +166,7 @@ mod tests {
     fn grants_of_one_plugin_add_up() {
         let directory = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir(directory.path().join("docs")).expect("created");
-        let grant = |text: &str| Grant {
-            base: directory.path().to_owned(),
-            ..Grant::parse(text).expect(text)
-        };
+        let grant = |text: &str| Grant { base: directory.path().to_owned(), ..Grant::parse(text).expect(text) };
         let grants = [
             grant("a:read=."),
             grant("a:write=docs"),
@@ -221,11 +176,7 @@ mod tests {
         ];
         let resolved = resolve(&grants, &|name| Some(format!("value of {name}"))).expect("resolved");
         let plugin = &resolved.plugins["a"];
-        let trees: Vec<_> = plugin
-            .trees
-            .iter()
-            .map(|tree| (tree.guest.as_str(), tree.access))
-            .collect();
+        let trees: Vec<_> = plugin.trees.iter().map(|tree| (tree.guest.as_str(), tree.access)).collect();
         assert_eq!(trees, [(".", Access::Read), ("docs", Access::ReadWrite)]);
         assert_eq!(plugin.env["X"], "value of X");
         assert_eq!(plugin.config["k"], "v");
@@ -237,15 +188,10 @@ mod tests {
     fn what_cannot_be_granted_is_named() {
         let directory = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(directory.path().join("file"), "").expect("written");
-        let grant = |text: &str| Grant {
-            base: directory.path().to_owned(),
-            ..Grant::parse(text).expect(text)
-        };
+        let grant = |text: &str| Grant { base: directory.path().to_owned(), ..Grant::parse(text).expect(text) };
         let grants = [grant("a:read=absent"), grant("a:read=file"), grant("a:env=ABSENT")];
         let problems = resolve(&grants, &none).expect_err("nothing of this can be granted");
-        let shown = problems
-            .join("\n")
-            .replace(&directory.path().display().to_string(), "/base");
+        let shown = problems.join("\n").replace(&directory.path().display().to_string(), "/base");
         insta::assert_snapshot!(shown, @r"
         --grant a:read=absent: the folder /base/absent cannot be granted: No such file or directory (os error 2)
         --grant a:read=file: /base/file is a file; grant the folder that it is in

@@ -36,18 +36,13 @@ fn from(stdin: impl Read) -> Result<String, Failure> {
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::refused(format!("stdin cannot be read: {error}")))?;
     if bytes.len() as u64 > LONGEST {
-        return Err(Failure::refused(format!(
-            "stdin has more than {} MiB: give the model less",
-            LONGEST >> 20
-        )));
+        return Err(Failure::refused(format!("stdin has more than {} MiB: give the model less", LONGEST >> 20)));
     }
     let text = String::from_utf8(bytes)
         .map_err(|error| Failure::refused(format!("stdin is not UTF-8 text: {}", error.utf8_error())))?;
     let text = text.trim_end_matches(['\r', '\n']);
     if text.trim().is_empty() {
-        return Err(Failure::refused(
-            "there is no prompt: write it behind the options, or pipe it to stdin",
-        ));
+        return Err(Failure::refused("there is no prompt: write it behind the options, or pipe it to stdin"));
     }
     Ok(text.to_owned())
 }
@@ -57,10 +52,7 @@ mod tests {
     use super::*;
 
     fn run(prompt: Option<&str>) -> RunArguments {
-        RunArguments {
-            prompt: prompt.map(str::to_owned),
-            ..RunArguments::default()
-        }
+        RunArguments { prompt: prompt.map(str::to_owned), ..RunArguments::default() }
     }
 
     /// I1
@@ -69,20 +61,11 @@ mod tests {
         let read = |run: &RunArguments, input, stdin: &str| read(run, input, stdin.as_bytes()).map_err(|f| f.message);
         assert_eq!(read(&run(Some("one")), Input::Pipe, "two"), Ok(Some("one".into())));
         assert_eq!(read(&run(None), Input::Pipe, "two\n"), Ok(Some("two".into())));
-        assert_eq!(
-            read(&run(Some("-")), Input::Terminal, "two\nlines\n"),
-            Ok(Some("two\nlines".into()))
-        );
+        assert_eq!(read(&run(Some("-")), Input::Terminal, "two\nlines\n"), Ok(Some("two\nlines".into())));
         assert_eq!(read(&run(None), Input::Terminal, "two"), Ok(None));
-        let goes_on = RunArguments {
-            continue_latest: true,
-            ..RunArguments::default()
-        };
+        let goes_on = RunArguments { continue_latest: true, ..RunArguments::default() };
         assert_eq!(read(&goes_on, Input::Pipe, "two"), Ok(None));
-        let with_stdin = RunArguments {
-            prompt: Some("-".into()),
-            ..goes_on
-        };
+        let with_stdin = RunArguments { prompt: Some("-".into()), ..goes_on };
         assert_eq!(read(&with_stdin, Input::Pipe, "two"), Ok(Some("two".into())));
         assert!(read(&run(None), Input::Pipe, " \n").is_err());
         assert!(read(&run(Some("")), Input::Pipe, "two").is_err());
@@ -91,18 +74,8 @@ mod tests {
     #[test]
     fn stdin_is_bounded_and_text() {
         let endless = std::io::repeat(b'a');
-        assert!(
-            read(&run(None), Input::Pipe, endless)
-                .expect_err("endless")
-                .message
-                .contains("10 MiB")
-        );
+        assert!(read(&run(None), Input::Pipe, endless).expect_err("endless").message.contains("10 MiB"));
         let bytes: &[u8] = &[0xff, 0xfe];
-        assert!(
-            read(&run(None), Input::Pipe, bytes)
-                .expect_err("no text")
-                .message
-                .contains("UTF-8")
-        );
+        assert!(read(&run(None), Input::Pipe, bytes).expect_err("no text").message.contains("UTF-8"));
     }
 }

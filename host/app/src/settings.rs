@@ -42,10 +42,7 @@ impl Settings {
             ));
         }
         if let Some(directory) = plugins.as_deref().filter(|directory| !directory.is_dir()) {
-            return Err(Failure::refused(format!(
-                "{} is no folder with plugins",
-                directory.display()
-            )));
+            return Err(Failure::refused(format!("{} is no folder with plugins", directory.display())));
         }
         let (model, model_base) = match (&arguments.model, &file.model) {
             (Some(model), _) => (model.clone(), PathBuf::new()),
@@ -56,14 +53,7 @@ impl Settings {
         all.extend(arguments.grant.iter().cloned());
         let grants = grants::resolve(&all, variable).map_err(|problems| Failure::refused(problems.join("\n")))?;
         let name = file.name.clone().unwrap_or_else(|| UNNAMED.to_owned());
-        Ok(Self {
-            name,
-            model,
-            model_base,
-            plugins,
-            file,
-            grants,
-        })
+        Ok(Self { name, model, model_base, plugins, file, grants })
     }
 
     /// Names in the settings that are no plugin of the agent, each with where it was written.
@@ -71,24 +61,11 @@ impl Settings {
         let file = &self.file;
         let granted = self.grants.plugins.keys().map(|name| ("a grant names", name));
         let limited = file.limits.keys().map(|name| ("limits name", name));
-        let validators = file
-            .validators
-            .iter()
-            .flatten()
-            .map(|name| ("`validators` names", name));
-        let builder = file
-            .context_builder
-            .iter()
-            .map(|name| ("`context_builder` names", name));
-        let policies = file
-            .media_policies
-            .values()
-            .map(|name| ("`media_policies` names", name));
+        let validators = file.validators.iter().flatten().map(|name| ("`validators` names", name));
+        let builder = file.context_builder.iter().map(|name| ("`context_builder` names", name));
+        let policies = file.media_policies.values().map(|name| ("`media_policies` names", name));
         let named = granted.chain(limited).chain(validators).chain(builder).chain(policies);
-        named
-            .filter(|(_, name)| !known(name))
-            .map(|(where_to, name)| format!("{where_to} `{name}`"))
-            .collect()
+        named.filter(|(_, name)| !known(name)).map(|(where_to, name)| format!("{where_to} `{name}`")).collect()
     }
 }
 
@@ -113,10 +90,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir_all(folder.path().join("plugins")).expect("created");
         std::fs::write(folder.path().join("agent.toml"), text).expect("written");
-        let arguments = AgentArguments {
-            agent: Some(folder.path().join("agent.toml")),
-            ..AgentArguments::default()
-        };
+        let arguments = AgentArguments { agent: Some(folder.path().join("agent.toml")), ..AgentArguments::default() };
         (folder, arguments)
     }
 
@@ -127,10 +101,7 @@ mod tests {
                     [plugins.files.grants]\nread = [\".\"]\n";
         let (folder, arguments) = agent(text);
         let settings = Settings::read(&arguments, &none).expect("read");
-        assert_eq!(
-            (settings.name.as_str(), settings.model.as_str()),
-            ("reader", "scripted:replies.json")
-        );
+        assert_eq!((settings.name.as_str(), settings.model.as_str()), ("reader", "scripted:replies.json"));
         assert_eq!(settings.model_base, folder.path());
         assert_eq!(settings.plugins, Some(folder.path().join("plugins")));
         assert_eq!(settings.grants.plugins["files"].trees[0].host, folder.path().join("."));
@@ -155,10 +126,7 @@ mod tests {
     fn without_plugins_and_file_it_says_what_to_do() {
         let failure = Settings::read(&AgentArguments::default(), &none).expect_err("nothing given");
         assert!(failure.message.contains("--plugins DIR") && failure.message.contains("--agent FILE"));
-        let absent = AgentArguments {
-            plugins: Some("absent".into()),
-            ..AgentArguments::default()
-        };
+        let absent = AgentArguments { plugins: Some("absent".into()), ..AgentArguments::default() };
         let failure = Settings::read(&absent, &none).expect_err("no folder");
         assert_eq!(failure.message, "absent is no folder with plugins");
     }

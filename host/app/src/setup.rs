@@ -21,9 +21,7 @@ use std::time::Duration;
 
 /// Opens the database.
 pub(crate) fn store(data: &DataDirectory) -> Result<Arc<SqliteStore>, Failure> {
-    SqliteStore::open(data.database(), Options::default())
-        .map(Arc::new)
-        .map_err(Failure::refused)
+    SqliteStore::open(data.database(), Options::default()).map(Arc::new).map_err(Failure::refused)
 }
 
 /// Starts the sandbox on the data folder's cache and plugin store.
@@ -71,10 +69,7 @@ pub(crate) async fn generation(
         return Ok(generation);
     }
     let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    Err(Failure::refused(format!(
-        "{}\nmend these files, or take them out of the folder",
-        problems.join("\n")
-    )))
+    Err(Failure::refused(format!("{}\nmend these files, or take them out of the folder", problems.join("\n"))))
 }
 
 /// The agent of the settings.
@@ -82,20 +77,12 @@ pub(crate) fn agent(settings: &Settings, generation: Generation) -> Result<Arc<A
     let unknown = settings.unknown_plugins(&|name| generation.plugin(name).is_some());
     if !unknown.is_empty() {
         let loaded: Vec<_> = generation.plugins().map(|plugin| plugin.name()).collect();
-        let loaded = if loaded.is_empty() {
-            "none".to_owned()
-        } else {
-            loaded.join(", ")
-        };
+        let loaded = if loaded.is_empty() { "none".to_owned() } else { loaded.join(", ") };
         let unknown = unknown.join("; ");
-        return Err(Failure::refused(format!(
-            "{unknown}: there is no such plugin; loaded are: {loaded}"
-        )));
+        return Err(Failure::refused(format!("{unknown}: there is no such plugin; loaded are: {loaded}")));
     }
     let model = provider(&settings.model, &settings.model_base).map_err(Failure::refused)?;
-    Agent::new(configuration(settings), model, generation)
-        .map(Arc::new)
-        .map_err(Failure::refused)
+    Agent::new(configuration(settings), model, generation).map(Arc::new).map_err(Failure::refused)
 }
 
 fn configuration(settings: &Settings) -> AgentConfig {
@@ -112,9 +99,7 @@ fn configuration(settings: &Settings) -> AgentConfig {
         reply_tokens: file.reply_tokens.unwrap_or(defaults.reply_tokens),
         include_history: file.include_history.unwrap_or(defaults.include_history),
         output_schema: file.output_schema.clone(),
-        plugins: plugin_names(settings)
-            .map(|name| (name.to_owned(), allowance(settings, name)))
-            .collect(),
+        plugins: plugin_names(settings).map(|name| (name.to_owned(), allowance(settings, name))).collect(),
         host_trees: settings.grants.host.clone(),
         context_builder: file.context_builder.clone(),
         validators: file.validators.clone().unwrap_or_default(),

@@ -32,11 +32,7 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// The spinner shows itself only where stderr is a terminal.
     pub(crate) fn new() -> Self {
-        let spinner = if io::stderr().is_terminal() {
-            ProgressBar::new_spinner()
-        } else {
-            ProgressBar::hidden()
-        };
+        let spinner = if io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
             spinner.set_style(style);
         }
@@ -81,11 +77,7 @@ impl Terminal {
     pub(crate) fn print_foreign(&self, text: &str) -> io::Result<()> {
         self.spinner.suspend(|| {
             let mut stdout = io::stdout().lock();
-            let shown = if stdout.is_terminal() {
-                text::harmless(text)
-            } else {
-                text.into()
-            };
+            let shown = if stdout.is_terminal() { text::harmless(text) } else { text.into() };
             writeln!(stdout, "{shown}")?;
             stdout.flush()
         })
@@ -97,9 +89,7 @@ impl<'w> tracing_subscriber::fmt::MakeWriter<'w> for Terminal {
     type Writer = LogWriter;
 
     fn make_writer(&'w self) -> LogWriter {
-        LogWriter {
-            spinner: self.spinner.clone(),
-        }
+        LogWriter { spinner: self.spinner.clone() }
     }
 }
 

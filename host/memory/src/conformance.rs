@@ -1,4 +1,4 @@
-//! What every store must do, as one suite (D6). A store's tests call [`run`]; a case that fails panics with what it saw.
+//! What every store must do, as one suite (D6): a store's tests call [`run`]. A failing case panics with what it saw.
 
 mod blobs;
 mod calls;

@@ -92,11 +92,16 @@ fn a_foreign_database_is_left_alone() {
     let path = folder.database();
     let foreign = Connection::open(&path).unwrap();
     foreign.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)").unwrap();
-    let log = path.with_extension("db-wal");
+    // As a killed process leaves it: the log holds what the file does not.
+    let left = path.with_file_name("left.db");
+    let log = left.with_extension("db-wal");
+    fs::copy(&path, &left).unwrap();
+    fs::copy(path.with_extension("db-wal"), &log).unwrap();
     let before = fs::read(&log).unwrap();
-    assert_eq!(refused(&path), StoreError::Foreign { path: path.clone() });
+    assert_eq!(refused(&left), StoreError::Foreign { path: left.clone() });
     assert_eq!(fs::read(&log).unwrap(), before);
-    let count: i64 = foreign.query_row("SELECT count(*) FROM theirs", [], |row| row.get(0)).unwrap();
+    let theirs = Connection::open(&left).unwrap();
+    let count: i64 = theirs.query_row("SELECT count(*) FROM theirs", [], |row| row.get(0)).unwrap();
     assert_eq!(count, 1);
 }
 

@@ -8,10 +8,11 @@ use crate::identity::{Authority, Kind};
 use crate::limits::{LIFTED_BYTES, LIFTED_BYTES_WITHOUT_MEDIA};
 use crate::media::Ports;
 use crate::plugin::PluginSetup;
+use crate::requests;
 use crate::run::{CallReport, Ticket};
 use crate::sandbox::Sandbox;
 use crate::state::Reach;
-use crate::{requests, tools};
+use crate::tools::{self, Missing};
 use agent_core::message::CallId;
 use agent_core::model::MediaDecision;
 use agent_core::plugin::{
@@ -76,7 +77,11 @@ impl Sandbox {
             drop(store);
             match answer {
                 Ok(outcome) => Ok(Ok(tools::outcome_in(outcome, media).await?)),
-                Err(error) => Ok(Err(tools::error_in(error, &setup.unmet, &record.denials()))),
+                Err(error) => {
+                    let denials = record.denials();
+                    let missing = Missing { unmet: &setup.unmet, guessed: &setup.guessed, denials: &denials };
+                    Ok(Err(tools::error_in(error, missing)))
+                }
             }
         })
         .await

@@ -1,5 +1,5 @@
-//! Between the domain's words and the generated bindings. What guests return is checked here: JSON parses, media are the
-//! session's, nothing is larger than its limit.
+//! Between the domain's words and the generated bindings. What guests return is checked here: JSON parses, media are
+//! the session's, nothing is larger than its limit.
 
 use crate::bindings::agent_host::plugin::types as wit;
 use crate::failure::Refusal;

@@ -163,10 +163,20 @@ fn limit_of(error: &wasmtime::Error, lifted: usize) -> Option<Limit> {
 fn trap_message(error: &wasmtime::Error, record: &CallRecord) -> String {
     let cause = match error.downcast_ref::<wasmtime_wasi::I32Exit>() {
         Some(exit) => format!("it left with exit code {}", exit.0),
-        None => clean(&error.root_cause().to_string(), ERROR_TEXT_BYTES),
+        None => clean(&cause_of(error), ERROR_TEXT_BYTES),
     };
     match record.last_words() {
         words if words.is_empty() => cause,
         words => format!("{cause}; its last words: {words}"),
+    }
+}
+
+/// The innermost cause. Calls of known imports that are not offered end here too: their text is made plain.
+fn cause_of(error: &wasmtime::Error) -> String {
+    let cause = error.root_cause().to_string();
+    let import = cause.strip_prefix("unknown import: `").and_then(|rest| rest.strip_suffix("` has not been defined"));
+    match import {
+        Some(import) => format!("it called `{import}`, which this host does not offer to plugins"),
+        None => cause,
     }
 }

@@ -1,5 +1,5 @@
-//! Grants: what a plugin may do is what its manifest asks for ∩ what the agent's configuration grants. Default: nothing
-//! (P6).
+//! Grants: what a plugin may do is what its manifest asks for ∩ what the agent's configuration grants. Default:
+//! nothing (P6).
 
 use crate::identity::PluginIdentity;
 use crate::manifest::{Access, Manifest};
@@ -104,6 +104,13 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<Unmet> 
         .filter(|key| !grants.config.contains_key(*key))
         .map(|key| Unmet { thing: config_thing(key), advice: config_advice(plugin, key) });
     files.into_iter().chain(env).chain(config).collect()
+}
+
+/// What may be missing when a component without a manifest says that it was denied something: it can only be guessed
+/// from its imports.
+pub(crate) fn guessed(plugin: &str, imports: &[String], grants: &Grants) -> Vec<Unmet> {
+    let uses_files = imports.iter().any(|import| import.starts_with("wasi:filesystem/"));
+    if uses_files && grants.trees.is_empty() { vec![files_advice(plugin, Access::Read)] } else { Vec::new() }
 }
 
 /// How a key of `wasi:config` is named to people.

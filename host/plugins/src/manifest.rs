@@ -93,8 +93,8 @@ impl Manifest {
         Ok(Self { name: toml.name.into_inner(), version: toml.version, description: toml.description, asks: toml.asks })
     }
 
-    /// Reads the component's section, tolerantly: unknown keys say nothing, missing ones ask for nothing. Text that is no
-    /// JSON is refused, since ignoring it would ask for everything.
+    /// Reads the component's section, tolerantly: unknown keys say nothing, missing ones ask for nothing. Text that is
+    /// no JSON is refused, since ignoring it would ask for everything.
     pub(crate) fn from_section(section: &[u8]) -> Result<Self, ManifestError> {
         let problem = |reason: String| ManifestError::Section { reason };
         if section.len() > MANIFEST_BYTES {

@@ -110,15 +110,21 @@ pub struct PluginSetup {
     pub(crate) plugin: Arc<LoadedPlugin>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) unmet: Arc<[Unmet]>,
+    /// What to grant when the plugin says that it was denied something.
+    pub(crate) guessed: Arc<[Unmet]>,
     pub(crate) limits: CallLimits,
 }
 
 impl PluginSetup {
     /// What takes effect is what the manifest asks for ∩ these grants, within the host's largest limits.
     pub fn new(plugin: Arc<LoadedPlugin>, grants: Grants, limits: CallLimits) -> Self {
-        let unmet = plugin.unmet(&grants).into();
+        let unmet: Arc<[Unmet]> = plugin.unmet(&grants).into();
+        let guessed = match plugin.manifest() {
+            Some(_) => Arc::clone(&unmet),
+            None => grants::guessed(plugin.name(), plugin.imports(), &grants).into(),
+        };
         let grants = Arc::new(grants::effective(plugin.manifest(), grants));
-        Self { plugin, grants, unmet, limits: limits.bounded() }
+        Self { plugin, grants, unmet, guessed, limits: limits.bounded() }
     }
 
     /// The plugin.

@@ -1,5 +1,5 @@
-//! The way of one call through the sandbox: a place, a fresh store, the guest under its limits, a report. It is the same
-//! for all kinds.
+//! The way of one call through the sandbox: a place, a fresh store, the guest under its limits, a report. It is the
+//! same for all kinds.
 
 use crate::admission::{LaneName, QueueFull};
 use crate::failure::{CallFailure, Stop};

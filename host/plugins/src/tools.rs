@@ -129,25 +129,33 @@ fn request_in(request: wit::ServiceRequest, budget: &mut TextBudget) -> Result<S
     })
 }
 
+/// What a call went without.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Missing<'a> {
+    /// Asked for in the manifest and not granted.
+    pub(crate) unmet: &'a [Unmet],
+    /// The same, or a guess where there is no manifest.
+    pub(crate) guessed: &'a [Unmet],
+    /// Refused during the call.
+    pub(crate) denials: &'a [Denial],
+}
+
 /// A tool's own error, made fit for the model. Where a missing grant may be the reason, it ends with the line to add.
-pub(crate) fn error_in(error: wit::Error, unmet: &[Unmet], denials: &[Denial]) -> ToolError {
+pub(crate) fn error_in(error: wit::Error, missing: Missing<'_>) -> ToolError {
     let about_files = |text: &str| text.contains("pre-opened") || text.contains("preopened");
-    let text = |text: String, may_be_unmet: bool| {
-        let advice = advice(if may_be_unmet { unmet } else { &[] }, denials);
-        clean(&text, ERROR_TEXT_BYTES) + &advice
-    };
+    let text = |text: String, unmet: &[Unmet]| clean(&text, ERROR_TEXT_BYTES) + &advice(unmet, missing.denials);
     match error {
         wit::Error::InvalidArguments(violations) => {
             ToolError::InvalidArguments { violations: violations_in(violations) }
         }
-        wit::Error::NotFound(message) => ToolError::NotFound { message: text(message, true) },
-        wit::Error::Denied(message) => ToolError::Denied { message: text(message, true) },
+        wit::Error::NotFound(message) => ToolError::NotFound { message: text(message, missing.unmet) },
+        wit::Error::Denied(message) => ToolError::Denied { message: text(message, missing.guessed) },
         wit::Error::Unavailable(unavailable) => {
-            ToolError::Unavailable { message: text(unavailable.message, false), retry_after: unavailable.retry_after }
+            ToolError::Unavailable { message: text(unavailable.message, &[]), retry_after: unavailable.retry_after }
         }
         wit::Error::Failed(message) => {
-            let may_be_unmet = about_files(&message);
-            ToolError::Failed { message: text(message, may_be_unmet) }
+            let guessed = if about_files(&message) { missing.guessed } else { &[] };
+            ToolError::Failed { message: text(message, guessed) }
         }
     }
 }
@@ -223,7 +231,8 @@ mod tests {
         let asks = Asks { files: Some(Access::Read), ..Asks::default() };
         let manifest = Manifest { name: "files".to_owned(), asks, ..Manifest::default() };
         let unmet = grants::unmet(Some(&manifest), &grants::Grants::default());
-        let shown = |error| error_in(error, &unmet, &[]).for_model();
+        let missing = Missing { unmet: &unmet, guessed: &unmet, denials: &[] };
+        let shown = |error| error_in(error, missing).for_model();
         assert!(shown(wit::Error::Denied("no".to_owned())).contains("--grant files:read=DIR"));
         assert!(shown(wit::Error::NotFound("a.csv".to_owned())).contains("[plugins.files.grants]"));
         assert!(!shown(wit::Error::Failed("disk full".to_owned())).contains("grant"));

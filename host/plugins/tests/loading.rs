@@ -6,7 +6,7 @@ use agent_plugins::{
     Asks, CallLimits, CodeSource, Generation, GenerationError, Grants, Kind, LoadError, LoadEvent, LoadedPlugin,
     Manifest, NotAComponent, PluginSetup, PluginStoreError, Sandbox, with_manifest,
 };
-use common::{call, sandbox, tool_component, tool_component_importing};
+use common::{call, sandbox, tool_component, tool_component_calling, tool_component_importing};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -83,7 +83,7 @@ async fn precompiled_code_is_refused() {
     }
 }
 
-// Row 14: an unknown import is named; P5: known ones that are not offered still link.
+// Row 14: an unknown import is named, and one of another type too.
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_imports_are_refused_by_name() {
     let unknown = refusal(component(r#"(component (import "acme:thing/api@1.0.0" (instance)))"#)).await;
@@ -92,9 +92,19 @@ async fn unknown_imports_are_refused_by_name() {
     let tool = tool_component_importing(mistyped);
     let error = refusal(tool).await;
     assert!(matches!(&error, LoadError::Link { reason } if reason.contains("wasi:io/poll")), "{error}");
+}
+
+// P5, row 14: a known import that is not offered links to a function which refuses and says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn known_imports_that_are_not_offered_are_denied_when_called() {
     let directory = tempfile::tempdir().expect("a directory");
-    let denied = tool_component_importing(r#"(import "wasi:http/types@0.2.0" (instance (export "anything" (func))))"#);
-    sandbox(directory.path()).load_bytes("http", denied).await.expect("it loads");
+    let sandbox = sandbox(directory.path());
+    let component = tool_component_calling("wasi:http/types@0.2.0");
+    let plugin = sandbox.load_bytes("http", component).await.expect("it loads");
+    let setup = PluginSetup::new(plugin, Grants::default(), CallLimits::default());
+    assert!(matches!(call(&sandbox, &setup, "noop", LONG).await.result, Ok(Ok(_))));
+    let failure = call(&sandbox, &setup, "trap", LONG).await.result.expect_err("it is denied").to_string();
+    assert!(failure.contains("wasi:http/types@0.2.0") && failure.contains("does not offer"), "{failure}");
 }
 
 // P12: an export with other types is found at load, by instantiating it once.

@@ -53,48 +53,23 @@ pub(crate) fn list(List { path, depth }: List) -> Result<Listing, ToolError> {
     }
     let root = lookup::entry(&path)?;
     if root.metadata.is_file() {
-        let entries = vec![Listed {
-            name: path.clone(),
-            kind: Kind::File,
-            size: Some(root.metadata.len()),
-        }];
-        return Ok(Listing {
-            path,
-            entries,
-            notes: Vec::new(),
-        });
+        let entries = vec![Listed { name: path.clone(), kind: Kind::File, size: Some(root.metadata.len()) }];
+        return Ok(Listing { path, entries, notes: Vec::new() });
     }
     let (mut entries, mut notes) = (Vec::new(), Vec::new());
     let unseen = walk(&root.path, &path, depth, |found| {
         if entries.len() == MOST_ENTRIES {
-            notes.push(format!(
-                "cut after {MOST_ENTRIES} entries, before `{}`; list a subdirectory",
-                found.name
-            ));
+            notes.push(format!("cut after {MOST_ENTRIES} entries, before `{}`; list a subdirectory", found.name));
             return ControlFlow::Break(());
         }
         let size = match found.kind {
             Kind::File => found.path.metadata().ok().map(|metadata| metadata.len()),
             _ => None,
         };
-        entries.push(Listed {
-            name: found.name.clone(),
-            kind: found.kind,
-            size,
-        });
+        entries.push(Listed { name: found.name.clone(), kind: found.kind, size });
         ControlFlow::Continue(())
     })?;
-    notes.extend(
-        unseen
-            .unreadable
-            .iter()
-            .map(|name| format!("`{name}` could not be read")),
-    );
-    notes.extend(
-        unseen
-            .cut
-            .iter()
-            .map(|name| format!("`{name}` has too many entries to sort; the rest is left out")),
-    );
+    notes.extend(unseen.unreadable.iter().map(|name| format!("`{name}` could not be read")));
+    notes.extend(unseen.cut.iter().map(|name| format!("`{name}` has too many entries to sort; the rest is left out")));
     Ok(Listing { path, entries, notes })
 }

@@ -1,4 +1,5 @@
-//! From a path that the model wrote to a file or directory in a granted tree. Anything else, such as a pipe or a device, is
+//! From a path that the model wrote to a file or directory in a granted tree. Anything else, such as a pipe or a
+//! device, is
 //! refused before it is opened, since opening it could block.
 
 use agent_host_sdk::prelude::*;
@@ -20,20 +21,14 @@ pub(crate) fn entry(path: &str) -> Result<Entry, ToolError> {
     if !metadata.is_file() && !metadata.is_dir() {
         return Err(ToolError::failed(format!("`{path}` is neither a file nor a directory")));
     }
-    Ok(Entry {
-        path: located,
-        metadata,
-    })
+    Ok(Entry { path: located, metadata })
 }
 
 /// The regular file at `path`.
 pub(crate) fn file(path: &str) -> Result<Entry, ToolError> {
     let entry = entry(path)?;
     match entry.metadata.is_dir() {
-        true => Err(ToolError::invalid(
-            "/path",
-            format!("`{path}` is a directory; list it with files.list"),
-        )),
+        true => Err(ToolError::invalid("/path", format!("`{path}` is a directory; list it with files.list"))),
         false => Ok(entry),
     }
 }

@@ -34,20 +34,11 @@ pub(crate) struct ReadFile {
 
 /// Reads a range of a file.
 pub(crate) fn read(arguments: ReadFile) -> Result<String, ToolError> {
-    let ReadFile {
-        path,
-        first_line,
-        lines,
-        offset,
-        length,
-    } = arguments;
+    let ReadFile { path, first_line, lines, offset, length } = arguments;
     let by_lines = first_line.is_some() || lines.is_some();
     match (by_lines, offset) {
         (true, Some(_)) => {
-            return Err(ToolError::invalid(
-                "/offset",
-                "stands instead of `first_line` and `lines`",
-            ));
+            return Err(ToolError::invalid("/offset", "stands instead of `first_line` and `lines`"));
         }
         (_, None) if length.is_some() => return Err(ToolError::invalid("/length", "needs `offset`")),
         _ => {}
@@ -89,10 +80,7 @@ impl Problem {
 
 fn bytes(mut file: File, size: u64, offset: u64, length: Option<u64>) -> Result<String, Problem> {
     if offset > size {
-        return Err(Problem::Behind(
-            "/offset",
-            format!("is behind the end: the file has {size} bytes"),
-        ));
+        return Err(Problem::Behind("/offset", format!("is behind the end: the file has {size} bytes")));
     }
     let length = length.unwrap_or(MOST_BYTES as u64).min(MOST_BYTES as u64);
     file.seek(SeekFrom::Start(offset))?;
@@ -100,11 +88,7 @@ fn bytes(mut file: File, size: u64, offset: u64, length: Option<u64>) -> Result<
     file.take(length).read_to_end(&mut bytes)?;
     let whole = offset + bytes.len() as u64 >= size;
     // A range may begin or end within a character; the rest of it is left to the range beside.
-    let begin = bytes
-        .iter()
-        .take(3)
-        .take_while(|byte| offset > 0 && **byte & 0xC0 == 0x80)
-        .count();
+    let begin = bytes.iter().take(3).take_while(|byte| offset > 0 && **byte & 0xC0 == 0x80).count();
     let text = match std::str::from_utf8(&bytes[begin..]) {
         Ok(text) => text,
         Err(error) if error.error_len().is_none() && !whole && error.valid_up_to() > 0 => {
@@ -114,11 +98,7 @@ fn bytes(mut file: File, size: u64, offset: u64, length: Option<u64>) -> Result<
     };
     let from = offset + begin as u64;
     let to = from + text.len() as u64;
-    let next = if to < size {
-        format!("; go on with offset {to}")
-    } else {
-        String::new()
-    };
+    let next = if to < size { format!("; go on with offset {to}") } else { String::new() };
     Ok(format!("{text}\n[bytes {from} to {to} of {size}{next}]"))
 }
 
@@ -131,16 +111,10 @@ fn read_lines(file: File, size: u64, first: u64, most: Option<u64>) -> Result<St
         passed += length;
         if length == 0 || !complete && passed == size {
             let lines = if length == 0 { number - 1 } else { number };
-            return Err(Problem::Behind(
-                "/first_line",
-                format!("is behind the end: the file has {lines} lines"),
-            ));
+            return Err(Problem::Behind("/first_line", format!("is behind the end: the file has {lines} lines")));
         }
         if passed > FARTHEST {
-            return Err(Problem::Behind(
-                "/first_line",
-                format!("is too far in; read on by offset, from {passed}"),
-            ));
+            return Err(Problem::Behind("/first_line", format!("is too far in; read on by offset, from {passed}")));
         }
         number += 1;
     }
@@ -183,9 +157,8 @@ fn footer(first: u64, next: u64, passed: u64, size: u64, cut: u64) -> String {
         footer.push_str(", the end");
     }
     if cut > 0 {
-        footer.push_str(&format!(
-            "; {cut} lines were longer than {LONGEST_LINE} bytes and are cut: read them by offset"
-        ));
+        footer
+            .push_str(&format!("; {cut} lines were longer than {LONGEST_LINE} bytes and are cut: read them by offset"));
     }
     footer.push(']');
     footer

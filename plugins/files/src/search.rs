@@ -57,10 +57,7 @@ fn default_limit() -> u32 {
 /// Searches a tree.
 pub(crate) fn search(arguments: Search) -> Result<String, ToolError> {
     if arguments.context > MOST_CONTEXT {
-        return Err(ToolError::invalid(
-            "/context",
-            format!("must be at most {MOST_CONTEXT}"),
-        ));
+        return Err(ToolError::invalid("/context", format!("must be at most {MOST_CONTEXT}")));
     }
     if !(1..=MOST_MATCHES).contains(&arguments.limit) {
         return Err(ToolError::invalid("/limit", format!("must be 1 to {MOST_MATCHES}")));
@@ -187,8 +184,7 @@ impl Hunt {
             if counted {
                 return number;
             }
-            self.text
-                .push_str(&format!("{name}:{}{mark} {}\n", number + 1, cut(line)));
+            self.text.push_str(&format!("{name}:{}{mark} {}\n", number + 1, cut(line)));
         }
         last + 1
     }

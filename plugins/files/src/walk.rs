@@ -1,4 +1,5 @@
-//! A directory tree in the order of its names, to a depth and a number of entries. Links are named, never followed: what
+//! A directory tree in the order of its names, to a depth and a number of entries. Links are named, never followed:
+//! what
 //! they lead to is in the tree under its own name, or not in the tree.
 
 use agent_host_sdk::prelude::*;
@@ -68,33 +69,18 @@ fn entries(path: &Path, prefix: &str, level: u32, unseen: &mut Unseen) -> std::i
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         if entries.len() == LARGEST_DIRECTORY {
-            unseen.cut.push(if prefix.is_empty() {
-                ".".to_owned()
-            } else {
-                prefix.to_owned()
-            });
+            unseen.cut.push(if prefix.is_empty() { ".".to_owned() } else { prefix.to_owned() });
             break;
         }
         let own = entry.file_name().to_string_lossy().into_owned();
-        let name = if prefix.is_empty() {
-            own
-        } else {
-            format!("{prefix}/{own}")
-        };
+        let name = if prefix.is_empty() { own } else { format!("{prefix}/{own}") };
         let kind = match entry.file_type()? {
             kind if kind.is_symlink() => Kind::Link,
             kind if kind.is_dir() => Kind::Directory,
             kind if kind.is_file() => Kind::File,
             _ => Kind::Other,
         };
-        entries.push((
-            level,
-            Found {
-                path: entry.path(),
-                name,
-                kind,
-            },
-        ));
+        entries.push((level, Found { path: entry.path(), name, kind }));
     }
     entries.sort_by(|one, other| Reverse(&one.1.name).cmp(&Reverse(&other.1.name)));
     Ok(entries)

@@ -57,19 +57,13 @@ pub(crate) struct Move {
 /// Writes a file.
 pub(crate) fn write(WriteFile { path, text, mode }: WriteFile) -> Result<Written, ToolError> {
     if text.len() > LARGEST {
-        return Err(ToolError::invalid(
-            "/text",
-            format!("has {} bytes; at most {LARGEST} are written", text.len()),
-        ));
+        return Err(ToolError::invalid("/text", format!("has {} bytes; at most {LARGEST} are written", text.len())));
     }
     let target = trees::locate(&path)?;
     let failed = |error: io::Error| trees::error(&path, &error);
     let existed = match fs::metadata(&target) {
         Ok(metadata) if !metadata.is_file() => {
-            return Err(ToolError::invalid(
-                "/path",
-                format!("`{path}` exists and is not a file"),
-            ));
+            return Err(ToolError::invalid("/path", format!("`{path}` exists and is not a file")));
         }
         Ok(_) if mode == Mode::Create => return Err(exists(&path)),
         Ok(_) => true,
@@ -104,16 +98,10 @@ pub(crate) fn move_entry(Move { from, to, overwrite }: Move) -> Result<String, T
     }
     match fs::symlink_metadata(&target) {
         Ok(_) if !overwrite => {
-            return Err(ToolError::invalid(
-                "/to",
-                format!("`{to}` exists; set `overwrite` to replace a file"),
-            ));
+            return Err(ToolError::invalid("/to", format!("`{to}` exists; set `overwrite` to replace a file")));
         }
         Ok(existing) if existing.is_dir() || metadata.is_dir() => {
-            return Err(ToolError::invalid(
-                "/to",
-                format!("`{to}` exists, and only a file can replace a file"),
-            ));
+            return Err(ToolError::invalid("/to", format!("`{to}` exists, and only a file can replace a file")));
         }
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(trees::error(&to, &error)),
         _ => {}
@@ -122,19 +110,16 @@ pub(crate) fn move_entry(Move { from, to, overwrite }: Move) -> Result<String, T
         fs::create_dir_all(parent).map_err(|error| trees::error(&to, &error))?;
     }
     fs::rename(&source, &target).map_err(|error| match error.kind() {
-        ErrorKind::CrossesDevices => ToolError::failed(format!(
-            "`{from}` and `{to}` are on different file systems; read and write it instead"
-        )),
+        ErrorKind::CrossesDevices => {
+            ToolError::failed(format!("`{from}` and `{to}` are on different file systems; read and write it instead"))
+        }
         _ => trees::error(&from, &error),
     })?;
     Ok(format!("moved `{from}` to `{to}`"))
 }
 
 fn exists(path: &str) -> ToolError {
-    ToolError::invalid(
-        "/path",
-        format!("`{path}` exists; set `mode` to `overwrite` or `append`"),
-    )
+    ToolError::invalid("/path", format!("`{path}` exists; set `mode` to `overwrite` or `append`"))
 }
 
 fn append(target: &Path, text: &str) -> io::Result<()> {
@@ -154,11 +139,9 @@ fn create(target: &Path, text: &str) -> io::Result<()> {
 /// Readers see the old file or the new one, never a part.
 fn replace(target: &Path, text: &str) -> io::Result<()> {
     let (temporary, file) = temporary(target)?;
-    fill(file, text)
-        .and_then(|()| fs::rename(&temporary, target))
-        .inspect_err(|_| {
-            let _ = fs::remove_file(&temporary);
-        })
+    fill(file, text).and_then(|()| fs::rename(&temporary, target)).inspect_err(|_| {
+        let _ = fs::remove_file(&temporary);
+    })
 }
 
 fn fill(mut file: File, text: &str) -> io::Result<()> {

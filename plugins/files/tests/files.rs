@@ -54,34 +54,18 @@ impl Tree {
 
 #[test]
 fn a_list_is_sorted_and_goes_as_deep_as_asked() {
-    let mut tree = Tree::with(&[
-        ("b.txt", b"12"),
-        ("a/c.txt", b"123"),
-        ("a/d/e.txt", b""),
-        ("a.txt", b"1"),
-    ]);
+    let mut tree = Tree::with(&[("b.txt", b"12"), ("a/c.txt", b"123"), ("a/d/e.txt", b""), ("a.txt", b"1")]);
     let names = |tree: &mut Tree, depth: u32| {
-        let value = tree
-            .call("files.list", "", json!({ "depth": depth }))
-            .ok()
-            .and_then(|outcome| outcome.value());
+        let value = tree.call("files.list", "", json!({ "depth": depth })).ok().and_then(|outcome| outcome.value());
         let value = value.expect("a listing");
         let entries = value["entries"].as_array().cloned().unwrap_or_default();
-        let names = entries
-            .iter()
-            .map(|entry| format!("{}:{}", entry["name"].as_str().unwrap_or(""), entry["size"]));
+        let names = entries.iter().map(|entry| format!("{}:{}", entry["name"].as_str().unwrap_or(""), entry["size"]));
         names.collect::<Vec<_>>().join(" ")
     };
     assert_eq!(names(&mut tree, 1), "a:null a.txt:1 b.txt:2");
     assert_eq!(names(&mut tree, 2), "a:null a/c.txt:3 a/d:null a.txt:1 b.txt:2");
-    assert_eq!(
-        names(&mut tree, 3),
-        "a:null a/c.txt:3 a/d:null a/d/e.txt:0 a.txt:1 b.txt:2"
-    );
-    assert!(
-        tree.text("files.list", "", json!({ "depth": 0 }))
-            .contains("must be 1 to 32")
-    );
+    assert_eq!(names(&mut tree, 3), "a:null a/c.txt:3 a/d:null a/d/e.txt:0 a.txt:1 b.txt:2");
+    assert!(tree.text("files.list", "", json!({ "depth": 0 })).contains("must be 1 to 32"));
 }
 
 #[test]
@@ -91,10 +75,7 @@ fn a_long_list_is_cut_and_says_so() {
         fs::write(tree.path(&format!("{number:04}")), "").expect("the file is written");
     }
     let text = tree.text("files.list", "", json!({}));
-    assert!(
-        text.contains("\"0999\"") && text.contains("cut after 1000 entries, before `1000`"),
-        "{text}"
-    );
+    assert!(text.contains("\"0999\"") && text.contains("cut after 1000 entries, before `1000`"), "{text}");
 }
 
 #[test]
@@ -102,14 +83,8 @@ fn lines_are_read_in_ranges_that_say_what_follows() {
     let mut tree = Tree::with(&[("a", "one\ntwo\nthrée\nfour".as_bytes()), ("empty", b"")]);
     let mut read = |arguments: Value| tree.text("files.read", "a", arguments);
     assert_eq!(read(json!({})), "one\ntwo\nthrée\nfour[lines 1 to 4, the end]");
-    assert_eq!(
-        read(json!({ "lines": 2 })),
-        "one\ntwo\n[lines 1 to 2; go on with first_line 3]"
-    );
-    assert_eq!(
-        read(json!({ "first_line": 3, "lines": 1 })),
-        "thrée\n[lines 3 to 3; go on with first_line 4]"
-    );
+    assert_eq!(read(json!({ "lines": 2 })), "one\ntwo\n[lines 1 to 2; go on with first_line 3]");
+    assert_eq!(read(json!({ "first_line": 3, "lines": 1 })), "thrée\n[lines 3 to 3; go on with first_line 4]");
     assert!(read(json!({ "first_line": 6 })).contains("is behind the end: the file has 4 lines"));
     assert!(read(json!({ "first_line": 5 })).contains("is behind the end: the file has 4 lines"));
     assert!(read(json!({ "lines": 0 })).contains("must be at least 1"));
@@ -120,14 +95,8 @@ fn lines_are_read_in_ranges_that_say_what_follows() {
 fn bytes_are_read_in_ranges_of_whole_characters() {
     let mut tree = Tree::with(&[("a", "äöü".as_bytes())]);
     let mut read = |arguments: Value| tree.text("files.read", "a", arguments);
-    assert_eq!(
-        read(json!({ "offset": 0, "length": 3 })),
-        "ä\n[bytes 0 to 2 of 6; go on with offset 2]"
-    );
-    assert_eq!(
-        read(json!({ "offset": 1, "length": 3 })),
-        "ö\n[bytes 2 to 4 of 6; go on with offset 4]"
-    );
+    assert_eq!(read(json!({ "offset": 0, "length": 3 })), "ä\n[bytes 0 to 2 of 6; go on with offset 2]");
+    assert_eq!(read(json!({ "offset": 1, "length": 3 })), "ö\n[bytes 2 to 4 of 6; go on with offset 4]");
     assert_eq!(read(json!({ "offset": 4 })), "ü\n[bytes 4 to 6 of 6]");
     assert!(read(json!({ "offset": 7 })).contains("the file has 6 bytes"));
     assert!(read(json!({ "offset": 0, "lines": 1 })).contains("/offset"));
@@ -139,10 +108,7 @@ fn a_big_file_is_read_in_parts_that_together_are_the_whole() {
     let content = (0..20_000).map(|number| format!("line {number}\n")).collect::<String>();
     let mut tree = Tree::with(&[("a", content.as_bytes())]);
     let (mut whole, mut first) = (String::new(), 1);
-    while let Some((text, footer)) = tree
-        .text("files.read", "a", json!({ "first_line": first }))
-        .rsplit_once('[')
-    {
+    while let Some((text, footer)) = tree.text("files.read", "a", json!({ "first_line": first })).rsplit_once('[') {
         assert!(text.len() <= 64 * 1024);
         whole.push_str(text);
         match footer.split_once("first_line ") {
@@ -156,26 +122,13 @@ fn a_big_file_is_read_in_parts_that_together_are_the_whole() {
 #[test]
 fn long_lines_are_cut_and_binary_files_refused() {
     let long = "x".repeat(50_000);
-    let mut tree = Tree::with(&[
-        ("long", format!("{long}\nend\n").as_bytes()),
-        ("binary", b"text\n\xff\n"),
-        ("nul", b"a\0b"),
-    ]);
+    let mut tree =
+        Tree::with(&[("long", format!("{long}\nend\n").as_bytes()), ("binary", b"text\n\xff\n"), ("nul", b"a\0b")]);
     let text = tree.text("files.read", "long", json!({}));
-    assert!(
-        text.starts_with(&"x".repeat(16 * 1024)) && text.contains("…\nend\n"),
-        "{}",
-        text.len()
-    );
+    assert!(text.starts_with(&"x".repeat(16 * 1024)) && text.contains("…\nend\n"), "{}", text.len());
     assert!(text.contains("1 lines were longer"), "{text}");
-    assert!(
-        tree.text("files.read", "binary", json!({}))
-            .contains("not UTF-8 text: see byte 5")
-    );
-    assert!(
-        tree.text("files.read", "nul", json!({}))
-            .contains("not UTF-8 text: see byte 1")
-    );
+    assert!(tree.text("files.read", "binary", json!({})).contains("not UTF-8 text: see byte 5"));
+    assert!(tree.text("files.read", "nul", json!({})).contains("not UTF-8 text: see byte 1"));
 }
 
 #[test]
@@ -221,30 +174,14 @@ fn a_write_refuses_to_overwrite_unless_told() {
     let write = |tree: &mut Tree, text: &str, mode: &str| {
         tree.text("files.write", "new/a.txt", json!({ "text": text, "mode": mode }))
     };
-    assert_eq!(
-        write(&mut tree, "one", "create"),
-        r#"{"path":"new/a.txt","size":3,"existed":false}"#
-    );
+    assert_eq!(write(&mut tree, "one", "create"), r#"{"path":"new/a.txt","size":3,"existed":false}"#);
     assert!(write(&mut tree, "two", "create").contains("exists; set `mode`"));
     assert_eq!(tree.read("new/a.txt"), "one");
-    assert_eq!(
-        write(&mut tree, " more", "append"),
-        r#"{"path":"new/a.txt","size":8,"existed":true}"#
-    );
-    assert_eq!(
-        write(&mut tree, "two", "overwrite"),
-        r#"{"path":"new/a.txt","size":3,"existed":true}"#
-    );
+    assert_eq!(write(&mut tree, " more", "append"), r#"{"path":"new/a.txt","size":8,"existed":true}"#);
+    assert_eq!(write(&mut tree, "two", "overwrite"), r#"{"path":"new/a.txt","size":3,"existed":true}"#);
     assert_eq!(tree.read("new/a.txt"), "two");
-    assert_eq!(
-        fs::read_dir(tree.path("new")).map(Iterator::count).ok(),
-        Some(1),
-        "no temporary file is left"
-    );
-    assert!(
-        tree.text("files.write", "new", json!({ "text": "", "mode": "overwrite" }))
-            .contains("not a file")
-    );
+    assert_eq!(fs::read_dir(tree.path("new")).map(Iterator::count).ok(), Some(1), "no temporary file is left");
+    assert!(tree.text("files.write", "new", json!({ "text": "", "mode": "overwrite" })).contains("not a file"));
 }
 
 #[test]
@@ -252,9 +189,7 @@ fn a_move_refuses_to_overwrite_unless_told() {
     let mut tree = Tree::with(&[("a", b"1"), ("b", b"2"), ("folder/c", b"3")]);
     let mut call = |from: &str, to: &str, overwrite: bool| {
         let arguments = json!({ "from": tree.path(from), "to": tree.path(to), "overwrite": overwrite });
-        tree.host
-            .run(|| Files::tools().call("files.move", arguments))
-            .map(|_| ())
+        tree.host.run(|| Files::tools().call("files.move", arguments)).map(|_| ())
     };
     let refused = |result: Result<(), ToolError>| matches!(result, Err(ToolError::InvalidArguments(_)));
     assert!(refused(call("a", "b", false)));
@@ -297,18 +232,9 @@ fn nothing_outside_of_the_granted_trees() {
 #[test]
 fn what_is_no_file_is_not_opened() {
     let mut tree = Tree::new();
-    let made = std::process::Command::new("mkfifo")
-        .arg(tree.path("pipe"))
-        .status()
-        .expect("mkfifo runs");
+    let made = std::process::Command::new("mkfifo").arg(tree.path("pipe")).status().expect("mkfifo runs");
     assert!(made.success());
-    assert!(
-        tree.text("files.read", "pipe", json!({}))
-            .contains("neither a file nor a directory")
-    );
-    assert!(
-        tree.text("files.search", "", json!({ "text": "a" }))
-            .contains("0 matches in 0 files")
-    );
+    assert!(tree.text("files.read", "pipe", json!({})).contains("neither a file nor a directory"));
+    assert!(tree.text("files.search", "", json!({ "text": "a" })).contains("0 matches in 0 files"));
     assert!(tree.text("files.list", "", json!({})).contains(r#""kind":"other""#));
 }

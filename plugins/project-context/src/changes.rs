@@ -22,10 +22,7 @@ pub(crate) struct Stamps {
 impl Stamps {
     /// The stamps of a tree.
     pub(crate) fn of(tree: &Tree) -> Self {
-        let mut stamps = Self {
-            files: Vec::new(),
-            complete: !tree.cut,
-        };
+        let mut stamps = Self { files: Vec::new(), complete: !tree.cut };
         let mut bytes = 64;
         for entry in &tree.entries {
             let Some(Stamp { size, modified }) = entry.file else {
@@ -57,13 +54,7 @@ impl Stamps {
     pub(crate) fn compare(&self, now: &Tree, room: usize) -> Option<String> {
         let mut before = BTreeMap::new();
         for (path, size, modified) in &self.files {
-            before.insert(
-                path.as_str(),
-                Stamp {
-                    size: *size,
-                    modified: *modified,
-                },
-            );
+            before.insert(path.as_str(), Stamp { size: *size, modified: *modified });
         }
         let (mut changed, mut new) = (Vec::new(), Vec::new());
         for entry in &now.entries {
@@ -75,11 +66,7 @@ impl Stamps {
             }
         }
         // A file that a limit kept out of the tree now is not gone.
-        let gone = if now.cut {
-            Vec::new()
-        } else {
-            before.into_keys().collect()
-        };
+        let gone = if now.cut { Vec::new() } else { before.into_keys().collect() };
         let mut text = String::new();
         for (what, names) in [("changed", changed), ("new", new), ("removed", gone)] {
             if !names.is_empty() {

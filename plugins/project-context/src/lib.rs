@@ -55,10 +55,7 @@ impl StepContext for ProjectContext {
             .map_err(|error| Failure::invalid_input(format!("the state is not what `init` wrote: {error}")))?;
         let tree = Tree::read(&root).map_err(|error| Failure::failed(format!("`{}`: {error}", root.display())))?;
         let changes = before.compare(&tree, room(&request.budget));
-        Ok(changes
-            .map(|text| Section::dynamic("project-changes", text))
-            .into_iter()
-            .collect())
+        Ok(changes.map(|text| Section::dynamic("project-changes", text)).into_iter().collect())
     }
 }
 

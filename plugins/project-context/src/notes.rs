@@ -57,22 +57,14 @@ fn find(root: &Path, folder: &str, name: &str) -> Option<(String, std::path::Pat
         .collect::<Vec<_>>();
     names.sort();
     let found = names.into_iter().next()?;
-    let shown = if folder.is_empty() {
-        found.clone()
-    } else {
-        format!("{folder}/{found}")
-    };
+    let shown = if folder.is_empty() { found.clone() } else { format!("{folder}/{found}") };
     Some((shown, directory.join(found)))
 }
 
 /// The beginning of a text file in whole lines where possible, and whether that is all of it; none if it is no text.
 fn head(path: &Path, most: usize) -> Option<(String, bool)> {
     let mut bytes = Vec::new();
-    File::open(path)
-        .ok()?
-        .take(most as u64 + 1)
-        .read_to_end(&mut bytes)
-        .ok()?;
+    File::open(path).ok()?.take(most as u64 + 1).read_to_end(&mut bytes).ok()?;
     let whole = bytes.len() <= most;
     bytes.truncate(most);
     let text = match std::str::from_utf8(&bytes) {

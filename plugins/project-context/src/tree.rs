@@ -43,10 +43,7 @@ pub(crate) struct Stamp {
 impl Tree {
     /// Reads the tree under `root`. Directories in it that cannot be read count as empty.
     pub(crate) fn read(root: &Path) -> io::Result<Self> {
-        let mut tree = Self {
-            entries: Vec::new(),
-            cut: false,
-        };
+        let mut tree = Self { entries: Vec::new(), cut: false };
         let mut waiting = tree.directory(root, "", 0)?;
         while let Some(entry) = waiting.pop() {
             if tree.entries.len() == MOST_ENTRIES {
@@ -82,11 +79,7 @@ impl Tree {
                 true => Some(entry.metadata().map(|metadata| stamp(&metadata))?),
                 false => None,
             };
-            let path = if path.is_empty() {
-                name
-            } else {
-                format!("{path}/{name}")
-            };
+            let path = if path.is_empty() { name } else { format!("{path}/{name}") };
             entries.push(Entry { path, level, file });
         }
         entries.sort_by(|one, other| other.path.cmp(&one.path));
@@ -152,15 +145,7 @@ fn more(drawing: &mut String, level: usize, hidden: usize) {
 }
 
 fn stamp(metadata: &Metadata) -> Stamp {
-    let modified = metadata
-        .modified()
-        .ok()
-        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let modified = modified
-        .and_then(|time| u64::try_from(time.as_millis()).ok())
-        .unwrap_or(0);
-    Stamp {
-        size: metadata.len(),
-        modified,
-    }
+    let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let modified = modified.and_then(|time| u64::try_from(time.as_millis()).ok()).unwrap_or(0);
+    Stamp { size: metadata.len(), modified }
 }

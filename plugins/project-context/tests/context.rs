@@ -25,11 +25,7 @@ fn write(folder: &Path, name: &str, content: &str) {
 }
 
 fn budget(available: u32) -> Budget {
-    Budget {
-        available,
-        reserved: 1_000,
-        tools: 0,
-    }
+    Budget { available, reserved: 1_000, tools: 0 }
 }
 
 fn init(host: &mut Host, available: u32) -> Prompt {
@@ -39,16 +35,10 @@ fn init(host: &mut Host, available: u32) -> Prompt {
         model: model(),
         input: Input::Text("hello".to_owned()),
         tools: Vec::new(),
-        memory: Memory {
-            history: Vec::new(),
-            hidden: 0,
-            summary: None,
-            recollections: Vec::new(),
-        },
+        memory: Memory { history: Vec::new(), hidden: 0, summary: None, recollections: Vec::new() },
         budget: budget(available),
     };
-    host.run(|| ProjectContext::init(request))
-        .expect("the project is readable")
+    host.run(|| ProjectContext::init(request)).expect("the project is readable")
 }
 
 fn step(host: &mut Host, step: u32, state: Option<Vec<u8>>) -> Result<Vec<Section>, Failure> {
@@ -66,11 +56,7 @@ fn step(host: &mut Host, step: u32, state: Option<Vec<u8>>) -> Result<Vec<Sectio
 }
 
 fn text<'a>(prompt: &'a Prompt, name: &str) -> &'a str {
-    prompt
-        .system
-        .iter()
-        .find(|section| section.name == name)
-        .map_or("", |section| &section.text)
+    prompt.system.iter().find(|section| section.name == name).map_or("", |section| &section.text)
 }
 
 #[test]
@@ -88,16 +74,8 @@ fn notes_and_tree_become_fixed_sections() {
         text(&prompt, "project-notes"),
         "--- AGENTS.md ---\nUse tabs.\n\n--- Readme.md ---\n# Hello\n\n--- docs/notes.md ---\nLater.\n"
     );
-    assert_eq!(
-        text(&prompt, "project-tree"),
-        "AGENTS.md\nReadme.md\ndocs/\n  notes.md\nsrc/\n  inner/\n    a.rs\n"
-    );
-    assert!(
-        prompt
-            .system
-            .iter()
-            .all(|section| section.stability == Stability::Fixed)
-    );
+    assert_eq!(text(&prompt, "project-tree"), "AGENTS.md\nReadme.md\ndocs/\n  notes.md\nsrc/\n  inner/\n    a.rs\n");
+    assert!(prompt.system.iter().all(|section| section.stability == Stability::Fixed));
 }
 
 #[test]
@@ -118,19 +96,12 @@ fn the_sections_stay_within_a_quarter_of_the_budget() {
     for available in [0, 10, 100, 400, 1_000, 4_000, 40_000, 1_000_000] {
         let prompt = init(&mut host, available);
         let bytes = prompt.system.iter().map(|section| section.text.len()).sum::<usize>();
-        assert!(
-            bytes <= (available as usize / 4).min(8_000) * 3,
-            "{bytes} bytes of {available} tokens"
-        );
+        assert!(bytes <= (available as usize / 4).min(8_000) * 3, "{bytes} bytes of {available} tokens");
         assert!(available < 400 || !prompt.system.is_empty());
         assert!(prompt.state.is_some_and(|state| state.len() <= 64 * 1024));
     }
     let drawing = init(&mut host, 1_000_000);
-    assert!(
-        text(&drawing, "project-tree").contains("    … 260 more\n"),
-        "{}",
-        text(&drawing, "project-tree")
-    );
+    assert!(text(&drawing, "project-tree").contains("    … 260 more\n"), "{}", text(&drawing, "project-tree"));
     assert!(text(&init(&mut host, 400), "project-notes").contains("(AGENTS.md goes on)"));
 }
 
@@ -143,19 +114,9 @@ fn a_step_tells_what_changed_since_the_turn_began() {
     write(folder.path(), "src/new.txt", "");
     fs::remove_file(folder.path().join("b.txt")).expect("it is there");
     let text = "Files of the project since this turn began:\nchanged: a.txt\nnew: src/new.txt\nremoved: b.txt\n";
-    assert_eq!(
-        step(&mut host, 1, state.clone()),
-        Ok(vec![Section::dynamic("project-changes", text)])
-    );
-    assert_eq!(
-        step(&mut host, 0, state),
-        Ok(Vec::new()),
-        "nothing has run before the first step"
-    );
-    assert!(matches!(
-        step(&mut host, 1, Some(b"other".to_vec())),
-        Err(Failure::InvalidInput(_))
-    ));
+    assert_eq!(step(&mut host, 1, state.clone()), Ok(vec![Section::dynamic("project-changes", text)]));
+    assert_eq!(step(&mut host, 0, state), Ok(Vec::new()), "nothing has run before the first step");
+    assert!(matches!(step(&mut host, 1, Some(b"other".to_vec())), Err(Failure::InvalidInput(_))));
     assert_eq!(step(&mut host, 1, None), Ok(Vec::new()));
 }
 
@@ -163,18 +124,10 @@ fn a_step_tells_what_changed_since_the_turn_began() {
 fn a_large_project_fits_into_the_state() {
     let (folder, mut host) = project(&[]);
     for number in 0..1_500 {
-        write(
-            folder.path(),
-            &format!("{}/a-rather-long-file-name-{number:04}.txt", number / 100),
-            "",
-        );
+        write(folder.path(), &format!("{}/a-rather-long-file-name-{number:04}.txt", number / 100), "");
     }
     let state = init(&mut host, 10_000).state;
-    assert!(
-        state
-            .as_ref()
-            .is_some_and(|state| state.len() <= 64 * 1024 && state.len() > 20_000)
-    );
+    assert!(state.as_ref().is_some_and(|state| state.len() <= 64 * 1024 && state.len() > 20_000));
     write(folder.path(), "0/a-rather-long-file-name-0000.txt", "changed");
     write(folder.path(), "zzz.txt", "new, but maybe only not among the stamps");
     let sections = step(&mut host, 1, state).expect("the project is readable");

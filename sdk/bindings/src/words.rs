@@ -7,11 +7,7 @@ use serde::de::DeserializeOwned;
 impl Message {
     /// A message of one text that no model has seen yet.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
-        Self {
-            role,
-            parts: vec![Part::Text(text.into())],
-            seen_count: 0,
-        }
+        Self { role, parts: vec![Part::Text(text.into())], seen_count: 0 }
     }
 
     /// All text parts, one after another with a line break between. Empty where there are none.

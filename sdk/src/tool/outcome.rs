@@ -50,10 +50,7 @@ impl IntoOutcome for () {
 impl Done {
     /// Succeeded, with nothing to say.
     pub fn nothing() -> Self {
-        Self {
-            content: Vec::new(),
-            structured: None,
-        }
+        Self { content: Vec::new(), structured: None }
     }
 
     /// A text for the model.
@@ -62,20 +59,15 @@ impl Done {
     }
 
     /// JSON for the model. If the tool has an [`output`](super::ToolBuilder::output) type, it is also the
-    /// machine-readable result. Fails only for values that JSON cannot hold, such as maps with keys that are no strings.
+    /// machine-readable result. Fails only for values that JSON cannot hold, such as maps with keys that are no
+    /// strings.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, ToolError> {
-        Ok(Self {
-            content: vec![Content::Json(to_json(value)?)],
-            structured: None,
-        })
+        Ok(Self { content: vec![Content::Json(to_json(value)?)], structured: None })
     }
 
     /// A machine-readable result beside a text for the model.
     pub fn structured<T: Serialize + ?Sized>(value: &T, text: impl Into<String>) -> Result<Self, ToolError> {
-        Ok(Self {
-            content: vec![Content::Text(text.into())],
-            structured: Some(to_json(value)?),
-        })
+        Ok(Self { content: vec![Content::Text(text.into())], structured: Some(to_json(value)?) })
     }
 
     /// A medium made here, of at most 4 MiB. A larger one: [`crate::media::NewMedium`], then [`Done::stored`].
@@ -103,11 +95,7 @@ impl Done {
     /// Adds a medium made here, of at most 4 MiB.
     pub fn and_media(mut self, data: Vec<u8>, mime_type: impl Into<String>, name: Option<&str>) -> Self {
         let name = name.map(str::to_owned);
-        self.content.push(Content::NewMedia(NewMedia {
-            mime_type: mime_type.into(),
-            data,
-            name,
-        }));
+        self.content.push(Content::NewMedia(NewMedia { mime_type: mime_type.into(), data, name }));
         self
     }
 
@@ -207,10 +195,7 @@ impl ServiceRequest {
 impl ToolError {
     /// One argument is wrong. `pointer` is a JSON pointer into the arguments, for example `/rows/3/price`.
     pub fn invalid(pointer: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::InvalidArguments(vec![Violation {
-            pointer: pointer.into(),
-            message: message.into(),
-        }])
+        Self::InvalidArguments(vec![Violation { pointer: pointer.into(), message: message.into() }])
     }
 
     /// What was asked for is not there.
@@ -225,18 +210,12 @@ impl ToolError {
 
     /// May succeed later, as the host decides.
     pub fn unavailable(message: impl Into<String>) -> Self {
-        Self::Unavailable(Unavailable {
-            message: message.into(),
-            retry_after: None,
-        })
+        Self::Unavailable(Unavailable { message: message.into(), retry_after: None })
     }
 
     /// May succeed after this time.
     pub fn unavailable_for(message: impl Into<String>, time: Duration) -> Self {
-        Self::Unavailable(Unavailable {
-            message: message.into(),
-            retry_after: Some(milliseconds(time)),
-        })
+        Self::Unavailable(Unavailable { message: message.into(), retry_after: Some(milliseconds(time)) })
     }
 
     /// Anything else.

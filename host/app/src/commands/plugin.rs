@@ -25,29 +25,14 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
         PluginCommand::Inspect { file, json } => {
             let sandbox = sandbox(data)?;
             let plugin = load(&sandbox, &file, terminal).await?;
-            let shown = if json {
-                describe::json(&plugin).to_string()
-            } else {
-                describe::whole(&plugin, &file)
-            };
+            let shown = if json { describe::json(&plugin).to_string() } else { describe::whole(&plugin, &file) };
             print(terminal, shown)?;
         }
-        PluginCommand::Call {
-            file,
-            tool,
-            arguments,
-            grant,
-            json,
-        } => {
+        PluginCommand::Call { file, tool, arguments, grant, json } => {
             let sandbox = sandbox(data)?;
             let plugin = load(&sandbox, &file, terminal).await?;
             let format = if json { call::Format::Json } else { call::Format::People };
-            let asked = call::Asked {
-                tool,
-                arguments,
-                grants: grant,
-                format,
-            };
+            let asked = call::Asked { tool, arguments, grants: grant, format };
             return call::call(&sandbox, plugin, asked, terminal).await;
         }
     }

@@ -14,17 +14,12 @@ use agent_runtime::{Host, OpenSession, Session, TurnResult};
 use clap::CommandFactory;
 use std::io::IsTerminal;
 use std::path::Path;
-use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Runs it.
 pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let stdin = std::io::stdin();
-    let input = if stdin.is_terminal() {
-        Input::Terminal
-    } else {
-        Input::Pipe
-    };
+    let input = if stdin.is_terminal() { Input::Terminal } else { Input::Pipe };
     if input == Input::Terminal && *run == RunArguments::default() {
         terminal.note(Arguments::command().render_help().ansi().to_string());
         return Ok(Exit::Refused);
@@ -32,9 +27,7 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
     let goes_on = run.continue_latest || run.session.is_some();
     let prompt = prompt::read(run, input, stdin.lock())?;
     if prompt.is_none() && !goes_on {
-        return Err(Failure::refused(
-            "there is no prompt: write it behind the options, or pipe it to stdin",
-        ));
+        return Err(Failure::refused("there is no prompt: write it behind the options, or pipe it to stdin"));
     }
     let cancel = interrupt::listen(terminal.clone());
     let (host, mut session) = tokio::select! {
@@ -55,18 +48,14 @@ async fn open(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> R
     let data = DataDirectory::open(data)?;
     let store = setup::store(&data)?;
     let which = which(run, &settings, &store).await?;
-    let sandbox = Arc::new(setup::sandbox(&data)?);
+    let sandbox = setup::sandbox(&data)?;
     let generation = setup::generation(&settings, &sandbox, terminal).await?;
     let agent = setup::agent(&settings, generation)?;
     #[cfg(all(debug_assertions, unix))]
     let checkpoint = crate::crash::observer();
     #[cfg(not(all(debug_assertions, unix)))]
     let checkpoint = None;
-    let host = Host {
-        store,
-        sandbox,
-        checkpoint,
-    };
+    let host = Host { store, sandbox, checkpoint };
     let session = Session::open(&host, agent, which).await.map_err(Failure::refused)?;
     Ok((host, session))
 }
@@ -76,9 +65,7 @@ async fn which(run: &RunArguments, settings: &Settings, store: &SqliteStore) -> 
     if run.continue_latest {
         let latest = store.latest(agent).await.map_err(Failure::refused)?;
         return latest.map(OpenSession::Existing).ok_or_else(|| {
-            Failure::refused(format!(
-                "the agent `{agent}` has no session yet: leave --continue out to begin one"
-            ))
+            Failure::refused(format!("the agent `{agent}` has no session yet: leave --continue out to begin one"))
         });
     }
     let Some(asked) = &run.session else {
@@ -102,7 +89,11 @@ async fn turns(
     view: &mut TurnView<'_>,
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
-    if session.state().is_open() || prompt.is_none() {
+    let interrupted = session.state().is_open();
+    if !interrupted && prompt.is_none() && session.state().turns > 0 {
+        view.nothing_interrupted();
+    }
+    if interrupted || prompt.is_none() {
         let result = watched(session, None, view, cancel).await?;
         let stops = matches!(result, TurnResult::Suspended(_)) || cancel.is_cancelled();
         if stops || prompt.is_none() {

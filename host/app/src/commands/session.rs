@@ -8,7 +8,7 @@ use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::setup;
 use crate::terminal::{BOLD, DIM, Terminal, text};
-use agent_memory::{MAX_PAGE, SessionFilter, SessionSummary, Store};
+use agent_memory::{MAX_PAGE, SessionFilter, SessionLog, SessionSummary, Store};
 use serde::Serialize;
 
 /// Runs one of the commands.
@@ -18,11 +18,7 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
         SessionCommand::List { limit, json } => {
             let found = sessions(&*store, SessionFilter::default(), limit as usize).await?;
             for session in &found {
-                if json {
-                    print_json(terminal, session)?
-                } else {
-                    print(terminal, summary(session))?
-                }
+                if json { print_json(terminal, session)? } else { print(terminal, summary(session))? }
             }
             if found.is_empty() && !json {
                 terminal.note("there are no sessions yet");
@@ -35,18 +31,8 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             }
             print_events(&*store, &session.subject, terminal).await?;
         }
-        SessionCommand::Resolve {
-            call,
-            decision,
-            text,
-            session,
-        } => {
-            let asked = resolve::Asked {
-                call,
-                decision,
-                text,
-                session,
-            };
+        SessionCommand::Resolve { call, decision, text, session } => {
+            let asked = resolve::Asked { call, decision, text, session };
             return resolve::resolve(asked, store, data, terminal).await;
         }
         SessionCommand::Delete { sessions } => {
@@ -63,10 +49,7 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
 pub(crate) async fn find(store: &dyn Store, asked: Option<&str>) -> Result<SessionSummary, Failure> {
     let Some(asked) = asked else {
         let latest = sessions(store, SessionFilter::default(), 1).await?;
-        return latest
-            .into_iter()
-            .next()
-            .ok_or_else(|| Failure::refused("there are no sessions yet"));
+        return latest.into_iter().next().ok_or_else(|| Failure::refused("there are no sessions yet"));
     };
     let mut all = sessions(store, SessionFilter::default(), MAX_PAGE).await?;
     if let Some(exact) = all.iter().position(|session| session.subject == asked) {
@@ -75,12 +58,8 @@ pub(crate) async fn find(store: &dyn Store, asked: Option<&str>) -> Result<Sessi
     all.retain(|session| session.subject.starts_with(asked));
     match all.len() {
         1 => Ok(all.swap_remove(0)),
-        0 => Err(Failure::refused(format!(
-            "there is no session `{asked}`; `agent-host session list` shows all"
-        ))),
-        number => Err(Failure::refused(format!(
-            "{number} sessions begin with `{asked}`; write more of the id"
-        ))),
+        0 => Err(Failure::refused(format!("there is no session `{asked}`; `agent-host session list` shows all"))),
+        number => Err(Failure::refused(format!("{number} sessions begin with `{asked}`; write more of the id"))),
     }
 }
 
@@ -95,14 +74,12 @@ pub(crate) async fn sessions(
 
 /// A session in a list.
 fn summary(session: &SessionSummary) -> String {
-    let title = session
-        .title
-        .as_deref()
-        .map(|title| text::one_line(title, 80))
-        .unwrap_or_default();
+    let title = session.title.as_deref().map(|title| text::one_line(title, 80)).unwrap_or_default();
     let turns = text::count(session.turns as usize, "turn");
-    let (id, state, updated) = (&session.subject, &session.state, &session.updated);
-    format!("{BOLD}{id}{BOLD:#}  {state}, {turns}, {updated}\n  {DIM}{title}{DIM:#}")
+    let (id, state) = (&session.subject, &session.state);
+    // To the second, without the fractions that a person does not read.
+    let updated = session.updated.get(..19).unwrap_or(&session.updated).replace('T', " ");
+    format!("{BOLD}{id}{BOLD:#}  {state}, {turns}, {updated} UTC\n  {DIM}{title}{DIM:#}")
 }
 
 async fn print_events(store: &dyn Store, session: &str, terminal: &Terminal) -> Result<(), Failure> {

@@ -32,11 +32,7 @@ pub(super) struct Found<'d> {
 
 impl<'d> Document<'d> {
     pub(super) fn new(text: &'d str, path: &'d Path) -> Self {
-        Self {
-            text,
-            path,
-            problems: RefCell::default(),
-        }
+        Self { text, path, problems: RefCell::default() }
     }
 
     /// Reads the whole document with `read`, unless it is no TOML.
@@ -44,27 +40,15 @@ impl<'d> Document<'d> {
         let (root, errors) = DeTable::parse_recoverable(self.text);
         for error in &errors {
             let span = error.span().unwrap_or(0..0);
-            self.push(
-                span,
-                error.message().to_owned(),
-                "the file is TOML: https://toml.io".to_owned(),
-            );
+            self.push(span, error.message().to_owned(), "the file is TOML: https://toml.io".to_owned());
         }
         if !errors.is_empty() {
             return None;
         }
         // The keys borrow the parsed table, which lives no longer than this call.
-        let document = Document {
-            text: self.text,
-            path: self.path,
-            problems: RefCell::default(),
-        };
-        let keys = Keys {
-            document: &document,
-            prefix: String::new(),
-            table: root.get_ref(),
-            known: RefCell::default(),
-        };
+        let document = Document { text: self.text, path: self.path, problems: RefCell::default() };
+        let keys =
+            Keys { document: &document, prefix: String::new(), table: root.get_ref(), known: RefCell::default() };
         let value = read(&keys);
         drop(keys);
         self.problems.borrow_mut().append(&mut document.problems.into_inner());
@@ -78,11 +62,7 @@ impl<'d> Document<'d> {
             Some(value) if problems.is_empty() => Ok(value),
             _ => {
                 problems.sort_by_key(|problem| problem.span.start);
-                Err(ConfigurationError::Invalid {
-                    path: self.path.to_owned(),
-                    text: self.text.to_owned(),
-                    problems,
-                })
+                Err(ConfigurationError::Invalid { path: self.path.to_owned(), text: self.text.to_owned(), problems })
             }
         }
     }
@@ -97,11 +77,7 @@ impl<'d> Keys<'d> {
     pub(super) fn get(&self, key: &str) -> Option<Found<'d>> {
         self.known.borrow_mut().push(key.to_owned());
         let value = self.table.get(key)?;
-        Some(Found {
-            document: self.document,
-            key: format!("{}{key}", self.prefix),
-            value,
-        })
+        Some(Found { document: self.document, key: format!("{}{key}", self.prefix), value })
     }
 
     /// Reports the keys that nobody asked for.
@@ -110,8 +86,7 @@ impl<'d> Keys<'d> {
         for key in self.table.keys() {
             if !known.iter().any(|known| known == key.get_ref()) {
                 let message = format!("unknown key `{}{}`", self.prefix, key.get_ref());
-                self.document
-                    .push(key.span(), message, format!("allowed here: {}", known.join(", ")));
+                self.document.push(key.span(), message, format!("allowed here: {}", known.join(", ")));
             }
         }
     }
@@ -177,11 +152,7 @@ impl<'d> Found<'d> {
             return self.wrong_type("a list of texts, such as [\"one\", \"two\"]");
         };
         let item = |(index, value)| {
-            let item = Found {
-                document: self.document,
-                key: format!("{}[{index}]", self.key),
-                value,
-            };
+            let item = Found { document: self.document, key: format!("{}[{index}]", self.key), value };
             Some((item.text()?, item.place()))
         };
         items.iter().enumerate().map(item).collect()
@@ -193,12 +164,7 @@ impl<'d> Found<'d> {
             return self.wrong_type("a table");
         };
         let prefix = format!("{}.", self.key);
-        Some(Keys {
-            document: self.document,
-            prefix,
-            table,
-            known: RefCell::default(),
-        })
+        Some(Keys { document: self.document, prefix, table, known: RefCell::default() })
     }
 
     /// A table whose keys are the author's own.
@@ -209,14 +175,7 @@ impl<'d> Found<'d> {
         let entry = |(key, value): (&'d Spanned<_>, &'d Spanned<_>)| {
             let name: &std::borrow::Cow<'d, str> = key.get_ref();
             let key = format!("{}.{name}", self.key);
-            (
-                name.to_string(),
-                Found {
-                    document: self.document,
-                    key,
-                    value,
-                },
-            )
+            (name.to_string(), Found { document: self.document, key, value })
         };
         Some(table.iter().map(entry).collect())
     }
@@ -237,8 +196,7 @@ impl<'d> Found<'d> {
 
     /// Reports what is wrong with the value.
     pub(super) fn problem(&self, what: &str, allowed: &str) {
-        self.document
-            .push(self.value.span(), format!("`{}` {what}", self.key), allowed.to_owned());
+        self.document.push(self.value.span(), format!("`{}` {what}", self.key), allowed.to_owned());
     }
 
     /// `file:line: key`, for messages.
@@ -276,11 +234,7 @@ fn json(value: &DeValue<'_>) -> Option<Value> {
         DeValue::Float(float) => Value::Number(Number::from_f64(float.as_str().parse().ok()?)?),
         DeValue::Boolean(flag) => Value::Bool(*flag),
         DeValue::Datetime(_) => return None,
-        DeValue::Array(items) => items
-            .iter()
-            .map(|item| json(item.get_ref()))
-            .collect::<Option<Vec<_>>>()?
-            .into(),
+        DeValue::Array(items) => items.iter().map(|item| json(item.get_ref())).collect::<Option<Vec<_>>>()?.into(),
         DeValue::Table(table) => {
             let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
                 let name: &std::borrow::Cow<'_, str> = key.get_ref();

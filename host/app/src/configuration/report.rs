@@ -45,11 +45,7 @@ impl fmt::Display for ConfigurationError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable { path, source } => {
-                write!(
-                    formatter,
-                    "the configuration {} cannot be read: {source}",
-                    path.display()
-                )
+                write!(formatter, "the configuration {} cannot be read: {source}", path.display())
             }
             Self::Invalid { path, text, problems } => {
                 for (index, problem) in problems.iter().enumerate() {
@@ -58,16 +54,7 @@ impl fmt::Display for ConfigurationError {
                     }
                     let (line, column) = position(text, problem.span.start);
                     writeln!(formatter, "{}:{line}:{column}: {}", path.display(), problem.message)?;
-                    write!(
-                        formatter,
-                        "{}",
-                        Excerpt {
-                            text,
-                            problem,
-                            line,
-                            column
-                        }
-                    )?;
+                    write!(formatter, "{}", Excerpt { text, problem, line, column })?;
                 }
                 Ok(())
             }
@@ -79,10 +66,7 @@ impl fmt::Display for ConfigurationError {
 pub(super) fn position(text: &str, byte: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(byte)];
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-    (
-        before.matches('\n').count() + 1,
-        before[line_start..].chars().count() + 1,
-    )
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
 struct Excerpt<'e> {
@@ -94,14 +78,8 @@ struct Excerpt<'e> {
 
 impl fmt::Display for Excerpt<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line: String = self
-            .text
-            .lines()
-            .nth(self.line - 1)
-            .unwrap_or_default()
-            .chars()
-            .take(SHOWN_COLUMNS)
-            .collect();
+        let line: String =
+            self.text.lines().nth(self.line - 1).unwrap_or_default().chars().take(SHOWN_COLUMNS).collect();
         let line = line.replace('\t', " ");
         let number = self.line.to_string();
         let margin = " ".repeat(number.len());
@@ -109,12 +87,7 @@ impl fmt::Display for Excerpt<'_> {
         let wanted = spanned.lines().next().unwrap_or_default().chars().count().max(1);
         let room = line.chars().count().saturating_sub(self.column - 1).max(1);
         writeln!(formatter, "  {number} | {line}")?;
-        writeln!(
-            formatter,
-            "  {margin} | {}{}",
-            " ".repeat(self.column - 1),
-            "^".repeat(wanted.min(room))
-        )?;
+        writeln!(formatter, "  {margin} | {}{}", " ".repeat(self.column - 1), "^".repeat(wanted.min(room)))?;
         write!(formatter, "  {margin} = {}", self.problem.allowed)
     }
 }

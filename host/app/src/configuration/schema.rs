@@ -6,11 +6,7 @@ use std::path::Path;
 
 /// Reads it; a relative path is relative to `folder`.
 pub(super) fn output_schema(found: &Found<'_>, folder: &Path) -> Option<Value> {
-    let schema = if found.is_text() {
-        from_file(found, folder)?
-    } else {
-        inline(found)?
-    };
+    let schema = if found.is_text() { from_file(found, folder)? } else { inline(found)? };
     if schema.is_object() {
         return Some(schema);
     }
@@ -29,20 +25,14 @@ fn from_file(found: &Found<'_>, folder: &Path) -> Option<Value> {
         Ok(text) => text,
         Err(error) => {
             let what = format!("names {}, which cannot be read: {error}", path.display());
-            found.problem(
-                &what,
-                "allowed: a table, or the path of a JSON file, relative to this file",
-            );
+            found.problem(&what, "allowed: a table, or the path of a JSON file, relative to this file");
             return None;
         }
     };
     match serde_json::from_str(&text) {
         Ok(schema) => Some(schema),
         Err(error) => {
-            found.problem(
-                &format!("names {}, which is no JSON: {error}", path.display()),
-                "allowed: a JSON Schema",
-            );
+            found.problem(&format!("names {}, which is no JSON: {error}", path.display()), "allowed: a JSON Schema");
             None
         }
     }

@@ -45,33 +45,13 @@ fn a_whole_file() {
     .expect("valid");
     assert_eq!(file.name.as_deref(), Some("reader"));
     assert_eq!(file.plugin_directory, Some(PathBuf::from("agents/../plugins")));
-    assert_eq!(
-        (file.max_interactions, file.at_limit, file.max_corrections),
-        (Some(40), Some(AtLimit::Error), Some(0))
-    );
-    assert_eq!(
-        (file.parallel_calls, file.result_characters, file.include_history),
-        (Some(2), Some(500), Some(true))
-    );
-    assert_eq!(
-        file.output_schema.expect("a schema")["properties"]["total"]["minimum"],
-        0
-    );
+    assert_eq!((file.max_interactions, file.at_limit, file.max_corrections), (Some(40), Some(AtLimit::Error), Some(0)));
+    assert_eq!((file.parallel_calls, file.result_characters, file.include_history), (Some(2), Some(500), Some(true)));
+    assert_eq!(file.output_schema.expect("a schema")["properties"]["total"]["minimum"], 0);
     assert_eq!(file.validators, Some(vec!["strict-json".to_owned()]));
     assert_eq!(file.media_policies["openai"], "mask-openai");
-    assert_eq!(
-        file.limits["files"],
-        PluginLimits {
-            wall_ms: Some(1000),
-            cpu_ms: None,
-            memory_mib: Some(32)
-        }
-    );
-    let grants: Vec<_> = file
-        .grants
-        .iter()
-        .map(|grant| (grant.kind, grant.value.as_str()))
-        .collect();
+    assert_eq!(file.limits["files"], PluginLimits { wall_ms: Some(1000), cpu_ms: None, memory_mib: Some(32) });
+    let grants: Vec<_> = file.grants.iter().map(|grant| (grant.kind, grant.value.as_str())).collect();
     let expected = [
         (Kind::Read, "docs"),
         (Kind::Read, "."),
@@ -82,21 +62,12 @@ fn a_whole_file() {
     ];
     assert_eq!(grants, expected);
     assert!(file.grants.iter().all(|grant| grant.base == Path::new("agents")));
-    assert_eq!(
-        file.grants[1].origin,
-        "agents/agent.toml:23: plugins.files.grants.read[0]"
-    );
+    assert_eq!(file.grants[1].origin, "agents/agent.toml:23: plugins.files.grants.read[0]");
 }
 
 #[test]
 fn an_empty_file_says_nothing() {
-    assert_eq!(
-        parse("").expect("valid"),
-        AgentFile {
-            folder: "agents".into(),
-            ..AgentFile::default()
-        }
-    );
+    assert_eq!(parse("").expect("valid"), AgentFile { folder: "agents".into(), ..AgentFile::default() });
 }
 
 /// I2: file, line, key and what is allowed; all at once.

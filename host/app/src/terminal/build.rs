@@ -40,11 +40,7 @@ pub(crate) fn built(plugin: &BuiltPlugin) -> String {
         Written::Changed => "written",
         Written::Unchanged => "unchanged",
     };
-    let imports = if plugin.imports.is_empty() {
-        "nothing".to_owned()
-    } else {
-        plugin.imports.join("\n            ")
-    };
+    let imports = text::imports(&plugin.imports).join("\n            ");
     format!(
         "{BOLD}{}{BOLD:#} {}  {DIM}{} ({state}){DIM:#}\n  size      {}\n  digest    {}\n  imports   {imports}",
         plugin.name,

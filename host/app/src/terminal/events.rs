@@ -1,13 +1,15 @@
 //! A turn as a person sees it: one line per call, one per result, and what was denied or rejected.
 
-use super::text::{count, json_line, one_line, size, time};
+use super::text::{count, explained, json_line, one_line, size, time};
 use super::{BOLD, DIM, GREEN, RED, YELLOW};
 use agent_core::change::Denial;
 use agent_core::event::EventKind;
-use agent_core::tool::{CallCost, Violation};
+use agent_core::tool::{CallCost, ToolError, Violation};
 
 /// Characters of arguments and of results that a line shows.
 const SHOWN: usize = 100;
+/// Lines of a denial that are shown.
+const ADVICE_LINES: usize = 8;
 
 /// The line or lines for an event; none for those that people don't need to see.
 pub(crate) fn lines(event: &EventKind) -> Option<String> {
@@ -15,44 +17,28 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
         EventKind::LoopIteration { last: true, .. } => {
             format!("{DIM}the last model call of this turn: tools are withheld{DIM:#}")
         }
-        EventKind::ToolCall {
-            name,
-            arguments,
-            attempt,
-            ..
-        } => {
-            let again = if *attempt > 1 {
-                format!(" {DIM}(attempt {attempt}){DIM:#}")
-            } else {
-                String::new()
-            };
-            format!(
-                "→ {BOLD}{}{BOLD:#} {}{again}",
-                one_line(name, SHOWN),
-                json_line(arguments, SHOWN)
-            )
+        EventKind::ToolCall { name, arguments, attempt, .. } => {
+            let again = if *attempt > 1 { format!(" {DIM}(attempt {attempt}){DIM:#}") } else { String::new() };
+            format!("→ {BOLD}{}{BOLD:#} {}{again}", one_line(name, SHOWN), json_line(arguments, SHOWN))
         }
-        EventKind::ToolResult {
-            name, content, cost, ..
-        } => {
+        EventKind::ToolResult { name, content, cost, .. } => {
             format!("{GREEN}✓{GREEN:#} {}", result(name, content, cost))
         }
-        EventKind::ToolResultError {
-            name, content, cost, ..
-        } => {
-            format!("{RED}✗{RED:#} {}", result(name, content, cost))
+        EventKind::ToolResultError { name, content, cost, .. } => {
+            // The model is given the error as JSON; people read its message, of a denial with the lines to add.
+            let error = serde_json::from_str::<ToolError>(content);
+            let advice = match &error {
+                Ok(ToolError::Denied { message }) => advice(message),
+                _ => String::new(),
+            };
+            let content = error.map_or_else(|_| content.clone(), |error| explained(&error));
+            format!("{RED}✗{RED:#} {}{advice}", result(name, &content, cost))
         }
         EventKind::ToolNotFound { name, .. } => {
-            format!(
-                "{RED}✗{RED:#} {BOLD}{}{BOLD:#} there is no such tool",
-                one_line(name, SHOWN)
-            )
+            format!("{RED}✗{RED:#} {BOLD}{}{BOLD:#} there is no such tool", one_line(name, SHOWN))
         }
         EventKind::ToolDeferred { name, .. } => {
-            format!(
-                "{DIM}… {} deferred: a call of higher priority ran first{DIM:#}",
-                one_line(name, SHOWN)
-            )
+            format!("{DIM}… {} deferred: a call of higher priority ran first{DIM:#}", one_line(name, SHOWN))
         }
         EventKind::Denied { denial: Denial { plugin, thing, grant }, .. } => {
             let grant = super::text::harmless(grant).replace('\n', "\n    ");
@@ -60,10 +46,7 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
             format!("{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} was denied {thing}; to allow it, {grant}")
         }
         EventKind::OutputRejected { by, attempt, problems } => {
-            format!(
-                "{YELLOW}!{YELLOW:#} answer {attempt} was rejected by {BOLD}{by}{BOLD:#}: {}",
-                violations(problems)
-            )
+            format!("{YELLOW}!{YELLOW:#} answer {attempt} was rejected by {BOLD}{by}{BOLD:#}: {}", violations(problems))
         }
         EventKind::Resumed => format!("{DIM}going on with the interrupted turn{DIM:#}"),
         _ => return None,
@@ -90,11 +73,13 @@ fn result(name: &str, content: &str, cost: &CallCost) -> String {
         details.push(size(cost.memory_bytes));
     }
     let name = one_line(name, SHOWN);
-    format!(
-        "{BOLD}{name}{BOLD:#} {} {DIM}({}){DIM:#}",
-        one_line(content, SHOWN),
-        details.join(", ")
-    )
+    format!("{BOLD}{name}{BOLD:#} {} {DIM}({}){DIM:#}", one_line(content, SHOWN), details.join(", "))
+}
+
+/// What follows the first line of a denial: how to grant what was missing.
+fn advice(message: &str) -> String {
+    let lines = message.lines().skip(1).take(ADVICE_LINES).map(|line| format!("\n    {}", one_line(line, SHOWN)));
+    lines.collect()
 }
 
 fn violations(problems: &[Violation]) -> String {
@@ -119,12 +104,7 @@ mod tests {
     fn calls_and_results_are_one_line_each() {
         let call = CallId("c1".into());
         let name = "text.count_file".to_owned();
-        let cost = CallCost {
-            cpu_us: 400,
-            wall_us: 4_200,
-            queue_us: 0,
-            memory_bytes: 1_258_291,
-        };
+        let cost = CallCost { cpu_us: 400, wall_us: 4_200, queue_us: 0, memory_bytes: 1_258_291 };
         let events = [
             EventKind::ToolCall {
                 call: call.clone(),
@@ -132,27 +112,35 @@ mod tests {
                 arguments: json!({"path": "x".repeat(200)}),
                 attempt: 2,
             },
-            EventKind::ToolResult {
-                call: call.clone(),
-                name: name.clone(),
-                content: "{\n\"lines\": 3}".into(),
-                cost,
-            },
+            EventKind::ToolResult { call: call.clone(), name: name.clone(), content: "{\n\"lines\": 3}".into(), cost },
             EventKind::ToolResultError {
                 call: call.clone(),
                 name: name.clone(),
                 content: "no\u{1b}[2J".into(),
                 cost: CallCost::default(),
             },
-            EventKind::ToolNotFound {
-                call,
-                name: "text.cuont".into(),
+            EventKind::ToolResultError {
+                call: call.clone(),
+                name: name.clone(),
+                content: ToolError::NotFound { message: "there is no `a.txt`".into() }.for_model(),
+                cost,
             },
+            EventKind::ToolResultError {
+                call: call.clone(),
+                name: name.clone(),
+                content: ToolError::Denied { message: "no tree\nTo allow it, add:\nread = [\".\"]".into() }.for_model(),
+                cost,
+            },
+            EventKind::ToolNotFound { call, name: "text.cuont".into() },
         ];
         insta::assert_snapshot!(events.map(shown).join("\n"), @r#"
         → text.count_file {"path":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… (attempt 2)
         ✓ text.count_file {… (13 characters, 4.2 ms, 1.2 MiB)
         ✗ text.count_file no�[2J (6 characters)
+        ✗ text.count_file not found: there is no `a.txt` (30 characters, 4.2 ms, 1.2 MiB)
+        ✗ text.count_file denied: no tree… (51 characters, 4.2 ms, 1.2 MiB)
+            To allow it, add:
+            read = ["."]
         ✗ text.cuont there is no such tool
         "#);
     }
@@ -176,11 +164,8 @@ mod tests {
 
     #[test]
     fn a_rejection_shows_who_and_why() {
-        let problem = |pointer: &str, message: &str| Violation {
-            pointer: pointer.into(),
-            rule: None,
-            message: message.into(),
-        };
+        let problem =
+            |pointer: &str, message: &str| Violation { pointer: pointer.into(), rule: None, message: message.into() };
         let rejected = EventKind::OutputRejected {
             by: "output schema".into(),
             attempt: 1,

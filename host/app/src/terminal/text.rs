@@ -1,7 +1,9 @@
 //! Foreign text, sizes and times, made fit for a line that people read.
 
+use agent_core::tool::ToolError;
 use serde_json::Value;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Without control characters but line ends and tabs, so that foreign text cannot steer the terminal.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
@@ -9,11 +11,7 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
         (character.is_control() && !matches!(character, '\n' | '\t'))
             || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    if text.contains(harmful) {
-        text.replace(harmful, "\u{fffd}").into()
-    } else {
-        text.into()
-    }
+    if text.contains(harmful) { text.replace(harmful, "\u{fffd}").into() } else { text.into() }
 }
 
 /// The first line that is not empty, harmless, of at most so many characters; `…` where something is missing.
@@ -54,13 +52,38 @@ pub(crate) fn time(microseconds: u64) -> String {
     }
 }
 
+/// A tool's error for people.
+pub(crate) fn explained(error: &ToolError) -> String {
+    match error {
+        ToolError::InvalidArguments { violations } => {
+            let lines = violations.iter().map(|violation| match violation.pointer.as_str() {
+                "" => violation.message.clone(),
+                pointer => format!("{pointer}: {}", violation.message),
+            });
+            format!("invalid arguments: {}", lines.collect::<Vec<_>>().join("; "))
+        }
+        ToolError::NotFound { message } => format!("not found: {message}"),
+        ToolError::Denied { message } => format!("denied: {message}"),
+        ToolError::Unavailable { message, .. } => format!("unavailable, try again later: {message}"),
+        ToolError::Failed { message } => format!("failed: {message}"),
+    }
+}
+
+/// Imported interfaces, one line per package: `wasi:cli@0.2.12 exit, stderr, stdin`.
+pub(crate) fn imports(names: &[String]) -> Vec<String> {
+    let mut packages: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for name in names {
+        let (path, version) = name.split_once('@').unwrap_or((name, ""));
+        let (package, interface) = path.split_once('/').unwrap_or((path, ""));
+        let version = if version.is_empty() { String::new() } else { format!("@{version}") };
+        packages.entry(format!("{package}{version}")).or_default().push(interface);
+    }
+    packages.iter().map(|(package, interfaces)| format!("{package} {}", interfaces.join(", "))).collect()
+}
+
 /// `1 line`, `2 lines`.
 pub(crate) fn count(number: usize, one: &str) -> String {
-    if number == 1 {
-        format!("1 {one}")
-    } else {
-        format!("{number} {one}s")
-    }
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
 #[cfg(test)]
@@ -76,13 +99,19 @@ mod tests {
     }
 
     #[test]
+    fn imports_are_shown_by_package() {
+        let names =
+            ["wasi:io/poll@0.2.12", "agent-host:plugin/types@0.1.0", "wasi:io/error@0.2.12", "wasi:logging/logging"];
+        let shown = imports(&names.map(str::to_owned));
+        let expected = ["agent-host:plugin@0.1.0 types", "wasi:io@0.2.12 poll, error", "wasi:logging logging"];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
     fn sizes_and_times() {
         let sizes: Vec<_> = [0, 1, 1023, 1024, 1_258_291].into_iter().map(size).collect();
         assert_eq!(sizes, ["0 bytes", "1 byte", "1023 bytes", "1.0 KiB", "1.2 MiB"]);
-        let times: Vec<_> = [40, 9_949, 9_950, 999_499, 999_500, 4_210_000]
-            .into_iter()
-            .map(time)
-            .collect();
+        let times: Vec<_> = [40, 9_949, 9_950, 999_499, 999_500, 4_210_000].into_iter().map(time).collect();
         assert_eq!(times, ["0.0 ms", "9.9 ms", "10 ms", "999 ms", "1.0 s", "4.2 s"]);
     }
 }

@@ -37,13 +37,7 @@ impl<'t> TurnView<'t> {
     /// A view of what happens from now on.
     pub(crate) fn new(terminal: &'t Terminal, format: Format, session: &Session, store: Arc<dyn Store>) -> Self {
         let shown = session.state().sequence;
-        Self {
-            terminal,
-            format,
-            session: session.subject().to_owned(),
-            store,
-            shown,
-        }
+        Self { terminal, format, session: session.subject().to_owned(), store, shown }
     }
 
     /// Shows the next event. Who was too slow for some reads them from the store.
@@ -65,20 +59,23 @@ impl<'t> TurnView<'t> {
         Ok(true)
     }
 
+    /// Nothing is left to do; what follows is how the last turn ended.
+    pub(crate) fn nothing_interrupted(&self) {
+        self.terminal.note(format!("{DIM}nothing was interrupted; this is how the last turn ended:{DIM:#}"));
+    }
+
     /// An interrupted turn has ended, and another begins.
     pub(crate) fn interrupted_turn_ended(&self, result: &TurnResult) -> Result<(), Failure> {
         match (result, self.format) {
             (TurnResult::Finished(output), Format::Json) => self.print_output(output),
             (TurnResult::Finished(output), Format::People) => {
                 let answer = text::harmless(&answer(output)).into_owned();
-                self.terminal
-                    .note(format!("{DIM}the interrupted turn has ended:{DIM:#}\n{answer}"));
+                self.terminal.note(format!("{DIM}the interrupted turn has ended:{DIM:#}\n{answer}"));
                 Ok(())
             }
             (TurnResult::Failed(error), _) => {
-                self.terminal.note(format!(
-                    "{YELLOW}!{YELLOW:#} the interrupted turn has ended with an error: {error}"
-                ));
+                self.terminal
+                    .note(format!("{YELLOW}!{YELLOW:#} the interrupted turn has ended with an error: {error}"));
                 Ok(())
             }
             _ => Ok(()),
@@ -102,8 +99,7 @@ impl<'t> TurnView<'t> {
             }
             TurnResult::Cancelled => {
                 self.print_status(json!({"status": "cancelled"}))?;
-                self.terminal
-                    .note(format!("{DIM}cancelled; --session {} goes on{DIM:#}", self.session));
+                self.terminal.note(format!("{DIM}cancelled; --session {} goes on{DIM:#}", self.session));
                 Ok(Exit::Cancelled)
             }
             TurnResult::Suspended(suspension) => {
@@ -143,11 +139,7 @@ impl<'t> TurnView<'t> {
 
     async fn catch_up(&mut self) -> io::Result<()> {
         loop {
-            let missed = self
-                .store
-                .events(&self.session, self.shown, MAX_PAGE)
-                .await
-                .map_err(io::Error::other)?;
+            let missed = self.store.events(&self.session, self.shown, MAX_PAGE).await.map_err(io::Error::other)?;
             if missed.is_empty() {
                 return Ok(());
             }
@@ -160,9 +152,7 @@ impl<'t> TurnView<'t> {
         if let Value::Object(fields) = serde_json::to_value(output).map_err(Failure::failed)? {
             line.extend(fields);
         }
-        self.terminal
-            .print(Value::Object(line).to_string())
-            .map_err(Failure::failed)
+        self.terminal.print(Value::Object(line).to_string()).map_err(Failure::failed)
     }
 
     /// The last line where there is no output.
@@ -183,10 +173,7 @@ impl<'t> TurnView<'t> {
         }
         let calls = text::count(output.interactions as usize, "model call");
         let (model, tokens) = (&output.model, output.usage.total());
-        self.terminal.note(format!(
-            "{DIM}{model}: {calls}, {tokens} tokens · session {}{DIM:#}",
-            output.session
-        ));
+        self.terminal.note(format!("{DIM}{model}: {calls}, {tokens} tokens · session {}{DIM:#}", output.session));
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! A driver that does anything in any order: replies, outcomes, crashes, duplicates, cancellations, decisions. What must
-//! hold is checked in [`crate::session`] and [`crate::ledger`] after every input.
+//! A driver that does anything in any order: replies, outcomes, crashes, duplicates, cancellations, decisions.
+//! What must hold is checked in [`crate::session`] and [`crate::ledger`] after every input.
 
 use crate::session::{Session, WIDE, call, dispatched, rejected, reply, restored, result};
 use agent_core::change::CallState;

@@ -76,7 +76,7 @@ impl DatabaseFile {
         let connection = Connection::open_with_flags(&self.path, flags)?;
         connection.busy_timeout(self.options.lock_wait)?;
         // Closing a refused database must not move its log into it.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         if connection.is_readonly("main")? {
             return Err(StoreError::ReadOnly { path: self.path.clone() }.into());
         }

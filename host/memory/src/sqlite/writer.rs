@@ -251,3 +251,47 @@ impl Queued {
         self.job.answer(Err(error.clone()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::file::open_in_memory;
+    use std::sync::mpsc;
+
+    fn insert(connection: &Connection) -> Result<i64, Failure> {
+        connection
+            .execute("INSERT INTO sessions (subject, agent, created, updated) VALUES (random(), '', 0, 0)", [])?;
+        Ok(connection.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0))?)
+    }
+
+    /// What SQLite does by itself when the disk is full at the wrong moment.
+    fn lose_the_transaction(connection: &Connection) -> Result<i64, Failure> {
+        connection.execute_batch("ROLLBACK")?;
+        Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None).into())
+    }
+
+    /// Limit 28: when the whole transaction is lost, so is what shared it, and nobody is told otherwise; what comes
+    /// behind is taken.
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_lost_transaction_is_acknowledged_to_nobody() {
+        let connection = open_in_memory().unwrap();
+        let writer = Writer::start(connection, PathBuf::from(":memory:"), Arc::default()).unwrap();
+        // The first job keeps the thread busy until the others are queued, so that they are one batch.
+        let (go, wait) = mpsc::channel::<()>();
+        let (begin, begun) = oneshot::channel();
+        let busy = writer.run(move |_| {
+            let _ = begin.send(());
+            let _ = wait.recv();
+            Ok(0)
+        });
+        let behind = async {
+            begun.await.unwrap();
+            let [first, losing, last] = [insert, lose_the_transaction, insert].map(|job| writer.run(job));
+            // Polled in this order: when the last is polled, the others are queued.
+            tokio::join!(biased; first, losing, last, async { drop(go) })
+        };
+        let (busy, (first, losing, last, ())) = tokio::join!(busy, behind);
+        let full = Err(StoreError::DiskFull { path: PathBuf::from(":memory:") });
+        assert_eq!((busy, first, losing, last), (Ok(0), full.clone(), full, Ok(1)));
+    }
+}

@@ -19,6 +19,28 @@ pub(crate) fn tool_component_importing(import: &str) -> Vec<u8> {
     parse(&COMPONENT.replacen("(component", &format!("(component {import}"), 1), "agent-host:plugin/tool@0.1.0", 1)
 }
 
+/// The same with an import that its tool `trap` calls.
+pub(crate) fn tool_component_calling(interface: &str) -> Vec<u8> {
+    let import = format!(
+        r#"(component
+           (import "{interface}" (instance $imported (export "anything" (func))))
+           (alias export $imported "anything" (func $anything))
+           (component $plugin
+             (import "anything" (func $anything))
+             (core func $anything (canon lower (func $anything)))"#
+    );
+    let text = COMPONENT
+        .replacen("(component\n  (component $plugin", &import, 1)
+        .replace("(core module $code", r#"(core module $code (import "host" "anything" (func $anything))"#)
+        .replace("(then unreachable)", "(then (call $anything))")
+        .replace(
+            "(instantiate $code)",
+            r#"(instantiate $code (with "host" (instance (export "anything" (func $anything)))))"#,
+        )
+        .replace("(instantiate $plugin)", r#"(instantiate $plugin (with "anything" (func $anything)))"#);
+    parse(&text, "agent-host:plugin/tool@0.1.0", 1)
+}
+
 fn parse(text: &str, interface: &str, memory: u32) -> Vec<u8> {
     let text = text
         .replace("INTERFACE", interface)

@@ -5,6 +5,7 @@ use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::grants::{self, Grant, Receiver};
 use crate::interrupt;
+use crate::terminal::text::explained;
 use crate::terminal::{DIM, Terminal, YELLOW, text};
 use agent_core::message::{CallId, Content};
 use agent_core::plugin::{Scope, TraceContext};
@@ -48,14 +49,8 @@ pub(super) async fn call(
     let tool = tool(&plugin, &asked.tool)?;
     let arguments = checked_arguments(tool, &asked.arguments)?;
     let setup = setup(&plugin, &asked.grants)?;
-    let request = ToolCallRequest {
-        name: &asked.tool,
-        args: arguments.to_string(),
-        context: context(),
-    };
-    let ports = Ports {
-        media: Some(Arc::new(CallMedia::default())),
-    };
+    let request = ToolCallRequest { name: &asked.tool, args: arguments.to_string(), context: context() };
+    let ports = Ports { media: Some(Arc::new(CallMedia::default())) };
     let cancel = interrupt::listen(terminal.clone());
     terminal.busy(format!("running {}", asked.tool));
     let report = tokio::select! {
@@ -69,11 +64,7 @@ pub(super) async fn call(
 fn tool<'p>(plugin: &'p LoadedPlugin, name: &str) -> Result<&'p ToolDefinition, Failure> {
     plugin.tools().iter().find(|tool| tool.name == name).ok_or_else(|| {
         let names: Vec<_> = plugin.tools().iter().map(|tool| tool.name.as_str()).collect();
-        let has = if names.is_empty() {
-            "no tools".to_owned()
-        } else {
-            names.join(", ")
-        };
+        let has = if names.is_empty() { "no tools".to_owned() } else { names.join(", ") };
         Failure::refused(format!("{} has no tool `{name}`; it has {has}", plugin.identity()))
     })
 }
@@ -84,9 +75,7 @@ fn checked_arguments(tool: &ToolDefinition, text: &str) -> Result<Value, Failure
     let arguments = parse_arguments(text).map_err(failed)?;
     let schema = Schema::compile(&tool.input_schema)
         .map_err(|error| Failure::refused(format!("the input schema of `{}`: {error}", tool.name)))?;
-    schema
-        .check(&arguments)
-        .map_err(|violations| failed(ToolError::InvalidArguments { violations }))?;
+    schema.check(&arguments).map_err(|violations| failed(ToolError::InvalidArguments { violations }))?;
     Ok(arguments)
 }
 
@@ -94,11 +83,7 @@ fn setup(plugin: &Arc<LoadedPlugin>, grants: &[Grant]) -> Result<PluginSetup, Fa
     let mine = Receiver::Plugin(plugin.name().to_owned());
     if let Some(other) = grants.iter().find(|grant| grant.receiver != mine) {
         let advice = format!("write --grant {}:KIND=VALUE", plugin.name());
-        return Err(Failure::refused(format!(
-            "{}: the plugin is named `{}`; {advice}",
-            other.origin,
-            plugin.name()
-        )));
+        return Err(Failure::refused(format!("{}: the plugin is named `{}`; {advice}", other.origin, plugin.name())));
     }
     let resolved = grants::resolve(grants, &environment::variable);
     let mut resolved = resolved.map_err(|problems| Failure::refused(problems.join("\n")))?;
@@ -109,25 +94,10 @@ fn setup(plugin: &Arc<LoadedPlugin>, grants: &[Grant]) -> Result<PluginSetup, Fa
 /// The call belongs to no session, but everything that names one needs a name.
 fn context() -> ToolCallContext {
     let id = Uuid::now_v7().simple().to_string();
-    let trace = TraceContext {
-        traceparent: format!("00-{id}-{}-01", &id[16..]),
-        tracestate: None,
-    };
+    let trace = TraceContext { traceparent: format!("00-{id}-{}-01", &id[16..]), tracestate: None };
     let (agent, session) = ("plugin-call".to_owned(), format!("plugin-call/{id}"));
-    let scope = Scope {
-        agent,
-        session,
-        delegated_by: None,
-        user: environment::user(),
-        turn: 1,
-        trace,
-    };
-    ToolCallContext {
-        id: CallId(id),
-        attempt: 1,
-        time_limit: CallLimits::default().tool_time,
-        scope,
-    }
+    let scope = Scope { agent, session, delegated_by: None, user: environment::user(), turn: 1, trace };
+    ToolCallContext { id: CallId(id), attempt: 1, time_limit: CallLimits::default().tool_time, scope }
 }
 
 fn show(
@@ -140,11 +110,7 @@ fn show(
         report.denials.iter().for_each(|denial| show_denial(denial, terminal));
         Failure::failed(failure)
     })?;
-    let exit = if matches!(answer, Ok(ToolOutcome::Done(_))) {
-        Exit::Done
-    } else {
-        Exit::Failed
-    };
+    let exit = if matches!(answer, Ok(ToolOutcome::Done(_))) { Exit::Done } else { Exit::Failed };
     if format == Format::Json {
         let denials: Vec<_> = report.denials.iter().map(|denial| denial.to_string()).collect();
         let outcome = match answer {
@@ -160,21 +126,16 @@ fn show(
     match answer {
         Ok(ToolOutcome::Done(done)) => {
             for content in &done.content {
-                terminal
-                    .print_foreign(&content_text(content))
-                    .map_err(Failure::failed)?;
+                terminal.print_foreign(&content_text(content)).map_err(Failure::failed)?;
             }
             if let Some(structured) = done.structured.filter(|_| done.content.is_empty()) {
-                terminal
-                    .print_foreign(&format!("{structured:#}"))
-                    .map_err(Failure::failed)?;
+                terminal.print_foreign(&format!("{structured:#}")).map_err(Failure::failed)?;
             }
         }
         Ok(ToolOutcome::Pending(request)) => {
             let event = text::one_line(&request.event_type, 200);
-            terminal.note(format!(
-                "the tool asks for the service `{event}`: it goes on in a turn, when the answer comes"
-            ));
+            terminal
+                .note(format!("the tool asks for the service `{event}`: it goes on in a turn, when the answer comes"));
         }
         Err(error) => return Err(Failure::failed(explained(&error))),
     }
@@ -193,23 +154,6 @@ fn content_text(content: &Content) -> String {
 
 fn show_denial(denial: &Denial, terminal: &Terminal) {
     terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&denial.to_string())));
-}
-
-/// A tool's error for people.
-fn explained(error: &ToolError) -> String {
-    match error {
-        ToolError::InvalidArguments { violations } => {
-            let lines = violations.iter().map(|violation| match violation.pointer.as_str() {
-                "" => violation.message.clone(),
-                pointer => format!("{pointer}: {}", violation.message),
-            });
-            format!("invalid arguments: {}", lines.collect::<Vec<_>>().join("; "))
-        }
-        ToolError::NotFound { message } => format!("not found: {message}"),
-        ToolError::Denied { message } => format!("denied: {message}"),
-        ToolError::Unavailable { message, .. } => format!("unavailable, try again later: {message}"),
-        ToolError::Failed { message } => format!("failed: {message}"),
-    }
 }
 
 #[cfg(test)]

@@ -13,18 +13,11 @@ const SHOWN: usize = 100;
 pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
     let mut lines = vec![heading(plugin)];
     for tool in plugin.tools() {
-        lines.push(format!(
-            "  {} {DIM}{}{DIM:#}",
-            tool.name,
-            text::one_line(&tool.description, SHOWN)
-        ));
+        lines.push(format!("  {} {DIM}{}{DIM:#}", tool.name, text::one_line(&tool.description, SHOWN)));
     }
     for unmet in plugin.unmet(grants) {
         let thing = text::one_line(&unmet.thing, SHOWN);
-        lines.push(format!(
-            "  {YELLOW}!{YELLOW:#} asks for {thing}, not granted: {}",
-            unmet.advice.flag
-        ));
+        lines.push(format!("  {YELLOW}!{YELLOW:#} asks for {thing}, not granted: {}", unmet.advice.flag));
     }
     lines.join("\n")
 }
@@ -39,18 +32,11 @@ pub(super) fn whole(plugin: &LoadedPlugin, file: &Path) -> String {
     lines.push(format!("  digest   {}", plugin.digest()));
     lines.push(format!("  size     {}", text::size(plugin.size())));
     lines.push(format!("  asks     {}", asks(plugin)));
-    let imports = if plugin.imports().is_empty() {
-        "nothing".to_owned()
-    } else {
-        plugin.imports().join("\n           ")
-    };
+    let imports = text::imports(plugin.imports()).join("\n           ");
     lines.push(format!("  imports  {imports}"));
     for tool in plugin.tools() {
         lines.push(format!("\n  {BOLD}{}{BOLD:#} {DIM}{}{DIM:#}", tool.name, traits(tool)));
-        lines.push(format!(
-            "    {}",
-            text::harmless(&tool.description).replace('\n', "\n    ")
-        ));
+        lines.push(format!("    {}", text::harmless(&tool.description).replace('\n', "\n    ")));
         lines.extend(arguments(&tool.input_schema));
     }
     lines.join("\n")
@@ -74,15 +60,9 @@ pub(super) fn json(plugin: &LoadedPlugin) -> Value {
 
 fn heading(plugin: &LoadedPlugin) -> String {
     let kinds: Vec<_> = plugin.kinds().iter().map(ToString::to_string).collect();
-    let version = plugin
-        .manifest()
-        .map(|manifest| manifest.version.as_str())
-        .unwrap_or_default();
+    let version = plugin.manifest().map(|manifest| manifest.version.as_str()).unwrap_or_default();
     let (name, digest) = (plugin.name(), plugin.digest().short());
-    format!(
-        "{BOLD}{name}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}",
-        kinds.join(", ")
-    )
+    format!("{BOLD}{name}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}", kinds.join(", "))
 }
 
 fn asks(plugin: &LoadedPlugin) -> String {
@@ -96,28 +76,12 @@ fn asks(plugin: &LoadedPlugin) -> String {
     });
     let env = env.iter().map(|name| format!("the variable {name}"));
     let config = config.iter().map(|key| format!("the configuration value {key}"));
-    let all: Vec<_> = files
-        .into_iter()
-        .chain(env)
-        .chain(config)
-        .map(|thing| text::one_line(&thing, SHOWN))
-        .collect();
-    if all.is_empty() {
-        "nothing".to_owned()
-    } else {
-        all.join(", ")
-    }
+    let all: Vec<_> = files.into_iter().chain(env).chain(config).map(|thing| text::one_line(&thing, SHOWN)).collect();
+    if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
 }
 
 fn traits(tool: &ToolDefinition) -> String {
-    let Traits {
-        read_only,
-        destructive,
-        idempotent,
-        sequential,
-        open_world,
-        needs_approval,
-    } = tool.traits;
+    let Traits { read_only, destructive, idempotent, sequential, open_world, needs_approval } = tool.traits;
     let words = [
         (read_only, "read-only"),
         (destructive, "destructive"),
@@ -126,10 +90,7 @@ fn traits(tool: &ToolDefinition) -> String {
         (open_world, "open-world"),
         (needs_approval, "needs approval"),
     ];
-    let set: Vec<_> = words
-        .into_iter()
-        .filter_map(|(is_set, word)| is_set.then_some(word))
-        .collect();
+    let set: Vec<_> = words.into_iter().filter_map(|(is_set, word)| is_set.then_some(word)).collect();
     set.join(", ")
 }
 
@@ -138,24 +99,14 @@ fn arguments(schema: &Value) -> Vec<String> {
     let Some(properties) = schema["properties"].as_object() else {
         return Vec::new();
     };
-    let required = |name: &str| {
-        schema["required"]
-            .as_array()
-            .is_some_and(|names| names.iter().any(|one| one == name))
-    };
+    let required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name));
     let mut named: Vec<_> = properties.iter().collect();
     named.sort_by_key(|(name, _)| !required(name));
     let line = |(name, property): (&String, &Value)| {
         let optional = if required(name) { "" } else { ", optional" };
         let kind = kind(property);
-        let about = property["description"]
-            .as_str()
-            .map(|about| text::one_line(about, SHOWN))
-            .unwrap_or_default();
-        format!(
-            "      {} {DIM}({kind}{optional}){DIM:#} {about}",
-            text::one_line(name, SHOWN)
-        )
+        let about = property["description"].as_str().map(|about| text::one_line(about, SHOWN)).unwrap_or_default();
+        format!("      {} {DIM}({kind}{optional}){DIM:#} {about}", text::one_line(name, SHOWN))
     };
     named.into_iter().map(line).collect()
 }

@@ -24,9 +24,7 @@ impl MediaPort for CallMedia {
 
     async fn read(&self, _session: &str, digest: &Digest, range: MediaRange) -> Result<Vec<u8>, PortError> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, bytes) = made
-            .get(digest)
-            .ok_or_else(|| PortError::Refused("there is no such medium".to_owned()))?;
+        let (_, bytes) = made.get(digest).ok_or_else(|| PortError::Refused("there is no such medium".to_owned()))?;
         let from = usize::try_from(range.offset).unwrap_or(usize::MAX).min(bytes.len());
         let to = from.saturating_add(range.length as usize).min(bytes.len());
         Ok(bytes[from..to].to_vec())
@@ -37,19 +35,10 @@ impl MediaPort for CallMedia {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let total = made.values().map(|(_, bytes)| bytes.len()).sum::<usize>();
         if total.saturating_add(bytes.len()) > MOST_BYTES {
-            return Err(PortError::Refused(format!(
-                "the media of one call have more than {} MiB",
-                MOST_BYTES >> 20
-            )));
+            return Err(PortError::Refused(format!("the media of one call have more than {} MiB", MOST_BYTES >> 20)));
         }
         let (digest, size) = (digest_of(&bytes), bytes.len() as u64);
-        let media = Media {
-            digest: digest.clone(),
-            mime_type,
-            size,
-            dimensions: None,
-            name,
-        };
+        let media = Media { digest: digest.clone(), mime_type, size, dimensions: None, name };
         made.insert(digest, (media.clone(), bytes));
         Ok(media)
     }

@@ -40,21 +40,13 @@ pub(super) async fn resolve(
         Some(session) => super::find(&*store, Some(session)).await?,
         None => waiting_session(&*store, call).await?,
     };
-    let host = Host {
-        store,
-        sandbox: Arc::new(setup::sandbox(data)?),
-        checkpoint: None,
-    };
+    let host = Host { store, sandbox: setup::sandbox(data)?, checkpoint: None };
     // The turn's own plugins are found by their digests; nothing runs here, so the agent needs no more than its name.
-    let none = Generation::from_digests(&host.sandbox, &[])
-        .await
-        .map_err(Failure::refused)?;
+    let none = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
     let model = provider("offline", Path::new("")).map_err(Failure::refused)?;
     let agent = Agent::new(AgentConfig::new(&session.agent), model, none).map_err(Failure::refused)?;
     let which = OpenSession::Existing(session.subject.clone());
-    let mut open = Session::open(&host, Arc::new(agent), which)
-        .await
-        .map_err(Failure::refused)?;
+    let mut open = Session::open(&host, Arc::new(agent), which).await.map_err(Failure::refused)?;
     let resolved = open.resolve(CallId(call.to_owned()), decision).await;
     open.close().await.map_err(Failure::failed)?;
     resolved.map_err(Failure::refused)?;
@@ -65,9 +57,7 @@ pub(super) async fn resolve(
 async fn report(store: &dyn Store, session: &str, call: &str, terminal: &Terminal) -> Result<(), Failure> {
     terminal.note(format!("decided about {call}"));
     match unknown_calls(store, session).await?.as_slice() {
-        [] => terminal.note(format!(
-            "go on with --session {session}, with the same --agent or --plugins as before"
-        )),
+        [] => terminal.note(format!("go on with --session {session}, with the same --agent or --plugins as before")),
         left => terminal.note(super::show::waiting(session, left)),
     }
     Ok(())
@@ -79,14 +69,12 @@ fn decision(verdict: Verdict, text: Option<String>) -> Result<Decision, Failure>
         (Verdict::Retry, None) => Ok(Decision::Retry),
         (Verdict::Retry, Some(_)) => Err(Failure::refused("`retry` takes no text: the call runs again")),
         (Verdict::Failed, text) => {
-            Ok(Decision::Failed(text.unwrap_or_else(|| {
-                "the call was interrupted and has failed".to_owned()
-            })))
+            Ok(Decision::Failed(text.unwrap_or_else(|| "the call was interrupted and has failed".to_owned())))
         }
         (Verdict::Result, Some(text)) => Ok(Decision::Result(text)),
-        (Verdict::Result, None) => Err(Failure::refused(
-            "`result` needs the result's text: agent-host session resolve CALL result \"TEXT\"",
-        )),
+        (Verdict::Result, None) => {
+            Err(Failure::refused("`result` needs the result's text: agent-host session resolve CALL result \"TEXT\""))
+        }
     }
 }
 
@@ -113,10 +101,7 @@ async fn waiting_session(store: &dyn Store, call: &str) -> Result<SessionSummary
 }
 
 async fn unknown_calls(store: &dyn Store, session: &str) -> Result<Vec<CallRecord>, Failure> {
-    let mut calls = store
-        .calls(session, CallFilter::Unfinished)
-        .await
-        .map_err(Failure::refused)?;
+    let mut calls = store.calls(session, CallFilter::Unfinished).await.map_err(Failure::refused)?;
     calls.retain(|call| call.state == CallState::OutcomeUnknown);
     Ok(calls)
 }
@@ -130,10 +115,7 @@ mod tests {
     fn a_call_is_named_with_or_without_its_session() {
         assert_eq!(place("call_1_1_1", None), (None, "call_1_1_1"));
         assert_eq!(place("agent/0193/call_1_1_1", None), (Some("agent/0193"), "call_1_1_1"));
-        assert_eq!(
-            place("call_1_1_1", Some("agent/0193")),
-            (Some("agent/0193"), "call_1_1_1")
-        );
+        assert_eq!(place("call_1_1_1", Some("agent/0193")), (Some("agent/0193"), "call_1_1_1"));
     }
 
     #[test]

@@ -29,10 +29,7 @@ pub(crate) async fn show(store: &dyn Store, session: &SessionSummary, terminal: 
             message.parts.iter().try_for_each(|part| line(shown(message, part)))?;
         }
     }
-    let mut open = store
-        .calls(&session.subject, CallFilter::Unfinished)
-        .await
-        .map_err(Failure::failed)?;
+    let mut open = store.calls(&session.subject, CallFilter::Unfinished).await.map_err(Failure::failed)?;
     open.retain(|call| call.state == CallState::OutcomeUnknown);
     if !open.is_empty() {
         line(format!("\n{}", waiting(&session.subject, &open)))?;
@@ -47,15 +44,9 @@ pub(crate) fn waiting(session: &str, calls: &[CallRecord]) -> String {
          had their effect"
     )];
     for call in calls {
-        let (name, arguments) = (
-            text::one_line(&call.name, SHOWN),
-            text::json_line(&call.arguments, SHOWN),
-        );
+        let (name, arguments) = (text::one_line(&call.name, SHOWN), text::json_line(&call.arguments, SHOWN));
         lines.push(format!("  {BOLD}{name}{BOLD:#} {arguments}"));
-        lines.push(format!(
-            "    agent-host session resolve {session}/{} retry|failed|result [TEXT]",
-            call.id
-        ));
+        lines.push(format!("    agent-host session resolve {session}/{} retry|failed|result [TEXT]", call.id));
     }
     lines.join("\n")
 }
@@ -67,11 +58,7 @@ fn shown(message: &StoredMessage, part: &Part) -> String {
         Part::Media(media) => medium(media),
         Part::ToolCall(call) => {
             let arguments = text::json_line(&call.arguments, SHOWN);
-            format!(
-                "→ {} {arguments} {DIM}{}{DIM:#}",
-                text::one_line(&call.name, SHOWN),
-                call.id
-            )
+            format!("→ {} {arguments} {DIM}{}{DIM:#}", text::one_line(&call.name, SHOWN), call.id)
         }
         Part::ToolResult(result) => tool_result(result),
     };
@@ -84,24 +71,11 @@ fn tool_result(result: &ToolResult) -> String {
         Content::Json(json) => text::json_line(json, SHOWN),
         Content::Media(media) => medium(media),
     });
-    let mark = if result.is_error {
-        format!("{RED}✗{RED:#}")
-    } else {
-        format!("{GREEN}✓{GREEN:#}")
-    };
+    let mark = if result.is_error { format!("{RED}✗{RED:#}") } else { format!("{GREEN}✓{GREEN:#}") };
     let content = content.collect::<Vec<_>>().join("\n    ");
-    format!(
-        "{mark} {} {content} {DIM}{}{DIM:#}",
-        text::one_line(&result.name, SHOWN),
-        result.call_id
-    )
+    format!("{mark} {} {content} {DIM}{}{DIM:#}", text::one_line(&result.name, SHOWN), result.call_id)
 }
 
 fn medium(media: &Media) -> String {
-    format!(
-        "[{}, {}, {}]",
-        media.mime_type,
-        text::size(media.size),
-        media.digest.short()
-    )
+    format!("[{}, {}, {}]", media.mime_type, text::size(media.size), media.digest.short())
 }

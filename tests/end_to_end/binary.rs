@@ -1,0 +1,1 @@
+//! The real binary, used as README says.
