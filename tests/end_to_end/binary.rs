@@ -1,1 +1,289 @@
-//! The real binary, used as README says.
+//! The real binary, used as README says: its commands are read from the page itself.
+
+use crate::support::{components, repository};
+use agent_memory::{Options, RecordRange, SessionFilter, SessionLog, SqliteStore};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+fn readme() -> String {
+    std::fs::read_to_string(repository().join("README.md")).unwrap()
+}
+
+/// Code blocks of the page in a language, in order.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let fence = format!("```{language}\n");
+    page.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap().to_owned()).collect()
+}
+
+/// The words of a command line with double and single quotes.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for char in line.chars() {
+        match (quote, char) {
+            (Some(open), char) if char == open => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(char);
+                word.get_or_insert_default();
+            }
+            (None, ' ') => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(char),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+struct Person {
+    data: TempDir,
+}
+
+impl Person {
+    fn new() -> Self {
+        Self { data: tempfile::tempdir().unwrap() }
+    }
+
+    fn run(&self, directory: &Path, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        command.current_dir(directory).args(arguments).env("AGENT_HOST_DATA", self.data.path().join("data"));
+        command.env_remove("NO_COLOR").stdin(Stdio::null()).output().unwrap()
+    }
+
+    fn store(&self) -> SqliteStore {
+        SqliteStore::open(&self.data.path().join("data/agent-host.db"), Options::default()).unwrap()
+    }
+}
+
+fn printed(output: &Output) -> (String, String) {
+    (String::from_utf8(output.stdout.clone()).unwrap(), String::from_utf8(output.stderr.clone()).unwrap())
+}
+
+/// I1, M4, D1: README's first command gives right figures of a real file, and the turn is in the database.
+#[tokio::test(flavor = "multi_thread")]
+async fn readmes_first_command() {
+    let command = blocks(&readme(), "sh").remove(0);
+    let command = command.strip_prefix("cargo run -- ").expect("the first command runs the binary by cargo");
+    let words = words(command);
+    let arguments: Vec<&str> = words.iter().map(String::as_str).collect();
+    let person = Person::new();
+    let output = person.run(repository(), &arguments);
+    let (answer, progress) = printed(&output);
+    assert!(output.status.success(), "{progress}");
+    let file = std::fs::read_to_string(repository().join("Cargo.toml")).unwrap();
+    let (lines, words) = (file.lines().count(), file.split_whitespace().count());
+    assert!(answer.contains(&format!("{lines} lines")) && answer.contains(&format!("{words} words")), "{answer}");
+    assert!(answer.contains("not a language model"), "{answer}");
+    let store = person.store();
+    let session = store.sessions(SessionFilter::default(), 2).await.unwrap().remove(0);
+    assert_eq!((session.turns, session.state.as_str()), (1, "idle"));
+    let records = store.records(&session.subject, RecordRange::Turn(1)).await.unwrap();
+    let kinds: Vec<&str> = records.iter().map(|stored| stored.record.kind.as_str()).collect();
+    assert_eq!(kinds, ["context", "prompt", "reply", "prompt", "reply"]);
+    // The exact prompt can be put together again from the record: its system texts are stored by digest.
+    for digest in records[1].record.body["system"].as_array().unwrap() {
+        let digest = agent_core::message::Digest::parse(digest.as_str().unwrap()).unwrap();
+        assert!(!agent_memory::Blobs::text(&store, &digest).await.unwrap().is_empty());
+    }
+}
+
+/// README's second command is `cargo test`: these tests are it.
+#[test]
+fn readmes_second_command_runs_the_tests() {
+    assert_eq!(blocks(&readme(), "sh")[1], "cargo test");
+}
+
+/// S2, S7: the tool in two minutes is what README prints, built and called as README says.
+#[test]
+fn readmes_tool_in_two_minutes() {
+    let page = readme();
+    let section = page.split("## A tool in two minutes").nth(1).unwrap().split("\n## ").next().unwrap();
+    let toml = blocks(section, "toml");
+    let directory = tempfile::tempdir().unwrap();
+    let project = directory.path().join("plugins/shout");
+    std::fs::create_dir_all(project.join("src")).unwrap();
+    // A workspace of its own, which names no profile for plugins.
+    let sdk = format!("path = \"{}\"", repository().join("sdk").display());
+    let manifest = toml[0].replace("path = \"../../sdk\"", &sdk) + "\n[workspace]\n";
+    std::fs::write(project.join("Cargo.toml"), manifest).unwrap();
+    std::fs::write(project.join("plugin.toml"), &toml[1]).unwrap();
+    std::fs::write(project.join("src/lib.rs"), &blocks(section, "rust")[0]).unwrap();
+    std::fs::copy(repository().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
+    let person = Person::new();
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("end-to-end/shout");
+    let console = blocks(section, "console").remove(0);
+    let commands = console.lines().filter_map(|line| line.strip_prefix("$ agent-host "));
+    let mut last = String::new();
+    for command in commands {
+        let words = words(command);
+        let mut binary = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        binary.current_dir(directory.path()).args(&words).env("AGENT_HOST_DATA", person.data.path().join("data"));
+        let output = binary.env("CARGO_TARGET_DIR", &target).stdin(Stdio::null()).output().unwrap();
+        let (answer, progress) = printed(&output);
+        assert!(output.status.success(), "{command}: {progress}");
+        last = answer;
+    }
+    assert_eq!(last.trim(), console.lines().last().unwrap());
+}
+
+fn house(plugins: &[&str]) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("plugins")).unwrap();
+    for plugin in plugins {
+        let file = format!("{plugin}.wasm");
+        std::fs::copy(components().join(&file), directory.path().join("plugins").join(&file)).unwrap();
+    }
+    std::fs::write(directory.path().join("note.txt"), "one\ntwo words\n").unwrap();
+    directory
+}
+
+/// P6: README's agent.toml and the command line grant the same; a denial names both.
+#[test]
+fn grants_on_the_command_line_and_in_the_file() {
+    let person = Person::new();
+    let house = house(&["files", "text", "project-context"]);
+    let prompt = "text.count_file {\"path\": \"note.txt\"}";
+    let denied = person.run(house.path(), &["--plugins", "plugins", prompt]);
+    let (answer, _) = printed(&denied);
+    assert!(answer.contains("--grant text:read=") && answer.contains("[plugins.text.grants]"), "{answer}");
+    let granted = person.run(house.path(), &["--plugins", "plugins", "--grant", "text:read=.", prompt]);
+    assert!(printed(&granted).0.contains("2 lines"), "{granted:?}");
+    let page = readme();
+    let section = page.split("\n## Grants").nth(1).unwrap();
+    std::fs::write(house.path().join("agent.toml"), &blocks(section, "toml")[0]).unwrap();
+    let output = person.run(house.path(), &["--agent", "agent.toml", "files.read {\"path\": \"note.txt\"}"]);
+    let (answer, progress) = printed(&output);
+    assert!(answer.contains("two words"), "{answer}{progress}");
+}
+
+/// I1: the answer alone is on stdout; events are JSON lines with the output last; no escape codes in a pipe.
+#[test]
+fn pipes_and_json() {
+    let person = Person::new();
+    let house = house(&["calc"]);
+    let prompt = "calc.evaluate {\"expression\": \"1/3 + 1/6\"}";
+    let output = person.run(house.path(), &["--plugins", "plugins", prompt]);
+    let (answer, progress) = printed(&output);
+    assert!(answer.contains("1/2") && !answer.contains('\u{1b}') && !progress.contains('\u{1b}'), "{answer}{progress}");
+    let output = person.run(house.path(), &["--plugins", "plugins", "--json", prompt]);
+    let (lines, _) = printed(&output);
+    let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events[0]["type"], "loop_start");
+    assert_eq!(events.last().unwrap()["type"], "output");
+    assert!(events.iter().any(|event| event["type"] == "stream_token" && event["provisional"] == 1));
+    let durable: Vec<u64> = events[..events.len() - 1]
+        .iter()
+        .filter(|event| event.get("provisional").is_none())
+        .map(|event| event["sequence"].as_u64().unwrap())
+        .collect();
+    assert_eq!(durable, (1..=durable.len() as u64).collect::<Vec<_>>());
+}
+
+/// I2: wrong configuration is named by file, line and key, several at once, and nothing is begun (exit code 2).
+#[test]
+fn wrong_configuration() {
+    let person = Person::new();
+    let house = house(&["calc"]);
+    let write = |text: &str| std::fs::write(house.path().join("agent.toml"), text).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = person.run(house.path(), arguments);
+        (output.status.code(), printed(&output).1)
+    };
+    write("name = \"a\"\nplugin_directory = \"plugins\"\nmax_interaction = 3\nat_limit = \"stop\"\n");
+    let (code, message) = run(&["--agent", "agent.toml", "hi"]);
+    assert_eq!(code, Some(2));
+    for expected in ["agent.toml", "3", "max_interaction", "at_limit", "finish", "error"] {
+        assert!(message.contains(expected), "`{expected}` is not in: {message}");
+    }
+    write("name = \"a\"\nplugin_directory = \"plugins\"\nvalidators = [\"calc\"]\n");
+    let (code, message) = run(&["--agent", "agent.toml", "hi"]);
+    assert!(code == Some(2) && message.contains("calc") && message.contains("output-validator"), "{message}");
+    for arguments in [
+        &["--plugins", "plugins", "--grant", "calc", "hi"][..],
+        &["--plugins", "plugins", "--grant", "calc:read=nowhere", "hi"],
+        &["--plugins", "plugins", "--grant", "clac:read=.", "hi"],
+        &["--plugins", "plugins", "--model", "gpt-9", "hi"],
+        &["--plugins", "plugins", "--session", "nobody/1", "hi"],
+        &["--plugins", "nowhere", "hi"],
+        &["plugin", "inspect", "nowhere.wasm"],
+        &["plugin", "inspect", "note.txt"],
+        &["plugin", "call", "plugins/calc.wasm"],
+    ] {
+        let (code, message) = run(arguments);
+        assert!(code == Some(2), "{arguments:?} ended with {code:?}: {message}");
+        assert!(message.contains("error:") && !message.contains("panicked"), "{arguments:?}: {message}");
+    }
+}
+
+/// D3, L29: Ctrl-C cancels the turn with exit code 130; the session is whole and goes on.
+#[test]
+fn ctrl_c() {
+    let person = Person::new();
+    let house = house(&["probe"]);
+    let script = json!({"replies": [
+        {"calls": [{"name": "probe.slow", "arguments": {"ms": 20_000}}]},
+        {"text": "Going on."},
+    ]});
+    std::fs::write(house.path().join("script.json"), script.to_string()).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    command.current_dir(house.path()).env("AGENT_HOST_DATA", person.data.path().join("data")).stdin(Stdio::null());
+    command.args(["--plugins", "plugins", "--model", "scripted:script.json", "--json", "Wait."]).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let mut types = Vec::new();
+    for line in lines {
+        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        types.push(event["type"].as_str().unwrap().to_owned());
+        if event["type"] == "tool_call" {
+            let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+            assert!(interrupt.success());
+        }
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(types.contains(&"tool_result_error".to_owned()) && types.contains(&"loop_end".to_owned()), "{types:?}");
+    let output =
+        person.run(house.path(), &["--plugins", "plugins", "--model", "scripted:script.json", "--continue", "Go on."]);
+    assert_eq!(printed(&output).0.trim(), "Going on.");
+}
+
+/// Row 32: a second process on the same session is told who holds it; another session of the same file works.
+#[test]
+fn two_processes() {
+    let person = Person::new();
+    let house = house(&["probe"]);
+    let script =
+        json!({"replies": [{"calls": [{"name": "probe.slow", "arguments": {"ms": 1_500}}]}, {"text": "Done."}]});
+    std::fs::write(house.path().join("script.json"), script.to_string()).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    command.current_dir(house.path()).env("AGENT_HOST_DATA", person.data.path().join("data")).stdin(Stdio::null());
+    command.args(["--plugins", "plugins", "--model", "scripted:script.json", "--json", "Wait."]).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let begun = lines.any(|line| line.unwrap().contains("\"tool_call\""));
+    assert!(begun);
+    let output = person.run(house.path(), &["--plugins", "plugins", "--continue"]);
+    let (_, message) = printed(&output);
+    assert!(output.status.code() == Some(2) && message.contains(&child.id().to_string()), "{message}");
+    let output = person.run(house.path(), &["--plugins", "plugins", "hello"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(lines.any(|line| line.unwrap().contains("\"output\"")));
+    assert!(child.wait().unwrap().success());
+}
+
+/// S3: `plugin call` runs one tool with grants from the command line.
+#[test]
+fn plugin_call() {
+    let person = Person::new();
+    let house = house(&["files", "calc"]);
+    let file: PathBuf = house.path().join("plugins/files.wasm");
+    let call = |grants: &[&str]| {
+        let mut arguments = vec!["plugin", "call", file.to_str().unwrap(), "files.read", "{\"path\": \"note.txt\"}"];
+        arguments.extend(grants);
+        let output = person.run(house.path(), &arguments);
+        (output.status.code(), printed(&output))
+    };
+    let (code, (_, message)) = call(&[]);
+    assert!(code == Some(1) && message.contains("--grant files:"), "{message}");
+    let (code, (text, _)) = call(&["--grant", "files:read=."]);
+    assert!(code == Some(0) && text.contains("two words"), "{text}");
+}

@@ -17,19 +17,21 @@ async fn a_builder_with_state() {
     config.context_builder = Some("stateful-builder".to_owned());
     let replies = [calling(&[("probe.echo", json!({"text": "x"}))]), saying("Done.")];
     let mut session = house.session(config, script(&replies)).await;
-    assert!(matches!(turn(&mut session, "Go.").await, TurnResult::Finished(_)));
+    assert!(matches!(turn(&mut session, "Remember the key 4711.").await, TurnResult::Finished(_)));
     let records = records(&house, &session, 1).await;
     let of = |kind: &str| records.iter().filter(|stored| stored.record.kind == kind).collect::<Vec<_>>();
     assert_eq!(of("context").len(), 1, "init runs once");
     let steps = of("step_context");
     assert_eq!(steps.len(), 2, "each step is asked");
     let state = session.state().turn.as_ref().unwrap().state.clone().expect("init returned a state");
-    let state = String::from_utf8(state).unwrap();
-    for step in steps {
-        assert!(step.record.body.to_string().contains(state.trim_matches('"')), "{}", step.record.body);
+    assert_eq!(state, b"Remember the key 4711.");
+    for (number, step) in steps.iter().enumerate() {
+        let expected = format!("step {number}, ");
+        let body = step.record.body.to_string();
+        assert!(body.contains(&expected) && body.contains("state: Remember the key 4711."), "{body}");
     }
     let history = serde_json::to_string(&view(&house, &session).await).unwrap();
-    assert!(!history.contains(state.trim_matches('"')), "what a step adds is not stored: {history}");
+    assert!(!history.contains("state: "), "what a step adds is not stored: {history}");
 }
 
 /// P1, L12: one component may be a tool plugin and an output validator; its authority is that of the call.
@@ -149,7 +151,11 @@ async fn nothing_is_granted_by_default() {
     let mut session = house.session(AgentConfig::new("test"), replies()).await;
     turn(&mut session, "Read.").await;
     let denied = results(&house, &session).await;
-    assert!(denied[0].1 && denied[0].2.contains("--grant files:read="), "{}", denied[0].2);
+    assert!(
+        denied[0].1 && denied[0].2.contains("--grant files:write=") && denied[0].2.contains("[plugins.files.grants]"),
+        "{}",
+        denied[0].2
+    );
     assert!(!denied[1].2.contains("/usr"), "{}", denied[1].2);
     let mut session = house.session(granting(&house, "files"), replies()).await;
     turn(&mut session, "Read.").await;

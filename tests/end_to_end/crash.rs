@@ -1,7 +1,7 @@
 //! `kill -9` at every named point around commits and deeds, and at random moments: after going on, every acknowledged
 //! thing is there, every call has exactly one result, and nothing that cannot be repeated ran twice (D3, row 27).
 
-use crate::support::{components, repository};
+use crate::support::components;
 use agent_core::change::CallState;
 use agent_core::event::EventKind;
 use agent_core::message::Part;
@@ -10,20 +10,21 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Deeds that a run passes, each before and after.
 const INPUTS: [&str; 6] = ["start", "context", "reply", "dispatched", "outcome", "verdict"];
 const TOOLS: [&str; 3] = ["probe.count", "probe.idempotent", "probe.echo"];
 /// Runs that are killed at a random moment, beside those killed at a named point.
-const RANDOM_RUNS: u64 = 160;
-/// Milliseconds in which the random moment lies: a little more than a whole run.
-const SPREAD: u64 = 600;
+const RANDOM_RUNS: u32 = 180;
 
 /// A data directory with a granted tree, and the sessions that are killed in it.
 struct Ground {
     directory: TempDir,
+    /// Of an undisturbed run with warm compiled code.
+    length: Duration,
 }
 
 impl Ground {
@@ -41,7 +42,15 @@ impl Ground {
             {"text": "Finished.", "delay_ms": 5},
         ]});
         std::fs::write(directory.path().join("script.json"), script.to_string()).unwrap();
-        Self { directory }
+        let mut ground = Self { directory, length: Duration::ZERO };
+        for _ in 0..2 {
+            ground.clear();
+            let started = Instant::now();
+            assert!(ground.start(None).wait().unwrap().success(), "an undisturbed run");
+            ground.length = started.elapsed();
+        }
+        ground.check("undisturbed");
+        ground
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -250,27 +259,24 @@ fn killed_at_every_named_point() {
 
 #[test]
 fn killed_at_random_moments() {
-    // Spread evenly, so that each part of a run is met; what the run is doing then is left to chance.
-    let waits: Vec<Duration> = (0..RANDOM_RUNS).map(|n| Duration::from_millis(n * SPREAD / RANDOM_RUNS)).collect();
-    let killed = std::sync::atomic::AtomicU64::new(0);
-    each_on_its_ground(&waits, |ground, wait| {
-        if killed_after(ground, *wait) {
-            killed.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    // Spread evenly over a run's own length, so that each part of it is met; what it is doing then is left to chance.
+    let runs: Vec<u32> = (0..RANDOM_RUNS).collect();
+    let killed = AtomicU32::new(0);
+    each_on_its_ground(&runs, |ground, run| {
+        if killed_after(ground, ground.length * *run / RANDOM_RUNS) {
+            killed.fetch_add(1, Ordering::SeqCst);
         }
     });
-    assert!(killed.into_inner() > RANDOM_RUNS / 3, "most runs must be killed before they end");
+    assert!(killed.into_inner() > RANDOM_RUNS / 2, "most runs must be killed before they end");
 }
 
 /// Two at a time, each with a data directory whose compiled code is warm.
 fn each_on_its_ground<T: Sync>(items: &[T], run: impl Fn(&Ground, &T) + Sync) {
-    let _ = repository();
     std::thread::scope(|scope| {
         for half in items.chunks(items.len().div_ceil(2)) {
             let run = &run;
             scope.spawn(move || {
                 let ground = Ground::new();
-                assert!(ground.start(None).wait().unwrap().success(), "an undisturbed run");
-                ground.check("undisturbed");
                 half.iter().for_each(|item| run(&ground, item));
             });
         }
@@ -282,7 +288,6 @@ fn each_on_its_ground<T: Sync>(items: &[T], run: impl Fn(&Ground, &T) + Sync) {
 fn the_data_directory_is_private() {
     use std::os::unix::fs::PermissionsExt;
     let ground = Ground::new();
-    assert!(ground.start(None).wait().unwrap().success());
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&ground.path("data")), 0o700);
 }

@@ -5,11 +5,12 @@ use agent_core::message::{Message, TurnInput};
 use agent_core::view::shown_message;
 use agent_kit::build::{Project, Toolchain, build_projects, projects_in};
 use agent_memory::{MessageRange, Options, SessionLog, SqliteStore, StoredRecord};
-use agent_plugins::{CallLimits, Generation, Grants, Sandbox, SandboxOptions};
+use agent_plugins::{CallLimits, Generation, Grants, HostLimits, Sandbox, SandboxOptions};
 use agent_runtime::{Agent, AgentConfig, Host, OpenSession, PluginAllowance, Session, TurnResult};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -72,7 +73,8 @@ impl House {
         let options = SandboxOptions {
             cache_directory: Some(scratch().join("cache")),
             store_directory: Some(directory.path().join("store")),
-            ..SandboxOptions::default()
+            // The compiler itself is a debug build here, and other tests want the processors too.
+            limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
         };
         let sandbox = Sandbox::new(options).expect("the sandbox starts");
         Self { store: Arc::new(store.expect("the database opens")), sandbox, directory }

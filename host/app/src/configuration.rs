@@ -55,9 +55,16 @@ pub(crate) struct AgentFile {
     pub(crate) limits: BTreeMap<String, PluginLimits>,
     /// Grants of all plugins and of the host's own tools.
     pub(crate) grants: Vec<Grant>,
+    /// Where the keys stand whose values can be checked only when the plugins are loaded: `agent.toml:3`.
+    pub(crate) places: BTreeMap<&'static str, String>,
+    /// Where the tables of plugins stand, by plugin.
+    pub(crate) plugin_tables: BTreeMap<String, String>,
     /// The folder of the file.
     pub(crate) folder: PathBuf,
 }
+
+/// Keys whose values depend on what is loaded.
+const CHECKED_LATER: [&str; 5] = ["model", "output_schema", "validators", "context_builder", "media_policies"];
 
 /// Limits of one plugin's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,27 +116,33 @@ impl AgentFile {
             media_policies: BTreeMap::new(),
             limits: BTreeMap::new(),
             grants: Vec::new(),
+            places: CHECKED_LATER.into_iter().filter_map(|key| Some((key, root.line(key)?))).collect(),
+            plugin_tables: BTreeMap::new(),
             folder,
         };
+        file.read_tables(root);
+        root.finish();
+        file
+    }
+
+    fn read_tables(&mut self, root: &Keys<'_>) {
         if let Some(policies) = root.get("media_policies").and_then(|value| value.map()) {
             for (provider, value) in policies {
                 if let Some(plugin) = value.text() {
-                    file.media_policies.insert(provider, plugin);
+                    self.media_policies.insert(provider, plugin);
                 }
             }
         }
         if let Some(host) = root.get("host").and_then(|value| value.keys()) {
             if let Some(grants) = host.get("grants").and_then(|value| value.keys()) {
-                file.add_trees(&grants, &Receiver::Host, &[("read", Kind::Read)]);
+                self.add_trees(&grants, &Receiver::Host, &[("read", Kind::Read)]);
                 grants.finish();
             }
             host.finish();
         }
         if let Some(value) = root.get("plugins") {
-            file.read_plugins(&value);
+            self.read_plugins(&value);
         }
-        root.finish();
-        file
     }
 
     fn read_plugins(&mut self, value: &document::Found<'_>) {
@@ -138,6 +151,7 @@ impl AgentFile {
                 .problem("holds one table per plugin", "the folder with the plugins is `plugin_directory = \"…\"`");
         }
         for (name, plugin) in value.map().unwrap_or_default() {
+            self.plugin_tables.insert(name.clone(), plugin.place());
             let Some(plugin) = plugin.keys() else { continue };
             if let Some(grants) = plugin.get("grants").and_then(|value| value.keys()) {
                 let receiver = Receiver::Plugin(name.clone());

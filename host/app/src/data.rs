@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub(crate) struct DataDirectory {
     root: PathBuf,
+    asked: bool,
 }
 
 impl DataDirectory {
@@ -22,7 +23,7 @@ impl DataDirectory {
                     .ok_or_else(|| Failure::refused("there is no home folder for the data; name one with --data DIR"))?
             }
         };
-        let data = Self { root };
+        let data = Self { root, asked: asked.is_some() };
         for folder in [data.root.clone(), data.cache(), data.plugins()] {
             create(&folder).map_err(|error| {
                 let shown = folder.display();
@@ -32,6 +33,11 @@ impl DataDirectory {
             })?;
         }
         Ok(data)
+    }
+
+    /// What a command line needs to find this folder again: nothing for the platform's.
+    pub(crate) fn flag(&self) -> String {
+        if self.asked { format!(" --data {}", self.root.display()) } else { String::new() }
     }
 
     /// The database with all sessions.
@@ -51,6 +57,9 @@ impl DataDirectory {
 }
 
 fn create(folder: &Path) -> std::io::Result<()> {
+    if folder.is_file() {
+        return Err(std::io::Error::other("there is a file of that name"));
+    }
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

@@ -1,6 +1,6 @@
 //! Grants as people write them, on the command line and in agent.toml (P6).
 
-use agent_plugins::{Access, Grants, TreeGrant};
+use agent_plugins::{Access, Asks, Grants, LoadedPlugin, TreeGrant};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -80,6 +80,16 @@ impl Grant {
     }
 }
 
+impl Grant {
+    /// The plugin that gets it, if one does.
+    pub(crate) fn plugin(&self) -> Option<&str> {
+        match &self.receiver {
+            Receiver::Host => None,
+            Receiver::Plugin(name) => Some(name),
+        }
+    }
+}
+
 /// Turns grants into what the sandbox takes: folders are found, variables read. Every grant that cannot be given is
 /// named in the error.
 pub(crate) fn resolve(
@@ -94,6 +104,26 @@ pub(crate) fn resolve(
         }
     }
     if problems.is_empty() { Ok(resolved) } else { Err(problems) }
+}
+
+/// What is granted and does nothing, since the plugin's manifest does not ask for it. A plugin without a manifest asks
+/// for all.
+pub(crate) fn idle(plugin: &LoadedPlugin, grants: &Grants) -> Vec<String> {
+    plugin.manifest().map(|manifest| idle_beside(&manifest.asks, grants)).unwrap_or_default()
+}
+
+fn idle_beside(asks: &Asks, grants: &Grants) -> Vec<String> {
+    let trees = match asks.files {
+        Some(Access::ReadWrite) => None,
+        Some(Access::Read) => {
+            grants.trees.iter().any(|tree| tree.access == Access::ReadWrite).then_some("writing files")
+        }
+        None => (!grants.trees.is_empty()).then_some("files"),
+    };
+    let env = grants.env.keys().filter(|name| !asks.env.contains(name)).map(|name| format!("the variable {name}"));
+    let config = grants.config.keys().filter(|key| !asks.config.contains(key));
+    let config = config.map(|key| format!("the configuration value {key}"));
+    trees.map(str::to_owned).into_iter().chain(env).chain(config).collect()
 }
 
 fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut ResolvedGrants) -> Result<(), String> {
@@ -181,6 +211,21 @@ mod tests {
         assert_eq!(plugin.env["X"], "value of X");
         assert_eq!(plugin.config["k"], "v");
         assert_eq!(resolved.host[0].host, directory.path().join("docs"));
+    }
+
+    /// P6: what a plugin may do is what it asks for and is granted.
+    #[test]
+    fn grants_that_nobody_asks_for_are_found() {
+        let tree = |access| TreeGrant { host: "/srv".into(), guest: "srv".into(), access };
+        let entry = |key: &str| BTreeMap::from([(key.to_owned(), String::new())]);
+        let grants = Grants { trees: vec![tree(Access::ReadWrite)], env: entry("HOME"), config: entry("key") };
+        let all = ["files", "the variable HOME", "the configuration value key"];
+        assert_eq!(idle_beside(&Asks::default(), &grants), all);
+        let asks = Asks { files: Some(Access::Read), env: vec!["HOME".into()], config: vec!["key".into()] };
+        assert_eq!(idle_beside(&asks, &grants), ["writing files"]);
+        let asks = Asks { files: Some(Access::ReadWrite), ..asks };
+        assert!(idle_beside(&asks, &grants).is_empty());
+        assert!(idle_beside(&Asks::default(), &Grants::default()).is_empty());
     }
 
     /// P6: every grant that cannot be given is named, at once.

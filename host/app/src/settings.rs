@@ -24,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) file: AgentFile,
     /// All grants, of the file and of the command line.
     pub(crate) grants: ResolvedGrants,
+    /// Names of plugins, each with where it was written.
+    spoken_of: Vec<(String, String)>,
 }
 
 impl Settings {
@@ -45,27 +47,35 @@ impl Settings {
             return Err(Failure::refused(format!("{} is no folder with plugins", directory.display())));
         }
         let (model, model_base) = match (&arguments.model, &file.model) {
-            (Some(model), _) => (model.clone(), PathBuf::new()),
+            (Some(model), _) => {
+                file.places.remove("model");
+                (model.clone(), PathBuf::new())
+            }
             (None, Some(model)) => (model.clone(), file.folder.clone()),
             (None, None) => ("offline".to_owned(), PathBuf::new()),
         };
         let mut all = file.grants.clone();
         all.extend(arguments.grant.iter().cloned());
         let grants = grants::resolve(&all, variable).map_err(|problems| Failure::refused(problems.join("\n")))?;
+        let granted = arguments.grant.iter().filter_map(|grant| Some((grant.plugin()?, grant.origin.as_str())));
+        let tables = file.plugin_tables.iter().map(|(name, place)| (name.as_str(), place.as_str()));
+        let spoken_of = tables.chain(granted).map(|(name, place)| (name.to_owned(), place.to_owned())).collect();
         let name = file.name.clone().unwrap_or_else(|| UNNAMED.to_owned());
-        Ok(Self { name, model, model_base, plugins, file, grants })
+        Ok(Self { name, model, model_base, plugins, file, grants, spoken_of })
     }
 
-    /// Names in the settings that are no plugin of the agent, each with where it was written.
+    /// Plugins that the settings speak of and that are not there, each with where it was written.
     pub(crate) fn unknown_plugins(&self, known: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let file = &self.file;
-        let granted = self.grants.plugins.keys().map(|name| ("a grant names", name));
-        let limited = file.limits.keys().map(|name| ("limits name", name));
-        let validators = file.validators.iter().flatten().map(|name| ("`validators` names", name));
-        let builder = file.context_builder.iter().map(|name| ("`context_builder` names", name));
-        let policies = file.media_policies.values().map(|name| ("`media_policies` names", name));
-        let named = granted.chain(limited).chain(validators).chain(builder).chain(policies);
-        named.filter(|(_, name)| !known(name)).map(|(where_to, name)| format!("{where_to} `{name}`")).collect()
+        let unknown = self.spoken_of.iter().filter(|(name, _)| !known(name));
+        unknown.map(|(name, place)| format!("{place}: there is no plugin `{name}`")).collect()
+    }
+
+    /// A problem that names a key, led by where the key stands.
+    pub(crate) fn problem(&self, key: &str, problem: impl std::fmt::Display) -> Failure {
+        match self.file.places.get(key) {
+            Some(place) => Failure::refused(format!("{place}: {problem}")),
+            None => Failure::refused(problem),
+        }
     }
 }
 
@@ -105,7 +115,10 @@ mod tests {
         assert_eq!(settings.model_base, folder.path());
         assert_eq!(settings.plugins, Some(folder.path().join("plugins")));
         assert_eq!(settings.grants.plugins["files"].trees[0].host, folder.path().join("."));
-        assert_eq!(settings.unknown_plugins(&|_| false), ["a grant names `files`"]);
+        let place = folder.path().join("agent.toml").display().to_string();
+        let expected = format!("{place}:4: plugins.files: there is no plugin `files`");
+        assert_eq!(settings.unknown_plugins(&|_| false), [expected]);
+        assert_eq!(settings.problem("model", "`model`: no").message, format!("{place}:2: `model`: no"));
         assert!(settings.unknown_plugins(&|name| name == "files").is_empty());
     }
 

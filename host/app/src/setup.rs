@@ -5,15 +5,16 @@ use crate::configuration::PluginLimits;
 use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::Failure;
+use crate::grants;
 use crate::settings::{self, Settings};
-use crate::terminal::{Terminal, show_build, show_load};
+use crate::terminal::{Terminal, YELLOW, show_build, show_load};
 use agent_core::prompt::PromptParts;
 use agent_core::run::LoopConfig;
-use agent_kit::build::{BuiltPlugin, build_directory};
+use agent_kit::build::{BuildError, BuiltPlugin, build_directory};
 use agent_memory::{Options, SqliteStore};
 use agent_models::provider;
-use agent_plugins::{CallLimits, Generation, LoadEvent, Sandbox, SandboxOptions};
-use agent_runtime::{Agent, AgentConfig, PluginAllowance};
+use agent_plugins::{CallLimits, Generation, Grants, LoadEvent, LoadProblem, LoadedPlugin, Sandbox, SandboxOptions};
+use agent_runtime::{Agent, AgentConfig, AgentError, PluginAllowance};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,7 +41,13 @@ pub(crate) async fn build(directory: &Path, terminal: &Terminal) -> Result<Vec<B
     let progress = |event: agent_kit::build::BuildEvent<'_>| show_build(terminal, &event);
     let built = build_directory(&toolchain, directory, directory, &progress).await;
     terminal.idle();
-    built.map_err(Failure::failed)
+    built.map_err(|error| match error {
+        BuildError::Compile { plugins, .. } if !terminal.is_interactive() => {
+            Failure::failed(format!("cargo could not build {}: its messages stand above", plugins.join(", ")))
+        }
+        BuildError::Compile { .. } | BuildError::NotAComponent { .. } => Failure::failed(error),
+        _ => Failure::refused(error),
+    })
 }
 
 /// The settings that the arguments ask for, after the build that they ask for.
@@ -52,37 +59,56 @@ pub(crate) async fn settings(arguments: &AgentArguments, terminal: &Terminal) ->
     Ok(settings)
 }
 
-/// Loads the plugins; those that cannot be loaded stop everything, each with its reason.
-pub(crate) async fn generation(
+/// Loads the plugins of the folder, and says which files are none.
+pub(crate) async fn plugins(
     settings: &Settings,
     sandbox: &Sandbox,
     terminal: &Terminal,
-) -> Result<Generation, Failure> {
-    let Some(directory) = &settings.plugins else {
-        return Ok(Generation::new([]));
-    };
+) -> Result<(Generation, Vec<LoadProblem>), Failure> {
+    let Some(directory) = &settings.plugins else { return Ok((Generation::new([]), Vec::new())) };
     let progress = |event: LoadEvent| show_load(terminal, &event);
     let loaded = Generation::load(sandbox, directory, &progress).await;
     terminal.idle();
-    let (generation, problems) = loaded.map_err(Failure::refused)?;
+    loaded.map_err(Failure::refused)
+}
+
+/// Files that cannot be loaded, each with its reason, as one failure; nothing where there are none.
+pub(crate) fn refuse(problems: &[LoadProblem]) -> Result<(), Failure> {
     if problems.is_empty() {
-        return Ok(generation);
+        return Ok(());
     }
     let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
     Err(Failure::refused(format!("{}\nmend these files, or take them out of the folder", problems.join("\n"))))
 }
 
 /// The agent of the settings.
-pub(crate) fn agent(settings: &Settings, generation: Generation) -> Result<Arc<Agent>, Failure> {
+pub(crate) fn agent(settings: &Settings, generation: Generation, terminal: &Terminal) -> Result<Arc<Agent>, Failure> {
     let unknown = settings.unknown_plugins(&|name| generation.plugin(name).is_some());
     if !unknown.is_empty() {
         let loaded: Vec<_> = generation.plugins().map(|plugin| plugin.name()).collect();
         let loaded = if loaded.is_empty() { "none".to_owned() } else { loaded.join(", ") };
-        let unknown = unknown.join("; ");
-        return Err(Failure::refused(format!("{unknown}: there is no such plugin; loaded are: {loaded}")));
+        return Err(Failure::refused(format!("{}; loaded are: {loaded}", unknown.join("\n"))));
     }
-    let model = provider(&settings.model, &settings.model_base).map_err(Failure::refused)?;
-    Agent::new(configuration(settings), model, generation).map(Arc::new).map_err(Failure::refused)
+    for plugin in generation.plugins() {
+        note_idle_grants(plugin, settings.grants.plugins.get(plugin.name()), terminal);
+    }
+    let model = provider(&settings.model, &settings.model_base);
+    let model = model.map_err(|error| settings.problem("model", format!("`model`: {error}")))?;
+    Agent::new(configuration(settings), model, generation).map(Arc::new).map_err(|error| match &error {
+        AgentError::NoPlugin { key, .. } | AgentError::WrongKind { key, .. } => settings.problem(key, &error),
+        AgentError::OutputSchema(_) => settings.problem("output_schema", &error),
+        _ => Failure::refused(&error),
+    })
+}
+
+/// Says which grants change nothing, since the plugin's manifest does not ask for them (P6).
+pub(crate) fn note_idle_grants(plugin: &LoadedPlugin, grants: Option<&Grants>, terminal: &Terminal) {
+    for grant in grants.map(|grants| grants::idle(plugin, grants)).unwrap_or_default() {
+        let name = plugin.name();
+        terminal.note(format!(
+            "{YELLOW}!{YELLOW:#} {name} does not ask for {grant} in its manifest: that grant does nothing"
+        ));
+    }
 }
 
 fn configuration(settings: &Settings) -> AgentConfig {

@@ -170,15 +170,10 @@ pub async fn build_directory(
     out: &Path,
     progress: &BuildProgress<'_>,
 ) -> Result<Vec<BuiltPlugin>, BuildError> {
-    let projects = if project::is_project(directory) {
-        vec![Project::read(directory)?]
-    } else {
-        projects_in(directory)?
-    };
+    let projects =
+        if project::is_project(directory) { vec![Project::read(directory)?] } else { projects_in(directory)? };
     if projects.is_empty() {
-        return Err(BuildError::NoProject {
-            path: directory.to_owned(),
-        });
+        return Err(BuildError::NoProject { path: directory.to_owned() });
     }
     build_projects(toolchain, &projects, out, progress).await
 }
@@ -199,11 +194,7 @@ pub async fn build_projects(
     let mut compiled = vec![None; projects.len()];
     for workspace in cargo::workspaces(toolchain, projects).await? {
         toolchain.ensure_target(&workspace.root, progress).await?;
-        let plugins = workspace
-            .members
-            .iter()
-            .map(|member| projects[member.project].name())
-            .collect();
+        let plugins = workspace.members.iter().map(|member| projects[member.project].name()).collect();
         progress(BuildEvent::Building { plugins });
         for (index, artifact) in cargo::compile(toolchain, &workspace, projects, progress).await? {
             compiled[index] = Some(artifact);
@@ -211,9 +202,7 @@ pub async fn build_projects(
     }
     let mut built = Vec::with_capacity(projects.len());
     for (project, artifact) in projects.iter().zip(compiled) {
-        let artifact = artifact.ok_or_else(|| BuildError::NoLibrary {
-            manifest: project.cargo_manifest(),
-        })?;
+        let artifact = artifact.ok_or_else(|| BuildError::NoLibrary { manifest: project.cargo_manifest() })?;
         let plugin = component::finish(project, &artifact, out)?;
         progress(BuildEvent::Built(&plugin));
         built.push(plugin);

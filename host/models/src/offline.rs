@@ -109,7 +109,7 @@ impl Provider for Offline {
 }
 
 fn decide(request: &ModelRequest) -> Decision {
-    if let Some(results) = answer::results(&request.messages) {
+    if let Some(results) = answer::results(&request.messages, &request.tools) {
         let text = if request.output_schema.is_some() {
             format!("{}\n\n{results}", no_schema())
         } else {

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     fn admission(concurrent_calls: usize, guest_memory: usize, queue: usize) -> Admission {
-        Admission::new(HostLimits { guest_memory, concurrent_calls, queue })
+        Admission::new(HostLimits { guest_memory, concurrent_calls, queue, ..HostLimits::default() })
     }
 
     // P8: guest memory in all is bounded, and the queue before it too.

@@ -8,8 +8,6 @@ pub(crate) const MIB: usize = 1024 * 1024;
 
 /// Largest component that is read.
 pub const COMPONENT_BYTES: u64 = 32 * MIB as u64;
-/// Time that compiling one component may take.
-pub const COMPILE_TIME: Duration = Duration::from_secs(20);
 /// Most that `CallLimits::memory` may be.
 pub const LARGEST_MEMORY: usize = 256 * MIB;
 /// Most that a wall-time limit may be.
@@ -66,11 +64,13 @@ pub struct HostLimits {
     pub concurrent_calls: usize,
     /// Calls that may wait for a place. Default 256.
     pub queue: usize,
+    /// Time that compiling one component may take. Default 20 s.
+    pub compile_time: Duration,
 }
 
 impl Default for HostLimits {
     fn default() -> Self {
-        Self { guest_memory: 2048 * MIB, concurrent_calls: 64, queue: 256 }
+        Self { guest_memory: 2048 * MIB, concurrent_calls: 64, queue: 256, compile_time: Duration::from_secs(20) }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::failure::{CallFailure, Stop};
 use crate::identity::{Authority, Kind, PluginIdentity};
 use crate::imports::{self, Imports, InterfaceProblem};
 use crate::limits::{
-    COMPILE_TIME, COMPONENT_BYTES, CallLimits, DEFINITIONS_TIME, ERROR_TEXT_BYTES, LIFTED_BYTES_WITHOUT_MEDIA,
+    COMPONENT_BYTES, CallLimits, DEFINITIONS_TIME, ERROR_TEXT_BYTES, LIFTED_BYTES_WITHOUT_MEDIA,
 };
 use crate::manifest::{Manifest, ManifestError, name_of_stem};
 use crate::plugin::{Entrance, Facts, Links, LoadedPlugin};
@@ -23,6 +23,7 @@ use agent_core::tool::ToolDefinition;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use wasmtime::component::{Component, InstancePre};
 
 /// A file that cannot be a plugin. The messages complete "`file`: …".
@@ -59,8 +60,8 @@ pub enum LoadError {
         reason: String,
     },
     /// Compiling took too long.
-    #[error("it was not compiled within {COMPILE_TIME:?}; make it smaller, or try again when the machine is less busy")]
-    CompileTime,
+    #[error("it was not compiled within {0:?}; make it smaller, or try again when the machine is less busy")]
+    CompileTime(Duration),
     /// An import has another type than this host gives it.
     #[error("its imports do not fit: {reason}; rebuild it against agent-host:plugin@0.1.x and WASI 0.2")]
     Link {
@@ -206,7 +207,8 @@ impl Sandbox {
             drop(permit);
             compiled
         });
-        let compiled = tokio::time::timeout(COMPILE_TIME, compiled).await.map_err(|_| LoadError::CompileTime)??;
+        let limit = self.shared.compile_time;
+        let compiled = tokio::time::timeout(limit, compiled).await.map_err(|_| LoadError::CompileTime(limit))??;
         compiled.map_err(|error| LoadError::Compile { reason: reason(&error) })
     }
 

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::available_parallelism;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 use wasmtime::Engine;
 
@@ -65,6 +66,7 @@ pub(crate) struct Shared {
     /// Turns of guests that keep a processor busy.
     pub(crate) turns: Arc<Semaphore>,
     pub(crate) compiling: Arc<Semaphore>,
+    pub(crate) compile_time: Duration,
     pub(crate) cache: Option<CompiledCache>,
     pub(crate) store: Option<PluginStore>,
     loaded: Mutex<HashMap<LoadedKey, Weak<LoadedPlugin>>>,
@@ -96,6 +98,7 @@ impl Sandbox {
             admission: Admission::new(options.limits),
             turns: Arc::new(Semaphore::new(turns)),
             compiling: Arc::new(Semaphore::new(COMPILING)),
+            compile_time: options.limits.compile_time,
             cache,
             store: options.store_directory.map(PluginStore::new),
             loaded: Mutex::default(),

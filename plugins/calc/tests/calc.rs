@@ -136,7 +136,7 @@ fn arguments_are_checked() {
     assert!(tools.call("calc.evaluate", json!({ "expression": "1", "digits": 1_001 })).is_err());
     assert!(tools.call("calc.evaluate", json!({ "expression": "1", "precision": 3 })).is_err());
     let definition = &tools.definitions()[0];
-    let schema: Value = serde_json::from_str(&definition.input_schema).unwrap();
+    let schema: Value = agent_host_sdk::serde_json::from_str(&definition.input_schema).unwrap();
     assert_eq!(schema["required"], json!(["expression"]));
     assert!(definition.description.len() <= 2_048);
 }

@@ -1,5 +1,7 @@
 //! Where in a reply the JSON stands: alone, in a code fence, or between prose.
 
+use crate::duplicates::duplicate_keys;
+
 /// A piece of the reply that is meant to be JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate<'a> {
@@ -38,7 +40,7 @@ fn is_blank(letter: char) -> bool {
 }
 
 fn is_json(text: &str) -> bool {
-    serde_json::from_str::<serde_json::Value>(text).is_ok()
+    duplicate_keys(text).is_ok()
 }
 
 /// Blocks between lines of three or more backticks or tildes. A fence that is never closed reaches to the end.

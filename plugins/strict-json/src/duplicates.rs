@@ -2,18 +2,17 @@
 
 use crate::locate::escape;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fmt;
 
-/// JSON pointers of all keys that come more than once, in the order of the text. None if the text is no JSON.
-pub fn duplicate_keys(json: &str) -> Vec<String> {
+/// Reads a whole text as JSON and returns the JSON pointers of all keys that come more than once, in its order. Numbers
+/// and escapes that nobody can read are errors too.
+pub fn duplicate_keys(json: &str) -> serde_json::Result<Vec<String>> {
     let mut found = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    let walk = Walk { pointer: String::new(), found: &mut found };
-    match walk.deserialize(&mut deserializer) {
-        Ok(()) => found,
-        Err(_) => Vec::new(),
-    }
+    Walk { pointer: String::new(), found: &mut found }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(found)
 }
 
 struct Walk<'a> {
@@ -37,7 +36,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut keys = HashSet::new();
+        let mut keys = BTreeSet::new();
         while let Some(key) = map.next_key::<String>()? {
             let pointer = format!("{}/{}", self.pointer, escape(&key));
             if !keys.insert(key) && !self.found.contains(&pointer) {

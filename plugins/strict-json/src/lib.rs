@@ -52,14 +52,14 @@ pub fn judge(text: &str, schema: Schema) -> Verdict {
         Found::None => return Verdict::reject("", no_json(text, schema)),
         Found::Several(places) => return Verdict::reject("", several(text, &places)),
     };
-    let json = match parses(candidate.text) {
-        Ok(()) => candidate.text.to_owned(),
-        Err(error) => match repair(candidate.text).filter(|repaired| parses(repaired).is_ok()) {
+    let (json, duplicates) = match duplicate_keys(candidate.text) {
+        Ok(duplicates) => (candidate.text.to_owned(), duplicates),
+        Err(error) => match repaired(candidate.text) {
             Some(repaired) => repaired,
             None => return Verdict::Reject(vec![malformed(text, candidate, &error)]),
         },
     };
-    let problems: Vec<Problem> = duplicate_keys(&json).into_iter().take(MAX_PROBLEMS).map(ambiguous).collect();
+    let problems: Vec<Problem> = duplicates.into_iter().take(MAX_PROBLEMS).map(ambiguous).collect();
     if !problems.is_empty() {
         return Verdict::Reject(problems);
     }
@@ -70,9 +70,11 @@ pub fn judge(text: &str, schema: Schema) -> Verdict {
     Verdict::AcceptAs(Output::Json(json))
 }
 
-fn parses(text: &str) -> Result<(), serde_json::Error> {
-    // Read whole, since a value that is skipped may hold a number or an escape that nobody can read.
-    serde_json::from_str::<serde_json::Value>(text).map(|_| ())
+/// The repaired JSON with its duplicate keys, if repairing is enough.
+fn repaired(text: &str) -> Option<(String, Vec<String>)> {
+    let json = repair(text)?;
+    let duplicates = duplicate_keys(&json).ok()?;
+    Some((json, duplicates))
 }
 
 fn no_json(text: &str, schema: Schema) -> String {

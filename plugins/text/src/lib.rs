@@ -101,70 +101,68 @@ pub struct Text;
 
 impl ToolPlugin for Text {
     fn tools() -> Tools {
-        Tools::new()
-            .tool(
-                Tool::new(
-                    "text.count_file",
-                    "Counts the lines, words, characters and bytes of a text file, given its path.",
-                )
-                .title("Count a file's lines and words")
-                .read_only()
-                .output::<Counts>()
-                .run(|arguments: CountFile, _: &Call| counted(&arguments.path, &file::read(&arguments.path)?)),
-            )
-            .tool(
-                Tool::new(
-                    "text.count",
-                    "Counts the lines, words, characters and bytes of a text that is given literally.",
-                )
-                .title("Count lines and words")
-                .read_only()
-                .output::<Counts>()
-                .run(|arguments: Count, _: &Call| counted("The text", &arguments.text)),
-            )
-            .tool(
-                Tool::new("text.extract_file", EXTRACT_FILE)
-                    .title("Extract from a file")
-                    .read_only()
-                    .output::<Extraction>()
-                    .run(|arguments: ExtractFile, _: &Call| {
-                        let ExtractFile { path, pattern, ignore_case, limit } = arguments;
-                        extracted(&file::read(&path)?, &pattern, ignore_case, limit)
-                    }),
-            )
-            .tool(
-                Tool::new("text.extract", EXTRACT).title("Extract from a text").read_only().output::<Extraction>().run(
-                    |arguments: Extract, _: &Call| {
-                        let Extract { text, pattern, ignore_case, limit } = arguments;
-                        extracted(&text, &pattern, ignore_case, limit)
-                    },
-                ),
-            )
-            .tool(
-                Tool::new("text.diff_files", "Compares two text files line by line and returns a unified diff.")
-                    .title("Compare two files")
-                    .read_only()
-                    .output::<Difference>()
-                    .run(|arguments: DiffFiles, _: &Call| {
-                        let DiffFiles { old_path, new_path, context } = arguments;
-                        let (old, new) = (file::read(&old_path)?, file::read(&new_path)?);
-                        compared(Named { name: &old_path, text: &old }, Named { name: &new_path, text: &new }, context)
-                    }),
-            )
-            .tool(
-                Tool::new("text.diff", "Compares two texts that are given literally, line by line, as a unified diff.")
-                    .title("Compare two texts")
-                    .read_only()
-                    .output::<Difference>()
-                    .run(|arguments: Diff, _: &Call| {
-                        let Diff { old, new, context } = arguments;
-                        compared(Named { name: "old", text: &old }, Named { name: "new", text: &new }, context)
-                    }),
-            )
+        file_tools().into_iter().chain(literal_tools()).fold(Tools::new(), Tools::tool)
     }
 }
 
 agent_host_sdk::export_tools!(Text);
+
+/// Tools whose texts stand in granted trees.
+fn file_tools() -> [Tool; 3] {
+    let count = Tool::new("text.count_file", COUNT_FILE)
+        .title("Count a file's lines and words")
+        .read_only()
+        .output::<Counts>()
+        .run(|arguments: CountFile, _: &Call| counted(&arguments.path, &file::read(&arguments.path)?));
+    let extract = Tool::new("text.extract_file", EXTRACT_FILE)
+        .title("Extract from a file")
+        .read_only()
+        .output::<Extraction>()
+        .run(|arguments: ExtractFile, _: &Call| {
+            let ExtractFile { path, pattern, ignore_case, limit } = arguments;
+            extracted(&file::read(&path)?, &pattern, ignore_case, limit)
+        });
+    let diff =
+        Tool::new("text.diff_files", DIFF_FILES).title("Compare two files").read_only().output::<Difference>().run(
+            |arguments: DiffFiles, _: &Call| {
+                let DiffFiles { old_path, new_path, context } = arguments;
+                let (old, new) = (file::read(&old_path)?, file::read(&new_path)?);
+                compared(Named { name: &old_path, text: &old }, Named { name: &new_path, text: &new }, context)
+            },
+        );
+    [count, extract, diff]
+}
+
+/// The same tools for texts that stand in the arguments.
+fn literal_tools() -> [Tool; 3] {
+    let count = Tool::new("text.count", COUNT)
+        .title("Count lines and words")
+        .read_only()
+        .output::<Counts>()
+        .run(|arguments: Count, _: &Call| counted("The text", &arguments.text));
+    let extract =
+        Tool::new("text.extract", EXTRACT).title("Extract from a text").read_only().output::<Extraction>().run(
+            |arguments: Extract, _: &Call| {
+                let Extract { text, pattern, ignore_case, limit } = arguments;
+                extracted(&text, &pattern, ignore_case, limit)
+            },
+        );
+    let diff = Tool::new("text.diff", DIFF).title("Compare two texts").read_only().output::<Difference>().run(
+        |arguments: Diff, _: &Call| {
+            let Diff { old, new, context } = arguments;
+            compared(Named { name: "old", text: &old }, Named { name: "new", text: &new }, context)
+        },
+    );
+    [count, extract, diff]
+}
+
+const COUNT_FILE: &str = "Counts the lines, words, characters and bytes of a text file, given its path.";
+
+const COUNT: &str = "Counts the lines, words, characters and bytes of a text that is given literally.";
+
+const DIFF_FILES: &str = "Compares two text files line by line and returns a unified diff.";
+
+const DIFF: &str = "Compares two texts that are given literally, line by line, and returns a unified diff.";
 
 const EXTRACT_FILE: &str = "Finds all matches of a regular expression in a text file: line, column, matched text and \
                             groups by name or number. No look-around, no back-references; \\w and \\d are ASCII.";

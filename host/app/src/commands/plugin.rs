@@ -47,15 +47,15 @@ async fn list(
 ) -> Result<(), Failure> {
     agent.plugins = directory.or(agent.plugins);
     let settings = setup::settings(&agent, terminal).await?;
-    let generation = setup::generation(&settings, &sandbox(data)?, terminal).await?;
-    if generation.plugins().len() == 0 {
+    let (generation, problems) = setup::plugins(&settings, &sandbox(data)?, terminal).await?;
+    if generation.plugins().len() == 0 && problems.is_empty() {
         terminal.note("there are no plugins (*.wasm) there; --build builds the projects of the folder");
     }
     for plugin in generation.plugins() {
         let grants = settings.grants.plugins.get(plugin.name()).cloned().unwrap_or_default();
         print(terminal, describe::listed(plugin, &grants))?;
     }
-    Ok(())
+    setup::refuse(&problems)
 }
 
 fn sandbox(data: Option<&Path>) -> Result<Sandbox, Failure> {

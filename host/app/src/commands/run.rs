@@ -6,7 +6,7 @@ use crate::exit::{Exit, Failure};
 use crate::prompt::{self, Input};
 use crate::settings::Settings;
 use crate::terminal::Terminal;
-use crate::terminal::turn::{Format, TurnView};
+use crate::terminal::turn::{Format, Kept, TurnView};
 use crate::{interrupt, setup};
 use agent_core::message::TurnInput;
 use agent_memory::{SessionLog, SqliteStore};
@@ -30,12 +30,12 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
         return Err(Failure::refused("there is no prompt: write it behind the options, or pipe it to stdin"));
     }
     let cancel = interrupt::listen(terminal.clone());
-    let (host, mut session) = tokio::select! {
+    let (kept, mut session) = tokio::select! {
         opened = open(run, data, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
     let format = if run.json { Format::Json } else { Format::People };
-    let mut view = TurnView::new(terminal, format, &session, host.store.clone());
+    let mut view = TurnView::new(terminal, format, &session, kept);
     let result = turns(&mut session, prompt, &mut view, &cancel).await;
     let closed = session.close().await;
     let exit = view.end(result?).await?;
@@ -43,21 +43,22 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
     Ok(exit)
 }
 
-async fn open(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> Result<(Host, Session), Failure> {
+async fn open(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> Result<(Kept, Session), Failure> {
     let settings = setup::settings(&run.agent, terminal).await?;
     let data = DataDirectory::open(data)?;
     let store = setup::store(&data)?;
     let which = which(run, &settings, &store).await?;
     let sandbox = setup::sandbox(&data)?;
-    let generation = setup::generation(&settings, &sandbox, terminal).await?;
-    let agent = setup::agent(&settings, generation)?;
+    let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
+    setup::refuse(&problems)?;
+    let agent = setup::agent(&settings, generation, terminal)?;
     #[cfg(all(debug_assertions, unix))]
     let checkpoint = crate::crash::observer();
     #[cfg(not(all(debug_assertions, unix)))]
     let checkpoint = None;
     let host = Host { store, sandbox, checkpoint };
     let session = Session::open(&host, agent, which).await.map_err(Failure::refused)?;
-    Ok((host, session))
+    Ok((Kept { store: host.store, data }, session))
 }
 
 async fn which(run: &RunArguments, settings: &Settings, store: &SqliteStore) -> Result<OpenSession, Failure> {
@@ -96,6 +97,9 @@ async fn turns(
     if interrupted || prompt.is_none() {
         let result = watched(session, None, view, cancel).await?;
         let stops = matches!(result, TurnResult::Suspended(_)) || cancel.is_cancelled();
+        if stops && prompt.is_some() {
+            view.not_asked();
+        }
         if stops || prompt.is_none() {
             return Ok(result);
         }

@@ -27,7 +27,7 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
         SessionCommand::Show { session, json } => {
             let session = find(&*store, session.as_deref()).await?;
             if !json {
-                return show::show(&*store, &session, terminal).await;
+                return show::show(&*store, &session, data, terminal).await;
             }
             print_events(&*store, &session.subject, terminal).await?;
         }

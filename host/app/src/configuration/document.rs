@@ -67,6 +67,11 @@ impl<'d> Document<'d> {
         }
     }
 
+    fn line(&self, byte: usize) -> String {
+        let (line, _) = super::report::position(self.text, byte);
+        format!("{}:{line}", self.path.display())
+    }
+
     fn push(&self, span: Range<usize>, message: String, allowed: String) {
         self.problems.borrow_mut().push(Problem { span, message, allowed });
     }
@@ -78,6 +83,11 @@ impl<'d> Keys<'d> {
         self.known.borrow_mut().push(key.to_owned());
         let value = self.table.get(key)?;
         Some(Found { document: self.document, key: format!("{}{key}", self.prefix), value })
+    }
+
+    /// `file:line` of a key, for messages that name the key themselves.
+    pub(super) fn line(&self, key: &str) -> Option<String> {
+        self.table.get(key).map(|value| self.document.line(value.span().start))
     }
 
     /// Reports the keys that nobody asked for.
@@ -201,8 +211,7 @@ impl<'d> Found<'d> {
 
     /// `file:line: key`, for messages.
     pub(super) fn place(&self) -> String {
-        let (line, _) = super::report::position(self.document.text, self.value.span().start);
-        format!("{}:{line}: {}", self.document.path.display(), self.key)
+        format!("{}: {}", self.document.line(self.value.span().start), self.key)
     }
 
     fn refuse<T>(&self, what: &str, allowed: &str) -> Option<T> {

@@ -14,7 +14,7 @@ pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
         BuildEvent::AddingTarget { command } => {
             terminal.note(format!("the Rust target for plugins is missing; running `{command}`"));
         }
-        BuildEvent::Line(line) if terminal.spinner.is_hidden() => terminal.note(text::harmless(line)),
+        BuildEvent::Line(line) if !terminal.is_interactive() => terminal.note(text::harmless(line)),
         BuildEvent::Line(line) => terminal.busy(format!("cargo: {}", line.trim())),
         BuildEvent::Built(plugin) => {
             terminal.idle();
@@ -42,7 +42,7 @@ pub(crate) fn built(plugin: &BuiltPlugin) -> String {
     };
     let imports = text::imports(&plugin.imports).join("\n            ");
     format!(
-        "{BOLD}{}{BOLD:#} {}  {DIM}{} ({state}){DIM:#}\n  size      {}\n  digest    {}\n  imports   {imports}",
+        "{BOLD}{}{BOLD:#} {} {DIM}{} ({state}){DIM:#}\n  size      {}\n  digest    {}\n  imports   {imports}",
         plugin.name,
         plugin.version,
         plugin.path.display(),

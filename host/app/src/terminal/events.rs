@@ -138,7 +138,7 @@ mod tests {
         ✓ text.count_file {… (13 characters, 4.2 ms, 1.2 MiB)
         ✗ text.count_file no�[2J (6 characters)
         ✗ text.count_file not found: there is no `a.txt` (30 characters, 4.2 ms, 1.2 MiB)
-        ✗ text.count_file denied: no tree… (51 characters, 4.2 ms, 1.2 MiB)
+        ✗ text.count_file denied: no tree… (46 characters, 4.2 ms, 1.2 MiB)
             To allow it, add:
             read = ["."]
         ✗ text.cuont there is no such tool

@@ -69,8 +69,11 @@ pub(crate) fn explained(error: &ToolError) -> String {
     }
 }
 
-/// Imported interfaces, one line per package: `wasi:cli@0.2.12 exit, stderr, stdin`.
+/// Imported interfaces, one line per package: `wasi:cli@0.2.12 exit, stderr, stdin`; `nothing` where there are none.
 pub(crate) fn imports(names: &[String]) -> Vec<String> {
+    if names.is_empty() {
+        return vec!["nothing".to_owned()];
+    }
     let mut packages: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for name in names {
         let (path, version) = name.split_once('@').unwrap_or((name, ""));

@@ -2,6 +2,7 @@
 
 use super::{DIM, Terminal, YELLOW, events, text};
 use crate::commands::session::show;
+use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use agent_core::change::CallState;
 use agent_core::event::{Event, Suspension};
@@ -23,21 +24,31 @@ pub(crate) enum Format {
     Json,
 }
 
+/// Where the session is kept.
+pub(crate) struct Kept {
+    /// The database.
+    pub(crate) store: Arc<dyn Store>,
+    /// Its folder.
+    pub(crate) data: DataDirectory,
+}
+
 /// Shows one session's turns.
 pub(crate) struct TurnView<'t> {
     terminal: &'t Terminal,
     format: Format,
     session: String,
     store: Arc<dyn Store>,
+    data: DataDirectory,
     /// The last durable event that was shown.
     shown: u64,
 }
 
 impl<'t> TurnView<'t> {
     /// A view of what happens from now on.
-    pub(crate) fn new(terminal: &'t Terminal, format: Format, session: &Session, store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(terminal: &'t Terminal, format: Format, session: &Session, kept: Kept) -> Self {
         let shown = session.state().sequence;
-        Self { terminal, format, session: session.subject().to_owned(), store, shown }
+        let Kept { store, data } = kept;
+        Self { terminal, format, session: session.subject().to_owned(), store, data, shown }
     }
 
     /// Shows the next event. Who was too slow for some reads them from the store.
@@ -62,6 +73,12 @@ impl<'t> TurnView<'t> {
     /// Nothing is left to do; what follows is how the last turn ended.
     pub(crate) fn nothing_interrupted(&self) {
         self.terminal.note(format!("{DIM}nothing was interrupted; this is how the last turn ended:{DIM:#}"));
+    }
+
+    /// The session waits, so what was asked now has not been sent.
+    pub(crate) fn not_asked(&self) {
+        self.terminal
+            .note(format!("{YELLOW}!{YELLOW:#} the interrupted turn comes first: what you ask now was not sent"));
     }
 
     /// An interrupted turn has ended, and another begins.
@@ -94,21 +111,22 @@ impl<'t> TurnView<'t> {
                 Ok(Exit::Done)
             }
             TurnResult::Failed(error) => {
-                self.print_status(json!({"status": "failed", "code": error.code(), "message": error.to_string()}))?;
+                let (code, message) = (error.code(), error.to_string());
+                self.print_status("failed", json!({"code": code, "message": message}))?;
                 Err(Failure::failed(error))
             }
             TurnResult::Cancelled => {
-                self.print_status(json!({"status": "cancelled"}))?;
+                self.print_status("cancelled", json!({}))?;
                 self.terminal.note(format!("{DIM}cancelled; --session {} goes on{DIM:#}", self.session));
                 Ok(Exit::Cancelled)
             }
             TurnResult::Suspended(suspension) => {
                 let Suspension::OutcomeUnknown { calls } = &suspension;
-                self.print_status(json!({"status": "suspended", "suspension": suspension}))?;
+                self.print_status("suspended", json!({"suspension": suspension}))?;
                 let calls = self.store.calls(&self.session, CallFilter::Ids(calls.clone())).await;
                 let mut calls = calls.map_err(Failure::failed)?;
                 calls.retain(|call| call.state == CallState::OutcomeUnknown);
-                self.terminal.note(show::waiting(&self.session, &calls));
+                self.terminal.note(show::waiting(&self.session, &calls, &self.data));
                 Ok(Exit::Suspended)
             }
             TurnResult::Idle => {
@@ -156,13 +174,15 @@ impl<'t> TurnView<'t> {
     }
 
     /// The last line where there is no output.
-    fn print_status(&self, mut status: Value) -> Result<(), Failure> {
+    fn print_status(&self, status: &str, details: Value) -> Result<(), Failure> {
         if self.format == Format::People {
             return Ok(());
         }
-        status["type"] = Value::from("result");
-        status["session"] = Value::from(self.session.as_str());
-        self.terminal.print(status.to_string()).map_err(Failure::failed)
+        let mut line = json!({"type": "result", "status": status, "session": self.session});
+        if let (Some(line), Value::Object(details)) = (line.as_object_mut(), details) {
+            line.extend(details);
+        }
+        self.terminal.print(line.to_string()).map_err(Failure::failed)
     }
 
     fn print_answer(&self, output: &Output) -> Result<(), Failure> {

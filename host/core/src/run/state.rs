@@ -306,6 +306,12 @@ impl Turn {
         }
     }
 
+    /// Model calls that may still come: the bound's, and the last one behind it.
+    fn steps_left(&self) -> u32 {
+        let last = u32::from(self.config.at_limit == AtLimit::Finish);
+        self.config.max_interactions.saturating_sub(self.interactions).saturating_add(last).max(1)
+    }
+
     /// Whether it has ended.
     pub fn is_over(&self) -> bool {
         self.end().is_some()
@@ -316,11 +322,7 @@ impl Turn {
             Phase::Building => Action::BuildContext,
             Phase::Calling { last } => Action::CallModel(StepPlan {
                 step: self.interactions + 1,
-                steps_left: if *last {
-                    1
-                } else {
-                    self.config.max_interactions.saturating_sub(self.interactions).max(1)
-                },
+                steps_left: if *last { 1 } else { self.steps_left() },
                 last: *last,
                 lifecycle: self.lifecycle,
             }),

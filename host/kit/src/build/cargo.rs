@@ -72,25 +72,15 @@ pub(super) async fn workspaces(toolchain: &Toolchain, projects: &[Project]) -> R
             }
         }
         let (Some(package), Some(root)) = (known.get(&manifest), roots.get(&manifest)) else {
-            return Err(BuildError::Metadata {
-                manifest,
-                messages: "it has no [package]".to_owned(),
-            });
+            return Err(BuildError::Metadata { manifest, messages: "it has no [package]".to_owned() });
         };
         if !package.targets.iter().any(is_component_library) {
             return Err(BuildError::NoLibrary { manifest });
         }
-        let member = Member {
-            project: index,
-            package: package.name.clone(),
-            id: package.id.clone(),
-        };
+        let member = Member { project: index, package: package.name.clone(), id: package.id.clone() };
         match workspaces.iter_mut().find(|workspace| workspace.root == *root) {
             Some(workspace) => workspace.members.push(member),
-            None => workspaces.push(Workspace {
-                root: root.clone(),
-                members: vec![member],
-            }),
+            None => workspaces.push(Workspace { root: root.clone(), members: vec![member] }),
         }
     }
     Ok(workspaces)
@@ -115,10 +105,7 @@ pub(super) async fn compile(
         }
     }
     let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child = started.map_err(|source| BuildError::Start {
-        program: toolchain.cargo.clone(),
-        source,
-    })?;
+    let mut child = started.map_err(|source| BuildError::Start { program: toolchain.cargo.clone(), source })?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let mut artifacts = Vec::new();
     let mut messages = Messages::default();
@@ -135,32 +122,17 @@ pub(super) async fn compile(
         reading.await?;
         child.wait().await
     };
-    let status = status.await.map_err(|source| BuildError::Start {
-        program: toolchain.cargo.clone(),
-        source,
-    })?;
+    let status = status.await.map_err(|source| BuildError::Start { program: toolchain.cargo.clone(), source })?;
     if status.success() {
         return Ok(artifacts);
     }
-    let names = workspace
-        .members
-        .iter()
-        .map(|member| projects[member.project].name().to_owned());
-    Err(BuildError::Compile {
-        plugins: names.collect(),
-        messages: messages.text,
-    })
+    let names = workspace.members.iter().map(|member| projects[member.project].name().to_owned());
+    Err(BuildError::Compile { plugins: names.collect(), messages: messages.text })
 }
 
 /// What the profile `plugin` is where the workspace does not say: small, and without unwinding.
-const PLUGIN_PROFILE: &[&str] = &[
-    "inherits=\"release\"",
-    "opt-level=\"s\"",
-    "lto=true",
-    "codegen-units=1",
-    "panic=\"abort\"",
-    "strip=true",
-];
+const PLUGIN_PROFILE: &[&str] =
+    &["inherits=\"release\"", "opt-level=\"s\"", "lto=true", "codegen-units=1", "panic=\"abort\"", "strip=true"];
 
 async fn metadata(toolchain: &Toolchain, project: &Project) -> Result<Metadata, BuildError> {
     let manifest = project.cargo_manifest();
@@ -170,18 +142,13 @@ async fn metadata(toolchain: &Toolchain, project: &Project) -> Result<Metadata, 
         .arg(&manifest)
         .output()
         .await
-        .map_err(|source| BuildError::Start {
-            program: toolchain.cargo.clone(),
-            source,
-        })?;
+        .map_err(|source| BuildError::Start { program: toolchain.cargo.clone(), source })?;
     if !output.status.success() {
         let messages = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
         return Err(BuildError::Metadata { manifest, messages });
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| BuildError::Metadata {
-        manifest,
-        messages: format!("unexpected answer of cargo: {error}"),
-    })
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| BuildError::Metadata { manifest, messages: format!("unexpected answer of cargo: {error}") })
 }
 
 fn has_plugin_profile(root: &Path) -> Result<bool, BuildError> {
@@ -191,14 +158,9 @@ fn has_plugin_profile(root: &Path) -> Result<bool, BuildError> {
         path: path.clone(),
         source,
     })?;
-    let manifest: toml::Table = toml::from_str(&text).map_err(|error| BuildError::Metadata {
-        manifest: path,
-        messages: error.to_string(),
-    })?;
-    Ok(manifest
-        .get("profile")
-        .and_then(|profile| profile.get("plugin"))
-        .is_some())
+    let manifest: toml::Table =
+        toml::from_str(&text).map_err(|error| BuildError::Metadata { manifest: path, messages: error.to_string() })?;
+    Ok(manifest.get("profile").and_then(|profile| profile.get("plugin")).is_some())
 }
 
 fn is_component_library(target: &Target) -> bool {
@@ -207,18 +169,11 @@ fn is_component_library(target: &Target) -> bool {
 
 /// The component that a line of cargo's messages reports, if it reports one.
 fn artifact(line: &str, workspace: &Workspace) -> Option<(usize, PathBuf)> {
-    let Ok(Message::CompilerArtifact {
-        package_id,
-        target,
-        filenames,
-    }) = serde_json::from_str(line)
-    else {
+    let Ok(Message::CompilerArtifact { package_id, target, filenames }) = serde_json::from_str(line) else {
         return None;
     };
     let member = workspace.members.iter().find(|member| member.id == package_id)?;
-    let file = filenames
-        .into_iter()
-        .find(|file| file.extension().is_some_and(|extension| extension == "wasm"))?;
+    let file = filenames.into_iter().find(|file| file.extension().is_some_and(|extension| extension == "wasm"))?;
     is_component_library(&target).then_some((member.project, file))
 }
 
@@ -300,11 +255,7 @@ mod tests {
     fn an_artifact_is_taken_only_from_a_member_and_only_as_a_component() {
         let workspace = Workspace {
             root: PathBuf::from("/w"),
-            members: vec![Member {
-                project: 7,
-                package: "calc".into(),
-                id: "path+file:///w/calc#0.1.0".into(),
-            }],
+            members: vec![Member { project: 7, package: "calc".into(), id: "path+file:///w/calc#0.1.0".into() }],
         };
         let line = |id: &str, kind: &str, file: &str| {
             serde_json::json!({
@@ -318,16 +269,10 @@ mod tests {
             artifact(&line(mine, "cdylib", "/t/calc.wasm"), &workspace),
             Some((7, PathBuf::from("/t/calc.wasm")))
         );
-        assert_eq!(
-            artifact(&line("registry#serde", "cdylib", "/t/serde.wasm"), &workspace),
-            None
-        );
+        assert_eq!(artifact(&line("registry#serde", "cdylib", "/t/serde.wasm"), &workspace), None);
         assert_eq!(artifact(&line(mine, "lib", "/t/calc.wasm"), &workspace), None);
         assert_eq!(artifact(&line(mine, "cdylib", "/t/calc.so"), &workspace), None);
-        assert_eq!(
-            artifact(r#"{"reason":"build-finished","success":true}"#, &workspace),
-            None
-        );
+        assert_eq!(artifact(r#"{"reason":"build-finished","success":true}"#, &workspace), None);
         assert_eq!(artifact("not JSON", &workspace), None);
     }
 }

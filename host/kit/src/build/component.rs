@@ -8,10 +8,7 @@ use wasmparser::{BinaryReaderError, Parser, Payload};
 
 /// Puts the manifest into the compiled component and writes `OUT/NAME.wasm` where it changed.
 pub(super) fn finish(project: &Project, compiled: &Path, out: &Path) -> Result<BuiltPlugin, BuildError> {
-    let failed = |reason: String| BuildError::NotAComponent {
-        name: project.name().to_owned(),
-        reason,
-    };
+    let failed = |reason: String| BuildError::NotAComponent { name: project.name().to_owned(), reason };
     let bytes = std::fs::read(compiled).map_err(|source| BuildError::File {
         action: "cannot read",
         path: compiled.to_owned(),
@@ -65,11 +62,7 @@ fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<Written, BuildError> {
         .and_then(|()| std::fs::rename(&unfinished, path));
     written.map_err(|source| {
         let _ = std::fs::remove_file(&unfinished);
-        BuildError::File {
-            action: "cannot write",
-            path: path.to_owned(),
-            source,
-        }
+        BuildError::File { action: "cannot write", path: path.to_owned(), source }
     })?;
     Ok(Written::Changed)
 }
@@ -89,16 +82,9 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let path = directory.path().join("calc.wasm");
         assert_eq!(write_if_changed(&path, b"one").expect("written"), Written::Changed);
-        let before = std::fs::metadata(&path)
-            .and_then(|file| file.modified())
-            .expect("there");
+        let before = std::fs::metadata(&path).and_then(|file| file.modified()).expect("there");
         assert_eq!(write_if_changed(&path, b"one").expect("compared"), Written::Unchanged);
-        assert_eq!(
-            std::fs::metadata(&path)
-                .and_then(|file| file.modified())
-                .expect("there"),
-            before
-        );
+        assert_eq!(std::fs::metadata(&path).and_then(|file| file.modified()).expect("there"), before);
         assert_eq!(write_if_changed(&path, b"two").expect("written"), Written::Changed);
         assert_eq!(std::fs::read(&path).expect("there"), b"two");
         assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 1);

@@ -16,24 +16,15 @@ impl Project {
     /// Reads the project in `directory`.
     pub fn read(directory: &Path) -> Result<Self, BuildError> {
         if !is_project(directory) {
-            return Err(BuildError::NoProject {
-                path: directory.to_owned(),
-            });
+            return Err(BuildError::NoProject { path: directory.to_owned() });
         }
-        let failed = |action, path: &Path, source| BuildError::File {
-            action,
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |action, path: &Path, source| BuildError::File { action, path: path.to_owned(), source };
         // Cargo names packages by whole paths without links, and the toolchain may run in another folder.
-        let directory = directory
-            .canonicalize()
-            .map_err(|source| failed("cannot open", directory, source))?;
+        let directory = directory.canonicalize().map_err(|source| failed("cannot open", directory, source))?;
         let path = directory.join("plugin.toml");
         let text = std::fs::read_to_string(&path).map_err(|source| failed("cannot read", &path, source))?;
-        let manifest = Manifest::from_toml(&text, &path).map_err(|error| BuildError::Manifest {
-            message: error.to_string(),
-        })?;
+        let manifest =
+            Manifest::from_toml(&text, &path).map_err(|error| BuildError::Manifest { message: error.to_string() })?;
         Ok(Self { directory, manifest })
     }
 
@@ -59,11 +50,7 @@ impl Project {
 
 /// The projects directly in `directory`, by folder name. Other folders and files are passed over.
 pub fn projects_in(directory: &Path) -> Result<Vec<Project>, BuildError> {
-    let failed = |source| BuildError::File {
-        action: "cannot read",
-        path: directory.to_owned(),
-        source,
-    };
+    let failed = |source| BuildError::File { action: "cannot read", path: directory.to_owned(), source };
     let mut folders = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();

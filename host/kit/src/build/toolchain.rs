@@ -77,14 +77,8 @@ impl Toolchain {
         };
         let typed = format!("rustup target add {TARGET}");
         progress(BuildEvent::AddingTarget { command: &typed });
-        let output = command(rustup, directory)
-            .args(["target", "add", TARGET])
-            .output()
-            .await;
-        let output = output.map_err(|source| BuildError::Start {
-            program: rustup.clone(),
-            source,
-        })?;
+        let output = command(rustup, directory).args(["target", "add", TARGET]).output().await;
+        let output = output.map_err(|source| BuildError::Start { program: rustup.clone(), source })?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(BuildError::Target {
@@ -95,10 +89,7 @@ impl Toolchain {
             return Ok(());
         }
         Err(BuildError::Target {
-            reason: format!(
-                "`{typed}` added it to another toolchain than that of {}",
-                self.cargo.display()
-            ),
+            reason: format!("`{typed}` added it to another toolchain than that of {}", self.cargo.display()),
         })
     }
 
@@ -108,18 +99,11 @@ impl Toolchain {
             .args(["--print", "target-libdir", "--target", TARGET])
             .output()
             .await
-            .map_err(|source| BuildError::Start {
-                program: rustc.clone(),
-                source,
-            })?;
+            .map_err(|source| BuildError::Start { program: rustc.clone(), source })?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(BuildError::Target {
-                reason: format!(
-                    "{} does not know it; update Rust. It said:\n{}",
-                    rustc.display(),
-                    said.trim_end()
-                ),
+                reason: format!("{} does not know it; update Rust. It said:\n{}", rustc.display(), said.trim_end()),
             });
         }
         Ok(Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir())

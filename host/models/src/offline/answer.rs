@@ -2,6 +2,7 @@
 
 use crate::providers::PROVIDERS;
 use agent_core::message::{Content, Message, Part, Role, ToolCall, ToolResult};
+use agent_core::model::OfferedTool;
 use agent_core::tool::ToolError;
 use serde::Serialize;
 use serde_json::ser::Formatter;
@@ -33,7 +34,7 @@ pub(super) fn labelled(body: &str, limit: usize) -> String {
 }
 
 /// The results that the conversation ends with, each below its call; none where it does not end with results.
-pub(super) fn results(messages: &[Message]) -> Option<String> {
+pub(super) fn results(messages: &[Message], tools: &[OfferedTool]) -> Option<String> {
     let answered = messages
         .iter()
         .rev()
@@ -48,7 +49,7 @@ pub(super) fn results(messages: &[Message]) -> Option<String> {
         .iter()
         .flat_map(|message| &message.parts)
         .filter_map(|part| match part {
-            Part::ToolResult(result) => Some(one_result(&calls, result)),
+            Part::ToolResult(result) => Some(one_result(&calls, result, tools)),
             _ => None,
         });
     Some(shown.collect::<Vec<_>>().join("\n\n"))
@@ -71,7 +72,7 @@ fn call(part: &Part) -> Option<&ToolCall> {
     }
 }
 
-fn one_result(calls: &[&ToolCall], result: &ToolResult) -> String {
+fn one_result(calls: &[&ToolCall], result: &ToolResult, tools: &[OfferedTool]) -> String {
     let arguments = calls
         .iter()
         .find(|call| call.id == result.call_id)
@@ -79,7 +80,9 @@ fn one_result(calls: &[&ToolCall], result: &ToolResult) -> String {
             Value::String(raw) => raw.clone(),
             arguments => spaced(arguments),
         });
-    let head = format!("{} {}", result.name, cut(&arguments.unwrap_or_default(), LINE_LIMIT));
+    // The history is in the provider's names; people know the author's.
+    let name = tools.iter().find(|tool| tool.name == result.name).map_or(&result.name, |tool| &tool.author_name);
+    let head = format!("{name} {}", cut(&arguments.unwrap_or_default(), LINE_LIMIT));
     let mut texts: Vec<String> = Vec::new();
     for content in &result.content {
         let text = shown(content, result.is_error);
@@ -243,7 +246,7 @@ mod tests {
             result("c6", "t", vec![], false),
             result("c7", "t", vec![Content::Json(json!([1, 2]))], false),
         ];
-        insta::assert_snapshot!(results(&messages).unwrap(), @r#"
+        insta::assert_snapshot!(results(&messages, &[]).unwrap(), @r#"
         text.count {"path": "a"}
           words: 3
           file: a
@@ -286,7 +289,7 @@ mod tests {
             calls(&[("c1", "t", json!({}))]),
             result("c1", "t", vec![Content::Text(long)], false),
         ];
-        let shown = results(&messages).unwrap();
+        let shown = results(&messages, &[]).unwrap();
         assert!(shown.ends_with("é… (1000 more characters)"), "{shown}");
         let labelled = labelled(&shown, 400);
         assert!(
@@ -297,7 +300,7 @@ mod tests {
 
     #[test]
     fn without_results_there_is_nothing_to_show() {
-        assert_eq!(results(&[]), None);
-        assert_eq!(results(&[Message::text(Role::User, "go")]), None);
+        assert_eq!(results(&[], &[]), None);
+        assert_eq!(results(&[Message::text(Role::User, "go")], &[]), None);
     }
 }

@@ -5,6 +5,7 @@ use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::grants::{self, Grant, Receiver};
 use crate::interrupt;
+use crate::setup::note_idle_grants;
 use crate::terminal::text::explained;
 use crate::terminal::{DIM, Terminal, YELLOW, text};
 use agent_core::message::{CallId, Content};
@@ -48,7 +49,7 @@ pub(super) async fn call(
 ) -> Result<Exit, Failure> {
     let tool = tool(&plugin, &asked.tool)?;
     let arguments = checked_arguments(tool, &asked.arguments)?;
-    let setup = setup(&plugin, &asked.grants)?;
+    let setup = setup(&plugin, &asked.grants, terminal)?;
     let request = ToolCallRequest { name: &asked.tool, args: arguments.to_string(), context: context() };
     let ports = Ports { media: Some(Arc::new(CallMedia::default())) };
     let cancel = interrupt::listen(terminal.clone());
@@ -79,7 +80,7 @@ fn checked_arguments(tool: &ToolDefinition, text: &str) -> Result<Value, Failure
     Ok(arguments)
 }
 
-fn setup(plugin: &Arc<LoadedPlugin>, grants: &[Grant]) -> Result<PluginSetup, Failure> {
+fn setup(plugin: &Arc<LoadedPlugin>, grants: &[Grant], terminal: &Terminal) -> Result<PluginSetup, Failure> {
     let mine = Receiver::Plugin(plugin.name().to_owned());
     if let Some(other) = grants.iter().find(|grant| grant.receiver != mine) {
         let advice = format!("write --grant {}:KIND=VALUE", plugin.name());
@@ -88,6 +89,7 @@ fn setup(plugin: &Arc<LoadedPlugin>, grants: &[Grant]) -> Result<PluginSetup, Fa
     let resolved = grants::resolve(grants, &environment::variable);
     let mut resolved = resolved.map_err(|problems| Failure::refused(problems.join("\n")))?;
     let grants = resolved.plugins.remove(plugin.name()).unwrap_or_default();
+    note_idle_grants(plugin, Some(&grants), terminal);
     Ok(PluginSetup::new(plugin.clone(), grants, CallLimits::default()))
 }
 

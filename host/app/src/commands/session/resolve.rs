@@ -50,15 +50,23 @@ pub(super) async fn resolve(
     let resolved = open.resolve(CallId(call.to_owned()), decision).await;
     open.close().await.map_err(Failure::failed)?;
     resolved.map_err(Failure::refused)?;
-    report(&*host.store, &session.subject, call, terminal).await?;
+    report(&*host.store, (&session.subject, call), data, terminal).await?;
     Ok(Exit::Done)
 }
 
-async fn report(store: &dyn Store, session: &str, call: &str, terminal: &Terminal) -> Result<(), Failure> {
+async fn report(
+    store: &dyn Store,
+    (session, call): (&str, &str),
+    data: &DataDirectory,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     terminal.note(format!("decided about {call}"));
     match unknown_calls(store, session).await?.as_slice() {
-        [] => terminal.note(format!("go on with --session {session}, with the same --agent or --plugins as before")),
-        left => terminal.note(super::show::waiting(session, left)),
+        [] => {
+            let flag = data.flag();
+            terminal.note(format!("go on with --session {session}{flag}, and the same --agent or --plugins as before"));
+        }
+        left => terminal.note(super::show::waiting(session, left, data)),
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! A session for people: its messages, its calls, and what it waits for.
 
+use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
 use agent_core::change::{CallRecord, CallState};
@@ -12,7 +13,12 @@ const PAGE: usize = 200;
 const SHOWN: usize = 160;
 
 /// Prints the session.
-pub(crate) async fn show(store: &dyn Store, session: &SessionSummary, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn show(
+    store: &dyn Store,
+    session: &SessionSummary,
+    data: &DataDirectory,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let line = |line: String| terminal.print(line).map_err(Failure::failed);
     line(super::summary(session))?;
     let (mut after, mut turn) = (0, 0);
@@ -26,19 +32,20 @@ pub(crate) async fn show(store: &dyn Store, session: &SessionSummary, terminal: 
                 turn = message.turn;
                 line(format!("\n{DIM}turn {turn}{DIM:#}"))?;
             }
-            message.parts.iter().try_for_each(|part| line(shown(message, part)))?;
+            line(shown(message))?;
         }
     }
     let mut open = store.calls(&session.subject, CallFilter::Unfinished).await.map_err(Failure::failed)?;
     open.retain(|call| call.state == CallState::OutcomeUnknown);
     if !open.is_empty() {
-        line(format!("\n{}", waiting(&session.subject, &open)))?;
+        line(format!("\n{}", waiting(&session.subject, &open, data)))?;
     }
     Ok(Exit::Done)
 }
 
 /// What the session waits for, and how to decide.
-pub(crate) fn waiting(session: &str, calls: &[CallRecord]) -> String {
+pub(crate) fn waiting(session: &str, calls: &[CallRecord], data: &DataDirectory) -> String {
+    let flag = data.flag();
     let mut lines = vec![format!(
         "{YELLOW}waits for a decision{YELLOW:#}: the host stopped while these calls ran, and it is not known whether they \
          had their effect"
@@ -46,13 +53,13 @@ pub(crate) fn waiting(session: &str, calls: &[CallRecord]) -> String {
     for call in calls {
         let (name, arguments) = (text::one_line(&call.name, SHOWN), text::json_line(&call.arguments, SHOWN));
         lines.push(format!("  {BOLD}{name}{BOLD:#} {arguments}"));
-        lines.push(format!("    agent-host session resolve {session}/{} retry|failed|result [TEXT]", call.id));
+        lines.push(format!("    agent-host session resolve {session}/{} retry|failed|result [TEXT]{flag}", call.id));
     }
     lines.join("\n")
 }
 
-fn shown(message: &StoredMessage, part: &Part) -> String {
-    let shown = match part {
+fn shown(message: &StoredMessage) -> String {
+    let parts = message.parts.iter().map(|part| match part {
         Part::Text(words) => text::harmless(words).replace('\n', "\n  "),
         Part::Json(json) => text::harmless(&json.to_string()).into_owned(),
         Part::Media(media) => medium(media),
@@ -61,8 +68,9 @@ fn shown(message: &StoredMessage, part: &Part) -> String {
             format!("→ {} {arguments} {DIM}{}{DIM:#}", text::one_line(&call.name, SHOWN), call.id)
         }
         Part::ToolResult(result) => tool_result(result),
-    };
-    format!("{BOLD}{}{BOLD:#}\n  {shown}", message.role.as_str())
+    });
+    let parts: Vec<_> = parts.collect();
+    format!("{BOLD}{}{BOLD:#}\n  {}", message.role.as_str(), parts.join("\n  "))
 }
 
 fn tool_result(result: &ToolResult) -> String {

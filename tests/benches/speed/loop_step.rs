@@ -1,0 +1,89 @@
+//! "One loop step": an instant scripted model, no tool, SQLite without `fsync` on a file system in memory.
+
+use crate::samples::Samples;
+use crate::table::{Table, micros, reached};
+use agent_core::message::TurnInput;
+use agent_memory::{Options, SqliteStore, Synchronous};
+use agent_plugins::{Generation, Sandbox, SandboxOptions};
+use agent_runtime::{Agent, AgentConfig, Checkpoint, CheckpointObserver, Host, OpenSession, Session, TurnResult};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+use wasmtime::bail;
+
+const WARM_UP: usize = 300;
+const ROUNDS: usize = 3_000;
+const TARGET: Duration = Duration::from_micros(150);
+/// Where Linux has a file system in memory.
+const IN_MEMORY: &str = "/dev/shm";
+
+/// When the step began and ended in its turn.
+#[derive(Clone, Copy, Default)]
+struct Step {
+    began: Option<Instant>,
+    ended: Option<Instant>,
+}
+
+/// Measures whole turns of one step each, every turn in a new session, and the step within them.
+pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
+    let (directory, place) = match Path::new(IN_MEMORY).is_dir() {
+        true => (tempfile::tempdir_in(IN_MEMORY)?, "in memory"),
+        false => (tempfile::tempdir()?, "on disk, for want of a file system in memory"),
+    };
+    let options = Options { synchronous: Synchronous::Off, ..Options::default() };
+    let store = Arc::new(SqliteStore::open(directory.path().join("bench.db"), options)?);
+    let step: Arc<Mutex<Step>> = Arc::default();
+    let (sandbox, checkpoint) = (Sandbox::new(SandboxOptions::default())?, Some(observer(step.clone())));
+    let host = Host { store: store.clone(), sandbox, checkpoint };
+    let agent = agent(directory.path())?;
+
+    let (mut steps, mut turns) = (Samples::default(), Samples::default());
+    let mut commits = 0;
+    for round in 0..WARM_UP + ROUNDS {
+        let mut session = Session::open(&host, agent.clone(), OpenSession::New).await?;
+        let before = store.stats().commits;
+        let input = Some(TurnInput::Text("How many lines has notes.txt?".to_owned()));
+        let started = Instant::now();
+        let result = session.run(input, CancellationToken::new()).await?;
+        let turn = started.elapsed();
+        commits = store.stats().commits - before;
+        session.close().await?;
+        let TurnResult::Finished(_) = result else { bail!("the turn ended with {result:?}") };
+        let Step { began: Some(began), ended: Some(ended) } = *step.lock().unwrap_or_else(PoisonError::into_inner)
+        else {
+            bail!("the turn had no step")
+        };
+        if round >= WARM_UP {
+            steps.push(ended - began);
+            turns.push(turn);
+        }
+    }
+    table.title(format!("one loop step: scripted model, no tool, synchronous=OFF {place}, {} samples", steps.count()));
+    let verdict = format!("1 commit; target {}: {}", micros(TARGET), reached(steps.median() <= TARGET));
+    table.line("the step: prompt, reply, commit", steps, verdict);
+    let each = turns.median().as_secs_f64() * 1e6 / commits as f64;
+    table.line("the whole turn around it", turns, format!("{commits} commits, {each:.1} µs for each"));
+    Ok(())
+}
+
+/// A step begins when what was before it is stored, and ends when its reply is.
+fn observer(step: Arc<Mutex<Step>>) -> CheckpointObserver {
+    Arc::new(move |checkpoint| {
+        let mut step = step.lock().unwrap_or_else(PoisonError::into_inner);
+        match checkpoint {
+            Checkpoint::AfterCommit("context") => step.began = Some(Instant::now()),
+            Checkpoint::AfterCommit("reply") => step.ended = Some(Instant::now()),
+            _ => {}
+        }
+    })
+}
+
+fn agent(directory: &Path) -> wasmtime::Result<Arc<Agent>> {
+    let script = serde_json::json!({"replies": [
+        {"text": "It has 42 lines.", "usage": {"prompt_tokens": 100, "completion_tokens": 10}}
+    ]});
+    std::fs::write(directory.join("script.json"), script.to_string())?;
+    let provider = agent_models::provider("scripted:script.json", directory)?;
+    Ok(Arc::new(Agent::new(AgentConfig::new("bench"), provider, Generation::new([]))?))
+}

@@ -1,0 +1,77 @@
+//! The same component in wasmtime alone: a fresh store with a WASI context, an instance, a typed call.
+
+use crate::admission::Admission;
+use crate::engine;
+use crate::limits::HostLimits;
+use bindings::exports::agent_host::plugin::tool;
+use std::path::Path;
+use wasmtime::component::{Component, InstancePre, Linker, ResourceTable};
+use wasmtime::{Engine, Store, format_err};
+use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+
+mod bindings {
+    #![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated")]
+
+    wasmtime::component::bindgen!({
+        world: "agent-host:plugin/tool-plugin",
+        path: "../../wit",
+        imports: { default: async | trappable },
+        exports: { default: async },
+    });
+}
+
+pub(crate) use bindings::agent_host::plugin::types::{Scope, TraceContext};
+pub(crate) use tool::{CallContext, Content, Outcome};
+
+/// The linked component.
+pub(crate) struct Raw {
+    engine: Engine,
+    instance: InstancePre<State>,
+    indices: tool::GuestIndices,
+}
+
+struct State {
+    wasi: WasiCtx,
+    table: ResourceTable,
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl Raw {
+    /// Compiles and links it. What wasmtime does not implement itself traps; the tool that is called uses none of it.
+    pub(crate) fn new(component: &Path) -> wasmtime::Result<Self> {
+        let engine = engine::engine(Admission::slots(HostLimits::default()))?;
+        let component = Component::from_file(&engine, component)?;
+        let mut linker = Linker::new(&engine);
+        wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+        linker.define_unknown_imports_as_traps(&component)?;
+        let instance = linker.instantiate_pre(&component)?;
+        let indices = tool::GuestIndices::new(&instance)?;
+        Ok(Self { engine, instance, indices })
+    }
+
+    /// One call in a fresh instance, with this tree for reading where there is one.
+    pub(crate) async fn call(
+        &self,
+        name: &str,
+        arguments: &String,
+        context: &CallContext,
+        tree: Option<&Path>,
+    ) -> wasmtime::Result<Outcome> {
+        let mut wasi = WasiCtxBuilder::new();
+        if let Some(tree) = tree {
+            wasi.preopened_dir(tree, ".", FsPerms::ReadOnly)?;
+        }
+        let mut store = Store::new(&self.engine, State { wasi: wasi.build(), table: ResourceTable::new() });
+        // Nothing ends this engine's epochs.
+        store.set_epoch_deadline(1);
+        let instance = self.instance.instantiate_async(&mut store).await?;
+        let guest = self.indices.load(&mut store, &instance)?;
+        let answer = guest.call_call(&mut store, name, arguments, context).await?;
+        answer.map_err(|error| format_err!("the tool failed: {error:?}"))
+    }
+}

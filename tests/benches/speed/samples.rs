@@ -1,0 +1,32 @@
+//! Times of many runs of one thing.
+
+use std::time::Duration;
+
+/// Times in the order in which they were measured.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Samples(Vec<Duration>);
+
+impl Samples {
+    pub(crate) fn push(&mut self, sample: Duration) {
+        self.0.push(sample);
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn median(&self) -> Duration {
+        self.at(50)
+    }
+
+    pub(crate) fn p99(&self) -> Duration {
+        self.at(99)
+    }
+
+    fn at(&self, percent: usize) -> Duration {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let last = sorted.len().saturating_sub(1);
+        sorted.get(last * percent / 100).copied().unwrap_or_default()
+    }
+}

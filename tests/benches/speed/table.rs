@@ -1,0 +1,53 @@
+//! The table as it is printed.
+
+use crate::samples::Samples;
+use std::fmt;
+use std::time::Duration;
+
+/// Rows, each a few lines.
+#[derive(Default)]
+pub(crate) struct Table(Vec<Row>);
+
+enum Row {
+    Title(String),
+    Line { what: String, samples: Samples, verdict: String },
+}
+
+impl Table {
+    /// Begins a row of the design's table.
+    pub(crate) fn title(&mut self, title: String) {
+        self.0.push(Row::Title(title));
+    }
+
+    /// Something measured, with what is to be said of it.
+    pub(crate) fn line(&mut self, what: &str, samples: Samples, verdict: String) {
+        self.0.push(Row::Line { what: what.to_owned(), samples, verdict });
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for row in &self.0 {
+            match row {
+                Row::Title(title) => {
+                    writeln!(formatter, "\n{title}\n  {:<44}{:>10}{:>10}", "", "median", "p99")?;
+                }
+                Row::Line { what, samples, verdict } => {
+                    let (median, p99) = (micros(samples.median()), micros(samples.p99()));
+                    writeln!(formatter, "  {}", format!("{what:<44}{median:>10}{p99:>10}  {verdict}").trim_end())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As the table shows it.
+pub(crate) fn micros(duration: Duration) -> String {
+    format!("{:.1} µs", duration.as_secs_f64() * 1e6)
+}
+
+/// Whether a target is reached, in words.
+pub(crate) fn reached(is_reached: bool) -> &'static str {
+    if is_reached { "reached" } else { "MISSED" }
+}
