@@ -131,14 +131,6 @@ impl From<Prompt> for alone::Prompt {
 #[macro_export]
 macro_rules! export_context_builder {
     ($plugin:ty) => {
-        #[allow(unsafe_code, reason = "the component's exports are linked by name")]
-        const _: () = {
-            fn is_context_builder<P: $crate::context_builder::ContextBuilder>() {}
-            const _: fn() = is_context_builder::<$plugin>;
-            #[cfg(target_arch = "wasm32")]
-            type Exported = $crate::Exported<$plugin>;
-            #[cfg(target_arch = "wasm32")]
-    $crate::bindings::context_builder::export!(Exported with_types_in $crate::bindings::context_builder);
-        };
+        $crate::__export!($plugin, $crate::context_builder::ContextBuilder, context_builder);
     };
 }

@@ -1,6 +1,5 @@
 //! What a plugin author uses: a trait and an export macro for each kind of agent-host plugin, typed tool arguments
-//! whose
-//! schema comes from the type, the host's services, and doubles of them for native tests.
+//! whose schema comes from the type, the host's services, and doubles of them for native tests.
 //!
 //! ```
 //! use agent_host_sdk::prelude::*;
@@ -46,6 +45,7 @@ pub mod log;
 pub mod media;
 pub mod trees;
 
+pub mod json;
 pub mod schema;
 pub mod types;
 
@@ -75,6 +75,23 @@ pub mod prelude {
 /// Implements the generated traits for a plugin type, whatever kinds it is of. Named by the export macros only.
 #[doc(hidden)]
 pub struct Exported<Plugin>(std::marker::PhantomData<Plugin>);
+
+/// Exports a plugin type by the bindings of one kind. For the macros of the kinds.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __export {
+    ($plugin:ty, $kind:path, $bindings:ident) => {
+        #[allow(unsafe_code, reason = "the component's exports are linked by name")]
+        const _: () = {
+            fn is_of_this_kind<P: $kind>() {}
+            const _: fn() = is_of_this_kind::<$plugin>;
+            #[cfg(target_arch = "wasm32")]
+            type Exported = $crate::Exported<$plugin>;
+            #[cfg(target_arch = "wasm32")]
+            $crate::bindings::$bindings::export!(Exported with_types_in $crate::bindings::$bindings);
+        };
+    };
+}
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

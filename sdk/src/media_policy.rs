@@ -32,14 +32,6 @@ impl<P: MediaPolicy> generated::Guest for crate::Exported<P> {
 #[macro_export]
 macro_rules! export_media_policy {
     ($plugin:ty) => {
-        #[allow(unsafe_code, reason = "the component's exports are linked by name")]
-        const _: () = {
-            fn is_media_policy<P: $crate::media_policy::MediaPolicy>() {}
-            const _: fn() = is_media_policy::<$plugin>;
-            #[cfg(target_arch = "wasm32")]
-            type Exported = $crate::Exported<$plugin>;
-            #[cfg(target_arch = "wasm32")]
-    $crate::bindings::media_policy::export!(Exported with_types_in $crate::bindings::media_policy);
-        };
+        $crate::__export!($plugin, $crate::media_policy::MediaPolicy, media_policy);
     };
 }

@@ -57,14 +57,6 @@ impl<P: OutputValidator> generated::Guest for crate::Exported<P> {
 #[macro_export]
 macro_rules! export_output_validator {
     ($plugin:ty) => {
-        #[allow(unsafe_code, reason = "the component's exports are linked by name")]
-        const _: () = {
-            fn is_output_validator<P: $crate::output_validator::OutputValidator>() {}
-            const _: fn() = is_output_validator::<$plugin>;
-            #[cfg(target_arch = "wasm32")]
-            type Exported = $crate::Exported<$plugin>;
-            #[cfg(target_arch = "wasm32")]
-    $crate::bindings::output_validator::export!(Exported with_types_in $crate::bindings::output_validator);
-        };
+        $crate::__export!($plugin, $crate::output_validator::OutputValidator, output_validator);
     };
 }

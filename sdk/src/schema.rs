@@ -1,7 +1,7 @@
 //! JSON Schemas from Rust types: draft 2020-12, everything inlined, `$ref` only within the schema (for recursive
 //! types).
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
@@ -23,7 +23,11 @@ fn settings() -> SchemaSettings {
 }
 
 fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
-    let mut schema = Value::from(settings.into_generator().into_root_schema_for::<T>());
+    finish(settings.into_generator().into_root_schema_for::<T>())
+}
+
+fn finish(schema: Schema) -> Value {
+    let mut schema = Value::from(schema);
     if let Some(object) = schema.as_object_mut() {
         // The type's Rust name and doc comment: the tool's own name and description say it better.
         object.remove("title");

@@ -23,14 +23,6 @@ impl<P: StepContext> generated::Guest for crate::Exported<P> {
 #[macro_export]
 macro_rules! export_step_context {
     ($plugin:ty) => {
-        #[allow(unsafe_code, reason = "the component's exports are linked by name")]
-        const _: () = {
-            fn is_step_context<P: $crate::step_context::StepContext>() {}
-            const _: fn() = is_step_context::<$plugin>;
-            #[cfg(target_arch = "wasm32")]
-            type Exported = $crate::Exported<$plugin>;
-            #[cfg(target_arch = "wasm32")]
-    $crate::bindings::step_context::export!(Exported with_types_in $crate::bindings::step_context);
-        };
+        $crate::__export!($plugin, $crate::step_context::StepContext, step_context);
     };
 }

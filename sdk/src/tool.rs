@@ -82,9 +82,8 @@ struct About {
 }
 
 impl Tool {
-    /// Begins a tool. `name` has 1 to 128 letters, digits, `_`, `-` and `.`, for example `table.filter`;
-    /// `description` is
-    /// for the model: what the tool does, when to use it, what it returns. At most 2 KiB of it are shown.
+    /// Begins a tool. `name` has 1 to 128 letters, digits, `_`, `-` and `.`, for example `table.filter`; `description`
+    /// is for the model: what the tool does, when to use it, what it returns. At most 2 KiB of it are shown.
     #[allow(clippy::new_ret_no_self, reason = "a tool is complete only with what it runs")]
     pub fn new(name: impl Into<Cow<'static, str>>, description: impl Into<Cow<'static, str>>) -> ToolBuilder {
         ToolBuilder {
@@ -217,14 +216,6 @@ impl<P: ToolPlugin> generated::Guest for crate::Exported<P> {
 #[macro_export]
 macro_rules! export_tools {
     ($plugin:ty) => {
-        #[allow(unsafe_code, reason = "the component's exports are linked by name")]
-        const _: () = {
-            fn is_tool_plugin<P: $crate::tool::ToolPlugin>() {}
-            const _: fn() = is_tool_plugin::<$plugin>;
-            #[cfg(target_arch = "wasm32")]
-            type Exported = $crate::Exported<$plugin>;
-            #[cfg(target_arch = "wasm32")]
-    $crate::bindings::tool::export!(Exported with_types_in $crate::bindings::tool);
-        };
+        $crate::__export!($plugin, $crate::tool::ToolPlugin, tool);
     };
 }

@@ -1,14 +1,13 @@
 //! File trees that the host grants, under the paths with which they were granted. Files in them are read and written
-//! with
-//! `std::fs`; what this module adds are errors that say what is granted.
+//! with `std::fs`; what this module adds are errors that say what is granted, and a bounded way to read a text.
 
 use crate::tool::ToolError;
-use std::io::{self, ErrorKind};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
 /// The granted trees, as the grant names them: `.`, `notes`, `/home/me/docs` … In native tests: those of the
-/// surrounding
-/// [`testing::Host`](crate::testing::Host).
+/// surrounding [`testing::Host`](crate::testing::Host).
 pub fn granted() -> Vec<String> {
     #[cfg(target_arch = "wasm32")]
     return wasip2::filesystem::preopens::get_directories().into_iter().map(|(_, path)| path).collect();
@@ -17,8 +16,7 @@ pub fn granted() -> Vec<String> {
 }
 
 /// The path to use with `std::fs` for `path`, if it lies in a granted tree; otherwise an error of kind *denied* that
-/// names
-/// the granted trees. Symbolic links are followed by the host, and only within the tree.
+/// names the granted trees. Symbolic links are followed by the host, and only within the tree.
 pub fn locate(path: &str) -> Result<PathBuf, ToolError> {
     let trees = granted();
     let wanted = normal(Path::new(path));
@@ -31,6 +29,29 @@ pub fn locate(path: &str) -> Result<PathBuf, ToolError> {
         return Ok(if wanted.as_os_str().is_empty() { PathBuf::from(".") } else { wanted });
     }
     Err(ToolError::denied(format!("`{path}` is outside of the granted trees: {}", names(&trees))))
+}
+
+/// The whole of a UTF-8 text file of at most `limit` bytes that lies in a granted tree. Errors: *not found* and *denied*
+/// as for [`error`]; *failed* for what is larger, is no UTF-8, or is no regular file (a pipe or device could be endless).
+pub fn read_text(path: &str, limit: u64) -> Result<String, ToolError> {
+    let located = locate(path)?;
+    let failed = |failure: io::Error| error(path, &failure);
+    // Asked before opening, since opening a pipe would wait for its other end.
+    let metadata = fs::metadata(&located).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(ToolError::failed(format!("`{path}` is not a regular file")));
+    }
+    let mut bytes = Vec::new();
+    File::open(&located).map_err(failed)?.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > limit {
+        // The length that was asked for may be old, or that of a file that has none, as below `/proc`.
+        let size = metadata.len().max(bytes.len() as u64);
+        return Err(ToolError::failed(format!("`{path}` has {size} bytes or more; at most {limit} are read")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        ToolError::failed(format!("`{path}` is not UTF-8 text: byte {offset} (from 0) is not part of a character"))
+    })
 }
 
 /// A tool's error for what `std::fs` said about `path`: not found, denied (with the granted trees), or failed.
@@ -78,7 +99,7 @@ fn normal(path: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{error, locate};
+    use super::{error, locate, read_text};
     use crate::testing::Host;
     use crate::tool::ToolError;
     use std::io::{Error, ErrorKind};
@@ -109,5 +130,24 @@ mod tests {
         assert!(matches!(error("a", &Error::from(ErrorKind::NotFound)), ToolError::NotFound(_)));
         assert!(matches!(error("a", &Error::from(ErrorKind::PermissionDenied)), ToolError::Denied(_)));
         assert!(matches!(error("a", &Error::from(ErrorKind::InvalidData)), ToolError::Failed(_)));
+    }
+
+    // P6: only what is granted is read, and only as much as is bearable.
+    #[test]
+    fn texts_are_read_within_bounds() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let tree = directory.path().display().to_string();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        std::fs::write(path("four"), "four").expect("written");
+        std::fs::write(path("bytes"), b"a\xff").expect("written");
+        let mut host = Host::new().tree(tree.as_str());
+        let mut read = |path: &str, limit| host.run(|| read_text(path, limit));
+        assert_eq!(read(&path("four"), 4), Ok("four".to_owned()));
+        let message = |result: Result<String, ToolError>| result.expect_err("refused").message();
+        assert!(message(read(&path("four"), 3)).contains("4 bytes or more; at most 3 are read"));
+        assert!(message(read(&path("bytes"), 9)).contains("byte 1 (from 0)"));
+        assert!(message(read(&tree, 9)).contains("not a regular file"));
+        assert!(matches!(read(&path("none"), 9), Err(ToolError::NotFound(_))));
+        assert!(matches!(read("/etc/hostname", 9), Err(ToolError::Denied(_))));
     }
 }

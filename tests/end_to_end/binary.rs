@@ -51,7 +51,7 @@ impl Person {
     }
 
     fn store(&self) -> SqliteStore {
-        SqliteStore::open(&self.data.path().join("data/agent-host.db"), Options::default()).unwrap()
+        SqliteStore::open(self.data.path().join("data/agent-host.db"), Options::default()).unwrap()
     }
 }
 

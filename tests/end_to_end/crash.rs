@@ -136,7 +136,7 @@ impl Ground {
 
     fn store(&self) -> SqliteStore {
         // Opening checks the file's integrity.
-        SqliteStore::open(&self.path("data/agent-host.db"), Options::default())
+        SqliteStore::open(self.path("data/agent-host.db"), Options::default())
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -290,4 +290,42 @@ fn the_data_directory_is_private() {
     let ground = Ground::new();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&ground.path("data")), 0o700);
+}
+
+/// P10: an interrupted turn goes on with the plugin it began with, though its file is gone; without the stored copy the
+/// turn ends with `plugin_changed`, and every call still has its one result.
+#[test]
+fn a_plugin_that_is_replaced_in_mid_turn() {
+    for store in ["kept", "gone"] {
+        let ground = Ground::new();
+        ground.clear();
+        assert!(was_killed(ground.start(Some("before-call:probe.echo")).wait().unwrap()));
+        std::fs::remove_file(ground.path("plugins/probe.wasm")).unwrap();
+        std::fs::copy(components().join("calc.wasm"), ground.path("plugins/calc.wasm")).unwrap();
+        let command = |arguments: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+            let model = format!("scripted:{}", ground.path("script.json").display());
+            command.arg("--plugins").arg(ground.path("plugins")).arg("--data").arg(ground.path("data"));
+            command.args(["--model", &model]).args(arguments).current_dir(ground.path("tree"));
+            command.stdin(Stdio::null()).output().unwrap()
+        };
+        if store == "gone" {
+            std::fs::remove_dir_all(ground.path("data/plugins")).unwrap();
+        }
+        let output = command(&["--continue"]);
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        match store {
+            "kept" => assert!(matches!(output.status.code(), Some(0 | 3)), "{printed}"),
+            _ => assert!(output.status.code() == Some(1) && printed.contains("plugin_changed"), "{printed}"),
+        }
+        block_on(async {
+            let store_file = ground.store();
+            let session = store_file.sessions(SessionFilter::default(), 1).await.unwrap().remove(0);
+            let calls = store_file.calls(&session.subject, CallFilter::Turn(1)).await.unwrap();
+            let open = calls.iter().filter(|call| call.result.is_none()).count();
+            assert!(open == 0 || session.state == "suspended", "{store}: {open} calls are open");
+            let sources = calls.iter().map(|call| call.source.as_ref().unwrap().to_string());
+            assert!(sources.into_iter().all(|source| source.starts_with("probe@")), "{store}");
+        });
+    }
 }

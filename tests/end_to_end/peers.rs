@@ -4,6 +4,7 @@
 use crate::support::{House, calling, repository, results, saying, script, turn};
 use agent_runtime::{AgentConfig, TurnResult};
 use serde_json::json;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -15,7 +16,8 @@ fn peer(program: &str) -> Option<PathBuf> {
     }
     let required = std::env::var_os("AGENT_HOST_REQUIRE_PEERS").is_some();
     assert!(!required, "{program} is required here and not installed: run tests/install-peers");
-    eprintln!("SKIPPED: {program} is not installed (tests/install-peers installs it)");
+    // Not `eprintln!`, which the test runner keeps to itself.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {program} is not installed (tests/install-peers installs it)");
     None
 }
 

@@ -69,7 +69,7 @@ impl House {
             let copied = std::fs::copy(&from, directory.path().join("plugins").join(&file));
             copied.unwrap_or_else(|error| panic!("{}: {error}", from.display()));
         }
-        let store = SqliteStore::open(&directory.path().join("agent-host.db"), Options::default());
+        let store = SqliteStore::open(directory.path().join("agent-host.db"), Options::default());
         let options = SandboxOptions {
             cache_directory: Some(scratch().join("cache")),
             store_directory: Some(directory.path().join("store")),

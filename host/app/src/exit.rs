@@ -42,7 +42,7 @@ impl From<Exit> for ExitCode {
 pub(crate) struct Failure {
     /// The code.
     pub(crate) exit: Exit,
-    /// What happened, where, what to do.
+    /// What happened, where, what to do; empty where there is nobody to tell.
     pub(crate) message: String,
 }
 
@@ -50,6 +50,14 @@ impl Failure {
     /// Nothing was begun.
     pub(crate) fn refused(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Refused, message: message.to_string() }
+    }
+
+    /// Stdout cannot be written. Where its reader is gone there is nobody to tell.
+    pub(crate) fn output(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self { exit: Exit::Cancelled, message: String::new() };
+        }
+        Self::failed(format!("the output cannot be written: {error}"))
     }
 
     /// The work was begun and failed.

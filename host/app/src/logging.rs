@@ -4,17 +4,15 @@ use crate::terminal::Terminal;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::time::uptime;
 
+/// Whose logs `-v` shows: the host's own crates, and `plugin` for what plugins print.
+const OWN: [&str; 7] =
+    ["plugin", "agent_host", "agent_kit", "agent_runtime", "agent_plugins", "agent_memory", "agent_models"];
+
 /// Begins to log. What the wasm engine and its compiler log is for their authors, so it stays at warnings.
 pub(crate) fn start(verbose: u8, terminal: &Terminal) {
-    let filter = match verbose {
-        0 => "warn",
-        1 => {
-            "warn,plugin=info,agent_host=info,agent_kit=info,agent_runtime=info,agent_plugins=info,agent_memory=info,agent_models=info"
-        }
-        _ => {
-            "warn,plugin=trace,agent_host=debug,agent_kit=debug,agent_runtime=debug,agent_plugins=debug,agent_memory=debug,agent_models=debug"
-        }
-    };
+    let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
+    let own: String = OWN.iter().map(|target| format!(",{target}={level}")).collect();
+    let filter = format!("warn{own}");
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))

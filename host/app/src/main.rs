@@ -35,7 +35,9 @@ fn main() -> ExitCode {
     });
     let exit = outcome.unwrap_or_else(|failure| {
         terminal.idle();
-        terminal.failure(&failure.message);
+        if !failure.message.is_empty() {
+            terminal.failure(&failure.message);
+        }
         failure.exit
     });
     exit.into()

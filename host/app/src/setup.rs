@@ -13,7 +13,9 @@ use agent_core::run::LoopConfig;
 use agent_kit::build::{BuildError, BuiltPlugin, build_directory};
 use agent_memory::{Options, SqliteStore};
 use agent_models::provider;
-use agent_plugins::{CallLimits, Generation, Grants, LoadEvent, LoadProblem, LoadedPlugin, Sandbox, SandboxOptions};
+use agent_plugins::{
+    CallLimits, Generation, Grants, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox, SandboxOptions,
+};
 use agent_runtime::{Agent, AgentConfig, AgentError, PluginAllowance};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -77,8 +79,14 @@ pub(crate) fn refuse(problems: &[LoadProblem]) -> Result<(), Failure> {
     if problems.is_empty() {
         return Ok(());
     }
+    let is_files_fault =
+        |problem: &&LoadProblem| !matches!(problem.reason, LoadError::Store(_) | LoadError::Stopped(_));
+    let advice = match problems.iter().find(is_files_fault) {
+        Some(_) => "mend these files, or take them out of the folder",
+        None => "the data folder has no room for them, or cannot be written: name another with --data DIR",
+    };
     let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    Err(Failure::refused(format!("{}\nmend these files, or take them out of the folder", problems.join("\n"))))
+    Err(Failure::refused(format!("{}\n{advice}", problems.join("\n"))))
 }
 
 /// The agent of the settings.

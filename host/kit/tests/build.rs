@@ -122,3 +122,47 @@ fn projects_are_folders_with_both_files() {
     let names: Vec<_> = projects.iter().map(|project| project.name()).collect();
     assert_eq!(names, ["one", "two"]);
 }
+
+/// A toolchain without the target: its rustc names a folder that is not there until its rustup was asked for it.
+#[cfg(unix)]
+fn toolchain_without_target(root: &Path) -> Toolchain {
+    use std::os::unix::fs::PermissionsExt;
+    let bin = root.join("bin");
+    fs::create_dir(&bin).expect("created");
+    let lib = root.join("lib").display().to_string();
+    let scripts = [
+        ("cargo", format!("exec '{}' \"$@\"", env!("CARGO"))),
+        ("rustc", format!("echo '{lib}'")),
+        ("rustup", format!("[ \"$*\" = 'target add wasm32-wasip2' ] && mkdir '{lib}'")),
+    ];
+    for (name, line) in scripts {
+        let path = bin.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{line}\n")).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("made executable");
+    }
+    Toolchain { cargo: bin.join("cargo"), rustup: Some(bin.join("rustup")) }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_missing_target_is_added_and_that_is_said() {
+    let root = workspace(&["one"]);
+    let plugins = root.path().join("plugins");
+    let toolchain = toolchain_without_target(root.path());
+
+    let without_rustup = Toolchain { rustup: None, ..toolchain.clone() };
+    let error = build_directory(&without_rustup, &plugins, &plugins, &silent).await.expect_err("no target");
+    assert!(matches!(&error, BuildError::Target { .. }), "{error:?}");
+    assert!(error.to_string().contains("rustup.rs"), "{error}");
+
+    let said = Mutex::new(Vec::new());
+    let progress = |event: BuildEvent<'_>| {
+        if let BuildEvent::AddingTarget { command } = event {
+            said.lock().expect("no panic").push(command.to_owned());
+        }
+    };
+    // Cargo itself compiles with the real rustc, which has the target.
+    let built = build_directory(&toolchain, &plugins, &plugins, &progress).await.expect("built");
+    assert_eq!(*said.lock().expect("no panic"), ["rustup target add wasm32-wasip2"]);
+    assert_eq!(built[0].name, "one");
+}

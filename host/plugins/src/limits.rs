@@ -169,9 +169,9 @@ struct Bytes(usize);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 % MIB == 0 {
+        if self.0.is_multiple_of(MIB) {
             write!(formatter, "{} MiB", self.0 / MIB)
-        } else if self.0 % 1024 == 0 {
+        } else if self.0.is_multiple_of(1024) {
             write!(formatter, "{} KiB", self.0 / 1024)
         } else {
             write!(formatter, "{} bytes", self.0)

@@ -169,7 +169,7 @@ fn violations_in(violations: Vec<wit::Violation>) -> Vec<Violation> {
     let violations = violations.into_iter().take(VIOLATIONS).map_while(|violation| {
         let pointer = clean(&violation.pointer, 256);
         let message = clean(&violation.message, left);
-        left = left.checked_sub(pointer.len() + message.len()).unwrap_or_default();
+        left = left.saturating_sub(pointer.len() + message.len());
         (left > 0).then_some(Violation { pointer, rule: None, message })
     });
     violations.collect()

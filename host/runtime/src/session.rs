@@ -158,8 +158,13 @@ impl Session {
             calls: HashMap::new(),
             stored_texts: HashSet::new(),
         };
-        session.take_up().await?;
-        Ok(session)
+        match session.take_up().await {
+            Ok(()) => Ok(session),
+            Err(error) => {
+                session.close().await?;
+                Err(error)
+            }
+        }
     }
 
     /// The session's subject.
@@ -189,6 +194,9 @@ impl Session {
             let (config, plugins) = (self.configured.config().bounds.clone(), self.configured.pins());
             let start = Input::Start { input, config, plugins, trace: crate::trace::root() };
             self.apply(start, Notes::default()).await?;
+        } else {
+            // A commit that failed has stopped the turn in the middle: what was running then is gone.
+            self.recover().await?;
         }
         self.drive(&cancel).await
     }
@@ -292,12 +300,7 @@ impl Session {
         if !self.run.is_open() {
             return Ok(());
         }
-        let before = self.run.clone();
-        let mut after = self.run.clone();
-        after.apply(Input::Recover)?;
-        if after != before {
-            self.apply(Input::Recover, Notes::default()).await?;
-        }
+        self.recover().await?;
         let pins = self.run.turn.as_ref().map(|turn| turn.plugins.clone()).unwrap_or_default();
         if pins == self.configured.pins() {
             return Ok(());
@@ -308,6 +311,18 @@ impl Session {
             Err(error) => {
                 let plugin = error.to_string();
                 self.apply(Input::Failed(TurnError::PluginChanged { plugin }), Notes::default()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides about calls that nothing runs any more (D3).
+    async fn recover(&mut self) -> Result<(), SessionError> {
+        if self.run.is_open() {
+            let mut after = self.run.clone();
+            after.apply(Input::Recover)?;
+            if after != self.run {
+                self.apply(Input::Recover, Notes::default()).await?;
             }
         }
         Ok(())

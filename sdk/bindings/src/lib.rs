@@ -1,7 +1,6 @@
 //! Generated bindings on which agent-host-sdk builds: what a plugin may call, the words that all kinds share, and a
-//! context
-//! builder without `step-context`. A crate of its own because the macros that two generated worlds export for one
-//! interface have the same name, and a crate can export a name once.
+//! context builder without `step-context`. A crate of its own because the macros that two generated worlds export for
+//! one interface have the same name, and a crate can export a name once.
 
 mod words;
 

@@ -5,7 +5,8 @@ use crate::engine;
 use crate::limits::HostLimits;
 use bindings::exports::agent_host::plugin::tool;
 use std::path::Path;
-use wasmtime::component::{Component, InstancePre, Linker, ResourceTable};
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Component, InstancePre, Linker, ResourceTable, ResourceType};
 use wasmtime::{Engine, Store, format_err};
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
@@ -19,6 +20,9 @@ mod bindings {
         exports: { default: async },
     });
 }
+
+/// Standard interfaces that wasmtime-wasi leaves to its user.
+const FOREIGN: [&str; 2] = ["wasi:config/", "wasi:logging/"];
 
 pub(crate) use bindings::agent_host::plugin::types::{Scope, TraceContext};
 pub(crate) use tool::{CallContext, Content, Outcome};
@@ -42,13 +46,13 @@ impl WasiView for State {
 }
 
 impl Raw {
-    /// Compiles and links it. What wasmtime does not implement itself traps; the tool that is called uses none of it.
+    /// Compiles and links it.
     pub(crate) fn new(component: &Path) -> wasmtime::Result<Self> {
         let engine = engine::engine(Admission::slots(HostLimits::default()))?;
         let component = Component::from_file(&engine, component)?;
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-        linker.define_unknown_imports_as_traps(&component)?;
+        trap_on_foreign_imports(&mut linker, &component)?;
         let instance = linker.instantiate_pre(&component)?;
         let indices = tool::GuestIndices::new(&instance)?;
         Ok(Self { engine, instance, indices })
@@ -74,4 +78,30 @@ impl Raw {
         let answer = guest.call_call(&mut store, name, arguments, context).await?;
         answer.map_err(|error| format_err!("the tool failed: {error:?}"))
     }
+}
+
+/// What wasmtime-wasi does not implement traps: the tool that is called uses none of it. (Wasmtime's own way to define
+/// unknown imports would also define those that a newer WASI version names otherwise.)
+fn trap_on_foreign_imports(linker: &mut Linker<State>, component: &Component) -> wasmtime::Result<()> {
+    let engine = linker.engine().clone();
+    for (name, import) in component.component_type().imports(&engine) {
+        let is_implemented = name.starts_with("wasi:") && !FOREIGN.iter().any(|foreign| name.starts_with(foreign));
+        let ComponentItem::ComponentInstance(interface) = import.ty else { continue };
+        if is_implemented {
+            continue;
+        }
+        let mut instance = linker.instance(name)?;
+        for (export, item) in interface.exports(&engine) {
+            match item.ty {
+                ComponentItem::ComponentFunc(_) => {
+                    instance.func_new(export, |_, _, _, _| Err(format_err!("not offered")))?;
+                }
+                ComponentItem::Resource(_) => {
+                    instance.resource(export, ResourceType::host::<()>(), |_, _| Ok(()))?;
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }

@@ -70,5 +70,5 @@ async fn load(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> Result<Arc
 }
 
 fn print(terminal: &Terminal, text: String) -> Result<(), Failure> {
-    terminal.print(text).map_err(Failure::failed)
+    terminal.print(text).map_err(Failure::output)
 }

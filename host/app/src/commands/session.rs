@@ -97,5 +97,5 @@ fn print_json(terminal: &Terminal, value: &impl Serialize) -> Result<(), Failure
 }
 
 fn print(terminal: &Terminal, line: String) -> Result<(), Failure> {
-    terminal.print(line).map_err(Failure::failed)
+    terminal.print(line).map_err(Failure::output)
 }

@@ -170,7 +170,7 @@ impl<'t> TurnView<'t> {
         if let Value::Object(fields) = serde_json::to_value(output).map_err(Failure::failed)? {
             line.extend(fields);
         }
-        self.terminal.print(Value::Object(line).to_string()).map_err(Failure::failed)
+        self.terminal.print(Value::Object(line).to_string()).map_err(Failure::output)
     }
 
     /// The last line where there is no output.
@@ -182,11 +182,11 @@ impl<'t> TurnView<'t> {
         if let (Some(line), Value::Object(details)) = (line.as_object_mut(), details) {
             line.extend(details);
         }
-        self.terminal.print(line.to_string()).map_err(Failure::failed)
+        self.terminal.print(line.to_string()).map_err(Failure::output)
     }
 
     fn print_answer(&self, output: &Output) -> Result<(), Failure> {
-        self.terminal.print_foreign(&answer(output)).map_err(Failure::failed)?;
+        self.terminal.print_foreign(&answer(output)).map_err(Failure::output)?;
         if output.limit_reached {
             let reached = "the turn ended at its bound; `max_interactions` in agent.toml raises it";
             self.terminal.note(format!("{YELLOW}!{YELLOW:#} {reached}"));

@@ -22,7 +22,7 @@ pub(super) async fn a_result_stands_once_and_in_its_message(place: Place) {
     let asked = call("call-1", 1);
     let requested = Change { messages: vec![asking(1, &asked)], ..changes(vec![CallChange::Requested(asked.clone())]) };
     writing.commit(commit_of(requested)).await.unwrap();
-    assert_eq!(place.store.calls("s", CallFilter::Unfinished).await.unwrap(), [asked.clone()]);
+    assert_eq!(place.store.calls("s", CallFilter::Unfinished).await.unwrap(), std::slice::from_ref(&asked));
 
     writing.commit(commit_of(changes(vec![moved("call-1", CallState::Started)]))).await.unwrap();
     let early = Change { messages: vec![result_of(2, "call-1")], ..Change::default() };

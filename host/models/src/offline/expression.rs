@@ -98,14 +98,13 @@ impl Reader<'_> {
 
     fn number(&mut self) -> bool {
         let whole = self.digits();
-        let fraction = match self.rest.strip_prefix('.') {
+        match self.rest.strip_prefix('.') {
             Some(rest) => {
                 self.rest = rest;
                 self.digits()
             }
-            None => return whole,
-        };
-        fraction
+            None => whole,
+        }
     }
 
     fn digits(&mut self) -> bool {

@@ -121,17 +121,17 @@ fn show(
             Err(error) => json!({"error": error}),
         };
         let document = json!({"outcome": outcome, "cost": cost, "denials": denials});
-        terminal.print(document.to_string()).map_err(Failure::failed)?;
+        terminal.print(document.to_string()).map_err(Failure::output)?;
         return Ok(exit);
     }
     report.denials.iter().for_each(|denial| show_denial(denial, terminal));
     match answer {
         Ok(ToolOutcome::Done(done)) => {
             for content in &done.content {
-                terminal.print_foreign(&content_text(content)).map_err(Failure::failed)?;
+                terminal.print_foreign(&content_text(content)).map_err(Failure::output)?;
             }
             if let Some(structured) = done.structured.filter(|_| done.content.is_empty()) {
-                terminal.print_foreign(&format!("{structured:#}")).map_err(Failure::failed)?;
+                terminal.print_foreign(&format!("{structured:#}")).map_err(Failure::output)?;
             }
         }
         Ok(ToolOutcome::Pending(request)) => {

@@ -19,7 +19,7 @@ pub(crate) async fn show(
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let line = |line: String| terminal.print(line).map_err(Failure::failed);
+    let line = |line: String| terminal.print(line).map_err(Failure::output);
     line(super::summary(session))?;
     let (mut after, mut turn) = (0, 0);
     loop {
@@ -47,8 +47,8 @@ pub(crate) async fn show(
 pub(crate) fn waiting(session: &str, calls: &[CallRecord], data: &DataDirectory) -> String {
     let flag = data.flag();
     let mut lines = vec![format!(
-        "{YELLOW}waits for a decision{YELLOW:#}: the host stopped while these calls ran, and it is not known whether they \
-         had their effect"
+        "{YELLOW}waits for a decision{YELLOW:#}: the host stopped while these calls ran, and it is not known whether \
+         they had their effect"
     )];
     for call in calls {
         let (name, arguments) = (text::one_line(&call.name, SHOWN), text::json_line(&call.arguments, SHOWN));

@@ -17,7 +17,7 @@ pub(super) struct MessageRow {
 }
 
 pub(super) enum CallRow {
-    Requested { record: CallRecord, source: Option<String>, arguments: String, result: Option<String> },
+    Requested { record: Box<CallRecord>, source: Option<String>, arguments: String, result: Option<String> },
     Moved { id: CallId, state: CallState, attempt: u32 },
     Finished { id: CallId, result: CallResult, json: String },
 }
@@ -68,7 +68,7 @@ fn requested(record: CallRecord) -> Result<CallRow, StoreError> {
         source: record.source.as_ref().map(|source| to_json(&what, source)).transpose()?,
         arguments: to_json(&what, &record.arguments)?,
         result: record.result.as_ref().map(|result| to_json(&what, result)).transpose()?,
-        record,
+        record: Box::new(record),
     })
 }
 

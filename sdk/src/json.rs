@@ -1,0 +1,115 @@
+//! Places in JSON texts: what a model wrote wrongly is named to it by a JSON pointer (RFC 6901).
+
+/// JSON pointer of the value or key at which a parser stands after the first `consumed` bytes of `text`, as far as the
+/// text up to there tells; empty for the whole. The text need not be valid JSON.
+///
+/// ```
+/// use agent_host_sdk::json::pointer_at;
+///
+/// let text = r#"{"rows": [{"price": 1}, {"price": "#;
+/// assert_eq!(pointer_at(text, text.len()), "/rows/1/price");
+/// ```
+pub fn pointer_at(text: &str, consumed: usize) -> String {
+    let text = &text[..text.floor_char_boundary(consumed)];
+    let mut levels: Vec<Level> = Vec::new();
+    let mut at = 0;
+    while let Some(byte) = text.as_bytes().get(at) {
+        let start = at;
+        at += 1;
+        match byte {
+            b'"' => {
+                at = end_of_string(text, start);
+                if let Some(Level::Object { key, part: Part::Key }) = levels.last_mut() {
+                    *key = text.get(start..at).map(decode);
+                }
+            }
+            b'{' => levels.push(Level::Object { key: None, part: Part::Key }),
+            b'[' => levels.push(Level::Array(0)),
+            b'}' | b']' => {
+                levels.pop();
+            }
+            b':' => {
+                if let Some(Level::Object { part, .. }) = levels.last_mut() {
+                    *part = Part::Value;
+                }
+            }
+            b',' => match levels.last_mut() {
+                Some(level @ Level::Object { .. }) => *level = Level::Object { key: None, part: Part::Key },
+                Some(Level::Array(index)) => *index += 1,
+                None => {}
+            },
+            _ => {}
+        }
+    }
+    levels.iter().filter_map(Level::token).fold(String::new(), |pointer, token| pointer + "/" + &token)
+}
+
+/// A key as a token of a JSON pointer: `~` and `/` stand for themselves only when escaped.
+pub fn pointer_token(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+enum Level {
+    Object { key: Option<String>, part: Part },
+    Array(usize),
+}
+
+enum Part {
+    Key,
+    Value,
+}
+
+impl Level {
+    fn token(&self) -> Option<String> {
+        match self {
+            Level::Object { key, .. } => key.as_deref().map(pointer_token),
+            Level::Array(index) => Some(index.to_string()),
+        }
+    }
+}
+
+/// The byte after the closing quote, or the text's end.
+fn end_of_string(text: &str, quote: usize) -> usize {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(quote + 1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// The string of a JSON literal; a broken one as it is written.
+fn decode(literal: &str) -> String {
+    serde_json::from_str(literal).unwrap_or_else(|_| literal.trim_matches('"').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pointer_at;
+
+    #[test]
+    fn places_are_pointed_at() {
+        let cases = [
+            ("", ""),
+            ("{", ""),
+            (r#"{"a""#, "/a"),
+            (r#"{"a": {"b": 1}"#, "/a"),
+            (r#"{"a": {"b": 1}}"#, ""),
+            (r#"{"a": 1, "#, ""),
+            (r#"{"a": "x", "b": ["#, "/b/0"),
+            (r#"{"a": [1, "]", {"c": 2"#, "/a/2/c"),
+            (r#"{"\"a\u0062/~": "\\", "c""#, "/c"),
+            (r#"{"\"a\u0062/~": 1"#, "/\"ab~1~0"),
+            ("]}:,\"", ""),
+        ];
+        for (text, pointer) in cases {
+            assert_eq!(pointer_at(text, text.len()), pointer, "{text}");
+        }
+        assert_eq!(pointer_at("{\"ab\": 1}", 3), "/a", "a cut key is shown as far as it goes");
+        assert_eq!(pointer_at("{\"ä\": 1}", 3), "/", "nor is a character cut in two");
+    }
+}
