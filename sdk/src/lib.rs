@@ -88,7 +88,7 @@ macro_rules! __export {
             #[cfg(target_arch = "wasm32")]
             type Exported = $crate::Exported<$plugin>;
             #[cfg(target_arch = "wasm32")]
-            $crate::bindings::$bindings::export!(Exported with_types_in $crate::bindings::$bindings);
+    $crate::bindings::$bindings::export!(Exported with_types_in $crate::bindings::$bindings);
         };
     };
 }

@@ -1,8 +1,8 @@
 //! JSON Schemas from Rust types: draft 2020-12, everything inlined, `$ref` only within the schema (for recursive
 //! types).
 
-use schemars::{JsonSchema, Schema};
 use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
 /// Schema of the JSON from which `T` is deserialised: what a caller may send.

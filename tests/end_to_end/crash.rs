@@ -329,3 +329,19 @@ fn a_plugin_that_is_replaced_in_mid_turn() {
         });
     }
 }
+
+/// L30, D3: what opening an interrupted session decides is told to who watches it, though it happens before the turn goes on.
+#[test]
+fn going_on_tells_what_became_of_the_calls() {
+    let ground = Ground::new();
+    ground.clear();
+    assert!(was_killed(ground.start(Some("after-call:probe.count")).wait().unwrap()));
+    let output = ground.command(&["--continue", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let types = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["type"].clone());
+    let types: Vec<_> = types.collect();
+    assert!(types.contains(&json!("outcome_unknown")) && types.contains(&json!("suspended")), "{types:?}");
+    ground.go_on("after-call:probe.count");
+    ground.check("after-call:probe.count");
+}

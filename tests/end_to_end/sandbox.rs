@@ -140,3 +140,52 @@ async fn row_12_paths() {
     }
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "the canary sings");
 }
+
+/// P8: a guest's error text is cut at 4 KiB, and its control characters never reach a terminal.
+#[tokio::test(flavor = "multi_thread")]
+async fn error_texts_are_cut_and_escaped() {
+    let house = House::new(&["probe"]).await;
+    let message = format!("\u{1b}[31mred\u{7}{}", "x".repeat(100_000));
+    let (is_error, text) =
+        call(&house, AgentConfig::new("test"), "probe.fail", json!({"kind": "failed", "message": message})).await;
+    assert!(is_error && text.len() < 6_000, "{} bytes", text.len());
+    let message = serde_json::from_str::<Value>(&text).unwrap()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("red") && !message.chars().any(|char| char.is_control() && char != '\n'), "{message}");
+}
+
+/// Row 10: calls that are cancelled at any moment leave nothing behind: the next ones find all their places.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_10_cancelled_calls() {
+    let house = House::new(&["probe"]).await;
+    let agent = house.agent(granting(&house, "probe"), script(&[saying("unused")])).await;
+    let setup = agent.setups()["probe"].clone();
+    let request = |name: &'static str, args: Value| agent_plugins::ToolCallRequest {
+        name,
+        args: args.to_string(),
+        context: agent_plugins::ToolCallContext {
+            id: agent_core::message::CallId("call_1_1_1".to_owned()),
+            attempt: 1,
+            time_limit: Duration::from_secs(30),
+            scope: agent_core::plugin::Scope {
+                agent: "test".to_owned(),
+                session: "test/1".to_owned(),
+                delegated_by: None,
+                user: None,
+                turn: 1,
+                trace: agent_core::plugin::TraceContext { traceparent: String::new(), tracestate: None },
+            },
+        },
+    };
+    let ports = agent_plugins::Ports::default();
+    for n in 0..1_000_u64 {
+        let (name, args) = match n % 3 {
+            0 => ("probe.spin", json!({})),
+            1 => ("probe.sleep", json!({"ms": 60_000})),
+            _ => ("probe.echo", json!({"text": "x"})),
+        };
+        let call = house.sandbox.call_tool(&setup, request(name, args), &ports);
+        let _ = tokio::time::timeout(Duration::from_micros(n * 7 % 3_000), call).await;
+    }
+    let report = house.sandbox.call_tool(&setup, request("probe.echo", json!({"text": "alive"})), &ports).await;
+    assert!(matches!(report.result, Ok(Ok(_))), "{:?}", report.result);
+}

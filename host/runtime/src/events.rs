@@ -2,7 +2,9 @@
 
 use agent_core::event::{Event, EventKind};
 use agent_core::model::Delta;
-use tokio::sync::broadcast;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use tokio::sync::broadcast::{self, error::SendError};
 use tokio::sync::mpsc::Receiver;
 
 /// Events that a slow watcher may be behind; past that it is told that it has missed some, and reads the store.
@@ -11,21 +13,35 @@ const RING: usize = 1024;
 /// The watchers of one session.
 pub(crate) struct Watchers {
     sender: broadcast::Sender<Event>,
+    /// What happened while nobody watched, for the next one who does: opening a session may change it already.
+    unseen: Mutex<VecDeque<Event>>,
 }
 
 impl Watchers {
     pub(crate) fn new() -> Self {
-        Self { sender: broadcast::Sender::new(RING) }
+        Self { sender: broadcast::Sender::new(RING), unseen: Mutex::default() }
     }
 
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
-        self.sender.subscribe()
+        let receiver = self.sender.subscribe();
+        for event in self.unseen.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // There is a receiver now, so this cannot fail.
+            let _ = self.sender.send(event);
+        }
+        receiver
     }
 
     pub(crate) fn publish(&self, events: impl IntoIterator<Item = Event>) {
         for event in events {
-            // Nobody watching is no failure.
-            let _ = self.sender.send(event);
+            if let Err(SendError(event)) = self.sender.send(event)
+                && event.provisional.is_none()
+            {
+                let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+                if unseen.len() == RING {
+                    unseen.pop_front();
+                }
+                unseen.push_back(event);
+            }
         }
     }
 

@@ -124,13 +124,16 @@ impl Registry {
     /// Looks a model's call up and checks its arguments, before anything runs.
     pub fn resolve(&self, call: &RequestedCall) -> ResolvedCall {
         let author = self.names.author_name(&call.name).unwrap_or(&call.name);
-        let arguments = parse_arguments(&call.arguments);
-        let as_written = arguments.as_ref().map_or_else(|_| Value::String(call.arguments.clone()), Value::clone);
+        // What is no JSON is kept as the model wrote it.
+        let (arguments, readable) = match parse_arguments(&call.arguments) {
+            Ok(arguments) => (arguments, Ok(())),
+            Err(error) => (Value::String(call.arguments.clone()), Err(error)),
+        };
         let Some(tool) = self.tools.get(author) else {
             let disposition = Disposition::NotFound { message: self.not_found(author) };
-            return ResolvedCall { name: author.to_owned(), arguments: as_written, source: None, disposition };
+            return ResolvedCall { name: author.to_owned(), arguments, source: None, disposition };
         };
-        let disposition = match arguments.and_then(|arguments| tool.admit(&arguments)) {
+        let disposition = match readable.and_then(|()| tool.admit(&arguments)) {
             Err(error) => Disposition::Refused(error),
             Ok(()) => Disposition::Ready {
                 priority: tool.definition.priority,
@@ -138,7 +141,7 @@ impl Registry {
                 repeatable: tool.definition.traits.repeatable(),
             },
         };
-        ResolvedCall { name: author.to_owned(), arguments: as_written, source: Some(tool.source.clone()), disposition }
+        ResolvedCall { name: author.to_owned(), arguments, source: Some(tool.source.clone()), disposition }
     }
 
     fn offer(&self, tool: &RegisteredTool) -> OfferedTool {

@@ -177,7 +177,7 @@ impl Session {
         &self.run
     }
 
-    /// Its events from now on.
+    /// Its events from now on, and before them the last durable ones that nobody has watched.
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.watchers.subscribe()
     }

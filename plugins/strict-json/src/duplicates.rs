@@ -1,6 +1,6 @@
 //! Keys that an object has twice: readers differ in which value they take (RFC 8259, section 4).
 
-use crate::locate::escape;
+use agent_host_sdk::json::pointer_token;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -38,7 +38,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut keys = BTreeSet::new();
         while let Some(key) = map.next_key::<String>()? {
-            let pointer = format!("{}/{}", self.pointer, escape(&key));
+            let pointer = format!("{}/{}", self.pointer, pointer_token(&key));
             if !keys.insert(key) && !self.found.contains(&pointer) {
                 self.found.push(pointer.clone());
             }

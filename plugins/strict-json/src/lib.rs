@@ -6,6 +6,7 @@ pub mod duplicates;
 pub mod locate;
 pub mod repair;
 
+use agent_host_sdk::json::pointer_at;
 use agent_host_sdk::output_validator::{Output, OutputValidator, Problem, Request, Verdict};
 use agent_host_sdk::types::Failure;
 use candidate::{Candidate, Found, find};
@@ -99,7 +100,7 @@ fn malformed(text: &str, candidate: Candidate<'_>, error: &serde_json::Error) ->
     let place = Place::of(text, candidate.start + offset);
     let what = error.to_string();
     let what = what.rfind(" at line ").map_or(what.as_str(), |at| &what[..at]);
-    let pointer = locate::pointer_at(candidate.text, offset);
+    let pointer = pointer_at(candidate.text, offset);
     let hint = if error.is_eof() { " The JSON is cut off; shorten it if it is too long." } else { "" };
     let message = format!(
         "Line {}, column {}: {what}, near `{}`.{hint} {DEMAND}",

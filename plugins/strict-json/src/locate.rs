@@ -1,4 +1,4 @@
-//! Where in a text something is: line and column, JSON pointer, and a few letters around.
+//! Where in a text something is: line and column, and a few letters around.
 
 /// Letters shown before and after a place.
 const AROUND: usize = 20;
@@ -33,66 +33,6 @@ pub fn excerpt(text: &str, offset: usize) -> String {
     let before: Vec<char> = text[..offset].chars().rev().take(AROUND).take_while(|letter| *letter != '\n').collect();
     let after = text[offset..].chars().take(AROUND).take_while(|letter| *letter != '\n');
     before.into_iter().rev().chain(['▸']).chain(after).collect()
-}
-
-/// JSON pointer of the value in which a byte stands, as far as the text before it tells.
-pub fn pointer_at(text: &str, offset: usize) -> String {
-    let mut path: Vec<Level> = Vec::new();
-    let mut letters = text[..floor(text, offset)].chars();
-    let mut last_string = String::new();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '"' => last_string = string(&mut letters),
-            '{' => path.push(Level::Object(None)),
-            '[' => path.push(Level::Array(0)),
-            '}' | ']' => {
-                path.pop();
-            }
-            ':' => {
-                if let Some(Level::Object(key)) = path.last_mut() {
-                    *key = Some(std::mem::take(&mut last_string));
-                }
-            }
-            ',' => match path.last_mut() {
-                Some(Level::Object(key)) => *key = None,
-                Some(Level::Array(index)) => *index += 1,
-                None => {}
-            },
-            _ => {}
-        }
-    }
-    path.iter().filter_map(Level::token).map(|token| format!("/{token}")).collect()
-}
-
-enum Level {
-    Object(Option<String>),
-    Array(usize),
-}
-
-impl Level {
-    fn token(&self) -> Option<String> {
-        match self {
-            Level::Object(key) => key.as_deref().map(escape),
-            Level::Array(index) => Some(index.to_string()),
-        }
-    }
-}
-
-/// A key as a token of a JSON pointer (RFC 6901).
-pub fn escape(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
-}
-
-fn string(letters: &mut std::str::Chars<'_>) -> String {
-    let mut content = String::new();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '"' => break,
-            '\\' => content.extend(letters.next()),
-            other => content.push(other),
-        }
-    }
-    content
 }
 
 fn floor(text: &str, offset: usize) -> usize {

@@ -2,7 +2,6 @@
 
 pub mod decimal;
 pub mod describe;
-pub mod file;
 pub mod group;
 pub mod output;
 pub mod select;

@@ -1,12 +1,15 @@
 //! The tools: what they take, what they say about themselves, and how they use the modules beside.
 
 use crate::describe::{Description, describe};
-use crate::file;
 use crate::group::{Aggregate, group};
 use crate::output::{DEFAULT_LIMIT, MAX_LIMIT, OutputFormat, Rows, rows};
 use crate::select::{Condition, Require, SortKey, filter, sort};
 use crate::table::{Format, Table, TableError};
 use agent_host_sdk::prelude::*;
+use agent_host_sdk::trees::read_text;
+
+/// Largest file that is read, in bytes.
+const MAX_SIZE: u64 = 16 * 1024 * 1024;
 
 /// Where a table comes from: exactly one of the two.
 #[derive(Deserialize, JsonSchema)]
@@ -212,7 +215,7 @@ fn run_sort(arguments: &SortArguments) -> Result<Done, ToolError> {
 
 fn read(source: &Source, format: Option<Format>) -> Result<Table, ToolError> {
     let (path, text) = match source {
-        Source::Path(path) => (Some(path.as_str()), file::read(path)?),
+        Source::Path(path) => (Some(path.as_str()), read_text(path, MAX_SIZE)?),
         Source::Data(data) => (None, data.clone()),
     };
     let format = format.unwrap_or_else(|| Format::guess(path, &text));

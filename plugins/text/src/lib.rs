@@ -4,12 +4,15 @@
 pub mod count;
 pub mod diff;
 pub mod extract;
-pub mod file;
 
 use agent_host_sdk::prelude::*;
+use agent_host_sdk::trees::read_text;
 use count::{Counts, count};
 use diff::{Difference, Named, diff};
 use extract::{Extraction, LetterCase, extract};
+
+/// Largest file that is read, in bytes.
+pub const MAX_SIZE: u64 = 16 * 1024 * 1024;
 
 /// Matches shown unless something else is asked for.
 const DEFAULT_LIMIT: u32 = 50;
@@ -113,20 +116,20 @@ fn file_tools() -> [Tool; 3] {
         .title("Count a file's lines and words")
         .read_only()
         .output::<Counts>()
-        .run(|arguments: CountFile, _: &Call| counted(&arguments.path, &file::read(&arguments.path)?));
+        .run(|arguments: CountFile, _: &Call| counted(&arguments.path, &read_text(&arguments.path, MAX_SIZE)?));
     let extract = Tool::new("text.extract_file", EXTRACT_FILE)
         .title("Extract from a file")
         .read_only()
         .output::<Extraction>()
         .run(|arguments: ExtractFile, _: &Call| {
             let ExtractFile { path, pattern, ignore_case, limit } = arguments;
-            extracted(&file::read(&path)?, &pattern, ignore_case, limit)
+            extracted(&read_text(&path, MAX_SIZE)?, &pattern, ignore_case, limit)
         });
     let diff =
         Tool::new("text.diff_files", DIFF_FILES).title("Compare two files").read_only().output::<Difference>().run(
             |arguments: DiffFiles, _: &Call| {
                 let DiffFiles { old_path, new_path, context } = arguments;
-                let (old, new) = (file::read(&old_path)?, file::read(&new_path)?);
+                let (old, new) = (read_text(&old_path, MAX_SIZE)?, read_text(&new_path, MAX_SIZE)?);
                 compared(Named { name: &old_path, text: &old }, Named { name: &new_path, text: &new }, context)
             },
         );

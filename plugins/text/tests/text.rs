@@ -64,7 +64,7 @@ fn compares_texts_and_files() {
 fn file_errors_say_what_is_wrong() {
     let (directory, mut host, root) = tree(&[("latin", b"Gr\xfc\xdfe"), ("empty", b"")]);
     let large = std::fs::File::create(directory.path().join("large")).expect("a temporary file");
-    large.set_len(text::file::MAX_SIZE + 1).expect("a sparse file");
+    large.set_len(text::MAX_SIZE + 1).expect("a sparse file");
     let mut count = |path: &str| host.run(|| call("text.count_file", json!({ "path": path })));
     let failed = |result, part: &str| matches!(result, Err(ToolError::Failed(message)) if message.contains(part));
     assert!(failed(count(&format!("{root}/latin")), "byte 2 "));
