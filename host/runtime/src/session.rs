@@ -109,6 +109,7 @@ pub struct Session {
     pub(crate) run: Run,
     pub(crate) watchers: Watchers,
     pub(crate) last_event: Option<Event>,
+    opened_at: u64,
     configured: Arc<Agent>,
     lease: Lease,
     revision: u64,
@@ -151,6 +152,7 @@ impl Session {
             run,
             watchers: Watchers::new(),
             last_event: None,
+            opened_at: opened.last_event,
             configured: agent,
             lease: opened.lease,
             revision: opened.revision,
@@ -175,6 +177,11 @@ impl Session {
     /// The session's state.
     pub fn state(&self) -> &Run {
         &self.run
+    }
+
+    /// Number of the last durable event before the session was opened here.
+    pub fn opened_at(&self) -> u64 {
+        self.opened_at
     }
 
     /// Its events from now on, and before them the last durable ones that nobody has watched.

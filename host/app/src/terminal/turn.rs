@@ -44,9 +44,9 @@ pub(crate) struct TurnView<'t> {
 }
 
 impl<'t> TurnView<'t> {
-    /// A view of what happens from now on.
+    /// A view of what happens since the session was opened.
     pub(crate) fn new(terminal: &'t Terminal, format: Format, session: &Session, kept: Kept) -> Self {
-        let shown = session.state().sequence;
+        let shown = session.opened_at();
         let Kept { store, data } = kept;
         Self { terminal, format, session: session.subject().to_owned(), store, data, shown }
     }
