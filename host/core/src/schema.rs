@@ -162,4 +162,16 @@ mod tests {
         let Err(ToolError::InvalidArguments { violations }) = parse_arguments("{\"a\": ") else { panic!() };
         assert!(violations[0].message.contains("line 1 column 6"), "{violations:?}");
     }
+
+    /// Arguments are stored and read again before they reach the tool.
+    #[test]
+    fn row_26_numbers_survive_being_stored() {
+        for text in ["0.1", "0.30000000000000004", "5e-324", "1.7976931348623157e308", "18446744073709551615", "-0.0"] {
+            let value: serde_json::Value = serde_json::from_str(text).unwrap();
+            let stored = serde_json::to_string(&value).unwrap();
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&stored).unwrap(), value, "{text}");
+        }
+        let value: f64 = serde_json::from_str("122.416294033786585").unwrap();
+        assert_eq!(value.to_bits(), 122.416294033786585_f64.to_bits());
+    }
 }

@@ -12,11 +12,8 @@ use std::process::{Child, Command, Stdio};
 const DATABASE: &str = "AGENT_MEMORY_TEST_DATABASE";
 const ROUNDS: usize = 25;
 
-/// Not a test of its own: commits until it is killed, and says each revision that it was told.
-#[tokio::test]
-#[ignore = "started and killed by the other test"]
-async fn commit_until_killed() {
-    let Ok(path) = std::env::var(DATABASE) else { return };
+/// The process to kill: commits until it is killed, and says each revision that it was told.
+async fn commit_until_killed(path: String) {
     let store = SqliteStore::open(path, Options::default()).unwrap();
     let opened = store.open("s", OpenMode::Either, SessionMeta::default()).await.unwrap();
     let mut revision = opened.revision;
@@ -52,7 +49,7 @@ impl Drop for Victim {
 
 fn start(database: &Path) -> Victim {
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["commit_until_killed", "--exact", "--ignored", "--nocapture"])
+        .args(["a_killed_process_loses_nothing_and_holds_nothing", "--exact", "--nocapture"])
         .env(DATABASE, database)
         .stdout(Stdio::piped())
         .spawn();
@@ -65,6 +62,9 @@ fn revision_in(line: &str) -> Option<u64> {
 
 #[tokio::test]
 async fn a_killed_process_loses_nothing_and_holds_nothing() {
+    if let Ok(path) = std::env::var(DATABASE) {
+        return commit_until_killed(path).await;
+    }
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("agent.db");
     let mut told = 0;
