@@ -58,7 +58,7 @@ pub struct NewMedium {
 }
 
 impl NewMedium {
-    /// Begins a medium. The host checks the MIME type against the first bytes; the name is for people.
+    /// Begins a medium. The host checks PNG, JPEG, GIF, WebP and PDF against the first bytes; the name is for people.
     pub fn new(mime_type: &str, name: Option<&str>) -> Self {
         Self { inner: backend::NewMedium::new(mime_type, name) }
     }

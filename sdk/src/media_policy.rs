@@ -1,4 +1,4 @@
-//! Media policies: what the provider gets to see of the conversation's media. They get no imports, and no bytes.
+//! Media policies: what the provider gets to see of the conversation's media. What they import is inert, and they get no bytes.
 
 use crate::bindings::media_policy::exports::agent_host::plugin::media_policy as generated;
 use crate::types::{Dimensions, Failure};

@@ -1,4 +1,4 @@
-//! Output validators: accept, repair or reject what the model wants to end the turn with. They get no imports.
+//! Output validators: accept, repair or reject what the model wants to end the turn with. What they import is inert.
 
 use crate::bindings::output_validator::exports::agent_host::plugin::output_validator as generated;
 use crate::types::Failure;

@@ -99,9 +99,8 @@ async fn in_plugin(
     let report = shared.sandbox.call_tool(setup, request, &ports).await;
     let outcome = match report.result {
         Ok(Ok(ToolOutcome::Done(done))) => Ok(done),
-        Ok(Ok(ToolOutcome::Pending(request))) => Err(ToolError::Unavailable {
+        Ok(Ok(ToolOutcome::Pending(request))) => Err(ToolError::Failed {
             message: format!("the tool asks for the service `{}`, and no service is configured", request.event_type),
-            retry_after: None,
         }),
         Ok(Err(error)) => Err(error),
         Err(failure @ CallFailure::Host { .. }) => return Err(TurnError::HostFailed { message: failure.to_string() }),

@@ -1,6 +1,7 @@
 //! The beginning of a turn: the context builder's answer, or the host's own prompt assembly (L2, L22).
 
 use crate::drive::Deed;
+use crate::registry::tokens_of;
 use crate::session::{Notes, Session};
 use crate::trace;
 use agent_core::message::Message;
@@ -107,7 +108,7 @@ impl Session {
             name: tool.author_name.clone(),
             description: tool.description.clone(),
             input_schema: tool.input_schema.clone(),
-            tokens: tokens::of_text(&tool.description).saturating_add(tokens::of_text(&tool.input_schema.to_string())),
+            tokens: tokens_of(tool),
         });
         let Some(turn) = &self.run.turn else {
             return Err(TurnError::HostFailed { message: "no turn is open".to_owned() });

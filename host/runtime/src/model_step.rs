@@ -46,6 +46,7 @@ impl Session {
         let replied = RepliedStep {
             calls: reply.calls.iter().map(|call| registry.resolve(call)).collect(),
             text: reply.text,
+            stop: reply.stop,
             model: reply.model,
             usage: reply.usage,
             execution_units: reply.usage.total(),

@@ -189,12 +189,21 @@ impl RegisteredTool {
         if let Availability::Withheld(message) = &self.availability {
             return Err(ToolError::Denied { message: message.clone() });
         }
+        if self.definition.traits.needs_approval {
+            // Fails closed (L17): nobody can be asked yet.
+            let message = "this tool needs an approval before each call, and this version cannot ask for one".to_owned();
+            return Err(ToolError::Denied { message });
+        }
         self.arguments.check(arguments).map_err(|violations| ToolError::InvalidArguments { violations })
     }
 
     /// Whether the structured result is what the tool promised.
     pub fn check_structured(&self, structured: Option<&Value>) -> Result<(), ToolError> {
-        let (Some(schema), Some(value)) = (&self.structured, structured) else { return Ok(()) };
+        let Some(schema) = &self.structured else { return Ok(()) };
+        let Some(value) = structured else {
+            let message = format!("{} promised a structured result and gave none", self.source);
+            return Err(ToolError::Failed { message });
+        };
         schema.check(value).map_err(|violations| ToolError::Failed {
             message: format!(
                 "{} broke its own output schema: {}",
@@ -205,7 +214,8 @@ impl RegisteredTool {
     }
 }
 
-fn tokens_of(tool: &OfferedTool) -> u32 {
+/// What offering a tool costs.
+pub(crate) fn tokens_of(tool: &OfferedTool) -> u32 {
     let schema = tokens::of_text(&tool.input_schema.to_string());
     tokens::of_text(&tool.name).saturating_add(tokens::of_text(&tool.description)).saturating_add(schema)
 }
@@ -289,10 +299,20 @@ mod tests {
     }
 
     #[test]
+    fn l17_a_tool_that_needs_approval_never_runs_unasked() {
+        let mut asking = tool("pay");
+        asking.traits.needs_approval = true;
+        let registry = Registry::new([(asking, plugin("bank"), Availability::Offered)]).unwrap();
+        let resolved = registry.resolve(&call("pay", "{\"path\": \"a\"}"));
+        assert!(matches!(resolved.disposition, Disposition::Refused(ToolError::Denied { .. })));
+    }
+
+    #[test]
     fn p2_a_structured_result_must_be_what_was_promised() {
         let registry = registry();
         let tool = registry.get("text.count").unwrap();
         assert!(tool.check_structured(Some(&json!({"lines": 3}))).is_ok());
         assert!(tool.check_structured(Some(&json!({}))).is_err());
+        assert!(tool.check_structured(None).is_err());
     }
 }

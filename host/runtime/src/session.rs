@@ -241,7 +241,11 @@ impl Session {
         let state = match run.action() {
             Action::Suspended(_) => "suspended",
             _ if run.is_open() => "running",
-            _ => "idle",
+            _ => match run.turn.as_ref().and_then(|turn| turn.end()) {
+                Some(TurnEnd::Failed(_)) => "failed",
+                Some(TurnEnd::Cancelled) => "cancelled",
+                Some(TurnEnd::Finished(_)) | None => "idle",
+            },
         };
         let title = run.turn.as_ref().filter(|turn| turn.number == 1).map(|turn| title_of(&turn.input));
         let status = Status { state: state.to_owned(), turn: run.turns, title };

@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 pub struct NoArguments {}
 
 /// Deserialises arguments. The pointer comes from the parser's position and not from a deserialiser that keeps the
-/// path: that one would be compiled anew for each argument type, which was a tenth of a component.
+/// path: that one would be compiled anew for each argument type, which was up to a tenth of a component. Where a type
+/// refuses a field's value only after it was read (`try_from`), the place may be the object around it.
 pub(super) fn parse<A: DeserializeOwned>(text: &str) -> Result<A, ToolError> {
     serde_json::from_str(text).map_err(|error| violation(text, &error))
 }

@@ -82,6 +82,15 @@ pub enum TurnError {
         /// The last one.
         last_reply: String,
     },
+    /// Nothing that could be sent fits into the model's window.
+    #[error("the prompt has about {tokens} tokens, and the model's window {window}, the reply included: shorten the input, \
+        begin a new session, or take a model with a larger window")]
+    PromptTooLarge {
+        /// System text and messages, estimated.
+        tokens: u32,
+        /// Of the model.
+        window: u32,
+    },
     /// No model answered.
     #[error("the model did not answer: {message}")]
     ModelFailed {
@@ -116,6 +125,7 @@ impl TurnError {
         match self {
             TurnError::InteractionsExhausted { .. } => "interactions_exhausted",
             TurnError::OutputRejected { .. } => "output_rejected",
+            TurnError::PromptTooLarge { .. } => "prompt_too_large",
             TurnError::ModelFailed { .. } => "model_failed",
             TurnError::PluginFailed { .. } => "plugin_failed",
             TurnError::PluginChanged { .. } => "plugin_changed",

@@ -4,7 +4,7 @@ use super::end::TurnError;
 use super::state::{LoopConfig, Mask, Phase, PinnedPlugin, PromptBudget, Run};
 use crate::change::CallResult;
 use crate::message::{CallId, Message, TurnInput};
-use crate::model::Usage;
+use crate::model::{StopReason, Usage};
 use crate::plugin::{History, OutputData, Section, TraceContext};
 use crate::tool::{ToolError, ToolSource, Violation};
 use serde::{Deserialize, Serialize};
@@ -94,6 +94,8 @@ pub struct RepliedStep {
     pub text: String,
     /// Its calls, looked up and checked against their schemas (L7, L8).
     pub calls: Vec<ResolvedCall>,
+    /// Why the model stopped: a text that was cut is never taken as a whole answer.
+    pub stop: StopReason,
     /// `provider/model` that answered.
     pub model: String,
     /// As the provider counted.

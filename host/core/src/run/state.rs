@@ -120,6 +120,13 @@ pub enum AtLimit {
     Error,
 }
 
+/// Whether a prompt fits into the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    Fits,
+    Not,
+}
+
 /// Tokens of the window (L26).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptBudget {
@@ -137,6 +144,12 @@ impl PromptBudget {
     /// What is left beside messages of so many tokens.
     pub fn remaining(&self, messages: u32) -> u32 {
         [self.system, self.tools, self.reserved, messages].into_iter().fold(self.window, u32::saturating_sub)
+    }
+
+    /// Whether the prompt of the last call, which offers no tools, leaves any room at all.
+    pub(super) fn fits_without_tools(&self, messages: u32) -> Fit {
+        let prompt = self.system.saturating_add(self.reserved).saturating_add(messages);
+        if prompt < self.window { Fit::Fits } else { Fit::Not }
     }
 
     /// As plugins see it.

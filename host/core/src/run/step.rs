@@ -4,10 +4,11 @@ use super::batch::{Batch, BatchCall, Progress};
 use super::depth;
 use super::end::{Output, TurnEnd, TurnError};
 use super::input::{DispatchedCall, Disposition, RepliedStep, ResolvedCall};
-use super::state::{AtLimit, Mask, Phase, Run, Turn};
+use super::state::{AtLimit, Fit, Mask, Phase, Run, Turn};
 use crate::change::{Body, CallChange, CallRecord, CallResult, CallState, Change};
 use crate::event::{EndReason, EventKind};
 use crate::message::{CallId, Content, Part, Role, ToolCall};
+use crate::model::StopReason;
 use crate::plugin::{Lifecycle, OutputData};
 use crate::tool::{ToolError, Violation};
 use crate::{tokens, view};
@@ -40,11 +41,29 @@ impl Run {
             let reason = "the bound is reached".to_owned();
             return self.fail(TurnError::InteractionsExhausted { interactions, reason, last_reply: None }, change);
         }
+        if last && turn.budget.fits_without_tools(messages) == Fit::Not {
+            let tokens = turn.budget.system.saturating_add(messages);
+            return self.too_large(tokens, change);
+        }
         turn.phase = Phase::Calling { last };
         let sections = turn.sections.iter().map(|section| section.name.clone()).collect();
         self.emit(change, EventKind::LoopIteration { step: interactions + 1, last });
         self.emit_budget(change);
         self.emit(change, EventKind::ContextBuilt { step: interactions + 1, messages: count, sections });
+    }
+
+    /// Ends a turn whose prompt no model call can take. What the turn began with leaves the view, so that the next turn
+    /// finds the session as it was.
+    fn too_large(&mut self, tokens: u32, change: &mut Change) {
+        let Some(turn) = &self.turn else { return };
+        let (number, window, first) = (turn.number, turn.budget.window, turn.interactions == 0);
+        if first {
+            let begun: Vec<_> = self.view.iter().filter(|entry| entry.turn == number).map(|entry| entry.id).collect();
+            for id in begun {
+                self.hide(id, change);
+            }
+        }
+        self.fail(TurnError::PromptTooLarge { tokens, window }, change);
     }
 
     /// Takes a whole reply: counts it, and either begins its calls or has its text validated (L3, L5, L6).
@@ -71,6 +90,9 @@ impl Run {
         }
         if let Some(turn) = &mut self.turn {
             turn.phase = Phase::Validating { text: reply.text, last };
+        }
+        if let Some(problem) = cut(reply.stop) {
+            self.rejected("the host".to_owned(), vec![problem], change);
         }
     }
 
@@ -343,6 +365,16 @@ fn shallow_call(call: ResolvedCall) -> ResolvedCall {
         other => other,
     };
     ResolvedCall { arguments: depth::flattened(call.arguments), disposition, ..call }
+}
+
+/// What is wrong with a text that the model did not end itself (L12; row 31).
+fn cut(stop: StopReason) -> Option<Violation> {
+    let message = match stop {
+        StopReason::Stop | StopReason::ToolCalls => return None,
+        StopReason::Length => "it was cut at the limit of tokens of a reply: answer shorter",
+        StopReason::ContentFilter => "it was cut by the provider's content filter",
+    };
+    Some(Violation { pointer: String::new(), rule: Some("whole".to_owned()), message: message.to_owned() })
 }
 
 fn beginning(disposition: Disposition, highest: Option<i32>) -> Beginning {

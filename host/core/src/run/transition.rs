@@ -100,7 +100,7 @@ impl Run {
     }
 
     /// Appends the rejected output with the feedback, and lets the model try again while it may (L12).
-    fn rejected(&mut self, by: String, problems: Vec<Violation>, change: &mut Change) {
+    pub(super) fn rejected(&mut self, by: String, problems: Vec<Violation>, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return };
         let Phase::Validating { text, last } = &turn.phase else {
             return;
@@ -243,7 +243,7 @@ impl Run {
     }
 
     /// Takes a message out of the view; it stays stored.
-    fn hide(&mut self, id: MessageId, change: &mut Change) {
+    pub(super) fn hide(&mut self, id: MessageId, change: &mut Change) {
         if let Some(place) = self.view.iter().position(|entry| entry.id == id) {
             let seen_count = self.seen_count(&self.view[place]);
             self.view.remove(place);

@@ -133,7 +133,6 @@ fn l26_under_the_minimum_a_final_answer_is_asked_for_whatever_happens_at_the_oth
         (2_807, AtLimit::Finish, false),
         (2_806, AtLimit::Finish, true),
         (2_806, AtLimit::Error, true),
-        (0, AtLimit::Finish, true),
     ] {
         let mut session = Session::new();
         session.start(TurnInput::Text("How many?".into()), bound(5, at_limit));
@@ -144,6 +143,19 @@ fn l26_under_the_minimum_a_final_answer_is_asked_for_whatever_happens_at_the_oth
         let finish = if last { EndReason::Limit } else { EndReason::Answered };
         assert_eq!((session.output().finish, session.output().limit_reached), (finish, last));
     }
+}
+
+#[test]
+fn l26_a_prompt_that_no_call_can_take_ends_the_turn_and_leaves_the_view() {
+    let mut session = Session::new();
+    session.start(TurnInput::Text("x".repeat(100_000)), bound(5, AtLimit::Finish));
+    session.context(TurnContext { budget: PromptBudget { window: 10_000, ..WIDE }, ..Default::default() });
+    let TurnError::PromptTooLarge { tokens, window: 10_000 } = session.error() else { panic!("{:?}", session.error()) };
+    assert!(tokens > 25_000, "{tokens}");
+    assert!(session.run.view.is_empty(), "the next turn finds the session as it was");
+    session.start(TurnInput::Text("How many?".into()), bound(5, AtLimit::Finish));
+    session.context(TurnContext { budget: PromptBudget { window: 10_000, ..WIDE }, ..Default::default() });
+    assert!(!plan(&session).last);
 }
 
 #[test]

@@ -5,7 +5,8 @@ use agent_core::change::Body;
 use agent_core::event::EndReason;
 use agent_core::message::{Part, Role};
 use agent_core::plugin::OutputData;
-use agent_core::run::{Action, LoopConfig, TurnError, Validation};
+use agent_core::model::StopReason;
+use agent_core::run::{Action, Input, LoopConfig, RepliedStep, TurnError, Validation};
 use serde_json::json;
 
 fn validation(session: &Session) -> Validation {
@@ -17,6 +18,21 @@ fn validation(session: &Session) -> Validation {
 
 fn visible(session: &Session) -> Vec<u64> {
     session.run.view.iter().map(|entry| entry.id).collect()
+}
+
+/// Row 31: a reply that was cut is never the answer; the model is told, while it may try again.
+#[test]
+fn l12_a_cut_reply_is_not_the_answer() {
+    for stop in [StopReason::Length, StopReason::ContentFilter] {
+        let mut session = Session::calling(LoopConfig { max_corrections: 1, ..Default::default() });
+        let cut = || RepliedStep { stop, ..crate::session::reply("part of it", Vec::new()) };
+        let change = session.must(Input::Reply(cut()));
+        assert!(kinds(&change).contains(&"output_rejected".to_owned()), "{:?}", kinds(&change));
+        assert!(matches!(session.run.action(), Action::CallModel(_)));
+        session.must(Input::Reply(cut()));
+        let TurnError::OutputRejected { last_reply, .. } = session.error() else { panic!("{:?}", session.error()) };
+        assert_eq!(last_reply, "part of it");
+    }
 }
 
 #[test]

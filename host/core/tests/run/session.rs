@@ -157,6 +157,7 @@ pub(crate) fn reply(text: &str, calls: Vec<ResolvedCall>) -> RepliedStep {
     RepliedStep {
         text: text.into(),
         calls,
+        stop: agent_core::model::StopReason::Stop,
         model: "scripted/one".into(),
         usage: Usage { prompt_tokens: 100, completion_tokens: 10 },
         execution_units: 110,
