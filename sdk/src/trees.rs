@@ -34,24 +34,29 @@ pub fn locate(path: &str) -> Result<PathBuf, ToolError> {
 /// The whole of a UTF-8 text file of at most `limit` bytes that lies in a granted tree. Errors: *not found* and *denied*
 /// as for [`error`]; *failed* for what is larger, is no UTF-8, or is no regular file (a pipe or device could be endless).
 pub fn read_text(path: &str, limit: u64) -> Result<String, ToolError> {
-    let located = locate(path)?;
-    let failed = |failure: io::Error| error(path, &failure);
-    // Asked before opening, since opening a pipe would wait for its other end.
-    let metadata = fs::metadata(&located).map_err(failed)?;
-    if !metadata.is_file() {
-        return Err(ToolError::failed(format!("`{path}` is not a regular file")));
+    let (file, length) = regular_file(path)?;
+    let too_large = |size: u64| ToolError::failed(format!("`{path}` has {size} bytes or more; at most {limit} are read"));
+    if length > limit {
+        return Err(too_large(length));
     }
-    let mut bytes = Vec::new();
-    File::open(&located).map_err(failed)?.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+    // With room from the start, since growing would take three times the memory for a moment.
+    let mut bytes = Vec::with_capacity(length as usize + 1);
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|failure| error(path, &failure))?;
+    // The length that was asked for may be old, or that of a file that has none, as below `/proc`.
     if bytes.len() as u64 > limit {
-        // The length that was asked for may be old, or that of a file that has none, as below `/proc`.
-        let size = metadata.len().max(bytes.len() as u64);
-        return Err(ToolError::failed(format!("`{path}` has {size} bytes or more; at most {limit} are read")));
+        return Err(too_large(bytes.len() as u64));
     }
-    String::from_utf8(bytes).map_err(|error| {
-        let offset = error.utf8_error().valid_up_to();
-        ToolError::failed(format!("`{path}` is not UTF-8 text: byte {offset} (from 0) is not part of a character"))
-    })
+    String::from_utf8(bytes).map_err(|error| no_text(path, error.utf8_error().valid_up_to() as u64))
+}
+
+/// A regular file in a granted tree, open for reading piece by piece. Errors as for [`read_text`].
+pub fn open(path: &str) -> Result<File, ToolError> {
+    regular_file(path).map(|(file, _)| file)
+}
+
+/// The error of kind *failed* for a file that is no UTF-8 text at `offset`.
+pub fn no_text(path: &str, offset: u64) -> ToolError {
+    ToolError::failed(format!("`{path}` is not UTF-8 text: byte {offset} (from 0) is not part of a character"))
 }
 
 /// A tool's error for what `std::fs` said about `path`: not found, denied (with the granted trees), or failed.
@@ -66,6 +71,18 @@ pub fn error(path: &str, error: &io::Error) -> ToolError {
         )),
         _ => ToolError::failed(format!("`{path}`: {error}")),
     }
+}
+
+/// The file and its length.
+fn regular_file(path: &str) -> Result<(File, u64), ToolError> {
+    let located = locate(path)?;
+    let failed = |failure: io::Error| error(path, &failure);
+    // Asked before opening, since opening a pipe would wait for its other end.
+    let metadata = fs::metadata(&located).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(ToolError::failed(format!("`{path}` is not a regular file")));
+    }
+    Ok((File::open(&located).map_err(failed)?, metadata.len()))
 }
 
 fn names(trees: &[String]) -> String {

@@ -1,7 +1,9 @@
 //! The command line, as clap reads it.
 
 use crate::grants::Grant;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 const USAGE: &str = "\
@@ -45,7 +47,7 @@ Grants:
     files:env=NAME           see the environment variable NAME
     files:config=KEY=VALUE   get VALUE when it asks for the setting KEY
     host:read=DIR            the host's own list_directory and read_file, under DIR
-  The plugin names DIR as you wrote it. In agent.toml:
+  The plugin names DIR as you wrote it, without `..`. In agent.toml:
     [plugins.files.grants]
     read = [\".\"]
 
@@ -85,7 +87,7 @@ pub(crate) struct Arguments {
 pub(crate) struct CommonArguments {
     /// Where sessions, compiled code and loaded plugins are kept
     #[arg(long, global = true, value_name = "DIR", env = "AGENT_HOST_DATA", hide_env_values = true)]
-    #[arg(help_heading = "Everywhere")]
+    #[arg(help_heading = "Everywhere", value_parser = OsStringValueParser::new().try_map(data_folder))]
     pub(crate) data: Option<PathBuf>,
     /// Log to stderr, with what plugins print; twice for more
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Everywhere")]
@@ -125,7 +127,7 @@ pub(crate) struct RunArguments {
     #[arg(long = "continue", help_heading = "Session", conflicts_with = "session")]
     pub(crate) continue_latest: bool,
     /// Go on with this session; what was interrupted is finished first
-    #[arg(long, value_name = "ID", help_heading = "Session")]
+    #[arg(long, value_name = "ID", help_heading = "Session", value_parser = session_id)]
     pub(crate) session: Option<String>,
     /// Print events as JSON lines, the output as the last one
     #[arg(long, help_heading = "Session")]
@@ -202,6 +204,7 @@ pub(crate) enum SessionCommand {
     /// Show a session's messages, and what it waits for
     Show {
         /// Its id, or a beginning of it that no other has; the latest where it is left out
+        #[arg(value_parser = session_id)]
         session: Option<String>,
         /// Print its stored events as JSON lines instead
         #[arg(long)]
@@ -216,13 +219,13 @@ pub(crate) enum SessionCommand {
         /// The result's text, or the error's
         text: Option<String>,
         /// The session, where CALL does not name it; else the latest one that waits
-        #[arg(long, value_name = "ID")]
+        #[arg(long, value_name = "ID", value_parser = session_id)]
         session: Option<String>,
     },
     /// Remove sessions with all that is stored of them
     Delete {
-        /// Their ids, whole
-        #[arg(required = true)]
+        /// Their ids, or beginnings that no other has
+        #[arg(required = true, value_parser = session_id)]
         sessions: Vec<String>,
     },
 }
@@ -236,6 +239,22 @@ pub(crate) enum Verdict {
     Failed,
     /// It succeeded: the model gets TEXT as the result
     Result,
+}
+
+/// Also for the variable, which is empty more often than anybody means it to be.
+fn data_folder(text: OsString) -> Result<PathBuf, String> {
+    if text.is_empty() {
+        return Err("the folder's name is empty; name one, or leave --data out and AGENT_HOST_DATA unset".to_owned());
+    }
+    Ok(PathBuf::from(text))
+}
+
+/// Every id begins with nothing, so an empty one would mean any session.
+fn session_id(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("the session's id is empty; `agent-host session list` shows all".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 impl Arguments {
@@ -300,11 +319,22 @@ mod tests {
             &["--unknown"],
             &["session", "resolve", "c1", "perhaps"],
             &["session", "delete"],
+            &["session", "delete", ""],
+            &["session", "show", ""],
+            &["--session", "", "go on"],
+            &["--data", "", "session", "list"],
             &["session", "list", "--limit", "0"],
         ];
         for line in wrong {
             let error = parse(line).err().unwrap_or_else(|| panic!("{line:?} was taken"));
             assert_eq!(error.exit_code(), 2, "{line:?}");
         }
+    }
+
+    #[test]
+    fn an_empty_name_is_said_to_be_empty() {
+        let message = |line: &[&str]| parse(line).expect_err("refused").to_string();
+        assert!(message(&["--data", "", "x"]).contains("AGENT_HOST_DATA"));
+        assert!(message(&["--session", "", "x"]).contains("the session's id is empty"));
     }
 }

@@ -64,7 +64,8 @@ pub(crate) struct AgentFile {
 }
 
 /// Keys whose values depend on what is loaded.
-const CHECKED_LATER: [&str; 5] = ["model", "output_schema", "validators", "context_builder", "media_policies"];
+const CHECKED_LATER: [&str; 6] =
+    ["model", "plugin_directory", "output_schema", "validators", "context_builder", "media_policies"];
 
 /// Limits of one plugin's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -28,7 +28,7 @@ impl DataDirectory {
             create(&folder).map_err(|error| {
                 let shown = folder.display();
                 Failure::refused(format!(
-                    "the data folder {shown} cannot be used: {error}; name another with --data DIR"
+                    "the data folder `{shown}` cannot be used: {error}; name another with --data DIR"
                 ))
             })?;
         }

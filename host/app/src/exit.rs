@@ -52,10 +52,11 @@ impl Failure {
         Self { exit: Exit::Refused, message: message.to_string() }
     }
 
-    /// Stdout cannot be written. Where its reader is gone there is nobody to tell.
+    /// Stdout cannot be written. That its reader has read enough and is gone is no failure, and there is nobody to
+    /// tell.
     pub(crate) fn output(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return Self { exit: Exit::Cancelled, message: String::new() };
+            return Self { exit: Exit::Done, message: String::new() };
         }
         Self::failed(format!("the output cannot be written: {error}"))
     }

@@ -2,7 +2,7 @@
 
 use agent_plugins::{Access, Asks, Grants, LoadedPlugin, TreeGrant};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// One grant, wherever it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,24 +106,28 @@ pub(crate) fn resolve(
     if problems.is_empty() { Ok(resolved) } else { Err(problems) }
 }
 
-/// What is granted and does nothing, since the plugin's manifest does not ask for it. A plugin without a manifest asks
-/// for all.
+/// What is granted and does nothing, or less than it says, since the plugin's manifest does not ask for it: the ends of
+/// sentences that begin with the plugin's name. A plugin without a manifest asks for all.
 pub(crate) fn idle(plugin: &LoadedPlugin, grants: &Grants) -> Vec<String> {
     plugin.manifest().map(|manifest| idle_beside(&manifest.asks, grants)).unwrap_or_default()
 }
 
 fn idle_beside(asks: &Asks, grants: &Grants) -> Vec<String> {
+    let nothing = |thing: String| format!("does not ask for {thing} in its manifest: that grant does nothing");
+    let writes = grants.trees.iter().any(|tree| tree.access == Access::ReadWrite);
     let trees = match asks.files {
         Some(Access::ReadWrite) => None,
-        Some(Access::Read) => {
-            grants.trees.iter().any(|tree| tree.access == Access::ReadWrite).then_some("writing files")
+        Some(Access::Read) if writes => {
+            Some("asks only for reading files in its manifest: where you grant writing, it reads".to_owned())
         }
-        None => (!grants.trees.is_empty()).then_some("files"),
+        Some(Access::Read) => None,
+        None => (!grants.trees.is_empty()).then(|| nothing("files".to_owned())),
     };
-    let env = grants.env.keys().filter(|name| !asks.env.contains(name)).map(|name| format!("the variable {name}"));
+    let env = grants.env.keys().filter(|name| !asks.env.contains(name));
+    let env = env.map(|name| nothing(format!("the variable {name}")));
     let config = grants.config.keys().filter(|key| !asks.config.contains(key));
-    let config = config.map(|key| format!("the configuration value {key}"));
-    trees.map(str::to_owned).into_iter().chain(env).chain(config).collect()
+    let config = config.map(|key| nothing(format!("the configuration value {key}")));
+    trees.into_iter().chain(env).chain(config).collect()
 }
 
 fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut ResolvedGrants) -> Result<(), String> {
@@ -152,12 +156,25 @@ fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut 
 }
 
 fn tree(grant: &Grant, access: Access) -> Result<TreeGrant, String> {
-    let host = grant.base.join(Path::new(&grant.value));
+    let written = Path::new(&grant.value);
+    let host = grant.base.join(written);
+    if written.components().any(|component| component == Component::ParentDir) {
+        return Err(climbing(&host));
+    }
     match std::fs::metadata(&host) {
         Ok(found) if found.is_dir() => Ok(TreeGrant { host, guest: grant.value.clone(), access }),
-        Ok(_) => Err(format!("{} is a file; grant the folder that it is in", host.display())),
-        Err(error) => Err(format!("the folder {} cannot be granted: {error}", host.display())),
+        Ok(_) => Err(format!("`{}` is a file; grant the folder that it is in", host.display())),
+        Err(error) => Err(format!("the folder `{}` cannot be granted: {error}", host.display())),
     }
+}
+
+/// A plugin names a tree as it was granted, and no path of a plugin may climb with `..`.
+fn climbing(host: &Path) -> String {
+    let advice = match std::fs::canonicalize(host) {
+        Ok(absolute) => format!("write `{}`", absolute.display()),
+        Err(_) => "write the folder's absolute path".to_owned(),
+    };
+    format!("a granted folder is written without `..`, since plugins name it as you write it: {advice}")
 }
 
 #[cfg(test)]
@@ -220,9 +237,11 @@ mod tests {
         let entry = |key: &str| BTreeMap::from([(key.to_owned(), String::new())]);
         let grants = Grants { trees: vec![tree(Access::ReadWrite)], env: entry("HOME"), config: entry("key") };
         let all = ["files", "the variable HOME", "the configuration value key"];
+        let all = all.map(|thing| format!("does not ask for {thing} in its manifest: that grant does nothing"));
         assert_eq!(idle_beside(&Asks::default(), &grants), all);
         let asks = Asks { files: Some(Access::Read), env: vec!["HOME".into()], config: vec!["key".into()] };
-        assert_eq!(idle_beside(&asks, &grants), ["writing files"]);
+        let less = "asks only for reading files in its manifest: where you grant writing, it reads";
+        assert_eq!(idle_beside(&asks, &grants), [less], "reading is granted by it");
         let asks = Asks { files: Some(Access::ReadWrite), ..asks };
         assert!(idle_beside(&asks, &grants).is_empty());
         assert!(idle_beside(&Asks::default(), &Grants::default()).is_empty());
@@ -238,9 +257,25 @@ mod tests {
         let problems = resolve(&grants, &none).expect_err("nothing of this can be granted");
         let shown = problems.join("\n").replace(&directory.path().display().to_string(), "/base");
         insta::assert_snapshot!(shown, @r"
-        --grant a:read=absent: the folder /base/absent cannot be granted: No such file or directory (os error 2)
-        --grant a:read=file: /base/file is a file; grant the folder that it is in
+        --grant a:read=absent: the folder `/base/absent` cannot be granted: No such file or directory (os error 2)
+        --grant a:read=file: `/base/file` is a file; grant the folder that it is in
         --grant a:env=ABSENT: the variable `ABSENT` is not set; set it, or leave the grant out
         ");
+    }
+    /// P6: a plugin could never name such a folder, so nobody is made to believe that it may use it.
+    #[test]
+    fn folders_with_parents_in_them_are_refused() {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let folder = directory.path().canonicalize().expect("there");
+        std::fs::create_dir(folder.join("docs")).expect("created");
+        let absolute = format!("a:read={}/docs/../docs", folder.display());
+        for text in ["a:read=docs/..", "a:write=docs/../docs", "host:read=docs/..", absolute.as_str(), "a:read=x/.."] {
+            let grant = Grant { base: folder.clone(), ..Grant::parse(text).expect(text) };
+            let problems = resolve(&[grant], &none).expect_err(text);
+            assert!(problems[0].contains("without `..`"), "{problems:?}");
+        }
+        let grant = Grant { base: folder.clone(), ..Grant::parse("a:read=docs/..").expect("a grant") };
+        let problems = resolve(&[grant], &none).expect_err("refused");
+        assert!(problems[0].ends_with(&format!("write `{}`", folder.display())), "{problems:?}");
     }
 }

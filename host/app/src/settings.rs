@@ -44,7 +44,12 @@ impl Settings {
             ));
         }
         if let Some(directory) = plugins.as_deref().filter(|directory| !directory.is_dir()) {
-            return Err(Failure::refused(format!("{} is no folder with plugins", directory.display())));
+            let problem = format!("`{}` is no folder", directory.display());
+            let (place, origin) = match (&arguments.plugins, file.places.get("plugin_directory")) {
+                (None, Some(place)) => (format!("{place}: "), "`plugin_directory`"),
+                _ => (String::new(), "--plugins"),
+            };
+            return Err(Failure::refused(format!("{place}{origin}: {problem}; name the folder with the plugins")));
         }
         let (model, model_base) = match (&arguments.model, &file.model) {
             (Some(model), _) => {
@@ -141,6 +146,11 @@ mod tests {
         assert!(failure.message.contains("--plugins DIR") && failure.message.contains("--agent FILE"));
         let absent = AgentArguments { plugins: Some("absent".into()), ..AgentArguments::default() };
         let failure = Settings::read(&absent, &none).expect_err("no folder");
-        assert_eq!(failure.message, "absent is no folder with plugins");
+        assert_eq!(failure.message, "--plugins: `absent` is no folder; name the folder with the plugins");
+        let (folder, arguments) = agent("name = \"reader\"\nplugin_directory = \"nope\"\n");
+        let failure = Settings::read(&arguments, &none).expect_err("no folder");
+        let shown = failure.message.replace(&folder.path().display().to_string(), "/base");
+        let expected = "/base/agent.toml:2: `plugin_directory`: `/base/nope` is no folder; name the folder with the plugins";
+        assert_eq!(shown, expected);
     }
 }

@@ -109,13 +109,22 @@ pub(crate) fn agent(settings: &Settings, generation: Generation, terminal: &Term
     })
 }
 
-/// Says which grants change nothing, since the plugin's manifest does not ask for them (P6).
+/// Says where there is not one plugin, since a turn without tools is seldom what is meant.
+pub(crate) fn note_no_plugins(settings: &Settings, generation: &Generation, terminal: &Terminal) {
+    let directory = settings.plugins.as_deref().filter(|_| generation.plugins().len() == 0);
+    if let Some(directory) = directory {
+        let advice = "--build builds the projects of the folder";
+        terminal.note(format!(
+            "{YELLOW}!{YELLOW:#} there is no plugin (*.wasm) in `{}`; {advice}",
+            directory.display()
+        ));
+    }
+}
+
+/// Says which grants change nothing, or less than they say, since the plugin's manifest does not ask for them (P6).
 pub(crate) fn note_idle_grants(plugin: &LoadedPlugin, grants: Option<&Grants>, terminal: &Terminal) {
     for grant in grants.map(|grants| grants::idle(plugin, grants)).unwrap_or_default() {
-        let name = plugin.name();
-        terminal.note(format!(
-            "{YELLOW}!{YELLOW:#} {name} does not ask for {grant} in its manifest: that grant does nothing"
-        ));
+        terminal.note(format!("{YELLOW}!{YELLOW:#} `{}` {grant}", plugin.name()));
     }
 }
 

@@ -27,7 +27,9 @@ pub enum SchemaError {
     #[error("the JSON Schema is too large: {0}")]
     TooLarge(String),
     /// It points outside itself.
-    #[error("the JSON Schema refers to `{0}`; only references within the schema (`#…`) are allowed, nothing is fetched")]
+    #[error(
+        "the JSON Schema refers to `{0}`; only references within the schema (`#…`) are allowed, nothing is fetched"
+    )]
     RemoteReference(String),
     /// It is no JSON Schema.
     #[error("not a JSON Schema: {0}")]

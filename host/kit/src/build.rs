@@ -79,12 +79,20 @@ pub enum BuildError {
     },
     /// There is nothing to build.
     #[error(
-        "{} is no plugin project and holds none: a plugin project is a folder with `plugin.toml` and `Cargo.toml`",
+        "`{}` is no plugin project and holds none: a plugin project is a folder with `plugin.toml` and `Cargo.toml`",
         path.display()
     )]
     NoProject {
         /// Where it was looked for.
         path: PathBuf,
+    },
+    /// One of a project's two files is there, the other is not.
+    #[error("`{}` has no `{missing}`: a plugin project is a folder with `plugin.toml` and `Cargo.toml`", path.display())]
+    HalfProject {
+        /// The folder.
+        path: PathBuf,
+        /// The file's name.
+        missing: &'static str,
     },
     /// The manifest cannot be used; the message names file, line and key.
     #[error("{message}")]
@@ -173,7 +181,7 @@ pub async fn build_directory(
     let projects =
         if project::is_project(directory) { vec![Project::read(directory)?] } else { projects_in(directory)? };
     if projects.is_empty() {
-        return Err(BuildError::NoProject { path: directory.to_owned() });
+        return Err(project::no_project(directory));
     }
     build_projects(toolchain, &projects, out, progress).await
 }

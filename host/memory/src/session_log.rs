@@ -237,6 +237,8 @@ pub struct SessionSummary {
     pub messages: u64,
     /// As the last commit said; `new` before the first.
     pub state: String,
+    /// Id of the living process that has it open: a session that says `running` and is open nowhere was interrupted.
+    pub open_in: Option<u32>,
     /// The beginning of the first input.
     pub title: Option<String>,
 }

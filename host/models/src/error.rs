@@ -125,7 +125,7 @@ fn advice(status: u16) -> &'static str {
         402 => "Check the account's credit",
         404 => "Check the model's name and the base URL",
         413 => "Send less: a shorter history, fewer or smaller media",
-        408 | 429 | 500..=599 => "Try again later, or configure a fallback model",
+        408 | 429 | 500..=599 => "Try again later, with --continue or by asking again, or name another model with --model",
         _ => "The provider does not take this request: change what its message names",
     }
 }

@@ -130,9 +130,7 @@ async fn memory_search(shared: &Shared, MemorySearch { query, limit }: MemorySea
     let user = shared.agent.config().user.as_deref().unwrap_or_default();
     let found = shared.store.search(user, &query, limit.unwrap_or(5).clamp(1, MAX_FACTS)).await;
     let found = found.map_err(|error| ToolError::Failed { message: error.to_string() })?;
-    let facts: Vec<Value> = found
-        .iter()
-        .map(|fact| json!({"text": fact.text, "written": fact.written, "score": fact.score}))
-        .collect();
+    let facts: Vec<Value> =
+        found.iter().map(|fact| json!({"text": fact.text, "written": fact.written, "score": fact.score})).collect();
     Ok(ToolDone { content: vec![Content::Json(json!({ "facts": facts }))], structured: None })
 }

@@ -4,14 +4,12 @@ use crate::drive::Deed;
 use crate::registry::tokens_of;
 use crate::session::{Notes, Session};
 use crate::trace;
-use agent_core::message::Message;
 use agent_core::plugin::{
     BuilderMemory, BuilderRequest, BuilderTool, BuiltPrompt, Lifecycle, PluginFailure, Recollection, Scope,
 };
 use agent_core::prompt::{preface, system_sections, system_texts};
 use agent_core::run::{Input, PromptBudget, TurnContext, TurnError};
 use agent_core::tokens;
-use agent_core::view::shown_message;
 use agent_memory::{StepRecord, StoreError};
 use agent_plugins::{CallFailure, CallReport, PluginSetup, Ports};
 use serde_json::json;
@@ -102,7 +100,7 @@ impl Session {
         builder: &PluginSetup,
         recollections: &[Recollection],
     ) -> Result<(String, BuiltPrompt), TurnError> {
-        let history = self.history().await.map_err(store_failed)?;
+        let history = self.shown(|_| true).await.map_err(store_failed)?;
         let agent = self.shared.agent.clone();
         let tools = agent.registry().offered().iter().map(|tool| BuilderTool {
             name: tool.author_name.clone(),
@@ -130,16 +128,6 @@ impl Session {
         };
         let report = self.shared.sandbox.build_context(builder, &request, &self.ports()).await;
         Ok((builder.plugin().identity().to_string(), answer(builder, report)?))
-    }
-
-    /// The view as the model would be sent it.
-    async fn history(&mut self) -> Result<Vec<Message>, StoreError> {
-        let entries = self.run.view.clone();
-        let ids: Vec<_> = entries.iter().map(|entry| entry.id).collect();
-        let messages = self.load(&ids).await?;
-        let limit = self.shared.agent.config().bounds.result_characters as usize;
-        let shown = messages.iter().zip(&entries);
-        Ok(shown.map(|(message, entry)| shown_message(message, self.run.seen_count(entry), limit)).collect())
     }
 
     /// What is nearest to the input in the user's long-term memory (D4). A failed search never fails the turn.

@@ -4,9 +4,8 @@ use crate::calls;
 use crate::checkpoint::Checkpoint;
 use crate::session::{Notes, Session, SessionError, TurnResult};
 use agent_core::change::CallResult;
-use agent_core::message::{CallId, Message};
+use agent_core::message::CallId;
 use agent_core::run::{Action, Dispatch, DispatchedCall, Input, Output, TurnError};
-use agent_core::view::shown_message;
 use agent_memory::{Memory, MemoryKind};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -59,21 +58,16 @@ impl Session {
     }
 
     /// Commits the intents, then lets the calls run.
-    async fn dispatch(
-        &mut self,
-        dispatches: Vec<Dispatch>,
-        running: &mut Running,
-    ) -> Result<Dispatched, SessionError> {
+    async fn dispatch(&mut self, dispatches: Vec<Dispatch>, running: &mut Running) -> Result<Dispatched, SessionError> {
         let ids: Vec<CallId> = dispatches.iter().map(|dispatch| dispatch.call.clone()).collect();
         let records = self.load_calls(&ids).await?;
         if records.len() != ids.len() {
             let message = "a call of the open batch has no record in the store".to_owned();
             return Ok(Dispatched::Failed(TurnError::HostFailed { message }));
         }
-        let calls = records.iter().map(|record| DispatchedCall {
-            call: record.id.clone(),
-            arguments: record.arguments.clone(),
-        });
+        let calls = records
+            .iter()
+            .map(|record| DispatchedCall { call: record.id.clone(), arguments: record.arguments.clone() });
         let calls = calls.collect();
         self.apply(Input::Dispatched { calls }, Notes::default()).await?;
         for (record, dispatch) in records.into_iter().zip(dispatches) {
@@ -94,7 +88,8 @@ impl Session {
         if let TurnResult::Finished(output) = &mut result {
             self.remember_for_long(output).await;
             if self.shared.agent.config().include_history {
-                output.messages = Some(self.turn_messages().await?);
+                let turn = self.run.turns;
+                output.messages = Some(self.shown_up_to(usize::MAX, |entry| entry.turn == turn).await?);
             }
         }
         Ok(result)
@@ -124,16 +119,6 @@ impl Session {
         if let Err(error) = self.shared.store.add(&id, memory).await {
             tracing::warn!(session = %output.session, %error, "the answer was not remembered");
         }
-    }
-
-    /// The messages of the last turn that are in the view.
-    async fn turn_messages(&mut self) -> Result<Vec<Message>, SessionError> {
-        let turn = self.run.turns;
-        let entries: Vec<_> = self.run.view.iter().filter(|entry| entry.turn == turn).copied().collect();
-        let ids: Vec<_> = entries.iter().map(|entry| entry.id).collect();
-        let messages = self.load(&ids).await?;
-        let whole = messages.iter().zip(&entries);
-        Ok(whole.map(|(message, entry)| shown_message(message, self.run.seen_count(entry), usize::MAX)).collect())
     }
 }
 

@@ -1,18 +1,18 @@
 //! Drives the loop of `agent-core` with plugins, models and memory: the only place where an action becomes a deed.
 
 pub mod agent;
-pub mod session;
-pub mod registry;
 pub mod builtins;
-pub mod media;
-pub mod checkpoint;
-mod drive;
-mod context;
-mod model_step;
-mod policy;
-mod output;
 mod calls;
+pub mod checkpoint;
+mod context;
+mod drive;
 mod events;
+pub mod media;
+mod model_step;
+mod output;
+mod policy;
+pub mod registry;
+pub mod session;
 mod trace;
 
 pub use agent::{Agent, AgentConfig, AgentError, PluginAllowance};

@@ -10,7 +10,7 @@ use agent_core::plugin::{Section, StepRequest};
 use agent_core::prompt::{system_texts, with_preface};
 use agent_core::run::{Input, Mask, RepliedStep, StepPlan, TurnError};
 use agent_core::view::shown_message;
-use agent_memory::{StepRecord, StoreError, digest_of};
+use agent_memory::{StepRecord, digest_of};
 use agent_models::{RawReply, ReplyContext};
 use agent_plugins::Kind;
 use serde_json::{Value, json};
@@ -98,7 +98,8 @@ impl Session {
         let Some(builder) = agent.context_builder().filter(|setup| setup.plugin().has(Kind::StepContext)) else {
             return Ok(Vec::new());
         };
-        let latest = self.latest().await.map_err(store_failed)?;
+        let from = self.run.turn.as_ref().map_or(MessageId::MAX, |turn| turn.latest_from);
+        let latest = self.shown(|entry| entry.id >= from).await.map_err(store_failed)?;
         let Some(turn) = &self.run.turn else { return Ok(Vec::new()) };
         let request = StepRequest {
             lifecycle: plan.lifecycle,
@@ -115,17 +116,6 @@ impl Session {
         let body = json!({"plugin": builder.plugin().identity().to_string(), "answer": sections});
         self.note(notes, plan.step, "step_context", body);
         Ok(sections)
-    }
-
-    /// The messages that the step before has not seen.
-    async fn latest(&mut self) -> Result<Vec<Message>, StoreError> {
-        let from = self.run.turn.as_ref().map_or(MessageId::MAX, |turn| turn.latest_from);
-        let entries: Vec<_> = self.run.view.iter().filter(|entry| entry.id >= from).copied().collect();
-        let ids: Vec<_> = entries.iter().map(|entry| entry.id).collect();
-        let messages = self.load(&ids).await?;
-        let limit = self.shared.agent.config().bounds.result_characters as usize;
-        let latest = messages.iter().zip(&entries);
-        Ok(latest.map(|(message, entry)| shown_message(message, self.run.seen_count(entry), limit)).collect())
     }
 
     /// The history holds the authors' names of tools; the provider knows its own (L14).

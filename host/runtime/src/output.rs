@@ -3,11 +3,9 @@
 use crate::context::{answer, store_failed};
 use crate::drive::Deed;
 use crate::session::{Notes, Session};
-use agent_core::message::Message;
 use agent_core::plugin::{OutputData, ValidatorRequest, Verdict};
-use agent_core::run::{Input, OutputVerdict, TurnError, Validation};
+use agent_core::run::{Input, OutputVerdict, Validation};
 use agent_core::tool::Violation;
-use agent_core::view::shown_message;
 use serde_json::{Value, json};
 
 /// Who rejects where no plugin does.
@@ -18,7 +16,11 @@ impl Session {
     pub(crate) async fn validate(&mut self, validation: Validation) -> Deed {
         let agent = self.shared.agent.clone();
         let step = self.run.turn.as_ref().map_or(0, |turn| turn.interactions);
-        let turn = if agent.config().validators.is_empty() { Vec::new() } else { self.turn_so_far().await? };
+        let number = self.run.turns;
+        let turn = match agent.config().validators.is_empty() {
+            true => Vec::new(),
+            false => self.shown(|entry| entry.turn == number).await.map_err(store_failed)?,
+        };
         let mut notes = Notes::default();
         let mut data = OutputData::Text(validation.text.clone());
         for validator in agent.validators() {
@@ -65,16 +67,6 @@ impl Session {
             Ok(()) => OutputVerdict::Accepted(OutputData::Json(json)),
             Err(problems) => rejected(problems),
         }
-    }
-
-    async fn turn_so_far(&mut self) -> Result<Vec<Message>, TurnError> {
-        let turn = self.run.turns;
-        let entries: Vec<_> = self.run.view.iter().filter(|entry| entry.turn == turn).copied().collect();
-        let ids: Vec<_> = entries.iter().map(|entry| entry.id).collect();
-        let messages = self.load(&ids).await.map_err(store_failed)?;
-        let limit = self.shared.agent.config().bounds.result_characters as usize;
-        let shown = messages.iter().zip(&entries);
-        Ok(shown.map(|(message, entry)| shown_message(message, self.run.seen_count(entry), limit)).collect())
     }
 }
 

@@ -166,11 +166,7 @@ impl Registry {
 }
 
 impl RegisteredTool {
-    fn new(
-        definition: ToolDefinition,
-        source: ToolSource,
-        availability: Availability,
-    ) -> Result<Self, RegistryError> {
+    fn new(definition: ToolDefinition, source: ToolSource, availability: Availability) -> Result<Self, RegistryError> {
         let compile = |which: &'static str, schema: &Value| {
             let failed = |error| RegistryError::Schema {
                 name: definition.name.clone(),
@@ -191,7 +187,8 @@ impl RegisteredTool {
         }
         if self.definition.traits.needs_approval {
             // Fails closed (L17): nobody can be asked yet.
-            let message = "this tool needs an approval before each call, and this version cannot ask for one".to_owned();
+            let message =
+                "this tool needs an approval before each call, and this version cannot ask for one".to_owned();
             return Err(ToolError::Denied { message });
         }
         self.arguments.check(arguments).map_err(|violations| ToolError::InvalidArguments { violations })
@@ -276,7 +273,9 @@ mod tests {
             assert!(matches!(resolved.disposition, Disposition::Ready { .. }));
         }
         let missing = registry().resolve(&call("text_cuont", "{}"));
-        assert!(matches!(missing.disposition, Disposition::NotFound { message } if message.ends_with("there are text.count")));
+        assert!(
+            matches!(missing.disposition, Disposition::NotFound { message } if message.ends_with("there are text.count"))
+        );
     }
 
     #[test]
@@ -295,7 +294,9 @@ mod tests {
         let registry = registry();
         assert_eq!(registry.offered().len(), 1);
         let resolved = registry.resolve(&call("read_file", "{\"path\": \"a\"}"));
-        assert!(matches!(resolved.disposition, Disposition::Refused(ToolError::Denied { message }) if message.contains("add")));
+        assert!(
+            matches!(resolved.disposition, Disposition::Refused(ToolError::Denied { message }) if message.contains("add"))
+        );
     }
 
     #[test]

@@ -6,8 +6,9 @@ use crate::events::Watchers;
 use crate::media::StoredMedia;
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, Change};
 use agent_core::event::{Event, Suspension};
-use agent_core::message::{CallId, Digest, MessageId, Part, StoredMessage, ToolResult, TurnInput};
-use agent_core::run::{Action, Decision, Input, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
+use agent_core::message::{CallId, Digest, Message, MessageId, Part, StoredMessage, ToolResult, TurnInput};
+use agent_core::run::{Action, Decision, Entry, Input, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
+use agent_core::view::shown_message;
 use agent_memory::{
     CallFilter, Commit, Lease, MessageRange, OpenMode, SessionMeta, Status, StepRecord, Store, StoreError, digest_of,
 };
@@ -294,6 +295,25 @@ impl Session {
             self.messages.extend(found.into_iter().map(|message| (message.id, Arc::new(message))));
         }
         Ok(ids.iter().filter_map(|id| self.messages.get(id).cloned()).collect())
+    }
+
+    /// Messages of the view, as the model is shown them.
+    pub(crate) async fn shown(&mut self, which: impl Fn(&Entry) -> bool) -> Result<Vec<Message>, StoreError> {
+        let limit = self.shared.agent.config().bounds.result_characters as usize;
+        self.shown_up_to(limit, which).await
+    }
+
+    /// The same with another limit of a result's characters.
+    pub(crate) async fn shown_up_to(
+        &mut self,
+        limit: usize,
+        which: impl Fn(&Entry) -> bool,
+    ) -> Result<Vec<Message>, StoreError> {
+        let entries: Vec<Entry> = self.run.view.iter().filter(|entry| which(entry)).copied().collect();
+        let ids: Vec<MessageId> = entries.iter().map(|entry| entry.id).collect();
+        let messages = self.load(&ids).await?;
+        let shown = messages.iter().zip(&entries);
+        Ok(shown.map(|(message, entry)| shown_message(message, self.run.seen_count(entry), limit)).collect())
     }
 
     /// Calls of the open batch.

@@ -6,13 +6,16 @@ pub mod diff;
 pub mod extract;
 
 use agent_host_sdk::prelude::*;
-use agent_host_sdk::trees::read_text;
-use count::{Counts, count};
+use agent_host_sdk::trees::{self, read_text};
+use count::{CountError, Counts, count, count_stream};
 use diff::{Difference, Named, diff};
 use extract::{Extraction, LetterCase, extract};
 
-/// Largest file that is read, in bytes.
-pub const MAX_SIZE: u64 = 16 * 1024 * 1024;
+/// Largest file that is searched, in bytes: it is read whole, and a call has 64 MiB of memory.
+pub const MAX_SIZE: u64 = 8 * 1024 * 1024;
+
+/// Largest file that is compared, in bytes: both are read whole, and the difference may be as long as both.
+pub const MAX_COMPARED: u64 = 4 * 1024 * 1024;
 
 /// Matches shown unless something else is asked for.
 const DEFAULT_LIMIT: u32 = 50;
@@ -116,7 +119,14 @@ fn file_tools() -> [Tool; 3] {
         .title("Count a file's lines and words")
         .read_only()
         .output::<Counts>()
-        .run(|arguments: CountFile, _: &Call| counted(&arguments.path, &read_text(&arguments.path, MAX_SIZE)?));
+        .run(|arguments: CountFile, _: &Call| {
+            let path = arguments.path;
+            let counts = count_stream(trees::open(&path)?).map_err(|error| match error {
+                CountError::Read(failure) => trees::error(&path, &failure),
+                CountError::NoText(offset) => trees::no_text(&path, offset),
+            })?;
+            Done::structured(&counts, counts.sentence(&path))
+        });
     let extract = Tool::new("text.extract_file", EXTRACT_FILE)
         .title("Extract from a file")
         .read_only()
@@ -129,7 +139,7 @@ fn file_tools() -> [Tool; 3] {
         Tool::new("text.diff_files", DIFF_FILES).title("Compare two files").read_only().output::<Difference>().run(
             |arguments: DiffFiles, _: &Call| {
                 let DiffFiles { old_path, new_path, context } = arguments;
-                let (old, new) = (read_text(&old_path, MAX_SIZE)?, read_text(&new_path, MAX_SIZE)?);
+                let (old, new) = (read_text(&old_path, MAX_COMPARED)?, read_text(&new_path, MAX_COMPARED)?);
                 compared(Named { name: &old_path, text: &old }, Named { name: &new_path, text: &new }, context)
             },
         );
@@ -142,7 +152,10 @@ fn literal_tools() -> [Tool; 3] {
         .title("Count lines and words")
         .read_only()
         .output::<Counts>()
-        .run(|arguments: Count, _: &Call| counted("The text", &arguments.text));
+        .run(|arguments: Count, _: &Call| {
+            let counts = count(&arguments.text);
+            Done::structured(&counts, counts.sentence("The text"))
+        });
     let extract =
         Tool::new("text.extract", EXTRACT).title("Extract from a text").read_only().output::<Extraction>().run(
             |arguments: Extract, _: &Call| {
@@ -163,21 +176,16 @@ const COUNT_FILE: &str = "Counts the lines, words, characters and bytes of a tex
 
 const COUNT: &str = "Counts the lines, words, characters and bytes of a text that is given literally.";
 
-const DIFF_FILES: &str = "Compares two text files line by line and returns a unified diff.";
+const DIFF_FILES: &str = "Compares two text files of at most 4 MiB line by line and returns a unified diff.";
 
 const DIFF: &str = "Compares two texts that are given literally, line by line, and returns a unified diff.";
 
-const EXTRACT_FILE: &str = "Finds all matches of a regular expression in a text file: line, column, matched text and \
-                            groups by name or number. No look-around, no back-references; \\w and \\d are ASCII.";
+const EXTRACT_FILE: &str = "Finds all matches of a regular expression in a text file of at most 8 MiB: line, column, \
+                            matched text and groups by name or number. No look-around, no back-references; \\w and \\d are ASCII.";
 
 const EXTRACT: &str = "Finds all matches of a regular expression in a text that is given literally: line, column, \
                        matched text and groups by name or number. No look-around, no back-references; \\w and \\d \
                        are ASCII.";
-
-fn counted(what: &str, text: &str) -> Result<Done, ToolError> {
-    let counts = count(text);
-    Done::structured(&counts, counts.sentence(what))
-}
 
 fn extracted(text: &str, pattern: &str, ignore_case: bool, limit: Option<u32>) -> Result<Done, ToolError> {
     let limit = limit.unwrap_or(DEFAULT_LIMIT);

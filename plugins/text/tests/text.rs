@@ -65,11 +65,15 @@ fn file_errors_say_what_is_wrong() {
     let (directory, mut host, root) = tree(&[("latin", b"Gr\xfc\xdfe"), ("empty", b"")]);
     let large = std::fs::File::create(directory.path().join("large")).expect("a temporary file");
     large.set_len(text::MAX_SIZE + 1).expect("a sparse file");
-    let mut count = |path: &str| host.run(|| call("text.count_file", json!({ "path": path })));
+    let mut search = |path: &str| host.run(|| call("text.extract_file", json!({ "path": path, "pattern": "a" })));
     let failed = |result, part: &str| matches!(result, Err(ToolError::Failed(message)) if message.contains(part));
+    let most = format!("at most {} are read", text::MAX_SIZE);
+    assert!(failed(search(&format!("{root}/large")), &most));
+    let mut count = |path: &str| host.run(|| call("text.count_file", json!({ "path": path })));
     assert!(failed(count(&format!("{root}/latin")), "byte 2 "));
     assert!(failed(count(&root), "not a regular file"));
-    assert!(failed(count(&format!("{root}/large")), "at most"));
+    let counted = count(&format!("{root}/large")).expect("a file of any length is counted").value();
+    assert_eq!(counted.unwrap()["bytes"], text::MAX_SIZE + 1);
     assert!(
         matches!(count(&format!("{root}/missing")), Err(ToolError::NotFound(message)) if message.contains("missing"))
     );

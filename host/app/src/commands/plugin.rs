@@ -10,6 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::setup;
 use crate::terminal::{Terminal, built};
 use agent_plugins::{LoadedPlugin, Sandbox};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,14 +49,38 @@ async fn list(
     agent.plugins = directory.or(agent.plugins);
     let settings = setup::settings(&agent, terminal).await?;
     let (generation, problems) = setup::plugins(&settings, &sandbox(data)?, terminal).await?;
-    if generation.plugins().len() == 0 && problems.is_empty() {
-        terminal.note("there are no plugins (*.wasm) there; --build builds the projects of the folder");
+    if problems.is_empty() {
+        setup::note_no_plugins(&settings, &generation, terminal);
     }
     for plugin in generation.plugins() {
         let grants = settings.grants.plugins.get(plugin.name()).cloned().unwrap_or_default();
         print(terminal, describe::listed(plugin, &grants))?;
     }
-    setup::refuse(&problems)
+    setup::refuse(&problems)?;
+    let tools = generation.plugins().flat_map(|plugin| {
+        plugin.tools().iter().map(move |tool| (tool.name.as_str(), plugin.identity().to_string()))
+    });
+    match same_names(tools).as_slice() {
+        [] => Ok(()),
+        same => Err(Failure::refused(same.join("\n"))),
+    }
+}
+
+/// A turn refuses tools of one name, so a list says so, too.
+fn same_names<'t>(tools: impl Iterator<Item = (&'t str, String)>) -> Vec<String> {
+    let mut seen: BTreeMap<&str, String> = BTreeMap::new();
+    let mut same = Vec::new();
+    for (name, plugin) in tools {
+        match seen.get(name) {
+            Some(first) => same.push(format!(
+                "two tools are named `{name}`: one of {first}, one of {plugin}; rename one or leave one of them out"
+            )),
+            None => {
+                seen.insert(name, plugin);
+            }
+        }
+    }
+    same
 }
 
 fn sandbox(data: Option<&Path>) -> Result<Sandbox, Failure> {
@@ -66,9 +91,27 @@ async fn load(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> Result<Arc
     terminal.busy(format!("loading {}", file.display()));
     let loaded = sandbox.load_file(file).await;
     terminal.idle();
-    loaded.map_err(|error| Failure::refused(format!("{}: {error}", file.display())))
+    loaded.map_err(|error| Failure::refused(format!("`{}`: {error}", file.display())))
 }
 
 fn print(terminal: &Terminal, text: String) -> Result<(), Failure> {
     terminal.print(text).map_err(Failure::output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// L14: one name space for all tools.
+    #[test]
+    fn tools_of_one_name_are_a_problem_that_names_both() {
+        let tools = |names: &[(&'static str, &str)]| {
+            let owned: Vec<_> = names.iter().map(|(name, plugin)| (*name, (*plugin).to_owned())).collect();
+            same_names(owned.into_iter())
+        };
+        assert!(tools(&[("a", "one@1"), ("b", "two@2")]).is_empty());
+        let same = tools(&[("a", "one@1"), ("b", "two@2"), ("a", "two@2")]);
+        let expected = "two tools are named `a`: one of one@1, one of two@2; rename one or leave one of them out";
+        assert_eq!(same, [expected]);
+    }
 }

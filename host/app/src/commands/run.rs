@@ -51,6 +51,7 @@ async fn open(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> R
     let sandbox = setup::sandbox(&data)?;
     let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
     setup::refuse(&problems)?;
+    setup::note_no_plugins(&settings, &generation, terminal);
     let agent = setup::agent(&settings, generation, terminal)?;
     #[cfg(all(debug_assertions, unix))]
     let checkpoint = crate::crash::observer();

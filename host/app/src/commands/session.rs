@@ -11,6 +11,9 @@ use crate::terminal::{BOLD, DIM, Terminal, text};
 use agent_memory::{MAX_PAGE, SessionFilter, SessionLog, SessionSummary, Store};
 use serde::Serialize;
 
+/// The state of a session whose turn runs, and whose process is gone.
+const INTERRUPTED: &str = "interrupted";
+
 /// Runs one of the commands.
 pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let store = setup::store(data)?;
@@ -36,7 +39,13 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             return resolve::resolve(asked, store, data, terminal).await;
         }
         SessionCommand::Delete { sessions } => {
-            for session in sessions {
+            // All of them before the first is gone: what one beginning means must not depend on another.
+            let mut meant = Vec::with_capacity(sessions.len());
+            for session in &sessions {
+                meant.push(find(&*store, Some(session)).await?.subject);
+            }
+            meant.dedup();
+            for session in meant {
                 store.delete(&session).await.map_err(Failure::refused)?;
                 terminal.note(format!("deleted {session}"));
             }
@@ -63,13 +72,17 @@ pub(crate) async fn find(store: &dyn Store, asked: Option<&str>) -> Result<Sessi
     }
 }
 
-/// Sessions that pass the filter, the last changed first.
+/// Sessions that pass the filter, the last changed first. Those whose process died are called interrupted.
 pub(crate) async fn sessions(
     store: &dyn Store,
     filter: SessionFilter,
     limit: usize,
 ) -> Result<Vec<SessionSummary>, Failure> {
-    store.sessions(filter, limit).await.map_err(Failure::refused)
+    let mut found = store.sessions(filter, limit).await.map_err(Failure::refused)?;
+    for session in found.iter_mut().filter(|session| session.state == "running" && session.open_in.is_none()) {
+        INTERRUPTED.clone_into(&mut session.state);
+    }
+    Ok(found)
 }
 
 /// A session in a list.

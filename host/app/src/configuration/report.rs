@@ -45,7 +45,7 @@ impl fmt::Display for ConfigurationError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable { path, source } => {
-                write!(formatter, "the configuration {} cannot be read: {source}", path.display())
+                write!(formatter, "the configuration `{}` cannot be read: {source}", path.display())
             }
             Self::Invalid { path, text, problems } => {
                 for (index, problem) in problems.iter().enumerate() {

@@ -63,8 +63,16 @@ pub(crate) fn activity(event: &EventKind) -> Option<String> {
     }
 }
 
+/// The line of a result that holds nothing but media, each described already.
+pub(crate) fn media_result(name: &str, media: &str, cost: &CallCost) -> String {
+    format!("{GREEN}✓{GREEN:#} {}", result_line(name, media, Vec::new(), cost))
+}
+
 fn result(name: &str, content: &str, cost: &CallCost) -> String {
-    let mut details = vec![count(content.chars().count(), "character")];
+    result_line(name, content, vec![count(content.chars().count(), "character")], cost)
+}
+
+fn result_line(name: &str, content: &str, mut details: Vec<String>, cost: &CallCost) -> String {
     // A call that was refused before it ran has cost nothing.
     if *cost != CallCost::default() {
         details.push(time(cost.wall_us));
@@ -73,7 +81,8 @@ fn result(name: &str, content: &str, cost: &CallCost) -> String {
         details.push(size(cost.memory_bytes));
     }
     let name = one_line(name, SHOWN);
-    format!("{BOLD}{name}{BOLD:#} {} {DIM}({}){DIM:#}", one_line(content, SHOWN), details.join(", "))
+    let details = if details.is_empty() { String::new() } else { format!(" {DIM}({}){DIM:#}", details.join(", ")) };
+    format!("{BOLD}{name}{BOLD:#} {}{details}", one_line(content, SHOWN))
 }
 
 /// What follows the first line of a denial: how to grant what was missing.
@@ -143,6 +152,14 @@ mod tests {
             read = ["."]
         ✗ text.cuont there is no such tool
         "#);
+    }
+
+    #[test]
+    fn media_are_shown_by_type_and_size() {
+        let cost = CallCost { wall_us: 4_200, ..CallCost::default() };
+        let line = media_result("chart.draw", "[image/png, 1.2 KiB, 0123]", &cost);
+        let line = anstream::adapter::strip_str(&line).to_string();
+        assert_eq!(line, "✓ chart.draw [image/png, 1.2 KiB, 0123] (4.2 ms)");
     }
 
     /// P6: a denial names the plugin, the thing, and the line to add.

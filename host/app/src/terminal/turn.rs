@@ -5,7 +5,8 @@ use crate::commands::session::show;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use agent_core::change::CallState;
-use agent_core::event::{Event, Suspension};
+use agent_core::event::{Event, EventKind, Suspension};
+use agent_core::message::Content;
 use agent_core::run::Output;
 use agent_memory::{CallFilter, MAX_PAGE, Store};
 use agent_runtime::{Session, TurnResult};
@@ -54,7 +55,7 @@ impl<'t> TurnView<'t> {
     /// Shows the next event. Who was too slow for some reads them from the store.
     pub(crate) async fn receive(&mut self, event: Result<Event, RecvError>) -> io::Result<()> {
         match event {
-            Ok(event) => self.show(&event),
+            Ok(event) => self.show(&event).await,
             Err(RecvError::Lagged(_)) => self.catch_up().await,
             Err(RecvError::Closed) => Ok(()),
         }
@@ -63,7 +64,7 @@ impl<'t> TurnView<'t> {
     /// Shows an event that is already there; whether there was one.
     pub(crate) async fn receive_waiting(&mut self, events: &mut Receiver<Event>) -> io::Result<bool> {
         match events.try_recv() {
-            Ok(event) => self.show(&event)?,
+            Ok(event) => self.show(&event).await?,
             Err(TryRecvError::Lagged(_)) => self.catch_up().await?,
             Err(TryRecvError::Empty | TryRecvError::Closed) => return Ok(false),
         }
@@ -113,11 +114,14 @@ impl<'t> TurnView<'t> {
             TurnResult::Failed(error) => {
                 let (code, message) = (error.code(), error.to_string());
                 self.print_status("failed", json!({"code": code, "message": message}))?;
-                Err(Failure::failed(error))
+                Err(Failure::failed(format!("{error} · session {}", self.session)))
             }
             TurnResult::Cancelled => {
-                self.print_status("cancelled", json!({}))?;
-                self.terminal.note(format!("{DIM}cancelled; --session {} goes on{DIM:#}", self.session));
+                // Where nobody reads any more, that is why the turn was cancelled.
+                self.print_status("cancelled", json!({}))
+                    .map_err(|failure| Failure { exit: Exit::Cancelled, ..failure })?;
+                let (session, flag) = (&self.session, self.data.flag());
+                self.terminal.note(format!("{DIM}cancelled; to ask on: --session {session}{flag} \"…\"{DIM:#}"));
                 Ok(Exit::Cancelled)
             }
             TurnResult::Suspended(suspension) => {
@@ -136,7 +140,7 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    fn show(&mut self, event: &Event) -> io::Result<()> {
+    async fn show(&mut self, event: &Event) -> io::Result<()> {
         if event.provisional.is_none() {
             if event.sequence <= self.shown {
                 return Ok(());
@@ -146,7 +150,8 @@ impl<'t> TurnView<'t> {
         if self.format == Format::Json {
             return self.terminal.print(serde_json::to_string(event)?);
         }
-        if let Some(lines) = events::lines(&event.kind) {
+        let media = self.media(&event.kind).await;
+        if let Some(lines) = media.or_else(|| events::lines(&event.kind)) {
             self.terminal.note(lines);
         }
         if let Some(activity) = events::activity(&event.kind) {
@@ -155,13 +160,31 @@ impl<'t> TurnView<'t> {
         Ok(())
     }
 
+    /// The line of a result that holds nothing but media, which its event does not name.
+    async fn media(&self, event: &EventKind) -> Option<String> {
+        let EventKind::ToolResult { call, name, content, cost } = event else { return None };
+        if !content.is_empty() {
+            return None;
+        }
+        let calls = self.store.calls(&self.session, CallFilter::Ids(vec![call.clone()])).await.ok()?;
+        let result = calls.into_iter().next()?.result?;
+        let media = result.content.iter().filter_map(|content| match content {
+            Content::Media(media) => Some(media),
+            _ => None,
+        });
+        let media: Vec<_> = media.map(show::medium).collect();
+        (!media.is_empty()).then(|| events::media_result(name, &media.join(" "), cost))
+    }
+
     async fn catch_up(&mut self) -> io::Result<()> {
         loop {
             let missed = self.store.events(&self.session, self.shown, MAX_PAGE).await.map_err(io::Error::other)?;
             if missed.is_empty() {
                 return Ok(());
             }
-            missed.iter().try_for_each(|missed| self.show(&missed.event))?;
+            for missed in &missed {
+                self.show(&missed.event).await?;
+            }
         }
     }
 

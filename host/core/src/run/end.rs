@@ -83,8 +83,10 @@ pub enum TurnError {
         last_reply: String,
     },
     /// Nothing that could be sent fits into the model's window.
-    #[error("the prompt has about {tokens} tokens, and the model's window {window}, the reply included: shorten the input, \
-        begin a new session, or take a model with a larger window")]
+    #[error(
+        "the prompt has about {tokens} tokens, and the model's window {window}, the reply included: shorten the input, \
+        begin a new session, or take a model with a larger window"
+    )]
     PromptTooLarge {
         /// System text and messages, estimated.
         tokens: u32,

@@ -4,8 +4,8 @@ use crate::session::{Session, kinds, plain};
 use agent_core::change::Body;
 use agent_core::event::EndReason;
 use agent_core::message::{Part, Role};
-use agent_core::plugin::OutputData;
 use agent_core::model::StopReason;
+use agent_core::plugin::OutputData;
 use agent_core::run::{Action, Input, LoopConfig, RepliedStep, TurnError, Validation};
 use serde_json::json;
 

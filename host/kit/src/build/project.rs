@@ -16,7 +16,7 @@ impl Project {
     /// Reads the project in `directory`.
     pub fn read(directory: &Path) -> Result<Self, BuildError> {
         if !is_project(directory) {
-            return Err(BuildError::NoProject { path: directory.to_owned() });
+            return Err(no_project(directory));
         }
         let failed = |action, path: &Path, source| BuildError::File { action, path: path.to_owned(), source };
         // Cargo names packages by whole paths without links, and the toolchain may run in another folder.
@@ -67,6 +67,17 @@ pub(super) fn is_project(directory: &Path) -> bool {
     directory.join("plugin.toml").is_file() && directory.join("Cargo.toml").is_file()
 }
 
+/// Why a folder without a project is none.
+pub(super) fn no_project(directory: &Path) -> BuildError {
+    let path = directory.to_owned();
+    let has = |name: &str| directory.join(name).is_file();
+    match (has("plugin.toml"), has("Cargo.toml")) {
+        (true, false) => BuildError::HalfProject { path, missing: "Cargo.toml" },
+        (false, true) => BuildError::HalfProject { path, missing: "plugin.toml" },
+        _ => BuildError::NoProject { path },
+    }
+}
+
 /// Names become file names, so each may occur once.
 pub(super) fn check_names(projects: &[Project]) -> Result<(), BuildError> {
     let mut seen: BTreeMap<&str, &Project> = BTreeMap::new();
@@ -80,4 +91,25 @@ pub(super) fn check_names(projects: &[Project]) -> Result<(), BuildError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_missing_file_is_named() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let missing = || match Project::read(folder.path()) {
+            Err(BuildError::HalfProject { missing, .. }) => Some(missing),
+            Err(BuildError::NoProject { .. }) => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(missing(), None);
+        std::fs::write(folder.path().join("Cargo.toml"), "").expect("written");
+        assert_eq!(missing(), Some("plugin.toml"));
+        std::fs::remove_file(folder.path().join("Cargo.toml")).expect("removed");
+        std::fs::write(folder.path().join("plugin.toml"), "").expect("written");
+        assert_eq!(missing(), Some("Cargo.toml"));
+    }
 }

@@ -1,7 +1,7 @@
 //! D6, limit 32: one holder at a time, and nobody writes without the lease.
 
 use super::{Place, Writing, meta};
-use crate::{Commit, Lease, OpenMode, StoreError};
+use crate::{Commit, Lease, OpenMode, SessionFilter, StoreError};
 
 pub(super) async fn a_session_has_one_holder(place: Place) {
     let writing = Writing::new(&place.store, "s").await;
@@ -9,8 +9,11 @@ pub(super) async fn a_session_has_one_holder(place: Place) {
     let again = place.store.open("s", OpenMode::Either, meta("tester")).await;
     assert_eq!(again, Err(busy.clone()), "not even the holder itself opens it twice");
     assert_eq!(place.store.delete("s").await, Err(busy));
+    let open_in = async || place.store.sessions(SessionFilter::default(), 1).await.unwrap()[0].open_in;
+    assert_eq!(open_in().await, Some(std::process::id()), "lists say who has it open");
     let epoch = writing.opened.lease.epoch;
     writing.done().await;
+    assert_eq!(open_in().await, None);
     let next = place.store.open("s", OpenMode::Existing, meta("tester")).await.unwrap();
     assert_eq!(next.lease.epoch, epoch + 1);
 }

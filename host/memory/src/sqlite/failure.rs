@@ -24,6 +24,8 @@ impl Failure {
             Failure::Unreadable(problem) => StoreError::Damaged { path, problem },
             Failure::Sqlite(error) => match error.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => StoreError::DiskFull { path },
+                // What SQLite writes without a page of its own, such as the log's shared memory, fails like this too.
+                Some(ErrorCode::SystemIoFailure) if has_no_space(&path) => StoreError::DiskFull { path },
                 Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { path },
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked { path },
                 Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
@@ -47,7 +49,41 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
+/// Whether the disk has no room left for what SQLite writes at least.
+#[cfg(unix)]
+fn has_no_space(database: &Path) -> bool {
+    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    rustix::fs::statvfs(folder).is_ok_and(|disk| is_full(disk.f_bavail, disk.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn has_no_space(_: &Path) -> bool {
+    false
+}
+
+/// The log's shared memory grows by 32 KiB at once.
+#[cfg(unix)]
+fn is_full(blocks: u64, block_size: u64) -> bool {
+    blocks.saturating_mul(block_size) < 32 * 1024
+}
+
 /// What the caller gave cannot be stored.
 pub(super) fn invalid(what: impl Into<String>, problem: impl Into<String>) -> StoreError {
     StoreError::Invalid { what: what.into(), problem: problem.into() }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// Limit 28: a full disk is named, also where SQLite only speaks of an I/O error.
+    #[test]
+    fn an_io_error_is_a_full_disk_only_where_no_space_is_left() {
+        assert!(is_full(0, 4096) && is_full(7, 4096));
+        assert!(!is_full(8, 4096) && !is_full(u64::MAX, 4096));
+        let folder = tempfile::tempdir().unwrap();
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_WRITE);
+        let failure = Failure::Sqlite(rusqlite::Error::SqliteFailure(code, None));
+        assert!(matches!(failure.at(&folder.path().join("agent.db")), StoreError::Failed { .. }));
+    }
 }

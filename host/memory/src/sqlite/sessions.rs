@@ -83,12 +83,13 @@ impl SessionLog for SqliteStore {
     }
 
     async fn sessions(&self, filter: SessionFilter, limit: usize) -> Result<Vec<SessionSummary>, StoreError> {
+        let owner = self.owner.clone();
         self.read(move |connection| {
-            let sql = "SELECT subject, agent, user, created, updated, revision, turns, last_message, state, title
+            let sql = "SELECT subject, agent, user, created, updated, revision, turns, last_message, state, title, owner
                        FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2)
                        AND (?3 IS NULL OR state = ?3) ORDER BY updated DESC, id DESC LIMIT ?4";
             let parameters = params![filter.agent, filter.user, filter.state, page(limit)];
-            collect(connection, sql, parameters, summary)
+            collect(connection, sql, parameters, |row| summary(&owner, row))
         })
         .await
     }
@@ -257,7 +258,12 @@ fn stored_record(row: &Row<'_>) -> Result<StoredRecord, Failure> {
     Ok(StoredRecord { number: unsigned(row.get(0)?), time: rfc3339(row.get(4)?)?, record })
 }
 
-fn summary(row: &Row<'_>) -> Result<SessionSummary, Failure> {
+fn summary(owner: &Owner, row: &Row<'_>) -> Result<SessionSummary, Failure> {
+    let holder: Option<String> = row.get(10)?;
+    let open_in = match holder.map(|holder| owner.liveness(&holder)) {
+        Some(Liveness::Alive { process }) => Some(process),
+        Some(Liveness::Dead) | None => None,
+    };
     Ok(SessionSummary {
         subject: row.get(0)?,
         agent: row.get(1)?,
@@ -268,6 +274,7 @@ fn summary(row: &Row<'_>) -> Result<SessionSummary, Failure> {
         turns: row.get(6)?,
         messages: unsigned(row.get(7)?),
         state: row.get(8)?,
+        open_in,
         title: row.get(9)?,
     })
 }

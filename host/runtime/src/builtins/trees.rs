@@ -48,12 +48,10 @@ pub(super) fn list(trees: &[TreeGrant], path: &str) -> Result<ToolDone, ToolErro
 }
 
 /// Lines of a text file, numbered.
-pub(super) fn read(
-    trees: &[TreeGrant],
-    path: &str,
-    from_line: u64,
-    lines: Option<u64>,
-) -> Result<ToolDone, ToolError> {
+pub(super) fn read(trees: &[TreeGrant], path: &str, from_line: u64, lines: Option<u64>) -> Result<ToolDone, ToolError> {
+    if path.ends_with('/') {
+        return Err(ToolError::Failed { message: format!("`{path}` names a directory, not a file") });
+    }
     let (tree, inner) = open(trees, path)?;
     let about = tree.metadata(&inner).map_err(|error| explain(path, &error))?;
     require_file(path, &about)?;
@@ -92,7 +90,8 @@ fn open(trees: &[TreeGrant], path: &str) -> Result<(Dir, PathBuf), ToolError> {
     let fitting = trees.iter().filter_map(|tree| {
         let guest = plain(Path::new(&tree.guest));
         let host = plain(&tree.host);
-        let root = [guest, host].into_iter().filter(|root| wanted.starts_with(root)).max_by_key(|r| r.as_os_str().len());
+        let root =
+            [guest, host].into_iter().filter(|root| wanted.starts_with(root)).max_by_key(|r| r.as_os_str().len());
         root.filter(|root| root.is_absolute() == wanted.is_absolute()).map(|root| (tree, root))
     });
     let Some((tree, root)) = fitting.max_by_key(|(_, root)| root.as_os_str().len()) else {
@@ -102,7 +101,8 @@ fn open(trees: &[TreeGrant], path: &str) -> Result<(Dir, PathBuf), ToolError> {
     };
     let inner = wanted.strip_prefix(&root).unwrap_or(&wanted);
     let inner = if inner.as_os_str().is_empty() { Path::new(".") } else { inner };
-    let directory = Dir::open_ambient_dir(&tree.host, ambient_authority()).map_err(|error| explain(&tree.guest, &error))?;
+    let directory =
+        Dir::open_ambient_dir(&tree.host, ambient_authority()).map_err(|error| explain(&tree.guest, &error))?;
     Ok((directory, inner.to_owned()))
 }
 

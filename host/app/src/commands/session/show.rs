@@ -4,8 +4,10 @@ use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
 use agent_core::change::{CallRecord, CallState};
+use agent_core::event::{EndReason, EventKind};
 use agent_core::message::{Content, Media, Part, StoredMessage, ToolResult};
-use agent_memory::{CallFilter, MessageRange, SessionSummary, Store};
+use agent_memory::{CallFilter, MAX_PAGE, MessageRange, SessionSummary, Store};
+use std::collections::BTreeMap;
 
 /// Messages that are read at once.
 const PAGE: usize = 200;
@@ -21,6 +23,7 @@ pub(crate) async fn show(
 ) -> Result<Exit, Failure> {
     let line = |line: String| terminal.print(line).map_err(Failure::output);
     line(super::summary(session))?;
+    let ends = ends(store, &session.subject).await?;
     let (mut after, mut turn) = (0, 0);
     loop {
         let range = MessageRange::After { id: after, limit: PAGE };
@@ -29,18 +32,85 @@ pub(crate) async fn show(
         after = last.id;
         for message in &messages {
             if message.turn != turn {
+                ends.get(&turn).map_or(Ok(()), |end| line(end.clone()))?;
                 turn = message.turn;
                 line(format!("\n{DIM}turn {turn}{DIM:#}"))?;
             }
             line(shown(message))?;
         }
     }
-    let mut open = store.calls(&session.subject, CallFilter::Unfinished).await.map_err(Failure::failed)?;
-    open.retain(|call| call.state == CallState::OutcomeUnknown);
-    if !open.is_empty() {
-        line(format!("\n{}", waiting(&session.subject, &open, data)))?;
+    ends.get(&turn).map_or(Ok(()), |end| line(end.clone()))?;
+    let open = store.calls(&session.subject, CallFilter::Unfinished).await.map_err(Failure::failed)?;
+    if session.state == super::INTERRUPTED {
+        line(format!("\n{}", interrupted(session, &open, data)))?;
+    }
+    let (unknown, others): (Vec<_>, Vec<_>) =
+        open.into_iter().partition(|call| call.state == CallState::OutcomeUnknown);
+    if !unknown.is_empty() {
+        line(format!("\n{}", waiting(&session.subject, &unknown, data)))?;
+        if session.state != super::INTERRUPTED {
+            others.iter().try_for_each(|call| line(open_call(call)))?;
+        }
     }
     Ok(Exit::Done)
+}
+
+/// How each turn ended, as a line; nothing of those that have not.
+async fn ends(store: &dyn Store, session: &str) -> Result<BTreeMap<u32, String>, Failure> {
+    let (mut ends, mut errors) = (BTreeMap::new(), BTreeMap::new());
+    let mut after = 0;
+    loop {
+        let events = store.events(session, after, MAX_PAGE).await.map_err(Failure::failed)?;
+        let Some(last) = events.last() else { return Ok(ends) };
+        after = last.event.sequence;
+        for event in events.into_iter().map(|timed| timed.event) {
+            match event.kind {
+                EventKind::Error { message, .. } => {
+                    errors.insert(event.turn, message);
+                }
+                EventKind::LoopEnd { reason } => {
+                    let error = errors.remove(&event.turn);
+                    ends.insert(event.turn, end(reason, error.as_deref()));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn end(reason: EndReason, error: Option<&str>) -> String {
+    match reason {
+        EndReason::Answered => format!("{GREEN}answered{GREEN:#}"),
+        EndReason::Limit => format!("{YELLOW}answered{YELLOW:#} at its bound"),
+        EndReason::Cancelled => format!("{YELLOW}cancelled{YELLOW:#}"),
+        EndReason::Error => {
+            let message = error.map(|error| format!(": {}", text::harmless(error).replace('\n', "\n  ")));
+            format!("{RED}failed{RED:#}{}", message.unwrap_or_default())
+        }
+    }
+}
+
+/// What goes on where the process of a turn is gone.
+fn interrupted(session: &SessionSummary, open: &[CallRecord], data: &DataDirectory) -> String {
+    let (id, flag) = (&session.subject, data.flag());
+    let mut lines = vec![format!(
+        "{YELLOW}interrupted{YELLOW:#}: the process of this turn is gone; --continue goes on with it, or --session \
+         {id}{flag}, with the same --agent or --plugins as before"
+    )];
+    lines.extend(open.iter().filter(|call| call.state != CallState::OutcomeUnknown).map(open_call));
+    lines.join("\n")
+}
+
+/// A call without a result, and what it waits for.
+fn open_call(call: &CallRecord) -> String {
+    let (name, arguments) = (text::one_line(&call.name, SHOWN), text::json_line(&call.arguments, SHOWN));
+    let waits = match call.state {
+        CallState::Waiting => "has not begun; it runs when the turn goes on",
+        CallState::Started => "had begun; it is repeated if it may be, else the turn will wait for your decision",
+        CallState::OutcomeUnknown => "waits for your decision",
+        CallState::Finished => "has its result",
+    };
+    format!("  {BOLD}{name}{BOLD:#} {arguments}\n    {waits} {DIM}{}{DIM:#}", call.id)
 }
 
 /// What the session waits for, and how to decide.
@@ -84,6 +154,43 @@ fn tool_result(result: &ToolResult) -> String {
     format!("{mark} {} {content} {DIM}{}{DIM:#}", text::one_line(&result.name, SHOWN), result.call_id)
 }
 
-fn medium(media: &Media) -> String {
+/// A medium in words.
+pub(crate) fn medium(media: &Media) -> String {
     format!("[{}, {}, {}]", media.mime_type, text::size(media.size), media.digest.short())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_core::message::CallId;
+
+    #[test]
+    fn turns_end_in_words() {
+        let shown = |reason, error| anstream::adapter::strip_str(&end(reason, error)).to_string();
+        assert_eq!(shown(EndReason::Answered, None), "answered");
+        assert_eq!(shown(EndReason::Limit, None), "answered at its bound");
+        assert_eq!(shown(EndReason::Cancelled, None), "cancelled");
+        assert_eq!(shown(EndReason::Error, Some("the model\n\u{1b}[2J")), "failed: the model\n  \u{fffd}[2J");
+    }
+
+    /// D3: what is open is shown with what it waits for.
+    #[test]
+    fn open_calls_say_what_they_wait_for() {
+        let call = |state| CallRecord {
+            id: CallId("call_1_1_1".into()),
+            turn: 1,
+            step: 1,
+            name: "files.write".into(),
+            state,
+            attempt: 1,
+            source: None,
+            arguments: serde_json::json!({"path": "a"}),
+            result: None,
+        };
+        let shown = |state| anstream::adapter::strip_str(&open_call(&call(state))).to_string();
+        let begun = "  files.write {\"path\":\"a\"}\n    had begun; it is repeated if it may be, else the turn will \
+                     wait for your decision call_1_1_1";
+        assert_eq!(shown(CallState::Started), begun);
+        assert!(shown(CallState::Waiting).contains("has not begun"));
+    }
 }
