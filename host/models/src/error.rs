@@ -34,8 +34,8 @@ pub enum ModelError {
     },
     /// A script has no reply left.
     #[error(
-        "the script {path} has {replies} replies, and session `{session}` asks for reply {wanted}: \
-         add replies to the script, or begin a new session", path = path.display()
+        "the script {path} has {}, and session `{session}` asks for reply {wanted}: \
+         add replies to the script, or begin a new session", number_of(*replies), path = path.display()
     )]
     Exhausted {
         /// Which file.
@@ -110,6 +110,10 @@ impl ModelError {
     }
 }
 
+fn number_of(replies: usize) -> String {
+    if replies == 1 { "1 reply".to_owned() } else { format!("{replies} replies") }
+}
+
 fn refusal(model: &str, status: u16, message: &str, request_id: Option<&str>) -> String {
     let request = request_id.map(|id| format!(" (request {id})")).unwrap_or_default();
     let message = message.trim_end_matches('.');
@@ -125,7 +129,7 @@ fn advice(status: u16) -> &'static str {
         402 => "Check the account's credit",
         404 => "Check the model's name and the base URL",
         413 => "Send less: a shorter history, fewer or smaller media",
-        408 | 429 | 500..=599 => "Try again later, with --continue or by asking again, or name another model with --model",
+        408 | 429 | 500..=599 => "Ask again later, or name another model",
         _ => "The provider does not take this request: change what its message names",
     }
 }
@@ -149,7 +153,7 @@ mod tests {
     fn a_refusal_says_all_that_is_known() {
         insta::assert_snapshot!(
             refused(429, Some("req_1")),
-            @"openai/gpt answered with status 429 (request req_1): slow down. Try again later, or configure a fallback model"
+            @"openai/gpt answered with status 429 (request req_1): slow down. Ask again later, or name another model"
         );
         insta::assert_snapshot!(
             refused(401, None),

@@ -3,6 +3,7 @@
 
 mod answer;
 mod arguments;
+mod duplicates;
 mod expression;
 mod lines;
 mod reading;
@@ -110,11 +111,14 @@ impl Provider for Offline {
 
 fn decide(request: &ModelRequest) -> Decision {
     if let Some(results) = answer::results(&request.messages, &request.tools) {
-        let text = if request.output_schema.is_some() {
+        let mut text = if request.output_schema.is_some() {
             format!("{}\n\n{results}", no_schema())
         } else {
             results
         };
+        if let Some(note) = lines::not_obeyed(&prompt(request), &request.tools) {
+            text = format!("{text}\n\n{note}");
+        }
         return Decision {
             text,
             calls: vec![],
@@ -123,7 +127,7 @@ fn decide(request: &ModelRequest) -> Decision {
     }
     let prompt = prompt(request);
     match lines::read(&prompt, &request.tools) {
-        Lines::Calls(calls) => {
+        Lines::Calls(calls, _) => {
             let calls = calls
                 .into_iter()
                 .map(|(tool, arguments)| requested(tool, arguments))

@@ -60,20 +60,21 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
         }
     }
     table.title(format!("one loop step: scripted model, no tool, synchronous=OFF {place}, {} samples", steps.count()));
-    let verdict = format!("1 commit; target {}: {}", micros(TARGET), reached(steps.median() <= TARGET));
-    table.line("the step: prompt, reply, commit", steps, verdict);
+    let verdict = format!("2 commits; target {}: {}", micros(TARGET), reached(steps.median() <= TARGET));
+    table.line("the step: prompt, reply, verdict", steps, verdict);
     let each = turns.median().as_secs_f64() * 1e6 / commits as f64;
     table.line("the whole turn around it", turns, format!("{commits} commits, {each:.1} µs for each"));
     Ok(())
 }
 
-/// A step begins when what was before it is stored, and ends when its reply is.
+/// A step is one model call with what follows from it (spec, words): it begins when what was before it is stored, and ends
+/// when the verdict on its reply is.
 fn observer(step: Arc<Mutex<Step>>) -> CheckpointObserver {
     Arc::new(move |checkpoint| {
         let mut step = step.lock().unwrap_or_else(PoisonError::into_inner);
         match checkpoint {
             Checkpoint::AfterCommit("context") => step.began = Some(Instant::now()),
-            Checkpoint::AfterCommit("reply") => step.ended = Some(Instant::now()),
+            Checkpoint::AfterCommit("verdict") => step.ended = Some(Instant::now()),
             _ => {}
         }
     })

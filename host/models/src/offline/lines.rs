@@ -1,9 +1,13 @@
 //! Finds the lines `tool {json}` of a prompt, which the router obeys.
 
+use super::duplicates;
 use super::schema::{self, Presence};
 use agent_core::model::OfferedTool;
 use serde::de::IgnoredAny;
 use serde_json::Deserializer;
+
+/// Lines that are named at most.
+const SHOWN: usize = 10;
 
 /// Most calls of one prompt.
 const CALL_LIMIT: usize = 64;
@@ -13,8 +17,8 @@ const CALL_LIMIT: usize = 64;
 pub(super) enum Lines<'a> {
     /// There is no such line.
     None,
-    /// Calls in order, with the arguments as they were typed.
-    Calls(Vec<(&'a OfferedTool, String)>),
+    /// Calls in order, with the arguments as they were typed, and the numbers of the lines that are none.
+    Calls(Vec<(&'a OfferedTool, String)>, Vec<usize>),
     /// A line begins like a call, but is none: nothing is run.
     Wrong(String),
     /// A line calls a tool that is not offered: nothing is run.
@@ -25,6 +29,7 @@ pub(super) enum Lines<'a> {
 /// several lines. A tool that requires nothing may stand alone in its line.
 pub(super) fn read<'a>(prompt: &str, tools: &'a [OfferedTool]) -> Lines<'a> {
     let mut calls = Vec::new();
+    let mut others = Vec::new();
     let mut offset = 0;
     while offset < prompt.len() {
         let line = prompt[offset..].lines().next().unwrap_or_default();
@@ -39,7 +44,11 @@ pub(super) fn read<'a>(prompt: &str, tools: &'a [OfferedTool]) -> Lines<'a> {
                 let start = offset + (line.len() - rest.len());
                 match object(&prompt[start..]) {
                     Ok(length) => {
-                        calls.push((tool, prompt[start..start + length].to_owned()));
+                        let typed = &prompt[start..start + length];
+                        if let Err(error) = duplicates::check(typed) {
+                            return wrong(name, number, &located(&error, number, line.len() - rest.len()));
+                        }
+                        calls.push((tool, typed.to_owned()));
                         offset = start + length;
                         let after = prompt[offset..].lines().next().unwrap_or_default();
                         if !after.trim().is_empty() {
@@ -57,16 +66,29 @@ pub(super) fn read<'a>(prompt: &str, tools: &'a [OfferedTool]) -> Lines<'a> {
             }
             (Some(tool), false) if rest.is_empty() && requires_nothing(tool) => calls.push((tool, "{}".to_owned())),
             (None, true) if !name.is_empty() && object(rest).is_ok() => return Lines::Unknown(name.to_owned()),
-            _ => {}
+            _ if line.trim().is_empty() => {}
+            _ => others.push(number),
         }
         offset = next;
     }
     match calls.len() {
         0 => Lines::None,
-        1..=CALL_LIMIT => Lines::Calls(calls),
+        1..=CALL_LIMIT => Lines::Calls(calls, others),
         number => Lines::Wrong(format!(
             "Those are {number} calls; at most {CALL_LIMIT} run at once. Nothing was run."
         )),
+    }
+}
+
+/// What an answer says about the lines that are no calls; none where all of them are.
+pub(super) fn not_obeyed(prompt: &str, tools: &[OfferedTool]) -> Option<String> {
+    let Lines::Calls(_, others) = read(prompt, tools) else { return None };
+    let shown: Vec<String> = others.iter().take(SHOWN).map(usize::to_string).collect();
+    let more = if others.len() > SHOWN { " …" } else { "" };
+    match others.len() {
+        0 => None,
+        1 => Some(format!("Line {} of the prompt is no call, and was not obeyed.", shown.join(", "))),
+        _ => Some(format!("Lines {}{more} of the prompt are no calls, and were not obeyed.", shown.join(", "))),
     }
 }
 
@@ -132,7 +154,7 @@ mod tests {
     fn shown(prompt: &str) -> String {
         match read(prompt, &tools()) {
             Lines::None => "none".into(),
-            Lines::Calls(calls) => calls
+            Lines::Calls(calls, _) => calls
                 .iter()
                 .map(|(tool, text)| format!("{} {text}", tool.name))
                 .collect::<Vec<_>>()
@@ -172,6 +194,25 @@ mod tests {
         for (prompt, expected) in cases {
             assert_eq!(shown(prompt), expected, "{prompt}");
         }
+    }
+
+    /// M4: nothing that was asked is dropped in silence.
+    #[test]
+    fn lines_that_are_no_calls_are_named() {
+        let said = |prompt: &str| not_obeyed(prompt, &tools()).unwrap_or_default();
+        assert_eq!(said("files.list {}\n\n  \nfiles.list\n"), "");
+        assert_eq!(said("just prose"), "");
+        assert_eq!(said("files.list {}\nand also please"), "Line 2 of the prompt is no call, and was not obeyed.");
+        assert_eq!(
+            said("Please:\nfiles.list {\n}\nand\nthanks"),
+            "Lines 1, 4, 5 of the prompt are no calls, and were not obeyed."
+        );
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_refused_with_its_place() {
+        insta::assert_snapshot!(shown("text.count {\"path\": \"a\", \"path\": \"b\"}"), @"The call of text.count in line 1 is not right: the key `path` stands there twice at line 1, column 31. Nothing was run.");
+        insta::assert_snapshot!(shown("files.list {\"path\": [{\n \"a\": 1,\n \"a\": 2}]}"), @"");
     }
 
     #[test]

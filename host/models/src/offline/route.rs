@@ -45,6 +45,8 @@ pub(super) struct Candidate<'a> {
     properties: Vec<Property>,
     /// What could be read.
     arguments: Arguments,
+    /// The only path in the prompt.
+    path: Option<String>,
 }
 
 /// Where a prompt leads.
@@ -105,7 +107,7 @@ impl Candidate<'_> {
         let shown = self.properties.iter().filter_map(|property| {
             let value = match (self.arguments.read.get(&property.name), property.presence) {
                 (Some(value), _) => value.clone(),
-                (None, Presence::Required) => property.kind.placeholder(),
+                (None, Presence::Required) => property.kind.placeholder(self.path.as_deref()),
                 (None, Presence::Optional) => return None,
             };
             Some((property.name.clone(), value))
@@ -133,7 +135,13 @@ fn candidate<'a>(tool: &'a OfferedTool, score: f32, reading: &Reading) -> Candid
         score,
         properties,
         arguments,
+        path: only_path(reading),
     }
+}
+
+fn only_path(reading: &Reading) -> Option<String> {
+    let mut paths = reading.tokens.iter().filter(|token| token.kind == TokenKind::Path);
+    paths.next().filter(|_| paths.next().is_none()).map(|token| token.text.clone())
 }
 
 /// The plain words, and what the tokens say about themselves. What stands in quotation marks is not asked for.

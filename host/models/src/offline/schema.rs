@@ -1,6 +1,6 @@
 //! What a tool's schema says about its arguments, as far as the router can read values for them.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Names of string properties that hold a path in a tree. A name that ends with `_` and one of these does, too.
 const PATH_NAMES: &[&str] = &[
@@ -22,6 +22,9 @@ const EXPRESSION_NAMES: &[&str] = &["expression", "expr", "formula"];
 
 /// Steps through `$ref` and alternatives after which a schema is not understood.
 const DEPTH: usize = 8;
+
+/// Required properties of an object in an argument that are shown.
+const OBJECT: usize = 16;
 
 /// One property of the arguments.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,53 +67,85 @@ pub(super) enum Kind {
     Choice(Vec<Value>),
     /// A list.
     List,
+    /// An object, or alternatives of which the first is one: what it must have. Only for lines to type.
+    Object(Vec<Property>),
     /// Anything else.
     Other,
 }
 
 impl Kind {
-    /// A value of this kind that shows where to write one's own.
-    pub(super) fn placeholder(&self) -> Value {
+    /// A value of this kind that shows where to write one's own; with this path where there must be one.
+    pub(super) fn placeholder(&self, path: Option<&str>) -> Value {
+        match (self, path) {
+            (Self::Path, Some(path)) => return json!(path),
+            (Self::Object(required), _) => {
+                let places = required.iter().map(|property| (property.name.clone(), property.kind.placeholder(path)));
+                return Value::Object(places.collect());
+            }
+            _ => {}
+        }
         match self {
             Self::Path | Self::Url | Self::Expression | Self::Text => json!("…"),
             Self::Number | Self::Integer => json!(0),
             Self::Boolean => json!(false),
             Self::Choice(values) => values.first().cloned().unwrap_or(Value::Null),
             Self::List => json!([]),
-            Self::Other => json!({}),
+            Self::Object(_) | Self::Other => json!({}),
         }
     }
 }
 
 /// The properties in the order of the schema.
 pub(super) fn properties(schema: &Value) -> Vec<Property> {
-    let none = Map::new();
-    let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
-    let required: Vec<&str> = schema
+    let found = names(schema).into_iter();
+    found.map(|(name, presence)| property(name, presence, schema, schema, DEPTH)).collect()
+}
+
+/// The names of an object's properties: declared ones first, then those that are only required.
+fn names(object: &Value) -> Vec<(&str, Presence)> {
+    let required: Vec<&str> = object
         .get("required")
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let declared = properties.iter().map(|(name, property)| Property {
-        name: name.clone(),
-        kind: kind(name, property, schema, DEPTH),
-        presence: if required.contains(&name.as_str()) {
+    let declared = object.get("properties").and_then(Value::as_object);
+    let is_declared = |name: &str| declared.is_some_and(|declared| declared.contains_key(name));
+    let presence = |name: &str| {
+        if required.contains(&name) {
             Presence::Required
         } else {
             Presence::Optional
-        },
-    });
-    let undeclared = required
-        .iter()
-        .filter(|name| !properties.contains_key(**name))
-        .map(|name| Property {
-            name: (*name).to_owned(),
-            kind: Kind::Other,
-            presence: Presence::Required,
-        });
-    declared.chain(undeclared).collect()
+        }
+    };
+    let undeclared = required.iter().filter(|name| !is_declared(name)).copied();
+    let declared = declared.into_iter().flat_map(|declared| declared.keys().map(String::as_str));
+    declared.chain(undeclared).map(|name| (name, presence(name))).collect()
+}
+
+fn property(name: &str, presence: Presence, object: &Value, schema: &Value, depth: usize) -> Property {
+    let declared = object.get("properties").and_then(|properties| properties.get(name));
+    Property {
+        name: name.to_owned(),
+        kind: declared.map_or(Kind::Other, |declared| kind(name, declared, schema, depth)),
+        presence,
+    }
+}
+
+/// What an object must have; not understood where that is nothing. Objects in objects are looked into only so far that
+/// no schema takes long.
+fn object(found: &Value, schema: &Value, depth: usize) -> Kind {
+    let required = names(found).into_iter().filter(|(_, presence)| *presence == Presence::Required);
+    let required: Vec<Property> = required
+        .take(OBJECT)
+        .map(|(name, presence)| property(name, presence, found, schema, depth.saturating_sub(3)))
+        .collect();
+    if required.is_empty() {
+        Kind::Other
+    } else {
+        Kind::Object(required)
+    }
 }
 
 fn kind(name: &str, property: &Value, schema: &Value, depth: usize) -> Kind {
@@ -136,7 +171,10 @@ fn kind(name: &str, property: &Value, schema: &Value, depth: usize) -> Kind {
         .iter()
         .find_map(|key| property.get(key)?.as_array())
     {
-        return one_of(name, alternatives, schema, depth - 1);
+        return match one_of(name, alternatives, schema, depth - 1) {
+            Kind::Other if property.get("allOf").is_none() => first_object(alternatives, schema, depth - 1),
+            kind => kind,
+        };
     }
     match type_of(property) {
         Some("string") => text_kind(name, property),
@@ -144,6 +182,15 @@ fn kind(name: &str, property: &Value, schema: &Value, depth: usize) -> Kind {
         Some("number") => Kind::Number,
         Some("boolean") => Kind::Boolean,
         Some("array") => Kind::List,
+        _ => object(property, schema, depth - 1),
+    }
+}
+
+/// The first alternative, where it is an object.
+fn first_object(alternatives: &[Value], schema: &Value, depth: usize) -> Kind {
+    let first = alternatives.iter().find(|alternative| type_of(alternative) != Some("null"));
+    match first.map(|first| kind("", first, schema, depth)) {
+        Some(kind @ Kind::Object(_)) => kind,
         _ => Kind::Other,
     }
 }
@@ -242,6 +289,34 @@ mod tests {
             };
             assert_eq!(properties(&schema), [expected], "{name}: {property}");
         }
+    }
+
+    /// M4: a line to type can work.
+    #[test]
+    fn objects_are_shown_with_what_they_must_have() {
+        let path = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+        let data = json!({"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]});
+        let cases = [
+            (json!({"oneOf": [path, data]}), json!({"path": "…"})),
+            (json!({"anyOf": [{"type": "null"}, data, path]}), json!({"data": "…"})),
+            (json!({"$ref": "#/$defs/Nested"}), json!({"inner": {"path": "…"}, "n": 0})),
+            (json!({"$ref": "#/$defs/Endless"}), json!({"next": {"next": {}}})),
+            (json!({"type": "object"}), json!({})),
+            (json!({"oneOf": [{"type": "string"}, path]}), json!({})),
+        ];
+        for (from, expected) in cases {
+            let schema = json!({
+                "properties": {"from": from}, "required": ["from"],
+                "$defs": {
+                    "Nested": {"properties": {"n": {"type": "integer"}, "inner": path}, "required": ["inner", "n"]},
+                    "Endless": {"properties": {"next": {"$ref": "#/$defs/Endless"}}, "required": ["next"]},
+                },
+            });
+            let found = properties(&schema);
+            assert_eq!(found[0].kind.placeholder(None), expected, "{schema}");
+        }
+        let nested = Kind::Object(properties(&path));
+        assert_eq!(nested.placeholder(Some("a.csv")), json!({"path": "a.csv"}));
     }
 
     #[test]
