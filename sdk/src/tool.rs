@@ -159,7 +159,7 @@ impl ToolBuilder {
         self.with(Traits::OPEN_WORLD)
     }
 
-    /// The user should be asked before each call; a host that cannot ask yet only shows it.
+    /// The user must be asked before each call; a host that cannot ask refuses it.
     pub fn needs_approval(self) -> Self {
         self.with(Traits::NEEDS_APPROVAL)
     }

@@ -35,7 +35,8 @@ pub fn locate(path: &str) -> Result<PathBuf, ToolError> {
 /// as for [`error`]; *failed* for what is larger, is no UTF-8, or is no regular file (a pipe or device could be endless).
 pub fn read_text(path: &str, limit: u64) -> Result<String, ToolError> {
     let (file, length) = regular_file(path)?;
-    let too_large = |size: u64| ToolError::failed(format!("`{path}` has {size} bytes or more; at most {limit} are read"));
+    let too_large =
+        |size: u64| ToolError::failed(format!("`{path}` has {size} bytes or more; at most {limit} are read"));
     if length > limit {
         return Err(too_large(length));
     }

@@ -136,8 +136,7 @@ impl Ground {
 
     fn store(&self) -> SqliteStore {
         // Opening checks the file's integrity.
-        SqliteStore::open(self.path("data/agent-host.db"), Options::default())
-            .unwrap_or_else(|error| panic!("{error}"))
+        SqliteStore::open(self.path("data/agent-host.db"), Options::default()).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Everything that D3 promises of the session that was killed.

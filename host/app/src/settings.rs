@@ -150,7 +150,8 @@ mod tests {
         let (folder, arguments) = agent("name = \"reader\"\nplugin_directory = \"nope\"\n");
         let failure = Settings::read(&arguments, &none).expect_err("no folder");
         let shown = failure.message.replace(&folder.path().display().to_string(), "/base");
-        let expected = "/base/agent.toml:2: `plugin_directory`: `/base/nope` is no folder; name the folder with the plugins";
+        let expected =
+            "/base/agent.toml:2: `plugin_directory`: `/base/nope` is no folder; name the folder with the plugins";
         assert_eq!(shown, expected);
     }
 }

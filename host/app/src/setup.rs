@@ -114,10 +114,8 @@ pub(crate) fn note_no_plugins(settings: &Settings, generation: &Generation, term
     let directory = settings.plugins.as_deref().filter(|_| generation.plugins().len() == 0);
     if let Some(directory) = directory {
         let advice = "--build builds the projects of the folder";
-        terminal.note(format!(
-            "{YELLOW}!{YELLOW:#} there is no plugin (*.wasm) in `{}`; {advice}",
-            directory.display()
-        ));
+        terminal
+            .note(format!("{YELLOW}!{YELLOW:#} there is no plugin (*.wasm) in `{}`; {advice}", directory.display()));
     }
 }
 

@@ -1,6 +1,9 @@
 //! Checking JSON against JSON Schemas (L8, L12): compiled once, nothing is ever fetched, and no pattern can explode.
 
+mod effort;
+
 use crate::tool::{ToolError, Violation};
+use effort::{Effort, MAX_CHECKS};
 use serde_json::Value;
 
 /// Bytes of a schema's JSON text.
@@ -18,6 +21,8 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Schema {
     validator: jsonschema::Validator,
+    /// Where checking some document could take for ever: to count the work before it is done.
+    effort: Option<Effort>,
 }
 
 /// A schema that cannot be used.
@@ -47,16 +52,25 @@ impl Schema {
         if bytes > MAX_SCHEMA_BYTES {
             return Err(SchemaError::TooLarge(format!("{bytes} bytes, at most {MAX_SCHEMA_BYTES}")));
         }
+        let effort = effort(schema)?;
         let patterns = jsonschema::PatternOptions::regex().size_limit(MAX_PATTERN_BYTES);
         let validator = jsonschema::options()
             .with_pattern_options(patterns)
             .build(schema)
             .map_err(|error| SchemaError::Invalid(shorten(&error.to_string())))?;
-        Ok(Self { validator })
+        Ok(Self { validator, effort })
     }
 
     /// All that is wrong, at most ten of it.
     pub fn check(&self, value: &Value) -> Result<(), Vec<Violation>> {
+        if let Some(effort) = &self.effort
+            && effort.checks(value) > MAX_CHECKS
+        {
+            let message =
+                "it is too large or nested too deeply for its schema, which looks at the same value many times"
+                    .to_owned();
+            return Err(vec![Violation { pointer: String::new(), rule: Some("effort".to_owned()), message }]);
+        }
         if self.validator.is_valid(value) {
             return Ok(());
         }
@@ -68,6 +82,16 @@ impl Schema {
         });
         Err(violations.collect())
     }
+}
+
+/// What is needed to bound the work of a check; none where any document that is read is quickly checked.
+fn effort(schema: &Value) -> Result<Option<Effort>, SchemaError> {
+    let circular = || SchemaError::Invalid("a part of it refers to itself without going down in the data".to_owned());
+    let effort = Effort::of(schema).ok_or_else(circular)?;
+    if effort.checks(&Value::Null) > MAX_CHECKS {
+        return Err(SchemaError::TooLarge(format!("it looks at one value more than {MAX_CHECKS} times")));
+    }
+    Ok((!effort.is_always_small()).then_some(effort))
 }
 
 /// Reads the arguments of a call; an empty text means none.
@@ -156,6 +180,48 @@ mod tests {
         assert!(Schema::compile(&pattern).unwrap().check(&json!(text)).is_err());
         assert!(matches!(Schema::compile(&json!({"pattern": "(?=a)b"})), Err(SchemaError::Invalid(_))));
         assert!(matches!(Schema::compile(&json!({"pattern": "(a{1000}){1000}"})), Err(SchemaError::Invalid(_))));
+    }
+
+    #[test]
+    fn row_34_work_that_doubles_with_each_level_is_refused() {
+        let twice = json!({"$ref": "#/$defs/n"});
+        let doubling = json!({"$defs": {"n": {"anyOf": [
+            {"type": "object", "required": ["end"], "properties": {"x": twice}},
+            {"type": "object", "required": ["end"], "properties": {"x": twice}},
+        ]}}, "$ref": "#/$defs/n"});
+        let schema = Schema::compile(&doubling).unwrap();
+        let nested = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({ "x": inner }));
+        assert_eq!(schema.check(&nested(3)).unwrap_err()[0].rule.as_deref(), Some("anyOf"));
+        assert_eq!(schema.check(&nested(60)).unwrap_err()[0].rule.as_deref(), Some("effort"));
+
+        let mut chain = serde_json::Map::new();
+        for level in 0..40 {
+            let next = json!({"$ref": format!("#/$defs/n{}", level + 1)});
+            chain.insert(format!("n{level}"), json!({"allOf": [next, next]}));
+        }
+        chain.insert("n40".to_owned(), json!(true));
+        let chain = json!({"$defs": chain, "$ref": "#/$defs/n0"});
+        assert!(matches!(Schema::compile(&chain), Err(SchemaError::TooLarge(_))));
+        let circle = json!({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"});
+        assert!(matches!(Schema::compile(&circle), Err(SchemaError::Invalid(_))));
+    }
+
+    #[test]
+    fn row_34_an_ordinary_recursive_schema_is_used_as_it_is() {
+        let tree = json!({"$defs": {"node": {"type": "object", "properties": {
+            "left": {"$ref": "#/$defs/node"}, "right": {"$ref": "#/$defs/node"},
+            "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}}, "$ref": "#/$defs/node"});
+        let schema = Schema::compile(&tree).unwrap();
+        let two = json!({"$defs": {
+            "a": {"properties": {"left": {"$ref": "#/$defs/a"}, "right": {"$ref": "#/$defs/b"}}},
+            "b": {"properties": {"left": {"$ref": "#/$defs/b"}, "right": {"$ref": "#/$defs/a"}}}}, "$ref": "#/$defs/a"});
+        let two = Schema::compile(&two).unwrap();
+        let both = (0..12).fold(json!({}), |inner, _| json!({ "left": inner, "right": inner }));
+        assert_eq!(two.check(&both), Ok(()));
+        let deep = (0..60).fold(json!({}), |inner, _| json!({ "left": inner, "children": [] }));
+        assert_eq!(schema.check(&deep), Ok(()));
+        let flat = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+        assert!(Schema::compile(&flat).unwrap().effort.is_none(), "nothing is counted that need not be");
     }
 
     #[test]

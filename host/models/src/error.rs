@@ -117,10 +117,7 @@ fn number_of(replies: usize) -> String {
 fn refusal(model: &str, status: u16, message: &str, request_id: Option<&str>) -> String {
     let request = request_id.map(|id| format!(" (request {id})")).unwrap_or_default();
     let message = message.trim_end_matches('.');
-    format!(
-        "{model} answered with status {status}{request}: {message}. {}",
-        advice(status)
-    )
+    format!("{model} answered with status {status}{request}: {message}. {}", advice(status))
 }
 
 fn advice(status: u16) -> &'static str {
@@ -164,31 +161,11 @@ mod tests {
     /// M3
     #[test]
     fn what_may_be_tried_again() {
-        let cases = [
-            (400, false),
-            (401, false),
-            (404, false),
-            (408, true),
-            (429, true),
-            (500, true),
-            (529, true),
-        ];
+        let cases = [(400, false), (401, false), (404, false), (408, true), (429, true), (500, true), (529, true)];
         for (status, expected) in cases {
             assert_eq!(refused(status, None).retryable(), expected, "{status}");
         }
-        assert!(
-            ModelError::Broken {
-                model: "a/b".into(),
-                message: "reset".into()
-            }
-            .retryable()
-        );
-        assert!(
-            !ModelError::UnknownProvider {
-                given: "a".into(),
-                allowed: "b".into()
-            }
-            .retryable()
-        );
+        assert!(ModelError::Broken { model: "a/b".into(), message: "reset".into() }.retryable());
+        assert!(!ModelError::UnknownProvider { given: "a".into(), allowed: "b".into() }.retryable());
     }
 }

@@ -55,17 +55,8 @@ impl Default for Offline {
 impl Offline {
     /// `offline/router`.
     pub fn new() -> Self {
-        let model = Model {
-            provider: "offline".into(),
-            name: "router".into(),
-            window: WINDOW,
-        };
-        Self {
-            facts: Facts {
-                model,
-                tool_names: ToolNames::COMMON,
-            },
-        }
+        let model = Model { provider: "offline".into(), name: "router".into(), window: WINDOW };
+        Self { facts: Facts { model, tool_names: ToolNames::COMMON } }
     }
 }
 
@@ -85,25 +76,10 @@ impl Provider for Offline {
         if calls.is_empty() {
             text = answer::labelled(&text, estimate::characters_in(request.max_tokens));
         }
-        Stream {
-            deltas,
-            delay: Duration::ZERO,
-        }
-        .text(&stream::by_words(&text))
-        .await;
-        let stop = if calls.is_empty() {
-            StopReason::Stop
-        } else {
-            StopReason::ToolCalls
-        };
+        Stream { deltas, delay: Duration::ZERO }.text(&stream::by_words(&text)).await;
+        let stop = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
         let usage = estimate::usage(request, &text, &calls);
-        let reply = Reply {
-            text,
-            calls,
-            stop,
-            usage,
-            model: self.facts.model.to_string(),
-        };
+        let reply = Reply { text, calls, stop, usage, model: self.facts.model.to_string() };
         let raw = json!({ "router": why, "reply": reply });
         Ok(RawReply { reply, raw })
     }
@@ -111,54 +87,29 @@ impl Provider for Offline {
 
 fn decide(request: &ModelRequest) -> Decision {
     if let Some(results) = answer::results(&request.messages, &request.tools) {
-        let mut text = if request.output_schema.is_some() {
-            format!("{}\n\n{results}", no_schema())
-        } else {
-            results
-        };
+        let mut text = if request.output_schema.is_some() { format!("{}\n\n{results}", no_schema()) } else { results };
         if let Some(note) = lines::not_obeyed(&prompt(request), &request.tools) {
             text = format!("{text}\n\n{note}");
         }
-        return Decision {
-            text,
-            calls: vec![],
-            why: json!("results"),
-        };
+        return Decision { text, calls: vec![], why: json!("results") };
     }
     let prompt = prompt(request);
     match lines::read(&prompt, &request.tools) {
         Lines::Calls(calls, _) => {
-            let calls = calls
-                .into_iter()
-                .map(|(tool, arguments)| requested(tool, arguments))
-                .collect();
-            Decision {
-                text: String::new(),
-                calls,
-                why: json!("lines"),
-            }
+            let calls = calls.into_iter().map(|(tool, arguments)| requested(tool, arguments)).collect();
+            Decision { text: String::new(), calls, why: json!("lines") }
         }
-        Lines::Wrong(text) => Decision {
-            text,
-            calls: vec![],
-            why: json!("wrong line"),
-        },
+        Lines::Wrong(text) => Decision { text, calls: vec![], why: json!("wrong line") },
         Lines::Unknown(name) => {
             let intro = format!("No tool `{name}` is offered. Nothing was run.");
             choose(&intro, route::nearest(&name, &request.tools))
         }
-        Lines::None if request.output_schema.is_some() => Decision {
-            text: no_schema(),
-            calls: vec![],
-            why: json!("output schema"),
-        },
+        Lines::None if request.output_schema.is_some() => {
+            Decision { text: no_schema(), calls: vec![], why: json!("output schema") }
+        }
         Lines::None if request.tools.is_empty() => {
             let text = "No tool is offered, and without one the router can do nothing.".to_owned();
-            Decision {
-                text,
-                calls: vec![],
-                why: json!("no tools"),
-            }
+            Decision { text, calls: vec![], why: json!("no tools") }
         }
         Lines::None => prose(&prompt, &request.tools),
     }
@@ -168,14 +119,11 @@ fn decide(request: &ModelRequest) -> Decision {
 /// remembered or looked up is not obeyed.
 fn prompt(request: &ModelRequest) -> String {
     let message = request.messages.iter().rev().find(|message| message.role == Role::User);
-    let texts = message
-        .into_iter()
-        .flat_map(|message| &message.parts)
-        .filter_map(|part| match part {
-            Part::Text(text) => Some(text.clone()),
-            Part::Json(json) => Some(json.to_string()),
-            _ => None,
-        });
+    let texts = message.into_iter().flat_map(|message| &message.parts).filter_map(|part| match part {
+        Part::Text(text) => Some(text.clone()),
+        Part::Json(json) => Some(json.to_string()),
+        _ => None,
+    });
     let texts: Vec<String> = texts.collect();
     let sections = texts.iter().take_while(|text| is_section(text)).count();
     texts[sections.min(texts.len().saturating_sub(1))..].join("\n")
@@ -190,29 +138,17 @@ fn is_section(text: &str) -> bool {
 
 fn prose(prompt: &str, tools: &[OfferedTool]) -> Decision {
     if prompt.len() > PROSE_LIMIT {
-        let text = format!(
-            "The prompt has {} bytes; the router reads prose up to {PROSE_LIMIT}.",
-            prompt.len()
-        );
-        return Decision {
-            text,
-            calls: vec![],
-            why: json!("long prompt"),
-        };
+        let text = format!("The prompt has {} bytes; the router reads prose up to {PROSE_LIMIT}.", prompt.len());
+        return Decision { text, calls: vec![], why: json!("long prompt") };
     }
     match route::route(prompt, tools) {
         Route::Take(taken) => {
             let calls = vec![requested(taken.tool, taken.arguments())];
-            Decision {
-                text: String::new(),
-                calls,
-                why: json!({ "taken": [scored(&taken)] }),
-            }
+            Decision { text: String::new(), calls, why: json!({ "taken": [scored(&taken)] }) }
         }
-        Route::Choose(candidates) if candidates.is_empty() => choose(
-            "No tool's name or description has a word in common with that.",
-            candidates,
-        ),
+        Route::Choose(candidates) if candidates.is_empty() => {
+            choose("No tool's name or description has a word in common with that.", candidates)
+        }
         Route::Choose(candidates) => choose("Which tool that means is not certain, so none was run.", candidates),
     }
 }
@@ -232,11 +168,7 @@ fn choose(intro: &str, candidates: Vec<Candidate<'_>>) -> Decision {
             first_sentence(candidate)
         ));
     }
-    Decision {
-        text,
-        calls: vec![],
-        why,
-    }
+    Decision { text, calls: vec![], why }
 }
 
 fn scored(candidate: &Candidate) -> Value {
@@ -253,11 +185,7 @@ fn first_sentence<'a>(candidate: &Candidate<'a>) -> String {
 }
 
 fn requested(tool: &OfferedTool, arguments: String) -> RequestedCall {
-    RequestedCall {
-        provider_id: None,
-        name: tool.name.clone(),
-        arguments,
-    }
+    RequestedCall { provider_id: None, name: tool.name.clone(), arguments }
 }
 
 fn no_schema() -> String {

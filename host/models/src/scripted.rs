@@ -302,7 +302,7 @@ mod tests {
         );
         let (reply, deltas) = ask(&model, &prompt(), 0, 1).await;
         assert_eq!(deltas, [Delta::Text("part".into())]);
-        insta::assert_snapshot!(reply.unwrap_err(), @"scripted/s.json answered with status 503 (request r1): busy. Try again later, or configure a fallback model");
+        insta::assert_snapshot!(reply.unwrap_err(), @"scripted/s.json answered with status 503 (request r1): busy. Ask again later, or name another model");
         assert_eq!(ask(&model, &prompt(), 0, 2).await.0.unwrap().text, "part");
         insta::assert_snapshot!(ask(&model, &prompt(), 1, 9).await.0.unwrap_err(), @"the reply of scripted/s.json broke off: connection reset. Try again; if it stays so, look at the network and the base URL");
     }

@@ -204,7 +204,9 @@ impl Hunt {
     }
 
     fn answer(mut self) -> String {
-        let mut summary = format!("[{} matches in {} files", self.matches, self.searched);
+        let matches = if self.matches == 1 { "match" } else { "matches" };
+        let files = if self.searched == 1 { "file" } else { "files" };
+        let mut summary = format!("[{} {matches} in {} {files}", self.matches, self.searched);
         for (reason, (count, first)) in &self.skipped {
             summary.push_str(&format!("; skipped {count} {reason}, such as `{first}`"));
         }

@@ -146,14 +146,14 @@ fn a_search_finds_lines_with_context() {
     );
     assert_eq!(
         search(json!({ "text": "fn two(", "context": 1, "glob": "*.rs" })),
-        "src/a.rs:1- one\nsrc/a.rs:2: fn two()\nsrc/a.rs:3- three\n[1 matches in 1 files]"
+        "src/a.rs:1- one\nsrc/a.rs:2: fn two()\nsrc/a.rs:3- three\n[1 match in 1 file]"
     );
     assert_eq!(
         search(json!({ "text": "fn", "context": 2, "glob": "src/**/*.rs" })),
         "src/a.rs:1- one\nsrc/a.rs:2: fn two()\nsrc/a.rs:3- three\nsrc/a.rs:4- four\nsrc/a.rs:5: fn five()\n\
-         src/a.rs:6- six\n[2 matches in 1 files]"
+         src/a.rs:6- six\n[2 matches in 1 file]"
     );
-    assert!(search(json!({ "text": "FN TWO", "ignore_case": true })).contains("[1 matches"));
+    assert!(search(json!({ "text": "FN TWO", "ignore_case": true })).contains("[1 match in"));
     assert!(search(json!({ "text": "fn", "limit": 1 })).contains("stopped at `src/a.rs`, line 5"));
 }
 

@@ -148,14 +148,12 @@ fn file_tools() -> [Tool; 3] {
 
 /// The same tools for texts that stand in the arguments.
 fn literal_tools() -> [Tool; 3] {
-    let count = Tool::new("text.count", COUNT)
-        .title("Count lines and words")
-        .read_only()
-        .output::<Counts>()
-        .run(|arguments: Count, _: &Call| {
+    let count = Tool::new("text.count", COUNT).title("Count lines and words").read_only().output::<Counts>().run(
+        |arguments: Count, _: &Call| {
             let counts = count(&arguments.text);
             Done::structured(&counts, counts.sentence("The text"))
-        });
+        },
+    );
     let extract =
         Tool::new("text.extract", EXTRACT).title("Extract from a text").read_only().output::<Extraction>().run(
             |arguments: Extract, _: &Call| {

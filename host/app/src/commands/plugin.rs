@@ -57,9 +57,9 @@ async fn list(
         print(terminal, describe::listed(plugin, &grants))?;
     }
     setup::refuse(&problems)?;
-    let tools = generation.plugins().flat_map(|plugin| {
-        plugin.tools().iter().map(move |tool| (tool.name.as_str(), plugin.identity().to_string()))
-    });
+    let tools = generation
+        .plugins()
+        .flat_map(|plugin| plugin.tools().iter().map(move |tool| (tool.name.as_str(), plugin.identity().to_string())));
     match same_names(tools).as_slice() {
         [] => Ok(()),
         same => Err(Failure::refused(same.join("\n"))),

@@ -85,7 +85,8 @@ impl SessionLog for SqliteStore {
     async fn sessions(&self, filter: SessionFilter, limit: usize) -> Result<Vec<SessionSummary>, StoreError> {
         let owner = self.owner.clone();
         self.read(move |connection| {
-            let sql = "SELECT subject, agent, user, created, updated, revision, turns, last_message, state, title, owner
+            let sql =
+                "SELECT subject, agent, user, created, updated, revision, turns, last_message, state, title, owner
                        FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2)
                        AND (?3 IS NULL OR state = ?3) ORDER BY updated DESC, id DESC LIMIT ?4";
             let parameters = params![filter.agent, filter.user, filter.state, page(limit)];

@@ -20,11 +20,7 @@ const ROW_LIMIT: usize = 20;
 
 /// Adds the line that every answer ends with. What does not fit into so many characters is cut from the body.
 pub(super) fn labelled(body: &str, limit: usize) -> String {
-    let names = PROVIDERS
-        .iter()
-        .map(|(name, _)| format!("`{name}`"))
-        .collect::<Vec<_>>()
-        .join(" and ");
+    let names = PROVIDERS.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(" and ");
     let label = format!(
         "This is the offline router, not a language model: it runs tools, it does not think. Configure a model with \
          `--model NAME`, or `model = \"NAME\"` in agent.toml; this version has {names}."
@@ -35,23 +31,16 @@ pub(super) fn labelled(body: &str, limit: usize) -> String {
 
 /// The results that the conversation ends with, each below its call; none where it does not end with results.
 pub(super) fn results(messages: &[Message], tools: &[OfferedTool]) -> Option<String> {
-    let answered = messages
-        .iter()
-        .rev()
-        .take_while(|message| message.role == Role::Tool)
-        .count();
+    let answered = messages.iter().rev().take_while(|message| message.role == Role::Tool).count();
     if answered == 0 {
         return None;
     }
     let (before, tail) = messages.split_at(messages.len() - answered);
     let calls: Vec<&ToolCall> = before.last()?.parts.iter().filter_map(call).collect();
-    let shown = tail
-        .iter()
-        .flat_map(|message| &message.parts)
-        .filter_map(|part| match part {
-            Part::ToolResult(result) => Some(one_result(&calls, result, tools)),
-            _ => None,
-        });
+    let shown = tail.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
+        Part::ToolResult(result) => Some(one_result(&calls, result, tools)),
+        _ => None,
+    });
     Some(shown.collect::<Vec<_>>().join("\n\n"))
 }
 
@@ -73,13 +62,10 @@ fn call(part: &Part) -> Option<&ToolCall> {
 }
 
 fn one_result(calls: &[&ToolCall], result: &ToolResult, tools: &[OfferedTool]) -> String {
-    let arguments = calls
-        .iter()
-        .find(|call| call.id == result.call_id)
-        .map(|call| match &call.arguments {
-            Value::String(raw) => raw.clone(),
-            arguments => spaced(arguments),
-        });
+    let arguments = calls.iter().find(|call| call.id == result.call_id).map(|call| match &call.arguments {
+        Value::String(raw) => raw.clone(),
+        arguments => spaced(arguments),
+    });
     // The history is in the provider's names; people know the author's.
     let name = tools.iter().find(|tool| tool.name == result.name).map_or(&result.name, |tool| &tool.author_name);
     let head = format!("{name} {}", cut(&arguments.unwrap_or_default(), LINE_LIMIT));
@@ -98,10 +84,7 @@ fn one_result(calls: &[&ToolCall], result: &ToolResult, tools: &[OfferedTool]) -
     if result.is_error {
         body = format!("failed: {body}");
     }
-    let indented: Vec<String> = cut(&body, RESULT_LIMIT)
-        .lines()
-        .map(|line| format!("  {line}"))
-        .collect();
+    let indented: Vec<String> = cut(&body, RESULT_LIMIT).lines().map(|line| format!("  {line}")).collect();
     format!("{}\n{}", head.trim_end(), indented.join("\n"))
 }
 
@@ -129,10 +112,7 @@ fn failure(error: &ToolError) -> String {
                 "" => violation.message.clone(),
                 pointer => format!("{pointer}: {}", violation.message),
             });
-            format!(
-                "the arguments are not valid\n{}",
-                violations.collect::<Vec<_>>().join("\n")
-            )
+            format!("the arguments are not valid\n{}", violations.collect::<Vec<_>>().join("\n"))
         }
         ToolError::NotFound { message } => format!("not found: {message}"),
         ToolError::Denied { message } => format!("denied: {message}"),
@@ -156,11 +136,7 @@ fn readable(json: &Value) -> String {
         _ => {
             let line = spaced(json);
             let short = line.chars().count() <= LINE_LIMIT;
-            if short {
-                line
-            } else {
-                serde_json::to_string_pretty(json).unwrap_or(line)
-            }
+            if short { line } else { serde_json::to_string_pretty(json).unwrap_or(line) }
         }
     }
 }
@@ -198,10 +174,7 @@ mod tests {
 
     #[test]
     fn json_in_one_line() {
-        assert_eq!(
-            spaced(&json!({"a": [1, "x, y:z"], "b": {}})),
-            r#"{"a": [1, "x, y:z"], "b": {}}"#
-        );
+        assert_eq!(spaced(&json!({"a": [1, "x, y:z"], "b": {}})), r#"{"a": [1, "x, y:z"], "b": {}}"#);
     }
 
     #[test]
@@ -214,17 +187,9 @@ mod tests {
             name: Some("a.png".into()),
         };
         let counted = json!({"words": 3, "file": "a"});
-        let violation = Violation {
-            pointer: "/path".into(),
-            rule: None,
-            message: "is not a string".into(),
-        };
-        let invalid = ToolError::InvalidArguments {
-            violations: vec![violation],
-        };
-        let denied = ToolError::Denied {
-            message: "grant files.read".into(),
-        };
+        let violation = Violation { pointer: "/path".into(), rule: None, message: "is not a string".into() };
+        let invalid = ToolError::InvalidArguments { violations: vec![violation] };
+        let denied = ToolError::Denied { message: "grant files.read".into() };
         let error = |error: &ToolError| vec![Content::Text(error.for_model())];
         let both = vec![Content::Text(counted.to_string()), Content::Json(counted)];
         let deep = json!({"rows": [{"name": "x".repeat(60)}, {"name": "y".repeat(60)}]});
@@ -285,17 +250,11 @@ mod tests {
     #[test]
     fn long_results_are_cut_and_say_so() {
         let long = "é".repeat(3000);
-        let messages = [
-            calls(&[("c1", "t", json!({}))]),
-            result("c1", "t", vec![Content::Text(long)], false),
-        ];
+        let messages = [calls(&[("c1", "t", json!({}))]), result("c1", "t", vec![Content::Text(long)], false)];
         let shown = results(&messages, &[]).unwrap();
         assert!(shown.ends_with("é… (1000 more characters)"), "{shown}");
         let labelled = labelled(&shown, 400);
-        assert!(
-            labelled.contains("more characters)\n\nThis is the offline router"),
-            "{labelled}"
-        );
+        assert!(labelled.contains("more characters)\n\nThis is the offline router"), "{labelled}");
     }
 
     #[test]

@@ -44,14 +44,8 @@ pub(super) fn fill(properties: &[Property], reading: &Reading) -> Arguments {
     let doubtful = incomplete || left_over || reading.unclear.is_some();
     let read = properties.iter().zip(filling.values);
     Arguments {
-        read: read
-            .filter_map(|(property, value)| Some((property.name.clone(), value?)))
-            .collect(),
-        certainty: if doubtful {
-            Certainty::Doubtful
-        } else {
-            Certainty::Certain
-        },
+        read: read.filter_map(|(property, value)| Some((property.name.clone(), value?))).collect(),
+        certainty: if doubtful { Certainty::Doubtful } else { Certainty::Certain },
     }
 }
 
@@ -80,15 +74,10 @@ impl Filling<'_> {
     }
 
     fn by_kind(&mut self, presence: Presence) {
-        let open: Vec<usize> = (0..self.properties.len())
-            .filter(|&place| self.is_open(place, presence))
-            .collect();
+        let open: Vec<usize> = (0..self.properties.len()).filter(|&place| self.is_open(place, presence)).collect();
         for &place in &open {
             let kind = &self.properties[place].kind;
-            let rivals = open
-                .iter()
-                .filter(|&&other| same_tokens(kind, &self.properties[other].kind))
-                .count();
+            let rivals = open.iter().filter(|&&other| same_tokens(kind, &self.properties[other].kind)).count();
             let strong = matches!(kind, Kind::Path | Kind::Url | Kind::Expression);
             if rivals > 1 || (presence == Presence::Optional && !strong) {
                 continue;
@@ -127,10 +116,7 @@ impl Filling<'_> {
             return Vec::new();
         };
         let words = self.reading.words.iter().enumerate();
-        words
-            .filter(|(_, word)| **word == text)
-            .map(|(place, _)| (place, value))
-            .collect()
+        words.filter(|(_, word)| **word == text).map(|(place, _)| (place, value)).collect()
     }
 
     fn is_open(&self, place: usize, presence: Presence) -> bool {
@@ -149,9 +135,7 @@ impl Filling<'_> {
             tokens.filter(|(place, token)| !self.claimed[*place] && wanted(token))
         };
         let only = |mut found: Vec<(usize, Value)>| (found.len() == 1).then(|| found.remove(0));
-        let plain: Vec<_> = free()
-            .filter_map(|(place, token)| Some((place, value(kind, token)?)))
-            .collect();
+        let plain: Vec<_> = free().filter_map(|(place, token)| Some((place, value(kind, token)?))).collect();
         if !plain.is_empty() || *kind != Kind::Path {
             return only(plain);
         }
@@ -188,11 +172,7 @@ mod tests {
 
     fn filled(schema: &Value, prompt: &str) -> String {
         let found = fill(&schema::properties(schema), &reading::read(prompt, &[]));
-        let mark = if found.certainty == Certainty::Certain {
-            ""
-        } else {
-            "? "
-        };
+        let mark = if found.certainty == Certainty::Certain { "" } else { "? " };
         format!("{mark}{}", Value::Object(found.read))
     }
 
@@ -257,25 +237,11 @@ mod tests {
     #[test]
     fn numbers_expressions_and_choices() {
         let number = json!({"properties": {"value": {"type": "number"}}, "required": ["value"]});
-        check(
-            number,
-            &[
-                ("double 2.5", r#"{"value":2.5}"#),
-                ("double 7", r#"{"value":7}"#),
-                ("add 1 and 2", "? {}"),
-            ],
-        );
+        check(number, &[("double 2.5", r#"{"value":2.5}"#), ("double 7", r#"{"value":7}"#), ("add 1 and 2", "? {}")]);
         let two = json!({"properties": {"a": {"type": "number"}, "b": {"type": "integer"}}, "required": ["a", "b"]});
         check(two, &[("add 1", "? {}"), ("add a=1 b=2", r#"{"a":1,"b":2}"#)]);
         let sum = json!({"properties": {"expression": {"type": "string"}}, "required": ["expression"]});
-        check(
-            sum,
-            &[
-                ("what is 2 + 2?", r#"{"expression":"2 + 2"}"#),
-                ("2+2 and 3+3", "? {}"),
-                ("what is 7?", "? {}"),
-            ],
-        );
+        check(sum, &[("what is 2 + 2?", r#"{"expression":"2 + 2"}"#), ("2+2 and 3+3", "? {}"), ("what is 7?", "? {}")]);
         let unit = json!({"properties": {"unit": {"enum": ["words", "lines"]}}, "required": ["unit"]});
         check(
             unit,

@@ -29,11 +29,7 @@ pub(super) fn classify(text: &str) -> Run {
     if is_date(text) {
         return Run::Unclear;
     }
-    let mut reader = Reader {
-        rest: text.trim(),
-        operations: 0,
-        depth: 0,
-    };
+    let mut reader = Reader { rest: text.trim(), operations: 0, depth: 0 };
     match reader.sum() && reader.rest.is_empty() {
         true if reader.operations > 0 => Run::Expression,
         true if !text.contains('(') => Run::Number,
@@ -108,9 +104,7 @@ impl Reader<'_> {
     }
 
     fn digits(&mut self) -> bool {
-        let rest = self
-            .rest
-            .trim_start_matches(|character: char| character.is_ascii_digit());
+        let rest = self.rest.trim_start_matches(|character: char| character.is_ascii_digit());
         let some = rest.len() < self.rest.len();
         self.rest = rest;
         some

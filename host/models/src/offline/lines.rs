@@ -36,9 +36,7 @@ pub(super) fn read<'a>(prompt: &str, tools: &'a [OfferedTool]) -> Lines<'a> {
         let next = offset + prompt[offset..].find('\n').map_or(prompt.len() - offset, |end| end + 1);
         let number = prompt[..offset].matches('\n').count() + 1;
         let (name, rest) = split_name(line);
-        let tool = tools
-            .iter()
-            .find(|tool| !name.is_empty() && (tool.author_name == name || tool.name == name));
+        let tool = tools.iter().find(|tool| !name.is_empty() && (tool.author_name == name || tool.name == name));
         match (tool, rest.starts_with('{')) {
             (Some(tool), true) => {
                 let start = offset + (line.len() - rest.len());
@@ -52,11 +50,7 @@ pub(super) fn read<'a>(prompt: &str, tools: &'a [OfferedTool]) -> Lines<'a> {
                         offset = start + length;
                         let after = prompt[offset..].lines().next().unwrap_or_default();
                         if !after.trim().is_empty() {
-                            return wrong(
-                                name,
-                                number,
-                                &format!("`{}` stands after the JSON object", after.trim()),
-                            );
+                            return wrong(name, number, &format!("`{}` stands after the JSON object", after.trim()));
                         }
                         offset += prompt[offset..].find('\n').map_or(prompt.len() - offset, |end| end + 1);
                         continue;
@@ -74,9 +68,7 @@ pub(super) fn read<'a>(prompt: &str, tools: &'a [OfferedTool]) -> Lines<'a> {
     match calls.len() {
         0 => Lines::None,
         1..=CALL_LIMIT => Lines::Calls(calls, others),
-        number => Lines::Wrong(format!(
-            "Those are {number} calls; at most {CALL_LIMIT} run at once. Nothing was run."
-        )),
+        number => Lines::Wrong(format!("Those are {number} calls; at most {CALL_LIMIT} run at once. Nothing was run.")),
     }
 }
 
@@ -110,15 +102,11 @@ fn object(text: &str) -> Result<usize, serde_json::Error> {
 }
 
 fn requires_nothing(tool: &OfferedTool) -> bool {
-    schema::properties(&tool.input_schema)
-        .iter()
-        .all(|property| property.presence == Presence::Optional)
+    schema::properties(&tool.input_schema).iter().all(|property| property.presence == Presence::Optional)
 }
 
 fn wrong<'a>(name: &str, line: usize, problem: &str) -> Lines<'a> {
-    Lines::Wrong(format!(
-        "The call of {name} in line {line} is not right: {problem}. Nothing was run."
-    ))
+    Lines::Wrong(format!("The call of {name} in line {line} is not right: {problem}. Nothing was run."))
 }
 
 /// Lines and columns of the prompt, not of the JSON.
@@ -126,15 +114,8 @@ fn located(error: &serde_json::Error, first_line: usize, indent: usize) -> Strin
     let message = error.to_string();
     let end = format!(" at line {} column {}", error.line(), error.column());
     let line = first_line + error.line().saturating_sub(1);
-    let column = if error.line() <= 1 {
-        error.column() + indent
-    } else {
-        error.column()
-    };
-    format!(
-        "{} at line {line}, column {column}",
-        message.strip_suffix(&end).unwrap_or(&message)
-    )
+    let column = if error.line() <= 1 { error.column() + indent } else { error.column() };
+    format!("{} at line {line}, column {column}", message.strip_suffix(&end).unwrap_or(&message))
 }
 
 #[cfg(test)]
@@ -145,20 +126,15 @@ mod tests {
 
     fn tools() -> Vec<OfferedTool> {
         let path = json!({"properties": {"path": {"type": "string"}}, "required": ["path"]});
-        vec![
-            tool("text.count", "", path),
-            tool("files.list", "", json!({"properties": {"path": {}}})),
-        ]
+        vec![tool("text.count", "", path), tool("files.list", "", json!({"properties": {"path": {}}}))]
     }
 
     fn shown(prompt: &str) -> String {
         match read(prompt, &tools()) {
             Lines::None => "none".into(),
-            Lines::Calls(calls, _) => calls
-                .iter()
-                .map(|(tool, text)| format!("{} {text}", tool.name))
-                .collect::<Vec<_>>()
-                .join("; "),
+            Lines::Calls(calls, _) => {
+                calls.iter().map(|(tool, text)| format!("{} {text}", tool.name)).collect::<Vec<_>>().join("; ")
+            }
             Lines::Wrong(text) => text,
             Lines::Unknown(name) => format!("unknown {name}"),
         }
@@ -174,10 +150,7 @@ mod tests {
                 "Please:\ntext.count {\"path\": \"a\"}\nfiles.list {}\nthanks",
                 "text_count {\"path\": \"a\"}; files_list {}",
             ),
-            (
-                "text.count {\n  \"path\": \"a\"\n}\nfiles.list {}",
-                "text_count {\n  \"path\": \"a\"\n}; files_list {}",
-            ),
+            ("text.count {\n  \"path\": \"a\"\n}\nfiles.list {}", "text_count {\n  \"path\": \"a\"\n}; files_list {}"),
             ("files.list", "files_list {}"),
             (
                 "text.count {\"big\": 123456789012345678901234567890}",
@@ -212,7 +185,7 @@ mod tests {
     #[test]
     fn a_key_that_stands_twice_is_refused_with_its_place() {
         insta::assert_snapshot!(shown("text.count {\"path\": \"a\", \"path\": \"b\"}"), @"The call of text.count in line 1 is not right: the key `path` stands there twice at line 1, column 31. Nothing was run.");
-        insta::assert_snapshot!(shown("files.list {\"path\": [{\n \"a\": 1,\n \"a\": 2}]}"), @"");
+        insta::assert_snapshot!(shown("files.list {\"path\": [{\n \"a\": 1,\n \"a\": 2}]}"), @"The call of files.list in line 1 is not right: the key `a` stands there twice at line 3, column 4. Nothing was run.");
     }
 
     #[test]

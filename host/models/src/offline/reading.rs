@@ -3,9 +3,7 @@
 use super::expression::{self, Run};
 
 /// Words that turn a prompt's meaning round; the router does not follow them.
-const NEGATIONS: &[&str] = &[
-    "not", "no", "never", "without", "except", "don't", "doesn't", "isn't", "nor", "unless",
-];
+const NEGATIONS: &[&str] = &["not", "no", "never", "without", "except", "don't", "doesn't", "isn't", "nor", "unless"];
 
 /// Opening and closing quotation marks. An apostrophe only quotes at the edge of a word.
 const QUOTES: &[(char, char)] = &[('"', '"'), ('`', '`'), ('“', '”'), ('«', '»'), ('\'', '\'')];
@@ -50,22 +48,13 @@ pub(super) struct Reading {
 
 /// Reads a prompt; the names of tools are words, though they look like files.
 pub(super) fn read(prompt: &str, tool_names: &[&str]) -> Reading {
-    let mut reader = Reader {
-        tool_names,
-        reading: Reading::default(),
-        run: String::new(),
-        before: String::new(),
-    };
+    let mut reader = Reader { tool_names, reading: Reading::default(), run: String::new(), before: String::new() };
     let mut rest = prompt;
     let mut at_edge = true;
     while let Some(first) = rest.chars().next() {
         if let Some((quoted, after)) = quoted(rest, at_edge) {
             // Backticks stand around names of things, other marks around texts.
-            let kind = if first == '`' && is_path(quoted) {
-                TokenKind::Path
-            } else {
-                TokenKind::Quoted
-            };
+            let kind = if first == '`' && is_path(quoted) { TokenKind::Path } else { TokenKind::Quoted };
             reader.token(kind, quoted);
             rest = after;
             at_edge = true;
@@ -74,10 +63,7 @@ pub(super) fn read(prompt: &str, tool_names: &[&str]) -> Reading {
             at_edge = true;
         } else {
             let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-            let end = rest[..end]
-                .find(['"', '`', '“', '«'])
-                .filter(|&quote| quote > 0)
-                .unwrap_or(end);
+            let end = rest[..end].find(['"', '`', '“', '«']).filter(|&quote| quote > 0).unwrap_or(end);
             reader.piece(&rest[..end]);
             rest = &rest[end..];
             at_edge = rest.starts_with(char::is_whitespace) || rest.starts_with(['"', '`', '“', '«']);
@@ -93,10 +79,7 @@ pub(super) fn is_path(text: &str) -> bool {
         return false;
     }
     if text.contains('/') {
-        return text
-            .chars()
-            .any(|character| character.is_alphanumeric() || character == '.')
-            && text != "and/or";
+        return text.chars().any(|character| character.is_alphanumeric() || character == '.') && text != "and/or";
     }
     let Some((stem, extension)) = text.rsplit_once('.') else {
         return false;
@@ -110,10 +93,7 @@ pub(super) fn is_path(text: &str) -> bool {
 
 fn starts_arithmetic(rest: &str) -> bool {
     let piece = rest.split(char::is_whitespace).next().unwrap_or(rest);
-    piece
-        .trim_end_matches([',', ';', ':', '!', '?', '.'])
-        .chars()
-        .all(expression::allows)
+    piece.trim_end_matches([',', ';', ':', '!', '?', '.']).chars().all(expression::allows)
 }
 
 /// A quotation at the beginning of the text, and what follows it.
@@ -158,17 +138,13 @@ impl Reader<'_> {
             return;
         }
         self.end_run();
-        if let Some((name, value)) = trimmed
-            .split_once('=')
-            .filter(|(name, value)| is_word(name) && !value.is_empty())
+        if let Some((name, value)) = trimmed.split_once('=').filter(|(name, value)| is_word(name) && !value.is_empty())
         {
             self.word(name);
             self.before.push('=');
             return self.value(value);
         }
-        let value = trimmed
-            .trim_end_matches(['!', ')', ']', '}', '>', '\''])
-            .trim_start_matches('\'');
+        let value = trimmed.trim_end_matches(['!', ')', ']', '}', '>', '\'']).trim_start_matches('\'');
         if !value.is_empty() && value.chars().all(expression::allows) {
             self.doubt(format!("`{trimmed}` is neither a word nor a number"));
         }
@@ -214,11 +190,7 @@ impl Reader<'_> {
     fn token(&mut self, kind: TokenKind, text: &str) {
         self.end_run();
         let before = std::mem::take(&mut self.before);
-        self.reading.tokens.push(Token {
-            kind,
-            text: text.to_owned(),
-            before,
-        });
+        self.reading.tokens.push(Token { kind, text: text.to_owned(), before });
     }
 
     fn end_run(&mut self) {
@@ -231,11 +203,7 @@ impl Reader<'_> {
             Run::Expression => TokenKind::Expression,
         };
         let before = std::mem::take(&mut self.before);
-        self.reading.tokens.push(Token {
-            kind,
-            text: run.to_owned(),
-            before,
-        });
+        self.reading.tokens.push(Token { kind, text: run.to_owned(), before });
     }
 
     fn doubt(&mut self, reason: String) {
@@ -244,10 +212,7 @@ impl Reader<'_> {
 }
 
 fn is_word(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .chars()
-            .all(|character| character.is_alphanumeric() || character == '_')
+    !text.is_empty() && text.chars().all(|character| character.is_alphanumeric() || character == '_')
 }
 
 #[cfg(test)]
@@ -265,59 +230,26 @@ mod tests {
     #[test]
     fn what_is_read_off_a_prompt() {
         let cases = [
-            (
-                "How many words are in README.md?",
-                "how many words are in | Path[README.md](in)",
-            ),
-            (
-                "list (the files in) plugins/, please",
-                "list the files in please | Path[plugins/](in)",
-            ),
+            ("How many words are in README.md?", "how many words are in | Path[README.md](in)"),
+            ("list (the files in) plugins/, please", "list the files in please | Path[plugins/](in)"),
             ("move ./a.txt to b/c", "move to | Path[./a.txt](move) Path[b/c](to)"),
-            (
-                "search \"foo bar.\" in `my notes.txt`.",
-                "search in | Quoted[foo bar.](search) Path[my notes.txt](in)",
-            ),
+            ("search \"foo bar.\" in `my notes.txt`.", "search in | Quoted[foo bar.](search) Path[my notes.txt](in)"),
             ("`a b` and \"a.txt\"", "and | Quoted[a b]() Quoted[a.txt](and)"),
-            (
-                "say 'it is' and don’t",
-                "say and don't | Quoted[it is](say) ! `don’t` turns the meaning round",
-            ),
-            (
-                "the dog's tail isn't 'x'",
-                "the dog's tail isn't | Quoted[x](isn't) ! `isn't` turns the meaning round",
-            ),
+            ("say 'it is' and don’t", "say and don't | Quoted[it is](say) ! `don’t` turns the meaning round"),
+            ("the dog's tail isn't 'x'", "the dog's tail isn't | Quoted[x](isn't) ! `isn't` turns the meaning round"),
             ("what is (1 + 2) * 3?", "what is | Expression[(1 + 2) * 3](is)"),
             ("2 + 10!", " | Number[10]() ! `2 +` is neither a number nor arithmetic"),
-            (
-                "10! or 5\"",
-                "or \" | Number[10]() Number[5](or) ! `10!` is neither a word nor a number",
-            ),
-            (
-                "a 5\" disk",
-                "a \" disk | Number[5](a) ! a quotation mark has no partner",
-            ),
+            ("10! or 5\"", "or \" | Number[10]() Number[5](or) ! `10!` is neither a word nor a number"),
+            ("a 5\" disk", "a \" disk | Number[5](a) ! a quotation mark has no partner"),
             ("Hello, a.txt!", "hello | Path[a.txt](hello)"),
             ("compute 2+2.", "compute | Expression[2+2](compute)"),
-            (
-                "first 10 lines, limit=5",
-                "first lines limit | Number[10](first) Number[5](limit=)",
-            ),
+            ("first 10 lines, limit=5", "first lines limit | Number[10](first) Number[5](limit=)"),
             ("limit: 7 path=a.md", "limit path | Number[7](limit=) Path[a.md](path=)"),
-            (
-                "run text.count on .gitignore",
-                "run text.count on | Path[.gitignore](on)",
-            ),
-            (
-                "see https://example.com/a.txt now",
-                "see now | Url[https://example.com/a.txt](see)",
-            ),
+            ("run text.count on .gitignore", "run text.count on | Path[.gitignore](on)"),
+            ("see https://example.com/a.txt now", "see now | Url[https://example.com/a.txt](see)"),
             ("e.g. and/or i.e. a - b", "e.g and/or i.e a b | "),
             ("sqrt(2)+1", "sqrt(2)+1 |  ! `sqrt(2)+1` is neither a word nor a number"),
-            (
-                "on 2024-01-15",
-                "on |  ! `2024-01-15` is neither a number nor arithmetic",
-            ),
+            ("on 2024-01-15", "on |  ! `2024-01-15` is neither a number nor arithmetic"),
             ("1,000 + 2", "1,000 |  ! `1,000` is neither a word nor a number"),
             ("a \"b", "a \"b |  ! a quotation mark has no partner"),
             ("", " | "),

@@ -23,18 +23,8 @@ const ASKING_WORDS: &[&str] = &[
 ];
 
 /// Words about arithmetic; any other one (half of, the square root of) changes what is to be calculated.
-const ARITHMETIC_WORDS: &[&str] = &[
-    "arithmetic",
-    "calc",
-    "calculate",
-    "compute",
-    "evaluate",
-    "exactly",
-    "expression",
-    "out",
-    "solve",
-    "work",
-];
+const ARITHMETIC_WORDS: &[&str] =
+    &["arithmetic", "calc", "calculate", "compute", "evaluate", "exactly", "expression", "out", "solve", "work"];
 
 /// A tool with what was read for it.
 pub(super) struct Candidate<'a> {
@@ -59,10 +49,7 @@ pub(super) enum Route<'a> {
 
 /// Routes a prompt in prose.
 pub(super) fn route<'a>(prompt: &str, tools: &'a [OfferedTool]) -> Route<'a> {
-    let names: Vec<&str> = tools
-        .iter()
-        .flat_map(|tool| [tool.author_name.as_str(), tool.name.as_str()])
-        .collect();
+    let names: Vec<&str> = tools.iter().flat_map(|tool| [tool.author_name.as_str(), tool.name.as_str()]).collect();
     let reading = reading::read(prompt, &names);
     let index = Index::new(tools.iter().map(|tool| (&tool.author_name, &tool.description)));
     let mut candidates: Vec<Candidate> = index
@@ -70,10 +57,7 @@ pub(super) fn route<'a>(prompt: &str, tools: &'a [OfferedTool]) -> Route<'a> {
         .into_iter()
         .map(|(place, score)| candidate(&tools[place], score, &reading))
         .collect();
-    let mut callable = candidates
-        .iter()
-        .enumerate()
-        .filter(|(_, candidate)| candidate.is_callable(&reading));
+    let mut callable = candidates.iter().enumerate().filter(|(_, candidate)| candidate.is_callable(&reading));
     let first = callable.next().map(|(place, candidate)| (place, candidate.score));
     let second = callable.next().map_or(0.0, |(_, candidate)| candidate.score);
     if let Some((place, score)) = first
@@ -91,9 +75,7 @@ pub(super) fn route<'a>(prompt: &str, tools: &'a [OfferedTool]) -> Route<'a> {
 pub(super) fn nearest<'a>(name: &str, tools: &'a [OfferedTool]) -> Vec<Candidate<'a>> {
     let index = Index::new(tools.iter().map(|tool| (&tool.author_name, &tool.description)));
     let nearest = index.nearest(name, SHOWN).into_iter();
-    nearest
-        .map(|(place, score)| candidate(&tools[place], score, &Reading::default()))
-        .collect()
+    nearest.map(|(place, score)| candidate(&tools[place], score, &Reading::default())).collect()
 }
 
 impl Candidate<'_> {
@@ -117,10 +99,7 @@ impl Candidate<'_> {
 
     /// Whether its arguments are in the prompt. A tool that requires none must be called by all words of its name.
     fn is_callable(&self, reading: &Reading) -> bool {
-        let requires = self
-            .properties
-            .iter()
-            .any(|property| property.presence == Presence::Required);
+        let requires = self.properties.iter().any(|property| property.presence == Presence::Required);
         let said: BTreeSet<String> = reading.words.iter().flat_map(|word| terms(word)).collect();
         let named = || terms(&self.tool.author_name).iter().all(|term| said.contains(term));
         self.arguments.certainty == Certainty::Certain && (requires || named())
@@ -130,13 +109,7 @@ impl Candidate<'_> {
 fn candidate<'a>(tool: &'a OfferedTool, score: f32, reading: &Reading) -> Candidate<'a> {
     let properties = schema::properties(&tool.input_schema);
     let arguments = arguments::fill(&properties, reading);
-    Candidate {
-        tool,
-        score,
-        properties,
-        arguments,
-        path: only_path(reading),
-    }
+    Candidate { tool, score, properties, arguments, path: only_path(reading) }
 }
 
 fn only_path(reading: &Reading) -> Option<String> {

@@ -3,19 +3,8 @@
 use serde_json::{Value, json};
 
 /// Names of string properties that hold a path in a tree. A name that ends with `_` and one of these does, too.
-const PATH_NAMES: &[&str] = &[
-    "path",
-    "file",
-    "filename",
-    "directory",
-    "dir",
-    "folder",
-    "from",
-    "to",
-    "source",
-    "destination",
-    "target",
-];
+const PATH_NAMES: &[&str] =
+    &["path", "file", "filename", "directory", "dir", "folder", "from", "to", "source", "destination", "target"];
 
 /// Names of string properties that hold arithmetic.
 const EXPRESSION_NAMES: &[&str] = &["expression", "expr", "formula"];
@@ -103,21 +92,12 @@ pub(super) fn properties(schema: &Value) -> Vec<Property> {
 
 /// The names of an object's properties: declared ones first, then those that are only required.
 fn names(object: &Value) -> Vec<(&str, Presence)> {
-    let required: Vec<&str> = object
-        .get("required")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
+    let required: Vec<&str> =
+        object.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let declared = object.get("properties").and_then(Value::as_object);
     let is_declared = |name: &str| declared.is_some_and(|declared| declared.contains_key(name));
     let presence = |name: &str| {
-        if required.contains(&name) {
-            Presence::Required
-        } else {
-            Presence::Optional
-        }
+        if required.contains(&name) { Presence::Required } else { Presence::Optional }
     };
     let undeclared = required.iter().filter(|name| !is_declared(name)).copied();
     let declared = declared.into_iter().flat_map(|declared| declared.keys().map(String::as_str));
@@ -139,13 +119,9 @@ fn object(found: &Value, schema: &Value, depth: usize) -> Kind {
     let required = names(found).into_iter().filter(|(_, presence)| *presence == Presence::Required);
     let required: Vec<Property> = required
         .take(OBJECT)
-        .map(|(name, presence)| property(name, presence, found, schema, depth.saturating_sub(3)))
+        .map(|(name, presence)| property(name, presence, found, schema, depth.saturating_sub(2)))
         .collect();
-    if required.is_empty() {
-        Kind::Other
-    } else {
-        Kind::Object(required)
-    }
+    if required.is_empty() { Kind::Other } else { Kind::Object(required) }
 }
 
 fn kind(name: &str, property: &Value, schema: &Value, depth: usize) -> Kind {
@@ -158,19 +134,10 @@ fn kind(name: &str, property: &Value, schema: &Value, depth: usize) -> Kind {
     if let Some(values) = property.get("enum").and_then(Value::as_array) {
         return Kind::Choice(values.iter().filter(|value| !value.is_null()).cloned().collect());
     }
-    if let Some(pointer) = property
-        .get("$ref")
-        .and_then(Value::as_str)
-        .and_then(|target| target.strip_prefix('#'))
-    {
-        return schema
-            .pointer(pointer)
-            .map_or(Kind::Other, |target| kind(name, target, schema, depth - 1));
+    if let Some(pointer) = property.get("$ref").and_then(Value::as_str).and_then(|target| target.strip_prefix('#')) {
+        return schema.pointer(pointer).map_or(Kind::Other, |target| kind(name, target, schema, depth - 1));
     }
-    if let Some(alternatives) = ["anyOf", "oneOf", "allOf"]
-        .iter()
-        .find_map(|key| property.get(key)?.as_array())
-    {
+    if let Some(alternatives) = ["anyOf", "oneOf", "allOf"].iter().find_map(|key| property.get(key)?.as_array()) {
         return match one_of(name, alternatives, schema, depth - 1) {
             Kind::Other if property.get("allOf").is_none() => first_object(alternatives, schema, depth - 1),
             kind => kind,
@@ -209,9 +176,7 @@ fn one_of(name: &str, alternatives: &[Value], schema: &Value, depth: usize) -> K
         Kind::Choice(values) => Some(values),
         _ => None,
     });
-    constants
-        .collect::<Option<Vec<_>>>()
-        .map_or(Kind::Other, |values| Kind::Choice(values.concat()))
+    constants.collect::<Option<Vec<_>>>().map_or(Kind::Other, |values| Kind::Choice(values.concat()))
 }
 
 /// The one type besides null.
@@ -228,11 +193,7 @@ fn type_of(property: &Value) -> Option<&str> {
 
 fn text_kind(name: &str, property: &Value) -> Kind {
     let name = name.to_lowercase();
-    let named = |names: &[&str]| {
-        names
-            .iter()
-            .any(|known| name == *known || name.ends_with(&format!("_{known}")))
-    };
+    let named = |names: &[&str]| names.iter().any(|known| name == *known || name.ends_with(&format!("_{known}")));
     match property.get("format").and_then(Value::as_str) {
         Some("uri" | "url") => Kind::Url,
         Some("path") => Kind::Path,
@@ -257,23 +218,11 @@ mod tests {
             ("link", json!({"type": "string", "format": "uri"}), Kind::Url),
             ("expression", json!({"type": "string"}), Kind::Expression),
             ("n", json!({"type": "integer"}), Kind::Integer),
-            (
-                "n",
-                json!({"anyOf": [{"type": "number"}, {"type": "null"}]}),
-                Kind::Number,
-            ),
+            ("n", json!({"anyOf": [{"type": "number"}, {"type": "null"}]}), Kind::Number),
             ("n", json!({"type": ["number", "string"]}), Kind::Other),
             ("list", json!({"type": "array"}), Kind::List),
-            (
-                "unit",
-                json!({"$ref": "#/$defs/Unit"}),
-                Kind::Choice(vec![json!("words"), json!("lines")]),
-            ),
-            (
-                "unit",
-                json!({"oneOf": [{"const": "a"}, {"const": "b"}]}),
-                Kind::Choice(vec![json!("a"), json!("b")]),
-            ),
+            ("unit", json!({"$ref": "#/$defs/Unit"}), Kind::Choice(vec![json!("words"), json!("lines")])),
+            ("unit", json!({"oneOf": [{"const": "a"}, {"const": "b"}]}), Kind::Choice(vec![json!("a"), json!("b")])),
             ("loop", json!({"$ref": "#/$defs/Loop"}), Kind::Other),
             ("far", json!({"$ref": "https://example.com/x"}), Kind::Other),
         ];
@@ -282,11 +231,7 @@ mod tests {
                 "properties": {name: property.clone()}, "required": [name],
                 "$defs": {"Unit": {"enum": ["words", "lines"]}, "Loop": {"$ref": "#/$defs/Loop"}},
             });
-            let expected = Property {
-                name: name.into(),
-                kind: expected,
-                presence: Presence::Required,
-            };
+            let expected = Property { name: name.into(), kind: expected, presence: Presence::Required };
             assert_eq!(properties(&schema), [expected], "{name}: {property}");
         }
     }
@@ -322,14 +267,7 @@ mod tests {
     #[test]
     fn what_is_required_without_being_declared_is_not_understood() {
         let found = properties(&json!({"required": ["x"]}));
-        assert_eq!(
-            found,
-            [Property {
-                name: "x".into(),
-                kind: Kind::Other,
-                presence: Presence::Required
-            }]
-        );
+        assert_eq!(found, [Property { name: "x".into(), kind: Kind::Other, presence: Presence::Required }]);
         assert!(properties(&json!(true)).is_empty());
     }
 }

@@ -51,10 +51,7 @@ fn tools() -> Vec<OfferedTool> {
             "text.extract_file",
             "Finds all matches of a regular expression in a text file: line, column, matched text and groups by name \
              or number. No look-around, no back-references; \\w and \\d are ASCII.",
-            needs(
-                &["path", "pattern"],
-                json!({"ignore_case": {"type": "boolean"}, "limit": count}),
-            ),
+            needs(&["path", "pattern"], json!({"ignore_case": {"type": "boolean"}, "limit": count})),
         ),
         (
             "text.diff_files",
@@ -76,18 +73,12 @@ fn tools() -> Vec<OfferedTool> {
         ),
         ("clock.now", "The time of day.", json!({"type": "object"})),
     ];
-    cases
-        .map(|(name, description, schema)| tool(name, description, schema))
-        .into()
+    cases.map(|(name, description, schema)| tool(name, description, schema)).into()
 }
 
 async fn ask(request: &ModelRequest) -> (Reply, Vec<Delta>) {
     let (sender, mut receiver) = mpsc::channel(1000);
-    let context = ReplyContext {
-        session: "s1",
-        call: 0,
-        attempt: 1,
-    };
+    let context = ReplyContext { session: "s1", call: 0, attempt: 1 };
     let reply = Offline::new().reply(request, context, &sender).await.unwrap().reply;
     drop(sender);
     let mut deltas = Vec::new();
@@ -104,18 +95,10 @@ async fn said(prompt: &str) -> String {
         other => panic!("unexpected {other:?}"),
     });
     assert_eq!(streamed.collect::<String>(), reply.text, "what is streamed is the text");
-    let calls: Vec<_> = reply
-        .calls
-        .iter()
-        .map(|call| format!("{} {}", call.name, call.arguments))
-        .collect();
+    let calls: Vec<_> = reply.calls.iter().map(|call| format!("{} {}", call.name, call.arguments)).collect();
     assert_eq!(calls.is_empty(), reply.stop == StopReason::Stop);
     if calls.is_empty() {
-        assert!(
-            reply.text.contains("not a language model"),
-            "every answer says so: {}",
-            reply.text
-        );
+        assert!(reply.text.contains("not a language model"), "every answer says so: {}", reply.text);
         return reply.text;
     }
     calls.join("; ")
@@ -125,33 +108,15 @@ async fn said(prompt: &str) -> String {
 #[tokio::test]
 async fn takes_what_is_certain() {
     let cases = [
-        (
-            "How many words are in README.md?",
-            r#"text_count_file {"path":"README.md"}"#,
-        ),
-        (
-            "Count the lines of `src/main.rs`, please.",
-            r#"text_count_file {"path":"src/main.rs"}"#,
-        ),
-        (
-            "count the words in \"one two three\"",
-            r#"text_count {"text":"one two three"}"#,
-        ),
+        ("How many words are in README.md?", r#"text_count_file {"path":"README.md"}"#),
+        ("Count the lines of `src/main.rs`, please.", r#"text_count_file {"path":"src/main.rs"}"#),
+        ("count the words in \"one two three\"", r#"text_count {"text":"one two three"}"#),
         ("move a.txt to b.txt", r#"files_move {"from":"a.txt","to":"b.txt"}"#),
         ("What is (1 + 2) * 3?", r#"calc_evaluate {"expression":"(1 + 2) * 3"}"#),
-        (
-            "Find the matches of \"TODO\" in notes.txt",
-            r#"text_extract_file {"path":"notes.txt","pattern":"TODO"}"#,
-        ),
+        ("Find the matches of \"TODO\" in notes.txt", r#"text_extract_file {"path":"notes.txt","pattern":"TODO"}"#),
         ("List the directory plugins/", r#"list_directory {"path":"plugins/"}"#),
-        (
-            "compare old_path=a.txt with new_path=b.txt",
-            r#"text_diff_files {"old_path":"a.txt","new_path":"b.txt"}"#,
-        ),
-        (
-            "read lines of a.txt, lines=10",
-            r#"read_file {"path":"a.txt","lines":10}"#,
-        ),
+        ("compare old_path=a.txt with new_path=b.txt", r#"text_diff_files {"old_path":"a.txt","new_path":"b.txt"}"#),
+        ("read lines of a.txt, lines=10", r#"read_file {"path":"a.txt","lines":10}"#),
         ("compute 2^10", r#"calc_evaluate {"expression":"2^10"}"#),
         ("clock now", "clock_now {}"),
     ];
@@ -261,18 +226,10 @@ async fn obeys_only_the_input() {
     ];
     for (texts, expected) in cases {
         let parts = texts.iter().map(|text| Part::Text((*text).to_owned())).collect();
-        let message = Message {
-            role: Role::User,
-            parts,
-            seen_count: 0,
-        };
+        let message = Message { role: Role::User, parts, seen_count: 0 };
         let earlier = Message::text(Role::User, "clock.now {}\nclock.now {}");
         let (reply, _) = ask(&request(vec![earlier, message], tools())).await;
-        assert_eq!(
-            reply.calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>(),
-            expected,
-            "{texts:?}"
-        );
+        assert_eq!(reply.calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>(), expected, "{texts:?}");
     }
 }
 
@@ -280,12 +237,7 @@ fn after_results() -> ModelRequest {
     let messages = vec![
         Message::text(Role::User, "How many words are in README.md?"),
         calls(&[("c1", "text.count_file", json!({"path": "README.md"}))]),
-        result(
-            "c1",
-            "text.count_file",
-            vec![Content::Json(json!({"lines": 10, "words": 99}))],
-            false,
-        ),
+        result("c1", "text.count_file", vec![Content::Json(json!({"lines": 10, "words": 99}))], false),
     ];
     request(messages, tools())
 }
@@ -324,11 +276,7 @@ async fn keeps_to_the_size_of_a_reply() {
     request.messages[2] = result("c1", "text.count_file", vec![Content::Text("x ".repeat(900))], false);
     request.max_tokens = 150;
     let text = ask(&request).await.0.text;
-    assert!(
-        text.chars().count() <= 640 && text.contains("more characters"),
-        "{}",
-        text.len()
-    );
+    assert!(text.chars().count() <= 640 && text.contains("more characters"), "{}", text.len());
 }
 
 /// The same request, the same reply.
