@@ -11,29 +11,16 @@ pub(crate) fn usage(request: &ModelRequest, text: &str, calls: &[RequestedCall])
     let messages = request.messages.iter().map(|message| tokens::of_parts(&message.parts));
     let tools = request.tools.iter().map(|tool| {
         let schema = tokens::of_text(&tool.input_schema.to_string());
-        tokens::of_text(&tool.name)
-            .saturating_add(tokens::of_text(&tool.description))
-            .saturating_add(schema)
+        tokens::of_text(&tool.name).saturating_add(tokens::of_text(&tool.description)).saturating_add(schema)
     });
-    let schema = request
-        .output_schema
-        .iter()
-        .map(|schema| tokens::of_text(&schema.to_string()));
+    let schema = request.output_schema.iter().map(|schema| tokens::of_text(&schema.to_string()));
     let prompt = system.chain(messages).chain(tools).chain(schema).map(u64::from).sum();
-    let calls = calls
-        .iter()
-        .flat_map(|call| [&call.name, &call.arguments])
-        .map(|part| tokens::of_text(part));
+    let calls = calls.iter().flat_map(|call| [&call.name, &call.arguments]).map(|part| tokens::of_text(part));
     let reply = calls.chain([tokens::of_text(text)]).map(u64::from).sum();
-    Usage {
-        prompt_tokens: prompt,
-        completion_tokens: reply,
-    }
+    Usage { prompt_tokens: prompt, completion_tokens: reply }
 }
 
 /// How many characters of English fit into so many tokens.
 pub(crate) fn characters_in(tokens: u32) -> usize {
-    usize::try_from(tokens)
-        .unwrap_or(usize::MAX)
-        .saturating_mul(CHARACTERS_PER_TOKEN)
+    usize::try_from(tokens).unwrap_or(usize::MAX).saturating_mul(CHARACTERS_PER_TOKEN)
 }

@@ -26,10 +26,7 @@ pub struct ToolNames {
 
 impl ToolNames {
     /// `[a-zA-Z0-9_-]{1,64}`: what nearly every provider takes.
-    pub const COMMON: Self = Self {
-        limit: 64,
-        punctuation: "_-",
-    };
+    pub const COMMON: Self = Self { limit: 64, punctuation: "_-" };
 
     /// Whether the character may stand in a name.
     pub fn allows(&self, character: char) -> bool {
@@ -85,13 +82,7 @@ mod tests {
     /// L14
     #[test]
     fn common_tool_names() {
-        let cases = [
-            ("text_count", true),
-            ("a-B_9", true),
-            ("text.count", false),
-            ("", false),
-            ("zählen", false),
-        ];
+        let cases = [("text_count", true), ("a-B_9", true), ("text.count", false), ("", false), ("zählen", false)];
         for (name, expected) in cases {
             assert_eq!(ToolNames::COMMON.accepts(name), expected, "{name}");
         }

@@ -8,10 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What may be written as a model's name, and what it is.
-pub const PROVIDERS: &[(&str, &str)] = &[
-    ("offline", "built in; a router, not a language model"),
-    ("scripted:FILE", "a file of replies"),
-];
+pub const PROVIDERS: &[(&str, &str)] =
+    &[("offline", "built in; a router, not a language model"), ("scripted:FILE", "a file of replies")];
 
 /// The model of that name: `offline` or `scripted:FILE`. A relative file is looked for in `base`. The forms
 /// `offline/router` and `scripted/FILE`, as a stored reply names its model, mean the same.
@@ -20,10 +18,7 @@ pub fn provider(name: &str, base: &Path) -> Result<Arc<dyn Provider>, ModelError
     match (kind, rest) {
         ("offline", "" | "router") => Ok(Arc::new(Offline::new())),
         ("scripted", file) if !file.is_empty() => Ok(Arc::new(Scripted::open(file, base)?)),
-        _ => Err(ModelError::UnknownProvider {
-            given: name.to_owned(),
-            allowed: allowed(),
-        }),
+        _ => Err(ModelError::UnknownProvider { given: name.to_owned(), allowed: allowed() }),
     }
 }
 
@@ -70,11 +65,6 @@ mod tests {
     #[test]
     fn a_missing_script_is_named() {
         let error = provider("scripted:absent.json", Path::new("/nowhere")).err().unwrap();
-        assert!(
-            error
-                .to_string()
-                .starts_with("the script /nowhere/absent.json cannot be read: "),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("the script /nowhere/absent.json cannot be read: "), "{error}");
     }
 }

@@ -33,53 +33,30 @@ impl Scripted {
     /// Reads a script; a relative file is looked for in `base`.
     pub fn open(file: &str, base: &Path) -> Result<Self, ModelError> {
         let path = base.join(file);
-        let text = read(&path).map_err(|source| ModelError::UnreadableScript {
-            path: path.clone(),
-            source,
-        })?;
+        let text = read(&path).map_err(|source| ModelError::UnreadableScript { path: path.clone(), source })?;
         let script = script::parse(&text, &path)?;
-        let model = Model {
-            provider: "scripted".into(),
-            name: file.to_owned(),
-            window: script.window,
-        };
-        Ok(Self {
-            facts: Facts {
-                model,
-                tool_names: ToolNames::COMMON,
-            },
-            path,
-            script,
-        })
+        let model = Model { provider: "scripted".into(), name: file.to_owned(), window: script.window };
+        Ok(Self { facts: Facts { model, tool_names: ToolNames::COMMON }, path, script })
     }
 
     fn next(&self, context: ReplyContext<'_>) -> Result<&ScriptedReply, ModelError> {
         let place = usize::try_from(context.call).ok();
-        place
-            .and_then(|place| self.script.replies.get(place))
-            .ok_or_else(|| ModelError::Exhausted {
-                path: self.path.clone(),
-                replies: self.script.replies.len(),
-                session: context.session.to_owned(),
-                wanted: context.call.saturating_add(1),
-            })
+        place.and_then(|place| self.script.replies.get(place)).ok_or_else(|| ModelError::Exhausted {
+            path: self.path.clone(),
+            replies: self.script.replies.len(),
+            session: context.session.to_owned(),
+            wanted: context.call.saturating_add(1),
+        })
     }
 
     fn check(&self, request: &ModelRequest, reply: &ScriptedReply, number: u64) -> Result<(), ModelError> {
         let problems = conversation::problems(request, self.facts.tool_names);
         if !problems.is_empty() {
-            return Err(ModelError::BrokenRequest {
-                model: self.facts.model.to_string(),
-                problems,
-            });
+            return Err(ModelError::BrokenRequest { model: self.facts.model.to_string(), problems });
         }
         let problems = reply.expect.problems(request);
         if !problems.is_empty() {
-            return Err(ModelError::Unexpected {
-                path: self.path.clone(),
-                reply: number,
-                problems,
-            });
+            return Err(ModelError::Unexpected { path: self.path.clone(), reply: number, problems });
         }
         Ok(())
     }
@@ -90,13 +67,7 @@ impl Scripted {
             None => ModelError::Broken { model, message },
             Some(status) => {
                 let retry_after = error.retry_after_ms.map(Duration::from_millis);
-                ModelError::Refused {
-                    model,
-                    status,
-                    message,
-                    request_id: error.request_id.clone(),
-                    retry_after,
-                }
+                ModelError::Refused { model, status, message, request_id: error.request_id.clone(), retry_after }
             }
         }
     }
@@ -104,21 +75,9 @@ impl Scripted {
     fn whole(&self, scripted: &ScriptedReply, request: &ModelRequest) -> Reply {
         let text = scripted.text();
         let calls: Vec<_> = scripted.calls.iter().map(|call| requested(call, request)).collect();
-        let said = if calls.is_empty() {
-            StopReason::Stop
-        } else {
-            StopReason::ToolCalls
-        };
-        let usage = scripted
-            .usage()
-            .unwrap_or_else(|| estimate::usage(request, &text, &calls));
-        Reply {
-            text,
-            calls,
-            stop: scripted.stop.unwrap_or(said),
-            usage,
-            model: self.facts.model.to_string(),
-        }
+        let said = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
+        let usage = scripted.usage().unwrap_or_else(|| estimate::usage(request, &text, &calls));
+        Reply { text, calls, stop: scripted.stop.unwrap_or(said), usage, model: self.facts.model.to_string() }
     }
 }
 
@@ -137,10 +96,7 @@ impl Provider for Scripted {
         let scripted = self.next(context)?;
         let number = context.call + 1;
         self.check(request, scripted, number)?;
-        let stream = Stream {
-            deltas,
-            delay: scripted.delay(),
-        };
+        let stream = Stream { deltas, delay: scripted.delay() };
         stream.thinking(&scripted.thinking).await;
         stream.text(&scripted.pieces()).await;
         if scripted.text().is_empty() && !scripted.delay().is_zero() {
@@ -161,18 +117,12 @@ impl Provider for Scripted {
 fn requested(call: &script::ScriptedCall, request: &ModelRequest) -> RequestedCall {
     let offered = request.tools.iter().find(|tool| tool.author_name == call.name);
     let name = offered.map_or(&call.name, |tool| &tool.name).clone();
-    RequestedCall {
-        provider_id: call.id.clone(),
-        name,
-        arguments: call.arguments(),
-    }
+    RequestedCall { provider_id: call.id.clone(), name, arguments: call.arguments() }
 }
 
 fn read(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
-    std::fs::File::open(path)?
-        .take(SIZE_LIMIT + 1)
-        .read_to_string(&mut text)?;
+    std::fs::File::open(path)?.take(SIZE_LIMIT + 1).read_to_string(&mut text)?;
     if text.len() as u64 > SIZE_LIMIT {
         return Err(std::io::Error::other(format!("it is larger than {SIZE_LIMIT} bytes")));
     }
@@ -188,19 +138,8 @@ mod tests {
 
     fn scripted(text: &str) -> Scripted {
         let script = script::parse(text, Path::new("s.json")).unwrap();
-        let model = Model {
-            provider: "scripted".into(),
-            name: "s.json".into(),
-            window: script.window,
-        };
-        Scripted {
-            facts: Facts {
-                model,
-                tool_names: ToolNames::COMMON,
-            },
-            path: "s.json".into(),
-            script,
-        }
+        let model = Model { provider: "scripted".into(), name: "s.json".into(), window: script.window };
+        Scripted { facts: Facts { model, tool_names: ToolNames::COMMON }, path: "s.json".into(), script }
     }
 
     fn prompt() -> ModelRequest {
@@ -215,11 +154,7 @@ mod tests {
         attempt: u32,
     ) -> (Result<Reply, String>, Vec<Delta>) {
         let (sender, mut receiver) = mpsc::channel(100);
-        let context = ReplyContext {
-            session: "s1",
-            call,
-            attempt,
-        };
+        let context = ReplyContext { session: "s1", call, attempt };
         let reply = model.reply(request, context, &sender).await;
         drop(sender);
         let mut deltas = Vec::new();
@@ -261,15 +196,8 @@ mod tests {
             call(None, "no.such", ""),
         ];
         assert_eq!(reply.calls, expected);
-        assert_eq!(
-            (reply.stop, reply.model.as_str()),
-            (StopReason::ToolCalls, "scripted/s.json")
-        );
-        assert!(
-            reply.usage.prompt_tokens > 5 && reply.usage.completion_tokens > 10,
-            "{:?}",
-            reply.usage
-        );
+        assert_eq!((reply.stop, reply.model.as_str()), (StopReason::ToolCalls, "scripted/s.json"));
+        assert!(reply.usage.prompt_tokens > 5 && reply.usage.completion_tokens > 10, "{:?}", reply.usage);
     }
 
     #[tokio::test]
@@ -287,10 +215,7 @@ mod tests {
         ];
         assert_eq!(deltas, expected);
         let reply = reply.unwrap();
-        assert_eq!(
-            (reply.text.as_str(), reply.stop, reply.usage.total()),
-            ("abcdef", StopReason::Stop, 7)
-        );
+        assert_eq!((reply.text.as_str(), reply.stop, reply.usage.total()), ("abcdef", StopReason::Stop, 7));
     }
 
     /// M3, M5: an error after part of the reply, and the try that succeeds.
@@ -322,11 +247,7 @@ mod tests {
         let model = scripted(r#"[{"text": "slow", "delay_ms": 600000}, {"text": "many words for nobody"}]"#);
         let (sender, receiver) = mpsc::channel(1);
         let (slow, next) = (0, 1);
-        let context = |call| ReplyContext {
-            session: "s1",
-            call,
-            attempt: 1,
-        };
+        let context = |call| ReplyContext { session: "s1", call, attempt: 1 };
         let request = prompt();
         tokio::select! {
             biased;

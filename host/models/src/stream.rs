@@ -63,9 +63,7 @@ pub(crate) fn by_number(text: &str, pieces: usize) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     let pieces = pieces.clamp(1, characters.len().max(1));
     let bounds = |piece: usize| piece * characters.len() / pieces;
-    (0..pieces)
-        .map(|piece| characters[bounds(piece)..bounds(piece + 1)].iter().collect())
-        .collect()
+    (0..pieces).map(|piece| characters[bounds(piece)..bounds(piece + 1)].iter().collect()).collect()
 }
 
 #[cfg(test)]
@@ -74,13 +72,8 @@ mod tests {
 
     #[test]
     fn pieces_make_the_whole() {
-        for text in [
-            "",
-            "a",
-            "one two",
-            "Ein längerer Satz, der in mehrere Stücke zerfällt; 数える.",
-            "x\n\n  y  ",
-        ] {
+        for text in ["", "a", "one two", "Ein längerer Satz, der in mehrere Stücke zerfällt; 数える.", "x\n\n  y  "]
+        {
             assert_eq!(by_words(text).concat(), text);
             for number in [1, 2, 3, 1000] {
                 let pieces = by_number(text, number);

@@ -6,9 +6,7 @@ use crate::cache::CacheEntry;
 use crate::failure::{CallFailure, Stop};
 use crate::identity::{Authority, Kind, PluginIdentity};
 use crate::imports::{self, Imports, InterfaceProblem};
-use crate::limits::{
-    COMPONENT_BYTES, CallLimits, DEFINITIONS_TIME, ERROR_TEXT_BYTES, LIFTED_BYTES_WITHOUT_MEDIA,
-};
+use crate::limits::{COMPONENT_BYTES, CallLimits, DEFINITIONS_TIME, ERROR_TEXT_BYTES, LIFTED_BYTES_WITHOUT_MEDIA};
 use crate::manifest::{Manifest, ManifestError, name_of_stem};
 use crate::plugin::{Entrance, Facts, Links, LoadedPlugin};
 use crate::run::Ticket;

@@ -71,7 +71,7 @@ pub enum TurnError {
         last_reply: Option<String>,
     },
     /// The corrections are spent (L12).
-    #[error("the output was rejected by {by}, {attempts} times: {}", problems_for_people(problems))]
+    #[error("the output was rejected by {by}, at attempt {attempts}: {}", problems_for_people(problems))]
     OutputRejected {
         /// A plugin, or `output schema`.
         by: String,

@@ -64,24 +64,14 @@ impl Expectation {
         let messages = &request.messages;
         let mut problems = Vec::new();
         equal("messages", &self.messages, messages.len(), &mut problems);
-        equal(
-            "roles",
-            &self.roles,
-            messages.iter().map(|message| message.role).collect(),
-            &mut problems,
-        );
+        equal("roles", &self.roles, messages.iter().map(|message| message.role).collect(), &mut problems);
         equal(
             "seen_counts",
             &self.seen_counts,
             messages.iter().map(|message| message.seen_count).collect(),
             &mut problems,
         );
-        equal(
-            "output_schema",
-            &self.output_schema,
-            request.output_schema.is_some(),
-            &mut problems,
-        );
+        equal("output_schema", &self.output_schema, request.output_schema.is_some(), &mut problems);
         self.check_tools(request, &mut problems);
         self.check_texts(request, &mut problems);
         problems
@@ -118,10 +108,7 @@ impl Expectation {
             }
         }
         for unwanted in self.lacks.iter().filter(|unwanted| all.contains(unwanted.as_str())) {
-            problems.push(format!(
-                "lacks: expected no {unwanted:?}, found it in {:?}",
-                excerpt(&all)
-            ));
+            problems.push(format!("lacks: expected no {unwanted:?}, found it in {:?}", excerpt(&all)));
         }
     }
 }
@@ -167,22 +154,11 @@ mod tests {
 
     fn problems(expectation: serde_json::Value) -> String {
         let messages = vec![
-            Message {
-                seen_count: 1,
-                ..Message::text(Role::User, "count them")
-            },
+            Message { seen_count: 1, ..Message::text(Role::User, "count them") },
             calls(&[("c1", "text.count", json!({"path": "a"}))]),
-            result(
-                "c1",
-                "text.count",
-                vec![Content::Text("42".into()), Content::Json(json!({"n": 42}))],
-                false,
-            ),
+            result("c1", "text.count", vec![Content::Text("42".into()), Content::Json(json!({"n": 42}))], false),
         ];
-        let request = request(
-            messages,
-            vec![tool("text.count", "", json!({})), tool("calc", "", json!({}))],
-        );
+        let request = request(messages, vec![tool("text.count", "", json!({})), tool("calc", "", json!({}))]);
         let expectation: Expectation = serde_json::from_value(expectation).unwrap();
         expectation.problems(&request).join("; ")
     }
@@ -205,49 +181,20 @@ mod tests {
     fn what_does_not_hold_is_named() {
         let cases = [
             (json!({"messages": 2}), "messages: expected 2, found 3"),
-            (
-                json!({"seen_counts": [1, 1, 1]}),
-                "seen_counts: expected [1, 1, 1], found [1, 1, 0]",
-            ),
-            (
-                json!({"roles": ["user"]}),
-                "roles: expected [User], found [User, Assistant, Tool]",
-            ),
-            (
-                json!({"tools": []}),
-                r#"tools: expected [], found ["calc", "text.count"]"#,
-            ),
-            (
-                json!({"offers": "x"}),
-                r#"offers: expected tool `x`, found ["calc", "text.count"]"#,
-            ),
-            (
-                json!({"withholds": "calc"}),
-                r#"withholds: expected no tool `calc`, found ["calc", "text.count"]"#,
-            ),
-            (
-                json!({"last_contains": "43"}),
-                r#"last_contains: expected "43", found "42\n{\"n\":42}""#,
-            ),
-            (
-                json!({"system_contains": "x"}),
-                r#"system_contains: expected "x", found "You help.""#,
-            ),
-            (
-                json!({"output_schema": true}),
-                "output_schema: expected true, found false",
-            ),
+            (json!({"seen_counts": [1, 1, 1]}), "seen_counts: expected [1, 1, 1], found [1, 1, 0]"),
+            (json!({"roles": ["user"]}), "roles: expected [User], found [User, Assistant, Tool]"),
+            (json!({"tools": []}), r#"tools: expected [], found ["calc", "text.count"]"#),
+            (json!({"offers": "x"}), r#"offers: expected tool `x`, found ["calc", "text.count"]"#),
+            (json!({"withholds": "calc"}), r#"withholds: expected no tool `calc`, found ["calc", "text.count"]"#),
+            (json!({"last_contains": "43"}), r#"last_contains: expected "43", found "42\n{\"n\":42}""#),
+            (json!({"system_contains": "x"}), r#"system_contains: expected "x", found "You help.""#),
+            (json!({"output_schema": true}), "output_schema: expected true, found false"),
         ];
         for (case, expected) in cases {
             assert_eq!(problems(case), expected);
         }
         assert!(problems(json!({"contains": "moon"})).starts_with(r#"contains: expected "moon", found "count them\n"#));
         assert!(problems(json!({"lacks": "42"})).starts_with(r#"lacks: expected no "42", found it in "#));
-        assert_eq!(
-            problems(json!({"messages": 1, "offers": ["x", "y"]}))
-                .matches("; ")
-                .count(),
-            2
-        );
+        assert_eq!(problems(json!({"messages": 1, "offers": ["x", "y"]})).matches("; ").count(), 2);
     }
 }

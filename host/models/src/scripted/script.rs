@@ -136,10 +136,7 @@ impl ScriptedReply {
     /// Where the script says it.
     pub(crate) fn usage(&self) -> Option<Usage> {
         let usage = self.usage?;
-        Some(Usage {
-            prompt_tokens: usage.prompt_tokens,
-            completion_tokens: usage.completion_tokens,
-        })
+        Some(Usage { prompt_tokens: usage.prompt_tokens, completion_tokens: usage.completion_tokens })
     }
 
     fn problem(&self) -> Option<String> {
@@ -178,26 +175,13 @@ impl ScriptedCall {
 pub(crate) fn parse(text: &str, path: &Path) -> Result<Script, ModelError> {
     let text = text.trim_start_matches('\u{feff}');
     let script = match first_key(text) {
-        Start::Array => one(text, path, "replies").map(|replies| Script {
-            window: WINDOW,
-            replies,
-        })?,
+        Start::Array => one(text, path, "replies").map(|replies| Script { window: WINDOW, replies })?,
         Start::Key("replies" | "window") => one(text, path, "")?,
-        _ => Script {
-            window: WINDOW,
-            replies: sequence(text, path)?,
-        },
+        _ => Script { window: WINDOW, replies: sequence(text, path)? },
     };
-    let invalid = |place: String, problem: String| ModelError::InvalidScript {
-        path: path.to_owned(),
-        place,
-        problem,
-    };
+    let invalid = |place: String, problem: String| ModelError::InvalidScript { path: path.to_owned(), place, problem };
     if script.replies.is_empty() {
-        return Err(invalid(
-            "line 1".into(),
-            "has no reply: write for example `{\"text\": \"Hello.\"}`".into(),
-        ));
+        return Err(invalid("line 1".into(), "has no reply: write for example `{\"text\": \"Hello.\"}`".into()));
     }
     for (place, reply) in script.replies.iter().enumerate() {
         if let Some(problem) = reply.problem() {
@@ -219,11 +203,8 @@ fn first_key(text: &str) -> Start<'_> {
     if text.starts_with('[') {
         return Start::Array;
     }
-    let key = text
-        .strip_prefix('{')
-        .and_then(|rest| rest.trim_start().strip_prefix('"'));
-    key.and_then(|rest| rest.split_once('"'))
-        .map_or(Start::Other, |(key, _)| Start::Key(key))
+    let key = text.strip_prefix('{').and_then(|rest| rest.trim_start().strip_prefix('"'));
+    key.and_then(|rest| rest.split_once('"')).map_or(Start::Other, |(key, _)| Start::Key(key))
 }
 
 fn one<T: DeserializeOwned>(text: &str, path: &Path, prefix: &str) -> Result<T, ModelError> {
@@ -250,28 +231,17 @@ fn sequence(text: &str, path: &Path) -> Result<Vec<ScriptedReply>, ModelError> {
 fn located(path: &Path, prefix: &str, key: &str, error: &serde_json::Error) -> ModelError {
     let (line, column) = (error.line(), error.column());
     let message = error.to_string();
-    let problem = message
-        .strip_suffix(&format!(" at line {line} column {column}"))
-        .unwrap_or(&message)
-        .to_owned();
+    let problem = message.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&message).to_owned();
     // The library writes `.` for the whole and `?` for a key that it did not get to read.
     let key = key.trim_end_matches('?').trim_end_matches('.');
-    let separator = if prefix.is_empty() || key.is_empty() || key.starts_with('[') {
-        ""
-    } else {
-        "."
-    };
+    let separator = if prefix.is_empty() || key.is_empty() || key.starts_with('[') { "" } else { "." };
     let key = format!("{prefix}{separator}{key}");
     let place = match (line, key.is_empty()) {
         (0, _) => key,
         (_, true) => format!("line {line}, column {column}"),
         (_, false) => format!("line {line}, column {column}, {key}"),
     };
-    ModelError::InvalidScript {
-        path: path.to_owned(),
-        place,
-        problem,
-    }
+    ModelError::InvalidScript { path: path.to_owned(), place, problem }
 }
 
 #[cfg(test)]
@@ -292,17 +262,10 @@ mod tests {
         ];
         for form in forms {
             let script = read(form).unwrap();
-            assert_eq!(
-                script.replies.iter().map(ScriptedReply::text).collect::<Vec<_>>(),
-                ["a", "b"],
-                "{form}"
-            );
+            assert_eq!(script.replies.iter().map(ScriptedReply::text).collect::<Vec<_>>(), ["a", "b"], "{form}");
             assert_eq!(script.window, 128_000);
         }
-        assert_eq!(
-            read(r#"{"window": 4000, "replies": [{"text": ""}]}"#).unwrap().window,
-            4000
-        );
+        assert_eq!(read(r#"{"window": 4000, "replies": [{"text": ""}]}"#).unwrap().window, 4000);
     }
 
     #[test]
@@ -318,13 +281,7 @@ mod tests {
         let reply = &script.replies[0];
         assert_eq!(reply.text(), "a b");
         assert_eq!(reply.pieces(), ["a ", "b"]);
-        assert_eq!(
-            reply.usage(),
-            Some(Usage {
-                prompt_tokens: 7,
-                completion_tokens: 0
-            })
-        );
+        assert_eq!(reply.usage(), Some(Usage { prompt_tokens: 7, completion_tokens: 0 }));
         let arguments: Vec<_> = reply.calls.iter().map(ScriptedCall::arguments).collect();
         assert_eq!(arguments, [r#"{"b":1,"a":[2]}"#, "{bad", ""]);
         assert_eq!(reply.delay(), Duration::from_millis(5));
