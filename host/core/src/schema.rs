@@ -240,6 +240,6 @@ mod tests {
             assert_eq!(serde_json::from_str::<serde_json::Value>(&stored).unwrap(), value, "{text}");
         }
         let value: f64 = serde_json::from_str("122.416294033786585").unwrap();
-        assert_eq!(value.to_bits(), 122.416294033786585_f64.to_bits());
+        assert_eq!(value.to_bits(), "122.416294033786585".parse::<f64>().unwrap().to_bits());
     }
 }
