@@ -269,3 +269,28 @@ async fn a_cancelled_call() {
     let output = finished(turn(&mut session, "Go on.").await);
     assert_eq!(output.data, json!("Going on."));
 }
+
+/// D3, L1, L29: a turn whose driver was dropped in the middle of a call refuses another input, asks for a decision when it
+/// goes on, and can still be cancelled.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_driver() {
+    let house = House::new(&["probe"]).await;
+    let replies = [calling(&[("probe.slow", json!({"ms": 20_000}))]), saying("Going on.")];
+    let mut session = house.session(AgentConfig::new("test"), script(&replies)).await;
+    let mut watched = session.subscribe();
+    let input = || Some(agent_core::message::TurnInput::Text("Wait.".to_owned()));
+    let dispatched = async { while !matches!(watched.recv().await.unwrap().kind, EventKind::ToolCall { .. }) {} };
+    tokio::select! {
+        result = session.run(input(), Default::default()) => panic!("the call ended: {result:?}"),
+        () = dispatched => {}
+    }
+    let refused = session.run(input(), Default::default()).await.unwrap_err();
+    assert!(refused.to_string().contains("has not ended"), "{refused}");
+    let waits = session.run(None, Default::default()).await.unwrap();
+    assert!(matches!(waits, TurnResult::Suspended(_)), "{waits:?}");
+    let cancel = tokio_util::sync::CancellationToken::new();
+    cancel.cancel();
+    assert_eq!(session.run(None, cancel).await.unwrap(), TurnResult::Cancelled);
+    assert_eq!(results(&house, &session).await[0].2, "cancelled; outcome unknown");
+    assert_eq!(finished(turn(&mut session, "Go on.").await).data, json!("Going on."));
+}

@@ -43,7 +43,7 @@ pub(crate) async fn run(
     };
     let mut tried = 0;
     loop {
-        let mut brought = once(shared, tool, record, (attempt + tried, scope.clone())).await?;
+        let mut brought = once(shared, tool, record, (attempt, scope.clone())).await?;
         tried += 1;
         if let Ok(done) = &brought.outcome
             && let Err(error) = tool.check_structured(done.structured.as_ref())
@@ -91,7 +91,7 @@ async fn in_plugin(
     (attempt, scope): (u32, Scope),
 ) -> Result<Brought, TurnError> {
     let Some(setup) = shared.agent.setups().get(name) else {
-        return Err(TurnError::PluginChanged { plugin: name.to_owned() });
+        return Err(TurnError::PluginChanged { reason: format!("`{name}` is not loaded") });
     };
     let context = ToolCallContext { id: record.id.clone(), attempt, time_limit: LONGEST_CALL, scope };
     let request = ToolCallRequest { name: &record.name, args: record.arguments.to_string(), context };

@@ -6,7 +6,8 @@ use crate::session::{Notes, Session, SessionError, TurnResult};
 use agent_core::change::CallResult;
 use agent_core::message::CallId;
 use agent_core::run::{Action, Dispatch, DispatchedCall, Input, Output, TurnError};
-use agent_memory::{Memory, MemoryKind};
+use agent_memory::{Memory, MemoryKind, StoreError};
+use std::pin::pin;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -25,10 +26,10 @@ impl Session {
         loop {
             let deed = match self.run.action() {
                 Action::Idle => return Ok(TurnResult::Idle),
-                Action::Suspended(suspension) => return Ok(TurnResult::Suspended(suspension)),
                 Action::Ended => return self.finished().await,
                 _ if cancel.is_cancelled() => Ok((Input::Cancel, Notes::default())),
-                Action::Dispatch(dispatches) => match self.dispatch(dispatches, &mut running).await? {
+                Action::Suspended(suspension) => return Ok(TurnResult::Suspended(suspension)),
+                Action::Dispatch(dispatches) => match self.dispatch(dispatches, &mut running, cancel).await? {
                     Dispatched::Running => continue,
                     Dispatched::Failed(error) => Err(error),
                 },
@@ -41,10 +42,46 @@ impl Session {
             };
             let (input, notes) = deed.unwrap_or_else(|error| (Input::Failed(error), Notes::default()));
             if matches!(input, Input::Cancel | Input::Failed(_)) {
-                // Dropping a call's future stops its guest.
-                running.shutdown().await;
+                self.stop(&mut running).await?;
             }
-            self.apply(input, notes).await?;
+            match self.commit((input, notes), &mut running, cancel).await {
+                // What a plugin or a model made cannot be stored: the turn ends, and the session goes on.
+                Err(SessionError::Store(error @ (StoreError::Invalid { .. } | StoreError::TooLarge { .. }))) => {
+                    self.stop(&mut running).await?;
+                    let failed = Input::Failed(TurnError::HostFailed { message: error.to_string() });
+                    self.apply(failed, Notes::default()).await?;
+                }
+                committed => committed?,
+            }
+        }
+    }
+
+    /// Keeps the results that are there already, then stops all calls: dropping a call's future stops its guest.
+    async fn stop(&mut self, running: &mut Running) -> Result<(), SessionError> {
+        while let Some(done) = running.try_join_next() {
+            if let Ok((call, Ok(result))) = done {
+                self.apply(Input::Outcome { call, result }, Notes::default()).await?;
+            }
+        }
+        running.shutdown().await;
+        Ok(())
+    }
+
+    /// Commits an input. Guests don't wait for a slow store to learn that they are cancelled (L29).
+    async fn commit(
+        &mut self,
+        (input, notes): (Input, Notes),
+        running: &mut Running,
+        cancel: &CancellationToken,
+    ) -> Result<(), SessionError> {
+        let mut commit = pin!(self.apply(input, notes));
+        tokio::select! {
+            biased;
+            committed = &mut commit => committed,
+            () = cancel.cancelled(), if !running.is_empty() => {
+                running.abort_all();
+                commit.await
+            }
         }
     }
 
@@ -58,7 +95,12 @@ impl Session {
     }
 
     /// Commits the intents, then lets the calls run.
-    async fn dispatch(&mut self, dispatches: Vec<Dispatch>, running: &mut Running) -> Result<Dispatched, SessionError> {
+    async fn dispatch(
+        &mut self,
+        dispatches: Vec<Dispatch>,
+        running: &mut Running,
+        cancel: &CancellationToken,
+    ) -> Result<Dispatched, SessionError> {
         let ids: Vec<CallId> = dispatches.iter().map(|dispatch| dispatch.call.clone()).collect();
         let records = self.load_calls(&ids).await?;
         if records.len() != ids.len() {
@@ -69,7 +111,7 @@ impl Session {
             .iter()
             .map(|record| DispatchedCall { call: record.id.clone(), arguments: record.arguments.clone() });
         let calls = calls.collect();
-        self.apply(Input::Dispatched { calls }, Notes::default()).await?;
+        self.commit((Input::Dispatched { calls }, Notes::default()), running, cancel).await?;
         for (record, dispatch) in records.into_iter().zip(dispatches) {
             let (shared, scope) = (self.shared.clone(), self.scope());
             running.spawn(async move {
@@ -132,6 +174,8 @@ async fn await_outcome(running: &mut Running) -> Deed {
     match running.join_next().await {
         Some(Ok((call, Ok(result)))) => Ok((Input::Outcome { call, result }, Notes::default())),
         Some(Ok((_, Err(error)))) => Err(error),
+        // Aborted while a commit was going on: the turn is being cancelled.
+        Some(Err(error)) if error.is_cancelled() => Ok((Input::Cancel, Notes::default())),
         Some(Err(error)) => Err(TurnError::HostFailed { message: format!("a call of a tool ended abruptly: {error}") }),
         None => Err(TurnError::HostFailed { message: "a call is marked as running, and nothing runs".to_owned() }),
     }

@@ -16,6 +16,8 @@ use agent_plugins::Kind;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+/// Calls of one reply: what a model means by more is not to be guessed.
+const MAX_CALLS: usize = 128;
 /// Pieces of a reply that may wait for the watchers.
 const DELTAS: usize = 64;
 
@@ -43,6 +45,10 @@ impl Session {
         self.note(&mut notes, plan.step, "reply", json!({"reply": raw.reply, "raw": raw.raw}));
         let registry = self.shared.agent.registry();
         let reply = raw.reply;
+        if reply.calls.len() > MAX_CALLS {
+            let message = format!("its reply has {} tool calls; at most {MAX_CALLS} are taken", reply.calls.len());
+            return Err(TurnError::ModelFailed { message });
+        }
         let replied = RepliedStep {
             calls: reply.calls.iter().map(|call| registry.resolve(call)).collect(),
             text: reply.text,

@@ -1,6 +1,6 @@
 //! A session that is open here: its lease, its run, and the one way to change it.
 
-use crate::agent::{Agent, AgentError};
+use crate::agent::Agent;
 use crate::checkpoint::{Checkpoint, CheckpointObserver};
 use crate::events::Watchers;
 use crate::media::StoredMedia;
@@ -10,9 +10,11 @@ use agent_core::message::{CallId, Digest, Message, MessageId, Part, StoredMessag
 use agent_core::run::{Action, Decision, Entry, Input, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
 use agent_core::view::shown_message;
 use agent_memory::{
-    CallFilter, Commit, Lease, MessageRange, OpenMode, SessionMeta, Status, StepRecord, Store, StoreError, digest_of,
+    CallFilter, Commit, Lease, MAX_PAGE, MessageRange, OpenMode, SessionMeta, Status, StepRecord, Store, StoreError,
+    digest_of,
 };
-use agent_plugins::{Generation, MediaPort, Sandbox};
+use agent_plugins::PluginStoreError::{Damaged, Missing};
+use agent_plugins::{Generation, GenerationError, MediaPort, Sandbox};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tokio::sync::broadcast;
@@ -59,9 +61,9 @@ pub enum SessionError {
     /// The state does not take this now.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The agent does not fit the plugins that the turn is pinned to.
-    #[error(transparent)]
-    Agent(#[from] AgentError),
+    /// The plugins that the turn is pinned to cannot be loaded now.
+    #[error("the plugins that the open turn began with cannot be loaded now: {0}; try again")]
+    Generation(#[from] GenerationError),
 }
 
 /// How far a turn has come.
@@ -198,6 +200,9 @@ impl Session {
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
         if let Some(input) = input {
+            if self.run.is_open() {
+                return Err(Refused::TurnOpen(self.run.turns).into());
+            }
             self.use_agent(self.configured.clone());
             let (config, plugins) = (self.configured.config().bounds.clone(), self.configured.pins());
             let start = Input::Start { input, config, plugins, trace: crate::trace::root() };
@@ -290,8 +295,9 @@ impl Session {
     /// Messages of the view, from memory where they are there.
     pub(crate) async fn load(&mut self, ids: &[MessageId]) -> Result<Vec<Arc<StoredMessage>>, StoreError> {
         let missing: Vec<MessageId> = ids.iter().filter(|id| !self.messages.contains_key(id)).copied().collect();
-        if !missing.is_empty() {
-            let found = self.shared.store.messages(&self.shared.subject, MessageRange::Ids(missing)).await?;
+        for page in missing.chunks(MAX_PAGE) {
+            let page = MessageRange::Ids(page.to_vec());
+            let found = self.shared.store.messages(&self.shared.subject, page).await?;
             self.messages.extend(found.into_iter().map(|message| (message.id, Arc::new(message))));
         }
         Ok(ids.iter().filter_map(|id| self.messages.get(id).cloned()).collect())
@@ -319,8 +325,8 @@ impl Session {
     /// Calls of the open batch.
     pub(crate) async fn load_calls(&mut self, ids: &[CallId]) -> Result<Vec<CallRecord>, StoreError> {
         let missing: Vec<CallId> = ids.iter().filter(|id| !self.calls.contains_key(id)).cloned().collect();
-        if !missing.is_empty() {
-            let found = self.shared.store.calls(&self.shared.subject, CallFilter::Ids(missing)).await?;
+        for page in missing.chunks(MAX_PAGE) {
+            let found = self.shared.store.calls(&self.shared.subject, CallFilter::Ids(page.to_vec())).await?;
             self.calls.extend(found.into_iter().map(|call| (call.id.clone(), call)));
         }
         Ok(ids.iter().filter_map(|id| self.calls.get(id).cloned()).collect())
@@ -337,11 +343,19 @@ impl Session {
             return Ok(());
         }
         let pinned: Vec<_> = pins.into_iter().map(|pin| (pin.name, pin.digest)).collect();
-        match Generation::from_digests(&self.shared.sandbox, &pinned).await {
-            Ok(generation) => self.use_agent(Arc::new(self.configured.with_generation(generation)?)),
-            Err(error) => {
-                let plugin = error.to_string();
-                self.apply(Input::Failed(TurnError::PluginChanged { plugin }), Notes::default()).await?;
+        let agent = match Generation::from_digests(&self.shared.sandbox, &pinned).await {
+            Ok(generation) => self.configured.with_generation(generation).map_err(|error| error.to_string()),
+            Err(
+                error @ (GenerationError::Gone { reason: Missing { .. } | Damaged { .. }, .. }
+                | GenerationError::NoStore),
+            ) => Err(error.to_string()),
+            // It may be there the next time: the turn stays open.
+            Err(error) => return Err(error.into()),
+        };
+        match agent {
+            Ok(agent) => self.use_agent(Arc::new(agent)),
+            Err(reason) => {
+                self.apply(Input::Failed(TurnError::PluginChanged { reason }), Notes::default()).await?;
             }
         }
         Ok(())

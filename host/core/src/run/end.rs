@@ -108,10 +108,10 @@ pub enum TurnError {
         message: String,
     },
     /// The turn is pinned to a plugin that is gone (P10).
-    #[error("plugin_changed: {plugin} is neither loaded nor in the plugin store any more, and this turn began with it")]
+    #[error("plugin_changed: this turn cannot go on with the plugins that it began with: {reason}")]
     PluginChanged {
-        /// `name@digest`.
-        plugin: String,
+        /// Which, and what has become of it.
+        reason: String,
     },
     /// The host itself failed (L9).
     #[error("the host failed: {message}")]

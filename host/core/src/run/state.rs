@@ -239,6 +239,9 @@ pub enum RestoreError {
     /// It is damaged.
     #[error("the stored state cannot be read: {0}")]
     Damaged(#[from] serde_json::Error),
+    /// It contradicts itself.
+    #[error("the stored state cannot be used: {0}")]
+    Inconsistent(&'static str),
     /// It was written by a newer version.
     #[error("the stored state has version {found}; this agent-host reads up to {VERSION}: use the newer agent-host")]
     Newer {
@@ -276,7 +279,34 @@ impl Run {
         if version > VERSION {
             return Err(RestoreError::Newer { found: version });
         }
-        Ok(serde_json::from_slice(snapshot)?)
+        let run: Self = serde_json::from_slice(snapshot)?;
+        run.inspect().map_err(RestoreError::Inconsistent)?;
+        Ok(run)
+    }
+
+    /// Looks for what no transition leaves behind.
+    fn inspect(&self) -> Result<(), &'static str> {
+        const MOST: u64 = u32::MAX as u64 / 2;
+        let counters = [self.model_calls, self.next_message, self.sequence, self.turns.into()];
+        if counters.into_iter().any(|counter| counter > MOST) {
+            return Err("a counter is out of range");
+        }
+        let ascending = self.view.windows(2).all(|pair| pair[0].id < pair[1].id);
+        let below = self.view.last().is_none_or(|entry| entry.id < self.next_message);
+        if !ascending || !below || self.view.iter().any(|entry| entry.since > self.model_calls) {
+            return Err("the view holds messages that cannot be there");
+        }
+        let Some(turn) = &self.turn else { return Ok(()) };
+        if u64::from(turn.interactions.max(turn.corrections)) > MOST {
+            return Err("a counter is out of range");
+        }
+        match &turn.phase {
+            Phase::Working(batch) if batch.calls.is_empty() || batch.is_done() => Err("a batch waits for nothing"),
+            Phase::Working(batch) if batch.calls.iter().any(|call| u64::from(call.attempt) > MOST) => {
+                Err("a counter is out of range")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The state as it is stored.

@@ -61,7 +61,12 @@ pub(super) fn read(trees: &[TreeGrant], path: &str, from_line: u64, lines: Optio
     let (mut text, mut number, mut line) = (String::new(), 0, Vec::new());
     loop {
         line.clear();
-        let bytes = reader.read_until(b'\n', &mut line).map_err(|error| explain(path, &error))?;
+        let room = (MAX_BYTES + 1) as u64;
+        let bytes = reader.by_ref().take(room).read_until(b'\n', &mut line).map_err(|error| explain(path, &error))?;
+        if bytes == 0 && reader.get_ref().limit() == 0 {
+            text.push_str(&format!("[only the first {MAX_SCANNED} bytes of {path} are read]\n"));
+            break;
+        }
         if bytes == 0 {
             if number < from_line {
                 text.push_str(&format!("[{path} has {number} lines]\n"));
@@ -69,6 +74,11 @@ pub(super) fn read(trees: &[TreeGrant], path: &str, from_line: u64, lines: Optio
             break;
         }
         number += 1;
+        if bytes > MAX_BYTES {
+            let message =
+                format!("line {number} of `{path}` has more than {MAX_BYTES} bytes: it is no text to be read by lines");
+            return Err(ToolError::Failed { message });
+        }
         if number < from_line {
             continue;
         }
