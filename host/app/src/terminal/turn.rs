@@ -211,7 +211,7 @@ impl<'t> TurnView<'t> {
     fn print_answer(&self, output: &Output) -> Result<(), Failure> {
         self.terminal.print_foreign(&answer(output)).map_err(Failure::output)?;
         if output.limit_reached {
-            let reached = "the turn ended at its bound; `max_interactions` in agent.toml raises it";
+            let reached = "the turn ended at a bound: of its model calls (`max_interactions` in agent.toml), or of the model's window";
             self.terminal.note(format!("{YELLOW}!{YELLOW:#} {reached}"));
         }
         let calls = text::count(output.interactions as usize, "model call");
