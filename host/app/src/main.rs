@@ -22,7 +22,11 @@ use clap::Parser;
 use data::DataDirectory;
 use exit::{Exit, Failure};
 use std::process::ExitCode;
+use std::time::Duration;
 use terminal::Terminal;
+
+/// What a thread gets to end by itself when the process does.
+const LAST_WAIT: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -31,7 +35,11 @@ fn main() -> ExitCode {
     let outcome = arguments.check().map_err(Failure::refused).and_then(|()| {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::refused(format!("the threads cannot be started: {error}")))?;
-        runtime.block_on(execute(arguments, &terminal))
+        let outcome = runtime.block_on(execute(arguments, &terminal));
+        // By now the store is closed and its writer has ended. A thread that still reads a guest's file may do so for
+        // ever, such as from a pipe that nobody writes to.
+        runtime.shutdown_timeout(LAST_WAIT);
+        outcome
     });
     let exit = outcome.unwrap_or_else(|failure| {
         terminal.idle();

@@ -3,6 +3,7 @@
 
 use crate::store::{make_private_directory, write_atomically};
 use agent_core::message::Digest;
+use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -44,11 +45,23 @@ const HEADER_BYTES: usize = MAGIC.len() + MAC_BYTES + LENGTH_BYTES;
 
 impl CompiledCache {
     /// The cache in `directory` for this engine. The key is made if need be; two processes that make it at once get the
-    /// same one.
-    pub(crate) fn open(directory: &Path, engine: blake3::Hash) -> io::Result<Self> {
+    /// same one. None: the folder is another user's.
+    pub(crate) fn open(directory: &Path, engine: blake3::Hash) -> io::Result<Option<Self>> {
         make_private_directory(directory)?;
-        let key = open_key(directory)?;
-        Ok(Self { directory: directory.join(engine.to_hex().as_str()), engine, key })
+        // What was just made belongs to the user for whom this process acts.
+        let user = owner(&tempfile::tempfile_in(directory)?.metadata()?);
+        let metadata = directory.metadata()?;
+        if owner(&metadata) != user {
+            let cache = directory.display();
+            tracing::warn!(%cache, "the folder for compiled code belongs to another user; nothing is kept in it");
+            return Ok(None);
+        }
+        let past = if mode(&metadata) & 0o022 == 0 { Past::Private } else { Past::Open };
+        if past == Past::Open {
+            make_private(directory)?;
+        }
+        let key = open_key(directory, user, past)?;
+        Ok(Some(Self { directory: directory.join(engine.to_hex().as_str()), engine, key }))
     }
 
     /// The verified entry for this component, if there is one.
@@ -102,12 +115,23 @@ impl CompiledCache {
     }
 }
 
-fn open_key(directory: &Path) -> io::Result<[u8; KEY_BYTES]> {
+/// Who could write to the folder until now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Past {
+    /// Its owner only.
+    Private,
+    /// Others, too.
+    Open,
+}
+
+fn open_key(directory: &Path, user: u32, past: Past) -> io::Result<[u8; KEY_BYTES]> {
     let path = directory.join("key");
-    if let Some(key) = read_key(&path) {
+    if past == Past::Private
+        && let Some(key) = read_key(&path, user)
+    {
         return Ok(key);
     }
-    // A key that others can read, or of another length, is no secret: what it signed is not trusted any more.
+    // A key that others made or can read, or of another length, is no secret: what it signed is not trusted any more.
     let foreign = path.symlink_metadata().is_ok();
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
@@ -121,22 +145,52 @@ fn open_key(directory: &Path) -> io::Result<[u8; KEY_BYTES]> {
     match file.persist_noclobber(&path) {
         Ok(_) => Ok(key),
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
-            read_key(&path).ok_or_else(|| io::Error::other(format!("{} is not a key", path.display())))
+            read_key(&path, user).ok_or_else(|| io::Error::other(format!("{} is not a key", path.display())))
         }
         Err(error) => Err(error.error),
     }
 }
 
-fn read_key(path: &Path) -> Option<[u8; KEY_BYTES]> {
+fn read_key(path: &Path, user: u32) -> Option<[u8; KEY_BYTES]> {
     let metadata = path.symlink_metadata().ok()?;
-    #[cfg(unix)]
-    if std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o077 != 0 {
+    if owner(&metadata) != user || mode(&metadata) & 0o077 != 0 {
         return None;
     }
     if !metadata.is_file() || metadata.len() != KEY_BYTES as u64 {
         return None;
     }
     std::fs::read(path).ok()?.try_into().ok()
+}
+
+#[cfg(unix)]
+fn owner(metadata: &Metadata) -> u32 {
+    std::os::unix::fs::MetadataExt::uid(metadata)
+}
+
+#[cfg(unix)]
+fn mode(metadata: &Metadata) -> u32 {
+    std::os::unix::fs::MetadataExt::mode(metadata)
+}
+
+#[cfg(unix)]
+fn make_private(directory: &Path) -> io::Result<()> {
+    std::fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+}
+
+/// Elsewhere the user's own folders are not open to others.
+#[cfg(not(unix))]
+fn owner(_: &Metadata) -> u32 {
+    0
+}
+
+#[cfg(not(unix))]
+fn mode(_: &Metadata) -> u32 {
+    0
+}
+
+#[cfg(not(unix))]
+fn make_private(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(test)]
@@ -148,11 +202,15 @@ mod tests {
         blake3::hash(name.as_bytes())
     }
 
+    fn open(directory: &tempfile::TempDir, name: &str) -> CompiledCache {
+        CompiledCache::open(directory.path(), engine(name)).expect("opened").expect("a cache")
+    }
+
     // P9: compiled code counts only for this component, this engine and this host's key.
     #[test]
     fn only_what_this_host_wrote_for_this_component_is_read() {
         let directory = tempfile::tempdir().expect("a directory");
-        let cache = CompiledCache::open(directory.path(), engine("a")).expect("a cache");
+        let cache = open(&directory, "a");
         let component = digest_of(b"one");
         cache.put(&component, b"record", b"code").expect("stored");
         let entry = cache.get(&component).expect("verified");
@@ -166,10 +224,10 @@ mod tests {
             assert!(cache.verify(&component, file[..index].to_vec()).is_none(), "cut at {index}");
         }
         assert!(cache.verify(&digest_of(b"two"), file.clone()).is_none(), "another component's code");
-        let other_engine = CompiledCache::open(directory.path(), engine("b")).expect("a cache");
+        let other_engine = open(&directory, "b");
         assert!(other_engine.verify(&component, file.clone()).is_none(), "another engine's code");
         let other = tempfile::tempdir().expect("a directory");
-        let foreign = CompiledCache::open(other.path(), engine("a")).expect("a cache");
+        let foreign = open(&other, "a");
         assert!(foreign.verify(&component, file).is_none(), "another host's code");
     }
 
@@ -177,7 +235,7 @@ mod tests {
     #[test]
     fn the_key_is_made_once_and_kept_secret() {
         let directory = tempfile::tempdir().expect("a directory");
-        let open = || CompiledCache::open(directory.path(), engine("a")).expect("a cache").key;
+        let open = || open(&directory, "a").key;
         let keys: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
@@ -190,5 +248,23 @@ mod tests {
             std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("changed");
             assert_ne!(open(), keys[0]);
         }
+    }
+
+    // P9: a key counts only if this user made it where others could not write.
+    #[cfg(unix)]
+    #[test]
+    fn a_key_that_others_could_have_made_is_replaced() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("a directory");
+        let key = open(&directory, "a").key;
+        let path = directory.path().join("key");
+        let user = owner(&path.metadata().expect("the key"));
+        assert_eq!(read_key(&path, user), Some(key));
+        assert_eq!(read_key(&path, user + 1), None);
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o770)).expect("changed");
+        let replaced = open(&directory, "a").key;
+        assert_ne!(replaced, key);
+        assert_eq!(mode(&directory.path().metadata().expect("the folder")) & 0o777, 0o700);
+        assert_eq!(open(&directory, "a").key, replaced);
     }
 }

@@ -130,8 +130,10 @@ impl Sandbox {
         self.run(ticket, |mut store, _| async move {
             let instance = entrance.instance.instantiate_async(&mut store).await?;
             let guest = entrance.indices.load(&mut store, &instance)?;
-            let answer = guest.call_step(&mut store, &request).await?;
-            Ok(answer.map(requests::sections_in).map_err(convert::failure_in))
+            match guest.call_step(&mut store, &request).await? {
+                Ok(sections) => Ok(Ok(requests::sections_in(sections)?)),
+                Err(failure) => Ok(Err(convert::failure_in(failure))),
+            }
         })
         .await
     }

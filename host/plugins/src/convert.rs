@@ -3,7 +3,7 @@
 
 use crate::bindings::agent_host::plugin::types as wit;
 use crate::failure::Refusal;
-use crate::limits::{ERROR_TEXT_BYTES, Limit};
+use crate::limits::{ERROR_TEXT_BYTES, JSON_DEPTH, Limit, SEEN_COUNT};
 use crate::media::{MediaPort, MediumToStore, PortError};
 use crate::text::clean;
 use agent_core::message::{CallId, Content, Digest, Dimensions, Media, Message, Part, Role, ToolCall, ToolResult};
@@ -94,7 +94,24 @@ pub(crate) fn failure_in(failure: wit::Failure) -> PluginFailure {
 
 /// A guest's JSON text. `place` says where it stands, for its author.
 pub(crate) fn json_in(text: &str, place: &str) -> Result<Value, Refusal> {
-    serde_json::from_str(text).map_err(|error| Refusal::Invalid(format!("{place} is not JSON: {error}")))
+    json_or_reason(text, place).map_err(Refusal::Invalid)
+}
+
+/// The same, with the bare reason. Deep nesting is refused here: what is stored must be read again by others.
+pub(crate) fn json_or_reason(text: &str, place: &str) -> Result<Value, String> {
+    let value = serde_json::from_str(text).map_err(|error| format!("{place} is not JSON: {error}"))?;
+    if is_deeper(&value, JSON_DEPTH) {
+        return Err(format!("{place} is JSON of more than {JSON_DEPTH} levels"));
+    }
+    Ok(value)
+}
+
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels == 0 || items.iter().any(|value| is_deeper(value, levels - 1)),
+        Value::Object(fields) => levels == 0 || fields.values().any(|value| is_deeper(value, levels - 1)),
+        _ => false,
+    }
 }
 
 /// Text and JSON that a result may still hold.
@@ -147,7 +164,8 @@ impl SessionMedia<'_> {
             for part in message.parts {
                 parts.push(self.part(part).await?);
             }
-            converted.push(Message { role: role_in(message.role), parts, seen_count: message.seen_count });
+            let seen_count = message.seen_count.min(SEEN_COUNT);
+            converted.push(Message { role: role_in(message.role), parts, seen_count });
         }
         Ok(converted)
     }
@@ -191,5 +209,23 @@ fn port_failure(error: PortError) -> Refusal {
     match error {
         PortError::Refused(text) => Refusal::Invalid(text),
         PortError::Failed(text) => Refusal::Host(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // P8: a guest's JSON is as deep as everybody can read, and no deeper.
+    #[test]
+    fn deep_json_is_refused() {
+        let lists = |levels| "[".repeat(levels) + &"]".repeat(levels);
+        let fields = |levels| r#"{"a":"#.repeat(levels) + "1" + &"}".repeat(levels);
+        for text in [lists(JSON_DEPTH), fields(JSON_DEPTH)] {
+            assert!(json_in(&text, "this").is_ok(), "{text}");
+        }
+        for text in [lists(JSON_DEPTH + 1), fields(JSON_DEPTH + 1), lists(100_000)] {
+            assert!(matches!(json_in(&text, "this"), Err(Refusal::Invalid(_))), "{text}");
+        }
     }
 }

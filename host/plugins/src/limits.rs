@@ -39,6 +39,16 @@ pub const TOOLS: usize = 1_024;
 /// A manifest's JSON.
 pub const MANIFEST_BYTES: usize = 64 * 1024;
 
+/// Levels of arrays and objects in a guest's JSON.
+pub(crate) const JSON_DEPTH: usize = 64;
+/// Messages of a built prompt.
+pub(crate) const PROMPT_MESSAGES: usize = 1_000;
+/// Sections of a built prompt or of a step.
+pub(crate) const SECTIONS: usize = 256;
+/// A section's name.
+pub(crate) const SECTION_NAME_BYTES: usize = 128;
+/// Most that a guest's count of the calls in which a message was sent may be.
+pub(crate) const SEEN_COUNT: u32 = 1_000_000;
 pub(crate) const WASM_STACK_BYTES: usize = 512 * 1024;
 pub(crate) const ASYNC_STACK_BYTES: usize = 2 * MIB;
 pub(crate) const CORE_INSTANCES: usize = 64;

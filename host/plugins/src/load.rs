@@ -384,15 +384,19 @@ fn loaded(identity: Arc<PluginIdentity>, facts: Facts, links: Links, bytes: Arc<
 }
 
 fn read_component(path: &Path) -> Result<Vec<u8>, LoadError> {
+    // Opening a named pipe waits for its writer, so this comes first; what was opened counts.
+    check_regular(&path.metadata()?)?;
     let file = std::fs::File::open(path)?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(std::io::Error::other("it is not a regular file").into());
-    }
+    check_regular(&metadata)?;
     check_size(metadata.len())?;
     let mut bytes = Vec::with_capacity(metadata.len() as usize);
     file.take(COMPONENT_BYTES + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+fn check_regular(metadata: &std::fs::Metadata) -> std::io::Result<()> {
+    if metadata.is_file() { Ok(()) } else { Err(std::io::Error::other("it is not a regular file")) }
 }
 
 fn check_size(size: u64) -> Result<(), LoadError> {
@@ -405,4 +409,23 @@ fn reason(error: &wasmtime::Error) -> String {
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, LoadError> {
     tokio::task::spawn_blocking(work).await.map_err(|error| LoadError::Stopped(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // What is no regular file is refused before it is opened, since opening some of them waits for ever.
+    #[cfg(unix)]
+    #[test]
+    fn only_regular_files_are_opened() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let pipe = directory.path().join("x.wasm");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+        assert!(made.success());
+        for path in [pipe.as_path(), directory.path()] {
+            let error = read_component(path).expect_err("refused").to_string();
+            assert!(error.contains("not a regular file"), "{error}");
+        }
+    }
 }

@@ -66,11 +66,7 @@ const NAME_BYTES: usize = 255;
 impl MediumToStore {
     /// With the guest's words cut to what is stored.
     pub(crate) fn new(bytes: Vec<u8>, mime_type: &str, name: Option<&str>) -> Self {
-        Self {
-            bytes,
-            mime_type: cut(mime_type, NAME_BYTES).to_owned(),
-            name: name.map(|name| cut(name, NAME_BYTES).to_owned()),
-        }
+        Self { bytes, mime_type: short(mime_type), name: name.map(short) }
     }
 }
 
@@ -91,6 +87,13 @@ pub struct GrowingMedium {
 enum Growth {
     Open(Vec<u8>),
     Finished,
+}
+
+impl GrowingMedium {
+    /// The guest's words are cut at once: a call may have many media in the making.
+    fn new(mime_type: &str, name: Option<&str>) -> Self {
+        Self { mime_type: short(mime_type), name: name.map(short), state: Growth::Open(Vec::new()) }
+    }
 }
 
 type Answer<T> = wasmtime::Result<Result<T, media_store::Error>>;
@@ -138,7 +141,7 @@ impl media_store::HostMedium for CallState {
 
 impl media_store::HostNewMedium for CallState {
     async fn new(&mut self, mime_type: String, name: Option<String>) -> wasmtime::Result<Resource<GrowingMedium>> {
-        self.push(GrowingMedium { mime_type, name, state: Growth::Open(Vec::new()) })
+        self.push(GrowingMedium::new(&mime_type, name.as_deref()))
     }
 
     async fn write(&mut self, medium: Resource<GrowingMedium>, data: Vec<u8>) -> Answer<()> {
@@ -181,10 +184,29 @@ impl media_store::HostNewMedium for CallState {
     }
 }
 
+/// A copy, so that a long text's memory is given back.
+fn short(text: &str) -> String {
+    cut(text, NAME_BYTES).to_owned()
+}
+
 fn too_large(limit: &str) -> media_store::Error {
     media_store::Error::TooLarge(limit.to_owned())
 }
 
 fn finished() -> media_store::Error {
     media_store::Error::Failed("this medium is finished already".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // P8: what a medium in the making keeps of the guest's words is bounded, in memory, too.
+    #[test]
+    fn the_words_for_a_new_medium_are_cut() {
+        let medium = GrowingMedium::new(&"x".repeat(4096), Some(&"ä".repeat(4096)));
+        let name = medium.name.expect("a name");
+        assert_eq!((medium.mime_type.len(), name.len()), (NAME_BYTES, NAME_BYTES - 1));
+        assert!(medium.mime_type.capacity() <= NAME_BYTES && name.capacity() <= NAME_BYTES);
+    }
 }

@@ -1,11 +1,14 @@
 //! Requests to context builders, validators and media policies in the contract's words, and their checked answers.
 
+use crate::bindings::agent_host::plugin::types;
 use crate::bindings::exports::agent_host::plugin::{context_builder, media_policy, output_validator, step_context};
 use crate::convert::{
     SessionMedia, TextBudget, json_in, media_out, message_out, messages_out, model_out, role_out, scope_out,
 };
 use crate::failure::Refusal;
-use crate::limits::{ERROR_TEXT_BYTES, Limit, RESULT_TEXT_BYTES, STATE_BYTES};
+use crate::limits::{
+    ERROR_TEXT_BYTES, Limit, PROMPT_MESSAGES, RESULT_TEXT_BYTES, SECTION_NAME_BYTES, SECTIONS, STATE_BYTES,
+};
 use crate::text::clean;
 use agent_core::message::{Dimensions, Role, TurnInput};
 use agent_core::model::MediaDecision;
@@ -14,6 +17,7 @@ use agent_core::plugin::{
     StepRequest, ValidatorRequest, Verdict,
 };
 use agent_core::tool::Violation;
+use std::collections::{BTreeSet, VecDeque};
 
 pub(crate) fn builder_out(request: &BuilderRequest) -> context_builder::Request {
     let tools = request.tools.iter().map(|tool| context_builder::Tool {
@@ -55,8 +59,9 @@ pub(crate) async fn prompt_in(
     if prompt.state.as_ref().is_some_and(|state| state.len() > STATE_BYTES) {
         return Err(Refusal::Limit(Limit::State(STATE_BYTES)));
     }
+    check_messages(&prompt.messages)?;
     Ok(BuiltPrompt {
-        system: sections_in(prompt.system),
+        system: sections_in(prompt.system)?,
         history: match prompt.history {
             context_builder::History::Keep => History::Keep,
             context_builder::History::LeaveOut => History::LeaveOut,
@@ -79,16 +84,83 @@ pub(crate) fn step_out(request: &StepRequest) -> step_context::Request {
     }
 }
 
-pub(crate) fn sections_in(sections: Vec<context_builder::Section>) -> Vec<Section> {
-    let sections = sections.into_iter().map(|section| Section {
-        name: clean(&section.name, 128),
-        text: section.text,
-        stability: match section.stability {
+/// Sections with names of their own, of bounded number and length.
+pub(crate) fn sections_in(sections: Vec<context_builder::Section>) -> Result<Vec<Section>, Refusal> {
+    if sections.len() > SECTIONS {
+        return invalid(format!("it made {} sections, at most {SECTIONS} are allowed", sections.len()));
+    }
+    let mut budget = TextBudget::new(RESULT_TEXT_BYTES);
+    let mut names = BTreeSet::new();
+    let mut checked = Vec::with_capacity(sections.len());
+    for section in sections {
+        if !(1..=SECTION_NAME_BYTES).contains(&section.name.len()) {
+            let bytes = section.name.len();
+            return invalid(format!("a section's name has {bytes} bytes; it must have 1 to {SECTION_NAME_BYTES}"));
+        }
+        budget.take(&section.text)?;
+        let name = clean(&section.name, SECTION_NAME_BYTES);
+        if !names.insert(name.clone()) {
+            return invalid(format!("it made two sections named `{name}`"));
+        }
+        let stability = match section.stability {
             context_builder::Stability::Fixed => Stability::Fixed,
             context_builder::Stability::Dynamic => Stability::Dynamic,
-        },
-    });
-    sections.collect()
+        };
+        checked.push(Section { name, text: section.text, stability });
+    }
+    Ok(checked)
+}
+
+/// Messages that any model can be sent: none is empty, and each call is followed by its one result, in call order,
+/// before anybody else speaks.
+fn check_messages(messages: &[types::Message]) -> Result<(), Refusal> {
+    if messages.len() > PROMPT_MESSAGES {
+        return invalid(format!("it made {} messages, at most {PROMPT_MESSAGES} are allowed", messages.len()));
+    }
+    let (mut ids, mut open) = (BTreeSet::new(), VecDeque::new());
+    for (place, message) in (1..).zip(messages) {
+        if message.parts.is_empty() {
+            return invalid(format!("its message {place} is empty"));
+        }
+        if message.role != types::Role::Tool && !open.is_empty() {
+            return invalid(format!("its message {place} stands between a call and its result"));
+        }
+        for part in &message.parts {
+            match (message.role, part) {
+                (types::Role::Assistant, types::Part::ToolCall(call)) => {
+                    if is_host_id(&call.id) || !ids.insert(&call.id) {
+                        let id = &call.id;
+                        return invalid(format!(
+                            "its message {place} has a call {id:?}, an id that is not its to give"
+                        ));
+                    }
+                    open.push_back(&call.id);
+                }
+                (types::Role::Tool, types::Part::ToolResult(result)) => {
+                    if open.pop_front() != Some(&result.call_id) {
+                        let id = &result.call_id;
+                        return invalid(format!("its message {place} has a result of {id:?}, whose turn it is not"));
+                    }
+                }
+                (types::Role::Tool, _) | (_, types::Part::ToolCall(_) | types::Part::ToolResult(_)) => {
+                    return invalid(format!("its message {place} has a part that its role does not have"));
+                }
+                _ => {}
+            }
+        }
+    }
+    if open.is_empty() { Ok(()) } else { invalid("its last message has a call without a result".to_owned()) }
+}
+
+/// `call_3_2_1`: only the host gives such ids, so that they stay unique in their session.
+fn is_host_id(id: &str) -> bool {
+    let Some(numbers) = id.strip_prefix("call_") else { return false };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.split('_').count() == 3 && numbers.split('_').all(is_number)
+}
+
+fn invalid<T>(reason: String) -> Result<T, Refusal> {
+    Err(Refusal::Invalid(reason))
 }
 
 fn lifecycle_out(lifecycle: Lifecycle) -> context_builder::Lifecycle {
@@ -201,6 +273,74 @@ mod tests {
         assert!(matches!(decide(vec![media_policy::Decision::Downscale(flat)]), Err(Refusal::Invalid(_))));
         let mask = media_policy::Decision::Mask("[seen]".to_owned());
         assert_eq!(decide(vec![mask]).expect("valid"), [MediaDecision::Mask("[seen]".to_owned())]);
+    }
+
+    fn section(name: &str, text: &str) -> context_builder::Section {
+        let (name, text) = (name.to_owned(), text.to_owned());
+        context_builder::Section { name, text, stability: context_builder::Stability::Fixed }
+    }
+
+    // L2: a builder's sections have names of their own and are bounded.
+    #[test]
+    fn sections_are_checked() {
+        let many = |count: usize| (0..count).map(|n| section(&n.to_string(), "")).collect::<Vec<_>>();
+        assert_eq!(sections_in(many(SECTIONS)).expect("sections").len(), SECTIONS);
+        let long = "x".repeat(SECTION_NAME_BYTES + 1);
+        let same = vec![section("a", ""), section("a", "")];
+        for sections in [many(SECTIONS + 1), same, vec![section("", "")], vec![section(&long, "")]] {
+            assert!(matches!(sections_in(sections), Err(Refusal::Invalid(_))));
+        }
+        let large = section("a", &"x".repeat(RESULT_TEXT_BYTES + 1));
+        assert!(matches!(sections_in(vec![large]), Err(Refusal::Limit(Limit::ResultText(_)))));
+    }
+
+    fn message(role: types::Role, parts: Vec<types::Part>) -> types::Message {
+        types::Message { role, parts, seen_count: u32::MAX }
+    }
+
+    fn call(id: &str) -> types::Part {
+        types::Part::ToolCall(types::ToolCall { id: id.into(), name: "t".into(), arguments: "{}".into() })
+    }
+
+    fn result(id: &str) -> types::Part {
+        let (call_id, name) = (id.into(), "t".into());
+        types::Part::ToolResult(types::ToolResult { call_id, name, content: vec![], is_error: false })
+    }
+
+    // L2: a builder's messages are whole, and their ids cannot be taken for the host's.
+    #[tokio::test]
+    async fn messages_are_checked() {
+        use types::Role::{Assistant, Tool, User};
+        let text = || types::Part::Text("hello".to_owned());
+        let whole = vec![
+            message(User, vec![text()]),
+            message(Assistant, vec![call("a"), call("b")]),
+            message(Tool, vec![result("a")]),
+            message(Tool, vec![result("b")]),
+            message(User, vec![text()]),
+        ];
+        let media = SessionMedia { port: None, session: "s" };
+        let converted = media.messages(whole.clone()).await.expect("messages");
+        assert!(converted.iter().all(|message| message.seen_count == 1_000_000));
+        assert!(check_messages(&whole).is_ok());
+        let broken = [
+            whole[..2].to_vec(),
+            whole[..3].to_vec(),
+            whole[2..].to_vec(),
+            [&whole[..2], &whole[4..], &whole[2..4]].concat(),
+            [&whole[1..4], &whole[1..4]].concat(),
+            vec![message(User, vec![])],
+            [&whole[1..2], &whole[3..4], &whole[2..3]].concat(),
+            [&whole[1..4], &[message(Tool, vec![text()])]].concat(),
+            vec![message(User, vec![call("a")]), message(Tool, vec![result("a")])],
+            vec![message(Assistant, vec![call("a")]), message(User, vec![result("a")])],
+            vec![message(Assistant, vec![call("call_1_2_3")]), message(Tool, vec![result("call_1_2_3")])],
+            vec![message(User, vec![text()]); PROMPT_MESSAGES + 1],
+        ];
+        for (index, messages) in broken.iter().enumerate() {
+            assert!(matches!(check_messages(messages), Err(Refusal::Invalid(_))), "{index}");
+        }
+        assert!(!["call_1_2", "call_a_1_1", "call_1_2_3_4", "call__1_2"].into_iter().any(is_host_id));
     }
 
     // L12: a rejection says what is wrong; bad JSON is the validator's failure.

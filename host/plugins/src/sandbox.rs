@@ -88,7 +88,8 @@ impl Sandbox {
                 CompiledCache::open(&path, engine::compatibility_hash(&engine))
                     .map_err(|source| SandboxError::Cache { path, source })
             })
-            .transpose()?;
+            .transpose()?
+            .flatten();
         let ticker = Ticker::start(engine.clone()).map_err(SandboxError::Ticker)?;
         // One processor stays free for the host, so that its timers and events are served in time.
         let turns = available_parallelism().map_or(1, |processors| processors.get().saturating_sub(1).max(1));

@@ -37,7 +37,11 @@ fn escape(text: &str, kept: &[char]) -> String {
 
 /// Control characters, and those that reorder the text around them.
 fn is_unfit(character: char) -> bool {
-    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    character.is_control()
+        || matches!(
+            character,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
 }
 
 #[cfg(test)]
@@ -48,6 +52,7 @@ mod tests {
     fn guest_text_is_cut_on_a_boundary_and_escaped() {
         assert_eq!(clean("aä", 2), "a… (cut, 3 bytes in all)");
         assert_eq!(clean("a\u{1b}[31m\nb", 100), "a\\u{1b}[31m\nb");
+        assert_eq!(clean_line("\u{61c}\u{200e}\u{200f}"), "\\u{61c}\\u{200e}\\u{200f}");
         assert_eq!(clean_line("a\nb\u{202e}c\td"), "a\\u{a}b\\u{202e}c\td");
     }
 }

@@ -1,7 +1,7 @@
 //! Tools: what a component says of them, checked once at load, and what becomes of their calls.
 
 use crate::bindings::exports::agent_host::plugin::tool as wit;
-use crate::convert::{SessionMedia, TextBudget, json_in};
+use crate::convert::{SessionMedia, TextBudget, json_in, json_or_reason};
 use crate::failure::Refusal;
 use crate::grants::{Denial, Unmet};
 use crate::limits::{DESCRIPTION_BYTES, ERROR_TEXT_BYTES, Limit, RESULT_MEDIUM_BYTES, RESULT_TEXT_BYTES, TOOLS};
@@ -60,8 +60,7 @@ fn definition_in(definition: wit::Definition) -> Result<ToolDefinition, String> 
 }
 
 fn schema(text: &str, tool: &str, which: &str) -> Result<Value, String> {
-    let schema: Value =
-        serde_json::from_str(text).map_err(|error| format!("the {which} schema of `{tool}` is not JSON: {error}"))?;
+    let schema = json_or_reason(text, &format!("the {which} schema of `{tool}`"))?;
     if schema.is_object() { Ok(schema) } else { Err(format!("the {which} schema of `{tool}` is not a JSON object")) }
 }
 
@@ -219,7 +218,8 @@ mod tests {
         for name in ["", "a b", "täg", &"x".repeat(129)] {
             assert!(reason(vec![definition(name, OBJECT)]).contains("1 to 128"), "{name}");
         }
-        for schema in ["", "[]", "{}", r#"{"type":"array"}"#] {
+        let deep = format!(r#"{{"type":"object","default":{}{}}}"#, "[".repeat(64), "]".repeat(64));
+        for schema in ["", "[]", "{}", r#"{"type":"array"}"#, &deep] {
             assert!(reason(vec![definition("a", schema)]).contains("schema of `a`"), "{schema}");
         }
         assert!(reason(vec![definition("a", OBJECT); TOOLS + 1]).contains("1025 tools"));

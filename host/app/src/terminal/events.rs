@@ -58,7 +58,7 @@ pub(crate) fn activity(event: &EventKind) -> Option<String> {
     match event {
         EventKind::LoopStart { .. } => Some("building the context".to_owned()),
         EventKind::LoopIteration { .. } => Some("waiting for the model".to_owned()),
-        EventKind::ToolCall { name, .. } => Some(format!("running {name}")),
+        EventKind::ToolCall { name, .. } => Some(format!("running {}", one_line(name, SHOWN))),
         _ => None,
     }
 }

@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     let harmful = |character: char| {
         (character.is_control() && !matches!(character, '\n' | '\t'))
-            || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            || matches!(
+                character,
+                '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            )
     };
     if text.contains(harmful) { text.replace(harmful, "\u{fffd}").into() } else { text.into() }
 }
@@ -96,6 +99,7 @@ mod tests {
     #[test]
     fn foreign_text_cannot_steer_the_terminal() {
         assert_eq!(harmless("a\u{1b}[31mb\n\tc\u{202e}d"), "a\u{fffd}[31mb\n\tc\u{fffd}d");
+        assert_eq!(harmless("\u{61c}\u{200e}\u{200f}"), "\u{fffd}\u{fffd}\u{fffd}");
         assert_eq!(one_line("\n first\r\nsecond", 100), "first…");
         assert_eq!(one_line("äöü", 2), "äö…");
         assert_eq!(one_line("äöü", 3), "äöü");

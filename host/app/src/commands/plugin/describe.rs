@@ -60,7 +60,7 @@ pub(super) fn json(plugin: &LoadedPlugin) -> Value {
 
 fn heading(plugin: &LoadedPlugin) -> String {
     let kinds: Vec<_> = plugin.kinds().iter().map(ToString::to_string).collect();
-    let version = plugin.manifest().map(|manifest| manifest.version.as_str()).unwrap_or_default();
+    let version = plugin.manifest().map(|manifest| text::one_line(&manifest.version, SHOWN)).unwrap_or_default();
     let (name, digest) = (plugin.name(), plugin.digest().short());
     format!("{BOLD}{name}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}", kinds.join(", "))
 }
@@ -113,10 +113,10 @@ fn arguments(schema: &Value) -> Vec<String> {
 
 fn kind(property: &Value) -> String {
     match &property["type"] {
-        Value::String(kind) => kind.clone(),
+        Value::String(kind) => text::one_line(kind, SHOWN),
         Value::Array(kinds) => {
             let kinds = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null");
-            kinds.collect::<Vec<_>>().join(" or ")
+            text::one_line(&kinds.collect::<Vec<_>>().join(" or "), SHOWN)
         }
         _ => "any".to_owned(),
     }
@@ -145,5 +145,8 @@ mod tests {
               any (any, optional)
         ");
         assert!(arguments(&json!(true)).is_empty());
+        for kind in [json!("a\u{1b}[2J"), json!(["a\u{1b}[2J"])] {
+            assert_eq!(super::kind(&json!({"type": kind})), "a\u{fffd}[2J");
+        }
     }
 }
