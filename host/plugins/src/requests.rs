@@ -137,7 +137,8 @@ fn check_messages(messages: &[types::Message]) -> Result<(), Refusal> {
                     open.push_back(&call.id);
                 }
                 (types::Role::Tool, types::Part::ToolResult(result)) => {
-                    if open.pop_front() != Some(&result.call_id) {
+                    let awaited = open.pop_front();
+                    if awaited != Some(&result.call_id) {
                         let id = &result.call_id;
                         return invalid(format!("its message {place} has a result of {id:?}, whose turn it is not"));
                     }
