@@ -68,13 +68,23 @@ async fn rows_3_4_and_6_space() {
     }
 }
 
-/// Row 8: a flood of logs is cut and escaped, and the call is none the worse.
+/// Row 8: a flood of logs is cut, what was lost is counted, and the call is none the worse.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_8_logs() {
     let house = House::new(&["probe"]).await;
-    let (is_error, text) =
-        call(&house, AgentConfig::new("test"), "probe.log", json!({"lines": 5_000, "length": 10_000})).await;
-    assert!(!is_error, "{text}");
+    let agent = house.agent(AgentConfig::new("test"), script(&[saying("unused")])).await;
+    let (setup, ports) = (&agent.setups()["probe"], agent_plugins::Ports::default());
+    let lost = async |lines: u64, length: u64| {
+        let arguments = json!({"lines": lines, "length": length});
+        let report = house.sandbox.call_tool(setup, request("probe.log", arguments), &ports).await;
+        assert!(matches!(report.result, Ok(Ok(_))), "{:?}", report.result);
+        report.lost_log
+    };
+    let few = lost(10, 10).await;
+    assert_eq!((few.lines, few.bytes), (0, 0), "an ordinary log is whole");
+    // Each line is logged once and printed twice: 15,000 lines, of which at most 1,000 and 256 KiB are kept.
+    let many = lost(5_000, 1_000).await;
+    assert!(many.lines >= 14_000 && many.bytes > 15_000 * 1_000 - 256 * 1024, "{many:?}");
 }
 
 /// Row 9: a trap is an error that names the plugin with its last words, and the next call finds a fresh instance.
@@ -159,23 +169,6 @@ async fn row_10_cancelled_calls() {
     let house = House::new(&["probe"]).await;
     let agent = house.agent(granting(&house, "probe"), script(&[saying("unused")])).await;
     let setup = agent.setups()["probe"].clone();
-    let request = |name: &'static str, args: Value| agent_plugins::ToolCallRequest {
-        name,
-        args: args.to_string(),
-        context: agent_plugins::ToolCallContext {
-            id: agent_core::message::CallId("call_1_1_1".to_owned()),
-            attempt: 1,
-            time_limit: Duration::from_secs(30),
-            scope: agent_core::plugin::Scope {
-                agent: "test".to_owned(),
-                session: "test/1".to_owned(),
-                delegated_by: None,
-                user: None,
-                turn: 1,
-                trace: agent_core::plugin::TraceContext { traceparent: String::new(), tracestate: None },
-            },
-        },
-    };
     let ports = agent_plugins::Ports::default();
     for n in 0..1_000_u64 {
         let (name, args) = match n % 3 {
@@ -188,4 +181,19 @@ async fn row_10_cancelled_calls() {
     }
     let report = house.sandbox.call_tool(&setup, request("probe.echo", json!({"text": "alive"})), &ports).await;
     assert!(matches!(report.result, Ok(Ok(_))), "{:?}", report.result);
+}
+
+/// A call outside of any session.
+fn request(name: &'static str, args: Value) -> agent_plugins::ToolCallRequest<'static> {
+    let scope = agent_core::plugin::Scope {
+        agent: "test".to_owned(),
+        session: "test/1".to_owned(),
+        delegated_by: None,
+        user: None,
+        turn: 1,
+        trace: agent_core::plugin::TraceContext { traceparent: String::new(), tracestate: None },
+    };
+    let id = agent_core::message::CallId("call_1_1_1".to_owned());
+    let context = agent_plugins::ToolCallContext { id, attempt: 1, time_limit: Duration::from_secs(30), scope };
+    agent_plugins::ToolCallRequest { name, args: args.to_string(), context }
 }

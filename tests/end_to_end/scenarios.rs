@@ -1,7 +1,7 @@
 //! A scripted model drives the loop: the messages, their seen counts and the events after every step.
 
 use crate::support::{
-    House, calling, event_types, events, granting, records, results, saying, script, seen, turn, view,
+    House, calling, event_types, events, granting, records, results, saying, script, seeing, seen, turn, view,
 };
 use agent_core::event::{EndReason, EventKind};
 use agent_core::run::{AtLimit, TurnError};
@@ -23,7 +23,12 @@ async fn two_parallel_calls() {
         calling(&[("probe.sleep", json!({"ms": 300})), ("probe.echo", json!({"text": "hello"}))]),
         saying("Both are done."),
     ];
-    let mut session = house.session(AgentConfig::new("test"), script(&replies)).await;
+    let mut session = house
+        .session(
+            AgentConfig::new("test"),
+            seeing(replies, [&["user 0"], &["user 1", "assistant 1", "tool 0", "tool 0"]]),
+        )
+        .await;
     let output = finished(turn(&mut session, "Do both.").await);
     assert_eq!(output.data, json!("Both are done."));
     assert_eq!((output.interactions, output.execution_units, output.limit_reached), (2, 220, false));
@@ -69,7 +74,19 @@ async fn a_bad_argument_and_its_correction() {
         calling(&[("probe.echo", json!({"text": "right"}))]),
         saying("Corrected."),
     ];
-    let mut session = house.session(AgentConfig::new("test"), script(&replies)).await;
+    let mut session = house
+        .session(
+            AgentConfig::new("test"),
+            seeing(
+                replies,
+                [
+                    &["user 0"],
+                    &["user 1", "assistant 1", "tool 0"],
+                    &["user 2", "assistant 2", "tool 1", "assistant 1", "tool 0"],
+                ],
+            ),
+        )
+        .await;
     finished(turn(&mut session, "Echo.").await);
     let results = results(&house, &session).await;
     let (name, is_error, text) = &results[0];
@@ -91,7 +108,9 @@ async fn a_bad_argument_and_its_correction() {
 async fn an_unknown_tool() {
     let house = House::new(&["probe"]).await;
     let replies = [calling(&[("weather.forecast", json!({}))]), saying("There is no such tool.")];
-    let mut session = house.session(AgentConfig::new("test"), script(&replies)).await;
+    let mut session = house
+        .session(AgentConfig::new("test"), seeing(replies, [&["user 0"], &["user 1", "assistant 1", "tool 0"]]))
+        .await;
     finished(turn(&mut session, "Forecast.").await);
     assert!(event_types(&house, &session).await.contains(&"tool_not_found".to_owned()));
     let (_, is_error, text) = &results(&house, &session).await[0];
@@ -107,7 +126,19 @@ async fn a_long_result_and_the_rest_of_it() {
         calling(&[("read_result", json!({"call_id": "call_1_1_1", "offset": 6000}))]),
         saying("Read."),
     ];
-    let mut session = house.session(AgentConfig::new("test"), script(&replies)).await;
+    let mut session = house
+        .session(
+            AgentConfig::new("test"),
+            seeing(
+                replies,
+                [
+                    &["user 0"],
+                    &["user 1", "assistant 1", "tool 0"],
+                    &["user 2", "assistant 2", "tool 1", "assistant 1", "tool 0"],
+                ],
+            ),
+        )
+        .await;
     finished(turn(&mut session, "Read it all.").await);
     let results = results(&house, &session).await;
     assert_eq!(results[0].2.len(), 20_000, "the result is stored whole");
@@ -139,7 +170,16 @@ async fn an_output_rejected_and_corrected() {
     config.output_schema =
         Some(json!({"type": "object", "required": ["total"], "properties": {"total": {"type": "integer"}}}));
     let replies = [saying("The total is 3."), saying("{\"total\": \"three\"}"), saying("```json\n{\"total\": 3}\n```")];
-    let mut session = house.session(config, script(&replies)).await;
+    let mut session = house
+        .session(
+            config,
+            seeing(
+                replies,
+                // Of the two failed attempts the third request holds only the latest.
+                [&["user 0"], &["user 1", "assistant 1", "user 0"], &["user 2", "assistant 1", "user 0"]],
+            ),
+        )
+        .await;
     let output = finished(turn(&mut session, "Add.").await);
     assert_eq!(output.data, json!({"total": 3}));
     let rejections: Vec<(String, u32)> = events(&house, &session)
@@ -190,7 +230,19 @@ async fn the_bound_is_reached() {
         let call = || calling(&[("probe.echo", json!({"text": "again"}))]);
         let mut last = saying("I got this far.");
         last["expect"] = json!({"tools": []});
-        let mut session = house.session(config, script(&[call(), call(), last])).await;
+        let mut session = house
+            .session(
+                config,
+                seeing(
+                    [call(), call(), last],
+                    [
+                        &["user 0"],
+                        &["user 1", "assistant 1", "tool 0"],
+                        &["user 2", "assistant 2", "tool 1", "assistant 1", "tool 0"],
+                    ],
+                ),
+            )
+            .await;
         let result = turn(&mut session, "Loop.").await;
         match at_limit {
             AtLimit::Finish => {
@@ -293,4 +345,31 @@ async fn a_dropped_driver() {
     assert_eq!(session.run(None, cancel).await.unwrap(), TurnResult::Cancelled);
     assert_eq!(results(&house, &session).await[0].2, "cancelled; outcome unknown");
     assert_eq!(finished(turn(&mut session, "Go on.").await).data, json!("Going on."));
+}
+
+/// D4, L7, L22: what one session answered is remembered for its user, stands in the next session's turn message, is found by
+/// `memory_search`, and is nobody else's.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_answered_is_remembered() {
+    let house = House::new(&[]).await;
+    let of = |name: &str, user: &str| {
+        let mut config = AgentConfig::new(name);
+        config.user = Some(user.to_owned());
+        config
+    };
+    let mut first = house.session(of("first", "ada"), script(&[saying("The lighthouse opens at 4711.")])).await;
+    finished(turn(&mut first, "When does the lighthouse open?").await);
+    let search = || calling(&[("memory_search", json!({"query": "lighthouse"}))]);
+    let mut asked = search();
+    asked["expect"] = json!({"contains": ["retrieved-memory", "4711"]});
+    let mut second = house.session(of("second", "ada"), script(&[asked, saying("Known.")])).await;
+    finished(turn(&mut second, "Is the lighthouse open?").await);
+    assert!(results(&house, &second).await[0].2.contains("4711"));
+    let history = serde_json::to_string(&view(&house, &second).await[0]).unwrap();
+    assert!(!history.contains("retrieved-memory"), "it is sent and not stored: {history}");
+    let mut asked = search();
+    asked["expect"] = json!({"lacks": ["4711"]});
+    let mut other = house.session(of("other", "bob"), script(&[asked, saying("Unknown.")])).await;
+    finished(turn(&mut other, "Is the lighthouse open?").await);
+    assert!(!results(&house, &other).await[0].2.contains("4711"));
 }

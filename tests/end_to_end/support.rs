@@ -146,6 +146,20 @@ pub(crate) fn saying(text: &str) -> Value {
     json!({"text": text, "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
 }
 
+/// The same replies, each expecting the messages of its request to be these, as `role seen-count` (L3). A request that is
+/// otherwise fails the turn and says so.
+pub(crate) fn seeing<const N: usize>(replies: [Value; N], requests: [&[&str]; N]) -> Value {
+    let replies = replies.into_iter().zip(requests).map(|(mut reply, request)| {
+        let parts = request.iter().map(|message| message.split_once(' ').expect("role and seen count"));
+        let (roles, seen): (Vec<&str>, Vec<u32>) =
+            parts.map(|(role, seen)| (role, seen.parse::<u32>().unwrap())).unzip();
+        reply["expect"]["roles"] = json!(roles);
+        reply["expect"]["seen_counts"] = json!(seen);
+        reply
+    });
+    json!({ "replies": replies.collect::<Vec<_>>() })
+}
+
 /// Runs one turn to its end.
 pub(crate) async fn turn(session: &mut Session, prompt: &str) -> TurnResult {
     let input = Some(TurnInput::Text(prompt.to_owned()));

@@ -23,6 +23,8 @@ const IN_MEMORY: &str = "/dev/shm";
 struct Step {
     began: Option<Instant>,
     ended: Option<Instant>,
+    /// Between the two, the last one included.
+    commits: u32,
 }
 
 /// Measures whole turns of one step each, every turn in a new session, and the step within them.
@@ -39,7 +41,7 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let agent = agent(directory.path())?;
 
     let (mut steps, mut turns) = (Samples::default(), Samples::default());
-    let mut commits = 0;
+    let (mut commits, mut step_commits) = (0, 0);
     for round in 0..WARM_UP + ROUNDS {
         let mut session = Session::open(&host, agent.clone(), OpenSession::New).await?;
         let before = store.stats().commits;
@@ -50,17 +52,19 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
         commits = store.stats().commits - before;
         session.close().await?;
         let TurnResult::Finished(_) = result else { bail!("the turn ended with {result:?}") };
-        let Step { began: Some(began), ended: Some(ended) } = *step.lock().unwrap_or_else(PoisonError::into_inner)
+        let Step { began: Some(began), ended: Some(ended), commits: counted } =
+            *step.lock().unwrap_or_else(PoisonError::into_inner)
         else {
             bail!("the turn had no step")
         };
+        step_commits = counted;
         if round >= WARM_UP {
             steps.push(ended - began);
             turns.push(turn);
         }
     }
     table.title(format!("one loop step: scripted model, no tool, synchronous=OFF {place}, {} samples", steps.count()));
-    let verdict = format!("2 commits; target {}: {}", micros(TARGET), reached(steps.median() <= TARGET));
+    let verdict = format!("{step_commits} commits; target {}: {}", micros(TARGET), reached(steps.median() <= TARGET));
     table.line("the step: prompt, reply, verdict", steps, verdict);
     let each = turns.median().as_secs_f64() * 1e6 / commits as f64;
     table.line("the whole turn around it", turns, format!("{commits} commits, {each:.1} µs for each"));
@@ -73,8 +77,13 @@ fn observer(step: Arc<Mutex<Step>>) -> CheckpointObserver {
     Arc::new(move |checkpoint| {
         let mut step = step.lock().unwrap_or_else(PoisonError::into_inner);
         match checkpoint {
-            Checkpoint::AfterCommit("context") => step.began = Some(Instant::now()),
-            Checkpoint::AfterCommit("verdict") => step.ended = Some(Instant::now()),
+            Checkpoint::AfterCommit("context") => *step = Step { began: Some(Instant::now()), ..Step::default() },
+            Checkpoint::AfterCommit(input) => {
+                step.commits += 1;
+                if input == "verdict" {
+                    step.ended = Some(Instant::now());
+                }
+            }
             _ => {}
         }
     })

@@ -184,3 +184,26 @@ fn row_26_deep_json_never_makes_a_state_that_cannot_be_read() {
         assert_eq!(run.action() == Action::Ended, depth <= 64, "too deep an output is one more thing to correct");
     }
 }
+
+/// Row 27, 28: a stored state that no transition leaves behind is refused, and nothing overflows on it later.
+#[test]
+fn l1_a_state_that_contradicts_itself_is_refused() {
+    let mut session = Session::calling(LoopConfig::default());
+    session.reply("", vec![plain("a")]);
+    let sound: serde_json::Value = serde_json::from_slice(&session.run.snapshot()).unwrap();
+    assert!(Run::restore(Some(sound.to_string().as_bytes())).is_ok());
+    for (pointer, value) in [
+        ("/sequence", json!(u64::MAX)),
+        ("/turns", json!(u32::MAX)),
+        ("/turn/interactions", json!(u32::MAX)),
+        ("/next_message", json!(1)),
+        ("/view/0/since", json!(99)),
+        ("/turn/phase/working/calls", json!([])),
+        ("/turn/phase/working/calls/0/attempt", json!(u32::MAX)),
+    ] {
+        let mut crafted = sound.clone();
+        *crafted.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}: {sound}")) = value;
+        let error = Run::restore(Some(crafted.to_string().as_bytes())).expect_err(pointer);
+        assert!(error.to_string().contains("cannot be used"), "{pointer}: {error}");
+    }
+}
