@@ -117,6 +117,26 @@ pub enum EventKind {
         /// As the provider counted.
         usage: Usage,
     },
+    /// A model did not answer and is asked again (M3).
+    Retry {
+        /// `provider/model`.
+        model: String,
+        /// The try that follows, from 2.
+        attempt: u32,
+        /// Waited before it, in milliseconds.
+        wait_ms: u64,
+        /// What happened.
+        reason: String,
+    },
+    /// A model did not answer for good, and the next one of the chain is asked (M3).
+    ModelFallback {
+        /// `provider/model`.
+        from: String,
+        /// `provider/model`, or `fallback_text`.
+        to: String,
+        /// What happened.
+        reason: String,
+    },
     /// A call is about to run.
     ToolCall {
         /// Which.

@@ -159,6 +159,18 @@ pub enum Part {
     ToolCall(ToolCall),
     /// The answer to a call.
     ToolResult(ToolResult),
+    /// What a provider wants back with what it wrote. Always the last part of a message; no plugin sees it.
+    Replay(Replay),
+}
+
+/// A provider's own data of one reply, such as signed reasoning: stored with the message, given back to the provider of
+/// that name when the message is sent again, opaque to everybody else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Replay {
+    /// The provider's configured name.
+    pub provider: String,
+    /// In its own shape.
+    pub data: Value,
 }
 
 /// Who speaks.

@@ -1,6 +1,6 @@
 //! What goes to a model and what comes back, in no provider's dialect.
 
-use crate::message::{Dimensions, Media, Message};
+use crate::message::{Dimensions, Media, Message, Replay};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -140,6 +140,9 @@ pub struct Reply {
     pub usage: Usage,
     /// `provider/model` that answered.
     pub model: String,
+    /// What the provider wants back with this reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
 }
 
 /// A piece of a reply while it is being written.

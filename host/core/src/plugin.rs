@@ -201,7 +201,7 @@ pub struct ValidatorRequest {
 }
 
 /// Data that ends a turn.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputData {
     /// Without an output schema.

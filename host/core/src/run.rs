@@ -7,14 +7,17 @@
 mod batch;
 mod depth;
 mod end;
+mod failure;
 mod input;
 mod state;
 mod step;
 mod transition;
 
 pub use end::{Output, TurnEnd, TurnError};
+pub use failure::FALLBACK_TEXT;
 pub use input::{
-    Decision, DispatchedCall, Disposition, Input, OutputVerdict, Refused, RepliedStep, ResolvedCall, TurnContext,
+    AfterFailure, Decision, DispatchedCall, Disposition, Input, ModelFailure, OutputVerdict, Refused, RepliedStep,
+    ResolvedCall, TurnContext,
 };
 pub use state::{AtLimit, Entry, LoopConfig, Mask, PinnedPlugin, PromptBudget, RestoreError, Run, StepPlan, Turn};
 

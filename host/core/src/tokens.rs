@@ -30,6 +30,7 @@ fn of_part(part: &Part) -> u32 {
         Part::Json(json) => of_text(&json.to_string()),
         Part::Media(_) => PER_MEDIUM,
         Part::ToolCall(call) => of_text(&call.name).saturating_add(of_text(&call.arguments.to_string())),
+        Part::Replay(replay) => of_text(&replay.data.to_string()),
         Part::ToolResult(result) => result.content.iter().fold(0, |sum, content| {
             sum.saturating_add(match content {
                 Content::Text(text) => of_text(text),

@@ -7,9 +7,11 @@ mod estimate;
 pub mod offline;
 pub mod provider;
 pub mod providers;
+pub mod retry;
 pub mod scripted;
 mod stream;
 
 pub use error::ModelError;
-pub use provider::{Facts, Provider, RawReply, ReplyContext, ToolNames};
+pub use provider::{Facts, MediaBytes, MediaSource, NoMedia, Provider, RawReply, ReplyContext, ToolNames};
 pub use providers::provider;
+pub use retry::RetryPolicy;

@@ -79,7 +79,7 @@ impl Provider for Offline {
         Stream { deltas, delay: Duration::ZERO }.text(&stream::by_words(&text)).await;
         let stop = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
         let usage = estimate::usage(request, &text, &calls);
-        let reply = Reply { text, calls, stop, usage, model: self.facts.model.to_string() };
+        let reply = Reply { text, calls, stop, usage, model: self.facts.model.to_string(), replay: None };
         let raw = json!({ "router": why, "reply": reply });
         Ok(RawReply { reply, raw })
     }

@@ -1,9 +1,11 @@
 //! What the runtime asks of every model: facts about it, and a reply to a request.
 
 use crate::error::ModelError;
+use agent_core::message::Media;
 use agent_core::model::{Delta, Model, ModelRequest, Reply};
 use async_trait::async_trait;
 use serde_json::Value;
+use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
 
 /// What is known of a model before it is asked.
@@ -39,8 +41,36 @@ impl ToolNames {
     }
 }
 
-/// Where in its session a request stands. It follows from what is stored, so that a restarted host asks alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The bytes of the media that a request names.
+#[async_trait]
+pub trait MediaSource: Send + Sync {
+    /// The medium as it is to be sent: scaled down where the request says so. The error is for people.
+    async fn read(&self, media: &Media) -> Result<MediaBytes, String>;
+}
+
+/// A medium as it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediaBytes {
+    /// IANA media type of these bytes, which may be another than the stored one's where they were scaled.
+    pub mime_type: String,
+    /// Whole.
+    pub bytes: Arc<[u8]>,
+}
+
+/// For requests that name no media.
+#[derive(Clone, Copy, Debug)]
+pub struct NoMedia;
+
+#[async_trait]
+impl MediaSource for NoMedia {
+    async fn read(&self, media: &Media) -> Result<MediaBytes, String> {
+        Err(format!("the bytes of {} are not here", media.digest))
+    }
+}
+
+/// Where in its session a request stands, and what belongs to it. Its place follows from what is stored, so that a
+/// restarted host asks alike.
+#[derive(Clone, Copy)]
 pub struct ReplyContext<'a> {
     /// The session's id.
     pub session: &'a str,
@@ -48,6 +78,8 @@ pub struct ReplyContext<'a> {
     pub call: u64,
     /// Tries of this call, this one included: 1 for the first.
     pub attempt: u32,
+    /// The bytes of its media.
+    pub media: &'a dyn MediaSource,
 }
 
 /// A reply, and what the provider sent of which it was made.

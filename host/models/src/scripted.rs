@@ -77,7 +77,14 @@ impl Scripted {
         let calls: Vec<_> = scripted.calls.iter().map(|call| requested(call, request)).collect();
         let said = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
         let usage = scripted.usage().unwrap_or_else(|| estimate::usage(request, &text, &calls));
-        Reply { text, calls, stop: scripted.stop.unwrap_or(said), usage, model: self.facts.model.to_string() }
+        Reply {
+            text,
+            calls,
+            stop: scripted.stop.unwrap_or(said),
+            usage,
+            model: self.facts.model.to_string(),
+            replay: None,
+        }
     }
 }
 
@@ -133,6 +140,7 @@ fn read(path: &Path) -> std::io::Result<String> {
 mod tests {
     use super::*;
     use crate::conversation::tests::{calls, request, tool};
+    use crate::provider::NoMedia;
     use agent_core::message::{Message, Role};
     use tokio::sync::mpsc;
 
@@ -154,7 +162,7 @@ mod tests {
         attempt: u32,
     ) -> (Result<Reply, String>, Vec<Delta>) {
         let (sender, mut receiver) = mpsc::channel(100);
-        let context = ReplyContext { session: "s1", call, attempt };
+        let context = ReplyContext { session: "s1", call, attempt, media: &NoMedia };
         let reply = model.reply(request, context, &sender).await;
         drop(sender);
         let mut deltas = Vec::new();
@@ -247,7 +255,7 @@ mod tests {
         let model = scripted(r#"[{"text": "slow", "delay_ms": 600000}, {"text": "many words for nobody"}]"#);
         let (sender, receiver) = mpsc::channel(1);
         let (slow, next) = (0, 1);
-        let context = |call| ReplyContext { session: "s1", call, attempt: 1 };
+        let context = |call| ReplyContext { session: "s1", call, attempt: 1, media: &NoMedia };
         let request = prompt();
         tokio::select! {
             biased;

@@ -44,7 +44,7 @@ pub(crate) fn messages_out(messages: &[Message]) -> Vec<wit::Message> {
 }
 
 pub(crate) fn message_out(role: Role, parts: &[Part], seen_count: u32) -> wit::Message {
-    wit::Message { role: role_out(role), parts: parts.iter().map(part_out).collect(), seen_count }
+    wit::Message { role: role_out(role), parts: parts.iter().filter_map(part_out).collect(), seen_count }
 }
 
 pub(crate) fn role_out(role: Role) -> wit::Role {
@@ -56,8 +56,9 @@ pub(crate) fn role_out(role: Role) -> wit::Role {
     }
 }
 
-fn part_out(part: &Part) -> wit::Part {
-    match part {
+/// None for what no plugin sees; it stands last in its message, so that the others keep their places.
+fn part_out(part: &Part) -> Option<wit::Part> {
+    Some(match part {
         Part::Text(text) => wit::Part::Text(text.clone()),
         Part::Json(json) => wit::Part::Json(json.to_string()),
         Part::Media(media) => wit::Part::Media(media_out(media)),
@@ -72,7 +73,8 @@ fn part_out(part: &Part) -> wit::Part {
             content: result.content.iter().map(content_out).collect(),
             is_error: result.is_error,
         }),
-    }
+        Part::Replay(_) => return None,
+    })
 }
 
 fn content_out(content: &Content) -> wit::Content {

@@ -1,17 +1,17 @@
 //! An agent: a configuration, a model, and one generation of plugins with the registry of their tools.
 
 use crate::builtins;
+use crate::models::Models;
 use crate::registry::{Availability, Registry, RegistryError};
+use agent_core::plugin::OutputData;
 use agent_core::prompt::PromptParts;
 use agent_core::run::{LoopConfig, PinnedPlugin};
 use agent_core::schema::{Schema, SchemaError};
-use agent_core::tool::ToolSource;
+use agent_core::tool::{ToolSource, Violation};
 use agent_memory::digest_of;
-use agent_models::Provider;
 use agent_plugins::{CallLimits, Generation, Grants, Kind, PluginSetup, TreeGrant};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Tokens kept for the reply unless configured otherwise.
 pub const DEFAULT_REPLY_TOKENS: u32 = 4_096;
@@ -50,7 +50,7 @@ pub struct AgentConfig {
     pub context_builder: Option<String>,
     /// Plugins that validate the output, in order.
     pub validators: Vec<String>,
-    /// Plugin by kind of provider (P4).
+    /// Plugin by the provider's name (P4).
     pub media_policies: BTreeMap<String, String>,
 }
 
@@ -103,12 +103,15 @@ pub enum AgentError {
     /// The output schema cannot be used.
     #[error("`output_schema`: {0}")]
     OutputSchema(#[from] SchemaError),
+    /// The fixed text is no output that the schema takes.
+    #[error("`fallback_text` must be JSON that `output_schema` takes: {0}")]
+    FallbackText(String),
 }
 
 /// An agent, ready to take sessions.
 pub struct Agent {
     config: AgentConfig,
-    provider: Arc<dyn Provider>,
+    models: Models,
     generation: Generation,
     setups: BTreeMap<String, PluginSetup>,
     registry: Registry,
@@ -118,7 +121,8 @@ pub struct Agent {
 
 impl Agent {
     /// Checks the configuration against the plugins and builds the registry of tools.
-    pub fn new(config: AgentConfig, provider: Arc<dyn Provider>, generation: Generation) -> Result<Self, AgentError> {
+    pub fn new(config: AgentConfig, models: impl Into<Models>, generation: Generation) -> Result<Self, AgentError> {
+        let models = models.into();
         let of_plugins = generation.plugins().flat_map(|plugin| {
             let identity = plugin.identity();
             let source = ToolSource::Plugin { plugin: identity.name.clone(), digest: identity.digest.clone() };
@@ -134,14 +138,15 @@ impl Agent {
             (plugin.name().to_owned(), PluginSetup::new(plugin.clone(), grants, limits))
         });
         let setups = setups.collect();
-        let agent = Self { config, provider, generation, setups, registry, output_schema, fingerprint };
+        let agent = Self { config, models, generation, setups, registry, output_schema, fingerprint };
         agent.check_names()?;
+        agent.fallback()?;
         Ok(agent)
     }
 
     /// The same agent with other plugins: those that a turn is pinned to.
     pub fn with_generation(&self, generation: Generation) -> Result<Self, AgentError> {
-        Self::new(self.config.clone(), self.provider.clone(), generation)
+        Self::new(self.config.clone(), self.models.clone(), generation)
     }
 
     /// What is configured.
@@ -149,9 +154,32 @@ impl Agent {
         &self.config
     }
 
+    /// The same agent with other models.
+    pub fn with_models(&self, models: impl Into<Models>) -> Result<Self, AgentError> {
+        Self::new(self.config.clone(), models, self.generation.clone())
+    }
+
     /// Who answers.
-    pub fn provider(&self) -> &Arc<dyn Provider> {
-        &self.provider
+    pub fn models(&self) -> &Models {
+        &self.models
+    }
+
+    /// The bounds of a turn, with what ends it when no model answers.
+    pub(crate) fn bounds(&self) -> LoopConfig {
+        LoopConfig { fallback: self.fallback().unwrap_or_default(), ..self.config.bounds.clone() }
+    }
+
+    /// The fixed text as an output: with an output schema, data that satisfies it.
+    fn fallback(&self) -> Result<Option<OutputData>, AgentError> {
+        let Some(text) = &self.models.fallback_text else { return Ok(None) };
+        let Some(schema) = &self.output_schema else { return Ok(Some(OutputData::Text(text.clone()))) };
+        let json = serde_json::from_str(text).map_err(|error| AgentError::FallbackText(error.to_string()))?;
+        let explained = |problems: Vec<Violation>| {
+            let problems = problems.iter().map(|problem| format!("{} {}", problem.pointer, problem.message));
+            AgentError::FallbackText(problems.collect::<Vec<_>>().join("; "))
+        };
+        schema.check(&json).map_err(explained)?;
+        Ok(Some(OutputData::Json(json)))
     }
 
     /// Its plugins.
@@ -192,8 +220,8 @@ impl Agent {
         self.config.validators.iter().filter_map(|name| self.setups.get(name))
     }
 
-    pub(crate) fn media_policy(&self) -> Option<&PluginSetup> {
-        let name = self.config.media_policies.get(&self.provider.facts().model.provider)?;
+    pub(crate) fn media_policy(&self, provider: &str) -> Option<&PluginSetup> {
+        let name = self.config.media_policies.get(provider)?;
         self.setups.get(name)
     }
 

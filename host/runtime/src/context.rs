@@ -67,7 +67,7 @@ impl Session {
         let own_message = if built.messages.is_empty() { &preface[..] } else { &[] };
         let system = system_texts(&sections, own_message);
         let system = system.iter().fold(0, |sum: u32, text| sum.saturating_add(tokens::of_text(text)));
-        let budget = PromptBudget { system, ..self.empty_budget() };
+        let budget = PromptBudget { system, ..self.empty_budget(self.model()) };
         let texts = system_texts(&sections, &preface);
         let body = json!({
             "builder": answer,
@@ -85,14 +85,6 @@ impl Session {
             budget,
         };
         Ok((Input::Context { context }, Notes { records, texts }))
-    }
-
-    /// The window without any system text.
-    fn empty_budget(&self) -> PromptBudget {
-        let agent = &self.shared.agent;
-        let window = agent.provider().facts().model.window;
-        let reserved = agent.config().reply_tokens.min(window / 4);
-        PromptBudget { window, system: 0, tools: agent.registry().tokens(), reserved }
     }
 
     async fn ask_builder(
@@ -115,7 +107,7 @@ impl Session {
         let request = BuilderRequest {
             lifecycle: Lifecycle::Init,
             scope: self.scope(),
-            model: agent.provider().facts().model.clone(),
+            model: self.model().facts().model.clone(),
             input: turn.input.clone(),
             tools: tools.collect(),
             memory: BuilderMemory {
@@ -124,7 +116,7 @@ impl Session {
                 summary: None,
                 recollections: recollections.to_vec(),
             },
-            budget: self.empty_budget().for_plugins(),
+            budget: self.empty_budget(self.model()).for_plugins(),
         };
         let report = self.shared.sandbox.build_context(builder, &request, &self.ports()).await;
         Ok((builder.plugin().identity().to_string(), answer(builder, report)?))

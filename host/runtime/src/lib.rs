@@ -9,6 +9,7 @@ mod drive;
 mod events;
 pub mod media;
 mod model_step;
+pub mod models;
 mod output;
 mod policy;
 pub mod registry;
@@ -17,5 +18,6 @@ mod trace;
 
 pub use agent::{Agent, AgentConfig, AgentError, PluginAllowance};
 pub use checkpoint::{Checkpoint, CheckpointObserver};
+pub use models::Models;
 pub use registry::{Registry, RegistryError};
 pub use session::{Host, OpenSession, Session, SessionError, TurnResult};

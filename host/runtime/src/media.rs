@@ -1,7 +1,12 @@
 //! Media of a session: what plugins reach of them, and how new ones are described.
 
+mod scale;
+
+use crate::session::Shared;
 use agent_core::message::{Digest, Dimensions, Media};
+use agent_core::model::Downscaled;
 use agent_memory::{MediaDescription, Store, StoreError};
+use agent_models::{MediaBytes, MediaSource};
 use agent_plugins::{MediaPort, MediaRange, MediumToStore, PortError};
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -23,6 +28,32 @@ impl MediaPort for StoredMedia {
         let MediumToStore { bytes, mime_type, name } = medium;
         let about = describe(&bytes, &mime_type, name).map_err(PortError::Refused)?;
         self.0.put(session, bytes, about).await.map_err(port_error)
+    }
+}
+
+/// The bytes of one request's media, as the provider sends them: the policy may want some of them smaller.
+pub(crate) struct OutgoingMedia<'m> {
+    shared: &'m Shared,
+    downscaled: &'m [Downscaled],
+}
+
+impl<'m> OutgoingMedia<'m> {
+    pub(crate) fn new(shared: &'m Shared, downscaled: &'m [Downscaled]) -> Self {
+        Self { shared, downscaled }
+    }
+}
+
+#[async_trait]
+impl MediaSource for OutgoingMedia<'_> {
+    async fn read(&self, media: &Media) -> Result<MediaBytes, String> {
+        let Shared { store, subject, .. } = self.shared;
+        let size = u32::try_from(media.size).map_err(|_| format!("{} has more than 4 GiB", media.digest))?;
+        let bytes = store.read(subject, &media.digest, 0, size).await.map_err(|error| error.to_string())?;
+        let original = MediaBytes { mime_type: media.mime_type.clone(), bytes: bytes.into() };
+        match self.downscaled.iter().find(|downscaled| downscaled.media.digest == media.digest) {
+            None => Ok(original),
+            Some(downscaled) => scale::scaled(original, downscaled.to).await,
+        }
     }
 }
 

@@ -3,17 +3,20 @@
 use crate::checkpoint::Checkpoint;
 use crate::context::{answer, store_failed};
 use crate::drive::Deed;
+use crate::media::OutgoingMedia;
 use crate::session::{Notes, Session};
 use agent_core::message::{Message, MessageId, Part};
 use agent_core::model::ModelRequest;
 use agent_core::plugin::{Section, StepRequest};
 use agent_core::prompt::{system_texts, with_preface};
-use agent_core::run::{Input, Mask, RepliedStep, StepPlan, TurnError};
+use agent_core::run::{AfterFailure, Input, Mask, ModelFailure, PromptBudget, RepliedStep, StepPlan, TurnError};
 use agent_core::view::shown_message;
 use agent_memory::{StepRecord, digest_of};
-use agent_models::{RawReply, ReplyContext};
+use agent_models::{ModelError, Provider, RawReply, ReplyContext};
 use agent_plugins::Kind;
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::mpsc;
 
 /// Calls of one reply: what a model means by more is not to be guessed.
@@ -33,14 +36,22 @@ pub(crate) struct Outgoing {
 impl Session {
     /// Makes one model call.
     pub(crate) async fn call_model(&mut self, plan: StepPlan) -> Deed {
+        if let Some(failure) = self.passed_over(&plan) {
+            return Ok((Input::ModelFailed(failure), Notes::default()));
+        }
+        self.wait_for_retry(&plan).await;
         let mut outgoing = self.outgoing(&plan).await?;
         self.mask(&mut outgoing, plan.step).await?;
         self.add_preface(&mut outgoing);
         let prompt = self.prompt_record(&outgoing);
         self.note(&mut outgoing.notes, plan.step, "prompt", prompt);
         self.shared.pass(Checkpoint::BeforeModel);
-        let raw = self.ask(&outgoing.request).await?;
+        let asked = self.ask(&outgoing.request, &plan).await;
         self.shared.pass(Checkpoint::AfterModel);
+        let raw = match asked {
+            Ok(raw) => raw,
+            Err(error) => return Ok((Input::ModelFailed(self.failure(&plan, &error)), outgoing.notes)),
+        };
         let mut notes = outgoing.notes;
         self.note(&mut notes, plan.step, "reply", json!({"reply": raw.reply, "raw": raw.raw}));
         let registry = self.shared.agent.registry();
@@ -56,6 +67,7 @@ impl Session {
             model: reply.model,
             usage: reply.usage,
             execution_units: reply.usage.total(),
+            replay: reply.replay,
             masks: outgoing.new_masks,
         };
         Ok((Input::Reply(replied), notes))
@@ -87,7 +99,7 @@ impl Session {
         let messages = shown.collect();
         let sections = self.run.turn.as_ref().map(|turn| turn.sections.as_slice()).unwrap_or_default();
         let request = ModelRequest {
-            model: agent.provider().facts().model.clone(),
+            model: self.model().facts().model.clone(),
             system: system_texts(sections, &step_sections),
             messages,
             downscaled: Vec::new(),
@@ -110,7 +122,7 @@ impl Session {
         let request = StepRequest {
             lifecycle: plan.lifecycle,
             scope: self.scope(),
-            model: agent.provider().facts().model.clone(),
+            model: self.model().facts().model.clone(),
             step: turn.interactions,
             steps_left: plan.steps_left,
             latest,
@@ -164,23 +176,77 @@ impl Session {
         })
     }
 
+    /// The model that the open turn asks.
+    pub(crate) fn model(&self) -> &Arc<dyn Provider> {
+        self.shared.agent.models().at(self.run.turn.as_ref().map_or(0, |turn| turn.place))
+    }
+
+    /// The window of a model, without any system text.
+    pub(crate) fn empty_budget(&self, model: &Arc<dyn Provider>) -> PromptBudget {
+        let agent = &self.shared.agent;
+        let window = model.facts().model.window;
+        let reserved = agent.config().reply_tokens.min(window / 4);
+        PromptBudget { window, system: 0, tools: agent.registry().tokens(), reserved }
+    }
+
+    /// Where the model rests after failures and another one does not, it is not even asked.
+    fn passed_over(&self, plan: &StepPlan) -> Option<ModelFailure> {
+        let models = self.shared.agent.models();
+        let place = models.instead_of(plan.place).filter(|_| plan.attempt == 1)?;
+        let message = format!("it failed less than {} s ago", models.cooldown.as_secs());
+        let model = self.model().facts().model.to_string();
+        Some(ModelFailure { model, message, then: self.next_model(place) })
+    }
+
+    /// A try after the first waits for its time. The time is not stored: after a restart it has passed.
+    async fn wait_for_retry(&mut self, plan: &StepPlan) {
+        if plan.attempt == 1 {
+            self.asking_since = Some(Instant::now());
+        } else if let Some(time) = self.retry_at.take() {
+            tokio::time::sleep_until(time.into()).await;
+        }
+    }
+
+    fn failure(&mut self, plan: &StepPlan, error: &ModelError) -> ModelFailure {
+        let models = self.shared.agent.models();
+        let spent = self.asking_since.map(|since| since.elapsed()).unwrap_or_default();
+        let then = match (models.retry.wait(plan.attempt, spent, error), models.after(plan.place)) {
+            (Some(wait), _) => {
+                self.retry_at = Some(Instant::now() + wait);
+                AfterFailure::Retry { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) }
+            }
+            (None, next) => {
+                if error.retryable() {
+                    models.rest(plan.place);
+                }
+                next.map_or(AfterFailure::GiveUp, |place| self.next_model(place))
+            }
+        };
+        ModelFailure { model: self.model().facts().model.to_string(), message: error.to_string(), then }
+    }
+
+    fn next_model(&self, place: u32) -> AfterFailure {
+        let model = self.shared.agent.models().at(place);
+        AfterFailure::Next { place, model: model.facts().model.to_string(), budget: self.empty_budget(model) }
+    }
+
     /// Sends the request and passes the pieces of the reply on to the watchers.
-    async fn ask(&self, request: &ModelRequest) -> Result<RawReply, TurnError> {
-        let provider = self.shared.agent.provider();
+    async fn ask(&self, request: &ModelRequest, plan: &StepPlan) -> Result<RawReply, ModelError> {
         let (sender, deltas) = mpsc::channel(DELTAS);
-        let context = ReplyContext { session: &self.run.session, call: self.run.model_calls, attempt: 1 };
+        let media = OutgoingMedia::new(&self.shared, &request.downscaled);
+        let (session, call, attempt) = (self.run.session.as_str(), self.run.model_calls, plan.attempt);
+        let context = ReplyContext { session, call, attempt, media: &media };
         let reply = async {
-            let reply = provider.reply(request, context, &sender).await;
+            let reply = self.model().reply(request, context, &sender).await;
             drop(sender);
             reply
         };
-        let reply = match &self.last_event {
+        match &self.last_event {
             Some(event) => tokio::join!(reply, self.watchers.stream(event, deltas)).0,
             None => {
                 drop(deltas);
                 reply.await
             }
-        };
-        reply.map_err(|error| TurnError::ModelFailed { message: error.to_string() })
+        }
     }
 }

@@ -43,10 +43,12 @@ impl Session {
         step: u32,
     ) -> Result<Vec<MediaDecision>, TurnError> {
         let agent = &self.shared.agent;
-        let Some(policy) = agent.media_policy() else { return Ok(vec![MediaDecision::Keep; items.len()]) };
+        let Some(policy) = agent.media_policy(&self.model().facts().model.provider) else {
+            return Ok(vec![MediaDecision::Keep; items.len()]);
+        };
         let request = PolicyRequest {
             scope: self.scope(),
-            model: agent.provider().facts().model.clone(),
+            model: self.model().facts().model.clone(),
             messages: u32::try_from(outgoing.request.messages.len()).unwrap_or(u32::MAX),
             items: items.to_vec(),
         };

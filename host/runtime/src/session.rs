@@ -17,6 +17,7 @@ use agent_plugins::PluginStoreError::{Damaged, Missing};
 use agent_plugins::{Generation, GenerationError, MediaPort, Sandbox};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -112,6 +113,10 @@ pub struct Session {
     pub(crate) run: Run,
     pub(crate) watchers: Watchers,
     pub(crate) last_event: Option<Event>,
+    /// When the first try of the model call that is being made began.
+    pub(crate) asking_since: Option<Instant>,
+    /// When the next try may begin.
+    pub(crate) retry_at: Option<Instant>,
     opened_at: u64,
     configured: Arc<Agent>,
     lease: Lease,
@@ -155,6 +160,8 @@ impl Session {
             run,
             watchers: Watchers::new(),
             last_event: None,
+            asking_since: None,
+            retry_at: None,
             opened_at: opened.last_event,
             configured: agent,
             lease: opened.lease,
@@ -204,7 +211,7 @@ impl Session {
                 return Err(Refused::TurnOpen(self.run.turns).into());
             }
             self.use_agent(self.configured.clone());
-            let (config, plugins) = (self.configured.config().bounds.clone(), self.configured.pins());
+            let (config, plugins) = (self.configured.bounds(), self.configured.pins());
             let start = Input::Start { input, config, plugins, trace: crate::trace::root() };
             self.apply(start, Notes::default()).await?;
         } else {
@@ -217,6 +224,22 @@ impl Session {
     /// Decides about a call whose outcome is unknown (D3). [`Session::run`] then goes on.
     pub async fn resolve(&mut self, call: CallId, decision: Decision) -> Result<(), SessionError> {
         self.apply(Input::Resolve { call, decision }, Notes::default()).await
+    }
+
+    /// Takes the last turn out of the view; it stays stored (D5).
+    pub async fn undo(&mut self) -> Result<(), SessionError> {
+        self.apply(Input::Undo, Notes::default()).await
+    }
+
+    /// The agent of the turns that begin from now on.
+    pub fn agent(&self) -> &Arc<Agent> {
+        &self.configured
+    }
+
+    /// Turns that begin from now on are this agent's: the same one with another model or other plugins. An open turn
+    /// keeps the one that it began with.
+    pub fn set_agent(&mut self, agent: Arc<Agent>) {
+        self.configured = agent;
     }
 
     /// Gives the lease back.
@@ -415,6 +438,8 @@ fn name_of(input: &Input) -> &'static str {
         Input::Start { .. } => "start",
         Input::Context { .. } => "context",
         Input::Reply(_) => "reply",
+        Input::ModelFailed(_) => "model_failed",
+        Input::Undo => "undo",
         Input::Dispatched { .. } => "dispatched",
         Input::Outcome { .. } => "outcome",
         Input::Verdict(_) => "verdict",

@@ -33,6 +33,10 @@ pub(super) fn shallow_parts(parts: Vec<Part>) -> Vec<Part> {
             call.arguments = flattened(call.arguments);
             Part::ToolCall(call)
         }
+        Part::Replay(mut replay) => {
+            replay.data = flattened(replay.data);
+            Part::Replay(replay)
+        }
         Part::ToolResult(mut result) => {
             result.content = shallow_content(result.content);
             Part::ToolResult(result)

@@ -3,7 +3,7 @@
 use super::end::TurnError;
 use super::state::{LoopConfig, Mask, Phase, PinnedPlugin, PromptBudget, Run};
 use crate::change::CallResult;
-use crate::message::{CallId, Message, TurnInput};
+use crate::message::{CallId, Message, Replay, TurnInput};
 use crate::model::{StopReason, Usage};
 use crate::plugin::{History, OutputData, Section, TraceContext};
 use crate::tool::{ToolError, ToolSource, Violation};
@@ -32,6 +32,8 @@ pub enum Input {
     },
     /// The model has replied, whole.
     Reply(RepliedStep),
+    /// The model has not replied (M3).
+    ModelFailed(ModelFailure),
     /// The intents of these calls are about to be committed; they run only after the commit.
     Dispatched {
         /// As [`super::Action::Dispatch`] named them.
@@ -59,6 +61,41 @@ pub enum Input {
         /// How.
         decision: Decision,
     },
+    /// The last turn that is still in the view leaves it; it stays stored (D5).
+    Undo,
+}
+
+/// A model that has not replied, and what the host does about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelFailure {
+    /// `provider/model`.
+    pub model: String,
+    /// What happened and what to do.
+    pub message: String,
+    /// What comes next.
+    pub then: AfterFailure,
+}
+
+/// What comes after a model that has not replied. Nothing of its reply has been acted on, since a reply counts only whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterFailure {
+    /// The same model once more.
+    Retry {
+        /// Waited before it, in milliseconds.
+        wait_ms: u64,
+    },
+    /// Another model of the chain, for the rest of the turn.
+    Next {
+        /// Place in the chain, behind that of the one that failed.
+        place: u32,
+        /// `provider/model`.
+        model: String,
+        /// Its window.
+        budget: PromptBudget,
+    },
+    /// No other model is left.
+    GiveUp,
 }
 
 /// The prompt with which a turn begins.
@@ -102,6 +139,9 @@ pub struct RepliedStep {
     pub usage: Usage,
     /// What it cost (L5).
     pub execution_units: u64,
+    /// What the provider wants back with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
     /// Media that were masked for this call and stay so (P4).
     #[serde(default)]
     pub masks: Vec<Mask>,
@@ -181,6 +221,9 @@ pub enum Refused {
     /// The turn waits for something else.
     #[error("the turn does not wait for {0}")]
     Unexpected(&'static str),
+    /// There is no turn in the view.
+    #[error("there is no turn to undo")]
+    NothingToUndo,
     /// There is no such call in the batch.
     #[error("call {0} is not one of the open calls of this turn")]
     UnknownCall(CallId),
@@ -195,12 +238,23 @@ impl Run {
         if let Input::Start { .. } = input {
             return if self.is_open() { Err(Refused::TurnOpen(self.turns)) } else { Ok(()) };
         }
+        if *input == Input::Undo {
+            return match self.is_open() {
+                true => Err(Refused::TurnOpen(self.turns)),
+                false if self.view.is_empty() => Err(Refused::NothingToUndo),
+                false => Ok(()),
+            };
+        }
         let turn = self.turn.as_ref().filter(|turn| !turn.is_over()).ok_or(Refused::NoTurn)?;
         match (input, &turn.phase) {
             (Input::Failed(_) | Input::Cancel | Input::Recover, _)
             | (Input::Context { .. }, Phase::Building)
             | (Input::Reply(_), Phase::Calling { .. })
             | (Input::Verdict(_), Phase::Validating { .. }) => Ok(()),
+            (Input::ModelFailed(failure), Phase::Calling { .. }) => match failure.then {
+                AfterFailure::Next { place, .. } if place <= turn.place => Err(Refused::Unexpected("an earlier model")),
+                _ => Ok(()),
+            },
             (Input::Dispatched { calls }, Phase::Working(batch)) => {
                 batch.check_dispatch(calls, turn.config.parallel_calls)
             }
@@ -208,10 +262,10 @@ impl Run {
             (Input::Resolve { call, .. }, Phase::Working(batch)) => batch.check_unknown(call),
             (Input::Outcome { call, .. } | Input::Resolve { call, .. }, _) => Err(Refused::UnknownCall(call.clone())),
             (Input::Context { .. }, _) => Err(Refused::Unexpected("a context")),
-            (Input::Reply(_), _) => Err(Refused::Unexpected("a reply")),
+            (Input::Reply(_) | Input::ModelFailed(_), _) => Err(Refused::Unexpected("a reply")),
             (Input::Dispatched { .. }, _) => Err(Refused::Unexpected("calls to be dispatched")),
             (Input::Verdict(_), _) => Err(Refused::Unexpected("a verdict")),
-            (Input::Start { .. }, _) => Err(Refused::TurnOpen(turn.number)),
+            (Input::Start { .. } | Input::Undo, _) => Err(Refused::TurnOpen(turn.number)),
         }
     }
 }

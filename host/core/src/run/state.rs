@@ -6,7 +6,7 @@ use super::{Action, Validation};
 use crate::event::{Event, EventKind};
 use crate::message::{Digest, MessageId, TurnInput};
 use crate::model::Usage;
-use crate::plugin::{Budget, History, Lifecycle, Section, TraceContext};
+use crate::plugin::{Budget, History, Lifecycle, OutputData, Section, TraceContext};
 use serde::{Deserialize, Serialize};
 
 /// The version of the state's shape. A released shape stays readable.
@@ -94,6 +94,9 @@ pub struct LoopConfig {
     pub result_characters: u32,
     /// Tokens that must remain before a step (L26). Default 1,500.
     pub minimum_remaining: u32,
+    /// The output when no model answers (M3). Default: none, so that the turn ends with `model_failed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<OutputData>,
 }
 
 impl Default for LoopConfig {
@@ -105,6 +108,7 @@ impl Default for LoopConfig {
             parallel_calls: 4,
             result_characters: 6_000,
             minimum_remaining: 1_500,
+            fallback: None,
         }
     }
 }
@@ -184,6 +188,12 @@ pub struct Turn {
     pub usage: Usage,
     /// The model that answered last.
     pub model: String,
+    /// Place of the model that is asked, in the agent's chain of models (M3).
+    #[serde(default)]
+    pub place: u32,
+    /// Tries of the model call that is being made, from 1.
+    #[serde(default = "first_attempt")]
+    pub attempt: u32,
     /// System sections, as `init` returned them; restored on resume (L2).
     pub sections: Vec<Section>,
     /// Stands before the input in the turn's message, never in the history.
@@ -228,6 +238,14 @@ pub struct StepPlan {
     pub last: bool,
     /// Why.
     pub lifecycle: Lifecycle,
+    /// Place of the model in the agent's chain, from 0 (M3).
+    pub place: u32,
+    /// Tries of this call, this one included.
+    pub attempt: u32,
+}
+
+fn first_attempt() -> u32 {
+    1
 }
 
 /// A stored state that cannot be read.
@@ -297,7 +315,7 @@ impl Run {
             return Err("the view holds messages that cannot be there");
         }
         let Some(turn) = &self.turn else { return Ok(()) };
-        if u64::from(turn.interactions.max(turn.corrections)) > MOST {
+        if u64::from(turn.interactions.max(turn.corrections).max(turn.attempt)) > MOST {
             return Err("a counter is out of range");
         }
         match &turn.phase {
@@ -368,6 +386,8 @@ impl Turn {
                 steps_left: if *last { 1 } else { self.steps_left() },
                 last: *last,
                 lifecycle: self.lifecycle,
+                place: self.place,
+                attempt: self.attempt,
             }),
             Phase::Working(batch) => batch.action(self.config.parallel_calls),
             Phase::Validating { text, last } => Action::Validate(Validation {

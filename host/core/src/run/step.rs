@@ -7,7 +7,7 @@ use super::input::{DispatchedCall, Disposition, RepliedStep, ResolvedCall};
 use super::state::{AtLimit, Fit, Mask, Phase, Run, Turn};
 use crate::change::{Body, CallChange, CallRecord, CallResult, CallState, Change};
 use crate::event::{EndReason, EventKind};
-use crate::message::{CallId, Content, Part, Role, ToolCall};
+use crate::message::{CallId, Content, Part, Replay, Role, ToolCall};
 use crate::model::StopReason;
 use crate::plugin::{Lifecycle, OutputData};
 use crate::tool::{ToolError, Violation};
@@ -30,7 +30,7 @@ enum Beginning {
 impl Run {
     /// Begins the next step, or ends the turn at one of its bounds (L4, L26).
     pub(super) fn next_step(&mut self, change: &mut Change) {
-        let messages = self.sent().fold(0_u32, |sum, entry| sum.saturating_add(entry.tokens));
+        let messages = self.sent_tokens();
         let count = self.sent().count() as u32;
         let Some(turn) = &mut self.turn else { return };
         let interactions = turn.interactions;
@@ -46,6 +46,7 @@ impl Run {
             return self.too_large(tokens, change);
         }
         turn.phase = Phase::Calling { last };
+        turn.attempt = 1;
         let sections = turn.sections.iter().map(|section| section.name.clone()).collect();
         self.emit(change, EventKind::LoopIteration { step: interactions + 1, last });
         self.emit_budget(change);
@@ -54,7 +55,7 @@ impl Run {
 
     /// Ends a turn whose prompt no model call can take. What the turn began with leaves the view, so that the next turn
     /// finds the session as it was.
-    fn too_large(&mut self, tokens: u32, change: &mut Change) {
+    pub(super) fn too_large(&mut self, tokens: u32, change: &mut Change) {
         let Some(turn) = &self.turn else { return };
         let (number, window, first) = (turn.number, turn.budget.window, turn.interactions == 0);
         if first {
@@ -82,7 +83,7 @@ impl Run {
         let complete = EventKind::StreamComplete { text: reply.text.clone(), model: reply.model, usage: reply.usage };
         self.emit(change, complete);
         if !last && !reply.calls.is_empty() {
-            return self.begin_batch(reply.text, reply.calls, change);
+            return self.begin_batch((reply.text, reply.replay), reply.calls, change);
         }
         if last && reply.text.trim().is_empty() {
             let reason = "the last call, made without tools, brought no text".to_owned();
@@ -117,7 +118,7 @@ impl Run {
         }
     }
 
-    fn begin_batch(&mut self, text: String, calls: Vec<ResolvedCall>, change: &mut Change) {
+    fn begin_batch(&mut self, (text, replay): (String, Option<Replay>), calls: Vec<ResolvedCall>, change: &mut Change) {
         let (turn_number, step) = match &self.turn {
             Some(turn) => (turn.number, turn.interactions),
             None => return,
@@ -129,7 +130,7 @@ impl Run {
         let highest = highest.max();
         let ids = (1..=calls.len()).map(|n| CallId(format!("call_{turn_number}_{step}_{n}")));
         let calls: Vec<(CallId, ResolvedCall)> = ids.zip(calls.into_iter().map(shallow_call)).collect();
-        self.append_request(text, &calls, change);
+        self.append_request((text, replay), &calls, change);
         let mut batch = Batch { step, calls: Vec::new(), suspended: false };
         for (id, call) in calls {
             let entry = self.begin_call(id, call, (step, highest), change);
@@ -142,8 +143,13 @@ impl Run {
     }
 
     /// The model's own message: what it wrote, then its calls.
-    fn append_request(&mut self, text: String, calls: &[(CallId, ResolvedCall)], change: &mut Change) {
-        let mut parts = Vec::with_capacity(calls.len() + 1);
+    fn append_request(
+        &mut self,
+        (text, replay): (String, Option<Replay>),
+        calls: &[(CallId, ResolvedCall)],
+        change: &mut Change,
+    ) {
+        let mut parts = Vec::with_capacity(calls.len() + 2);
         if !text.is_empty() {
             parts.push(Part::Text(text));
         }
@@ -151,6 +157,8 @@ impl Run {
             let (name, arguments) = (call.name.clone(), call.arguments.clone());
             Part::ToolCall(ToolCall { id: id.clone(), name, arguments })
         }));
+        parts.extend(replay.map(Part::Replay));
+        let parts = depth::shallow_parts(parts);
         let tokens = tokens::of_parts(&parts);
         self.append(change, Role::Assistant, Body::Parts(parts), tokens);
     }
@@ -222,9 +230,14 @@ impl Run {
         self.emit(change, EventKind::LoopEnd { reason });
     }
 
+    /// Estimated tokens of the messages that the next call sends.
+    pub(super) fn sent_tokens(&self) -> u32 {
+        self.sent().fold(0_u32, |sum, entry| sum.saturating_add(entry.tokens))
+    }
+
     /// Reports the window (L26). Before the prompt is built there is nothing to report.
-    fn emit_budget(&mut self, change: &mut Change) {
-        let messages = self.sent().fold(0_u32, |sum, entry| sum.saturating_add(entry.tokens));
+    pub(super) fn emit_budget(&mut self, change: &mut Change) {
+        let messages = self.sent_tokens();
         let Some(budget) = self.turn.as_ref().map(|turn| turn.budget).filter(|budget| budget.window > 0) else {
             return;
         };

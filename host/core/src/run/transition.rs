@@ -26,6 +26,7 @@ impl Run {
             Input::Start { input, config, plugins, trace } => self.start(input, config, (plugins, trace), change),
             Input::Context { context } => self.context(context, change),
             Input::Reply(reply) => self.reply(reply, change),
+            Input::ModelFailed(failure) => self.model_failed(failure, change),
             Input::Dispatched { calls } => self.dispatched(calls, change),
             Input::Outcome { call, result } => self.settle(&call, result, change),
             Input::Verdict(OutputVerdict::Accepted(data)) => self.accepted(data, change),
@@ -37,6 +38,7 @@ impl Run {
             Input::Cancel => self.cancel(change),
             Input::Recover => self.recover(change),
             Input::Resolve { call, decision } => self.resolve(&call, decision, change),
+            Input::Undo => self.undo(change),
         }
     }
 
@@ -61,6 +63,8 @@ impl Run {
             execution_units: 0,
             usage: Usage::default(),
             model: String::new(),
+            place: 0,
+            attempt: 1,
             sections: Vec::new(),
             preface: Vec::new(),
             prefaced: None,
@@ -240,6 +244,15 @@ impl Run {
         let parts = vec![Part::Text(text.to_owned())];
         let tokens = tokens::of_parts(&parts);
         self.append(change, role, Body::Parts(parts), tokens)
+    }
+
+    /// Takes the last turn of the view out of it (D5).
+    fn undo(&mut self, change: &mut Change) {
+        let last = self.view.iter().map(|entry| entry.turn).max();
+        let undone: Vec<_> = self.view.iter().filter(|entry| Some(entry.turn) == last).map(|entry| entry.id).collect();
+        for id in undone {
+            self.hide(id, change);
+        }
     }
 
     /// Takes a message out of the view; it stays stored.

@@ -6,8 +6,8 @@ use agent_core::change::CallState;
 use agent_core::message::{CallId, Message, Role, TurnInput};
 use agent_core::plugin::{History, OutputData, TraceContext};
 use agent_core::run::{
-    Action, AtLimit, Decision, Disposition, Input, LoopConfig, OutputVerdict, PromptBudget, ResolvedCall, TurnContext,
-    TurnError,
+    Action, AfterFailure, AtLimit, Decision, Disposition, Input, LoopConfig, ModelFailure, OutputVerdict, PromptBudget,
+    ResolvedCall, TurnContext, TurnError,
 };
 use agent_core::tool::ToolError;
 use proptest::prelude::*;
@@ -59,6 +59,8 @@ enum Stray {
     Outcome,
     Verdict,
     Resolve,
+    ModelFailed,
+    Undo,
 }
 
 fn dispositions() -> impl Strategy<Value = Disposition> {
@@ -82,6 +84,7 @@ fn configs() -> impl Strategy<Value = LoopConfig> {
                 max_corrections,
                 parallel_calls,
                 result_characters: 3,
+                fallback: (max_interactions % 2 == 0).then(|| OutputData::Text("later".into())),
                 ..Default::default()
             }
         },
@@ -89,8 +92,17 @@ fn configs() -> impl Strategy<Value = LoopConfig> {
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
-    let strays =
-        [Stray::Start, Stray::Context, Stray::Reply, Stray::Dispatched, Stray::Outcome, Stray::Verdict, Stray::Resolve];
+    let strays = [
+        Stray::Start,
+        Stray::Context,
+        Stray::Reply,
+        Stray::Dispatched,
+        Stray::Outcome,
+        Stray::Verdict,
+        Stray::Resolve,
+        Stray::ModelFailed,
+        Stray::Undo,
+    ];
     prop_oneof![
         24 => Just(Kind::Proceed),
         1 => Just(Kind::Cancel),
@@ -141,6 +153,18 @@ impl Move {
         Input::Reply(reply(self.text, calls.collect::<Vec<ResolvedCall>>()))
     }
 
+    fn model_failed(&self) -> Input {
+        let then = match self.pick.index(5) {
+            0 | 1 => AfterFailure::Retry { wait_ms: 10 },
+            2 | 3 => {
+                let budget = if self.coin { PromptBudget { window: 2_900, ..WIDE } } else { WIDE };
+                AfterFailure::Next { place: self.pick.index(4) as u32 + 1, model: "scripted/two".into(), budget }
+            }
+            _ => AfterFailure::GiveUp,
+        };
+        Input::ModelFailed(ModelFailure { model: "scripted/one".into(), message: "busy".into(), then })
+    }
+
     fn verdict(&self) -> Input {
         if self.coin {
             rejected("no")
@@ -170,6 +194,7 @@ impl Move {
         match session.run.action() {
             Action::Idle | Action::Ended => self.start(),
             Action::BuildContext => self.context(),
+            Action::CallModel(_) if self.calls.len() == 5 => self.model_failed(),
             Action::CallModel(_) => self.reply(),
             Action::Dispatch(_) if self.coin && !running.is_empty() => self.outcome(self.pick.get(&running)),
             Action::Dispatch(dispatches) => {
@@ -194,6 +219,8 @@ impl Move {
             Stray::Start => self.start(),
             Stray::Context => self.context(),
             Stray::Reply => self.reply(),
+            Stray::ModelFailed => self.model_failed(),
+            Stray::Undo => Input::Undo,
             Stray::Dispatched if self.coin => dispatched(&[call.clone(), call]),
             Stray::Dispatched => dispatched(&[call]),
             Stray::Outcome => self.outcome(&call),
@@ -230,6 +257,12 @@ fn fits(input: &Input, session: &Session) -> bool {
         (Input::Cancel | Input::Failed(_) | Input::Recover, action) => !matches!(action, Action::Idle | Action::Ended),
         (Input::Context { .. }, action) => action == Action::BuildContext,
         (Input::Reply(_), action) => matches!(action, Action::CallModel(_)),
+        (Input::ModelFailed(failure), Action::CallModel(plan)) => match failure.then {
+            AfterFailure::Next { place, .. } => place > plan.place,
+            _ => true,
+        },
+        (Input::ModelFailed(_), _) => false,
+        (Input::Undo, action) => matches!(action, Action::Idle | Action::Ended) && !session.run.view.is_empty(),
         (Input::Verdict(_), action) => matches!(action, Action::Validate(_)),
         (Input::Outcome { call, .. }, _) => state(call) == Some(CallState::Started),
         (Input::Resolve { call, .. }, _) => state(call) == Some(CallState::OutcomeUnknown),

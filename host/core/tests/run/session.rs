@@ -161,6 +161,7 @@ pub(crate) fn reply(text: &str, calls: Vec<ResolvedCall>) -> RepliedStep {
         model: "scripted/one".into(),
         usage: Usage { prompt_tokens: 100, completion_tokens: 10 },
         execution_units: 110,
+        replay: None,
         masks: Vec::new(),
     }
 }

@@ -126,6 +126,7 @@ fn readable(message: &Message) -> String {
         Part::Json(json) => json.to_string(),
         Part::Media(media) => media.digest.to_string(),
         Part::ToolCall(call) => format!("{} {}", call.name, call.arguments),
+        Part::Replay(_) => String::new(),
         Part::ToolResult(result) => result.content.iter().map(content).collect::<Vec<_>>().join("\n"),
     };
     message.parts.iter().map(part).collect::<Vec<_>>().join("\n")

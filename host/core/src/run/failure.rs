@@ -1,0 +1,64 @@
+//! What happens when a model has not replied: once more, the next one, the fixed text, or the end of the turn (M3).
+
+use super::end::TurnError;
+use super::input::{AfterFailure, ModelFailure};
+use super::state::{Fit, Phase, PromptBudget, Run};
+use crate::change::Change;
+use crate::event::EventKind;
+use crate::model::Usage;
+
+/// Stands for a model's name where the configured text answered.
+pub const FALLBACK_TEXT: &str = "fallback_text";
+
+impl Run {
+    /// Only whole replies count, so whatever was streamed before the failure is void and nothing of it was acted on.
+    pub(super) fn model_failed(&mut self, failure: ModelFailure, change: &mut Change) {
+        let ModelFailure { model, message, then } = failure;
+        match then {
+            AfterFailure::Retry { wait_ms } => {
+                let Some(turn) = &mut self.turn else { return };
+                turn.attempt = turn.attempt.saturating_add(1);
+                let attempt = turn.attempt;
+                self.emit(change, EventKind::StreamClear);
+                self.emit(change, EventKind::Retry { model, attempt, wait_ms, reason: message });
+            }
+            AfterFailure::Next { place, model: to, budget } => {
+                self.emit(change, EventKind::StreamClear);
+                self.emit(change, EventKind::ModelFallback { from: model, to, reason: message });
+                self.take_model(place, budget, change);
+            }
+            AfterFailure::GiveUp => self.give_up(model, message, change),
+        }
+    }
+
+    /// The step goes on with another model; its window may be smaller.
+    fn take_model(&mut self, place: u32, budget: PromptBudget, change: &mut Change) {
+        let messages = self.sent_tokens();
+        let Some(turn) = &mut self.turn else { return };
+        let Phase::Calling { last } = turn.phase else { return };
+        // The turn's system text is the same whoever reads it.
+        turn.budget = PromptBudget { system: turn.budget.system, ..budget };
+        (turn.place, turn.attempt) = (place, 1);
+        let full = turn.budget.remaining(messages) < turn.config.minimum_remaining;
+        let last = last || full;
+        turn.phase = Phase::Calling { last };
+        if last && turn.budget.fits_without_tools(messages) == Fit::Not {
+            let tokens = turn.budget.system.saturating_add(messages);
+            return self.too_large(tokens, change);
+        }
+        self.emit_budget(change);
+    }
+
+    fn give_up(&mut self, model: String, message: String, change: &mut Change) {
+        let Some(turn) = &mut self.turn else { return };
+        let Some(data) = turn.config.fallback.clone() else {
+            return self.fail(TurnError::ModelFailed { message }, change);
+        };
+        turn.model = FALLBACK_TEXT.to_owned();
+        let (to, text) = (FALLBACK_TEXT.to_owned(), data.for_history());
+        self.emit(change, EventKind::StreamClear);
+        self.emit(change, EventKind::ModelFallback { from: model, to: to.clone(), reason: message });
+        self.emit(change, EventKind::StreamComplete { text, model: to, usage: Usage::default() });
+        self.finish(data, change);
+    }
+}
