@@ -1,6 +1,7 @@
 //! Model providers: one trait, and what stands behind it. Alone knows wire formats.
 //! Here: `scripted` (a file of replies) and `offline` (a router without a model) (M4).
 
+pub mod configuration;
 mod conversation;
 pub mod error;
 mod estimate;
@@ -11,7 +12,10 @@ pub mod retry;
 pub mod scripted;
 mod stream;
 
+pub use configuration::{
+    KNOWN_PROVIDERS, KnownProvider, ModelConfig, Price, ProviderConfig, Secret, Timeouts, known_provider,
+};
 pub use error::ModelError;
 pub use provider::{Facts, MediaBytes, MediaSource, NoMedia, Provider, RawReply, ReplyContext, ToolNames};
-pub use providers::provider;
+pub use providers::{Providers, provider};
 pub use retry::RetryPolicy;

