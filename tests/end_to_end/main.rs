@@ -4,6 +4,7 @@
 mod binary;
 mod contract;
 mod crash;
+mod models;
 mod peers;
 mod sandbox;
 mod scenarios;

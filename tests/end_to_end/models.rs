@@ -1,0 +1,189 @@
+//! Models that fail: retries, the chain, the fixed text, rests, and an undone turn. The words are scripted, the loop, the
+//! store and the plugins are real.
+
+use crate::support::{House, calling, event_types, events, results, saying, script, seen, turn};
+use agent_core::event::EventKind;
+use agent_core::run::{FALLBACK_TEXT, TurnError};
+use agent_models::{Provider, RetryPolicy};
+use agent_runtime::{Agent, AgentConfig, AgentError, Models, OpenSession, Session, TurnResult};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// A scripted model of this name.
+fn scripted(house: &House, name: &str, replies: &[Value]) -> Arc<dyn Provider> {
+    let file = house.directory.path().join(format!("{name}.json"));
+    std::fs::write(&file, script(replies).to_string()).unwrap();
+    agent_models::provider(&format!("scripted:{name}.json"), house.directory.path()).unwrap()
+}
+
+fn chain(models: Vec<Arc<dyn Provider>>) -> Models {
+    let mut models = models.into_iter();
+    let mut chain = Models::new(models.next().expect("a model"), models);
+    chain.retry = RetryPolicy { attempts: 2, first_wait: Duration::from_millis(5), ..RetryPolicy::default() };
+    chain
+}
+
+async fn open(house: &House, models: Models) -> Session {
+    let agent = Agent::new(AgentConfig::new("test"), models, house.generation().await).unwrap();
+    Session::open(&house.host(), Arc::new(agent), OpenSession::New).await.unwrap()
+}
+
+fn failing(status: u16, times: Option<u32>) -> Value {
+    json!({"text": "half a rep", "chunks": 3, "error": {"status": status, "message": "overloaded", "times": times, "retry_after_ms": 5}})
+}
+
+fn output(result: TurnResult) -> agent_core::run::Output {
+    match result {
+        TurnResult::Finished(output) => output,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// M3, L3, L30: a try that fails is made again, is told, and counts once.
+#[tokio::test(flavor = "multi_thread")]
+async fn m3_a_busy_model_is_asked_again() {
+    let house = House::new(&[]).await;
+    let busy =
+        json!({"text": "Here.", "error": {"status": 429, "message": "slow down", "times": 1, "retry_after_ms": 20}});
+    let mut session = open(&house, chain(vec![scripted(&house, "one", &[busy])])).await;
+    let output = output(turn(&mut session, "Hello?").await);
+    assert_eq!((output.data, output.interactions), (json!("Here."), 1));
+    assert_eq!(seen(&house, &session).await, ["user 1", "assistant 1"]);
+    let expected =
+        ["loop_start", "loop_iteration", "context_built", "stream_clear", "retry", "stream_complete", "loop_end"];
+    assert_eq!(event_types(&house, &session).await, expected);
+    let retry = events(&house, &session).await.into_iter().find_map(|event| match event.kind {
+        EventKind::Retry { attempt, wait_ms, reason, model } => Some((attempt, wait_ms, reason, model)),
+        _ => None,
+    });
+    let (attempt, wait, reason, model) = retry.unwrap();
+    assert_eq!((attempt, wait, model.as_str()), (2, 20, "scripted/one.json"));
+    assert!(reason.contains("429") && reason.contains("slow down"), "{reason}");
+}
+
+/// M3: the next model of the chain gets what the first one has done; nothing runs twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn m3_the_next_model_goes_on_where_the_first_failed() {
+    let house = House::new(&["probe"]).await;
+    let first = scripted(&house, "one", &[calling(&[("probe.echo", json!({"text": "kept"}))]), failing(503, None)]);
+    // Its own script counts the session's calls, so its first reply is never asked for.
+    let answer = json!({"text": "From the second.", "expect": {"roles": ["user", "assistant", "tool"], "last_contains": "kept"}});
+    let second = scripted(&house, "two", &[saying("unused"), answer]);
+    let mut session = open(&house, chain(vec![first, second])).await;
+    let output = output(turn(&mut session, "Echo.").await);
+    assert_eq!((output.model.as_str(), output.data), ("scripted/two.json", json!("From the second.")));
+    assert_eq!(output.interactions, 2);
+    assert_eq!(results(&house, &session).await.len(), 1);
+    let types = event_types(&house, &session).await;
+    let tail: Vec<&str> = types.iter().map(String::as_str).skip_while(|kind| *kind != "tool_result").collect();
+    let expected = [
+        "tool_result",
+        "loop_iteration",
+        "context_built",
+        "stream_clear",
+        "retry",
+        "stream_clear",
+        "model_fallback",
+        "stream_complete",
+        "loop_end",
+    ];
+    assert_eq!(tail, expected);
+}
+
+/// M3: a model that kept failing rests: the next turn asks the other one at once, and says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn m3_a_model_that_failed_rests() {
+    let house = House::new(&[]).await;
+    let first =
+        scripted(&house, "one", &[failing(503, None), json!({"text": "", "error": {"message": "must not be asked"}})]);
+    let second = scripted(&house, "two", &[saying("once"), saying("twice")]);
+    let mut session = open(&house, chain(vec![first, second])).await;
+    output(turn(&mut session, "One?").await);
+    assert_eq!(output(turn(&mut session, "Two?").await).data, json!("twice"));
+    let reasons: Vec<String> = events(&house, &session)
+        .await
+        .into_iter()
+        .filter_map(|event| match event.kind {
+            EventKind::ModelFallback { from, to, reason } => Some(format!("{from} {to} {reason}")),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(reasons.len(), 2);
+    assert!(reasons[0].contains("overloaded"), "{reasons:?}");
+    assert_eq!(reasons[1], "scripted/one.json scripted/two.json it failed less than 60 s ago");
+}
+
+/// M3: last comes the fixed text; with an output schema it is data, checked when the agent is made.
+#[tokio::test(flavor = "multi_thread")]
+async fn m3_the_fixed_text_comes_last() {
+    let house = House::new(&[]).await;
+    let first = scripted(&house, "one", &[failing(500, None)]);
+    let text = |text: &str| Models { fallback_text: Some(text.to_owned()), ..chain(vec![first.clone()]) };
+    let mut session = open(&house, text("Nobody is here.")).await;
+    let output = output(turn(&mut session, "Hello?").await);
+    assert_eq!((output.data, output.model.as_str()), (json!("Nobody is here."), FALLBACK_TEXT));
+    let mut config = AgentConfig::new("test");
+    config.output_schema = Some(json!({"type": "object", "required": ["answer"]}));
+    for wrong in ["Nobody is here.", "{}"] {
+        let error = Agent::new(config.clone(), text(wrong), house.generation().await).err().unwrap();
+        assert!(matches!(error, AgentError::FallbackText(_)), "{error}");
+    }
+    assert!(Agent::new(config, text(r#"{"answer": null}"#), house.generation().await).is_ok());
+}
+
+/// M5: without anybody else the typed error has the provider's words.
+#[tokio::test(flavor = "multi_thread")]
+async fn m5_the_last_error_ends_the_turn() {
+    let house = House::new(&[]).await;
+    let refused = json!({"text": "", "error": {"status": 401, "message": "bad key", "request_id": "r-7"}});
+    let mut session = open(&house, chain(vec![scripted(&house, "one", &[refused])])).await;
+    let TurnResult::Failed(TurnError::ModelFailed { message }) = turn(&mut session, "Hello?").await else { panic!() };
+    for part in ["401", "bad key", "r-7", "key"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert!(!event_types(&house, &session).await.contains(&"retry".to_owned()), "a wrong key is not tried again");
+}
+
+/// L29: a wait before another try is left at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn l29_a_wait_is_cancelled() {
+    let house = House::new(&[]).await;
+    let busy = json!({"text": "", "error": {"status": 429, "message": "slow down", "retry_after_ms": 29_000}});
+    let mut session = open(&house, chain(vec![scripted(&house, "one", &[busy])])).await;
+    let mut watching = session.subscribe();
+    let cancel = CancellationToken::new();
+    let cancelling = cancel.clone();
+    let watcher = tokio::spawn(async move {
+        while let Ok(event) = watching.recv().await {
+            if matches!(event.kind, EventKind::Retry { .. }) {
+                cancelling.cancel();
+            }
+        }
+    });
+    let input = agent_core::message::TurnInput::Text("Hello?".to_owned());
+    let running = session.run(Some(input), cancel);
+    let result = tokio::time::timeout(Duration::from_secs(20), running).await.expect("it does not wait").unwrap();
+    assert_eq!(result, TurnResult::Cancelled);
+    session.close().await.unwrap();
+    watcher.await.unwrap();
+}
+
+/// D5: an undone turn is not sent again, and stays stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_an_undone_turn_leaves_the_view() {
+    let house = House::new(&[]).await;
+    let third = json!({"text": "three", "expect": {"roles": ["user", "assistant", "user"], "lacks": "Second?"}});
+    let model = scripted(&house, "one", &[saying("one"), saying("two"), third]);
+    let mut session = open(&house, chain(vec![model])).await;
+    turn(&mut session, "First?").await;
+    turn(&mut session, "Second?").await;
+    session.undo().await.unwrap();
+    let result = turn(&mut session, "Third?").await;
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    use agent_memory::{MessageRange, SessionLog};
+    let stored = house.store.messages(session.subject(), MessageRange::Ids(vec![3, 4])).await.unwrap();
+    assert_eq!(stored[0].parts, [agent_core::message::Part::Text("Second?".into())]);
+    assert_eq!(stored.len(), 2);
+}
