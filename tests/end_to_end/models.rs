@@ -120,7 +120,11 @@ async fn m3_a_model_that_failed_rests() {
 async fn m3_the_fixed_text_comes_last() {
     let house = House::new(&[]).await;
     let first = scripted(&house, "one", &[failing(500, None)]);
-    let text = |text: &str| Models { fallback_text: Some(text.to_owned()), ..chain(vec![first.clone()]) };
+    let text = |text: &str| {
+        let mut models = chain(vec![first.clone()]);
+        models.fallback_text = Some(text.to_owned());
+        models
+    };
     let mut session = open(&house, text("Nobody is here.")).await;
     let output = output(turn(&mut session, "Hello?").await);
     assert_eq!((output.data, output.model.as_str()), (json!("Nobody is here."), FALLBACK_TEXT));
