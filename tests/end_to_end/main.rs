@@ -2,11 +2,14 @@
 //! scripted.
 
 mod binary;
+mod chat_server;
 mod contract;
 mod crash;
+mod model_servers;
 mod models;
 mod peers;
 mod sandbox;
 mod scenarios;
 mod support;
 mod walls;
+mod wire;

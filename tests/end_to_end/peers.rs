@@ -8,9 +8,18 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The program of a peer, or a visible skip.
-fn peer(program: &str) -> Option<PathBuf> {
-    let path = repository().join("tests/.peers/python/bin").join(program);
+/// A Python program, or a visible skip.
+pub(crate) fn python_peer(program: &str) -> Option<PathBuf> {
+    peer("python/bin", program)
+}
+
+/// A Node.js program, or a visible skip.
+pub(crate) fn node_peer(program: &str) -> Option<PathBuf> {
+    peer("node/node_modules/.bin", program)
+}
+
+fn peer(folder: &str, program: &str) -> Option<PathBuf> {
+    let path = repository().join("tests/.peers").join(folder).join(program);
     if path.exists() {
         return Some(path);
     }
@@ -24,7 +33,7 @@ fn peer(program: &str) -> Option<PathBuf> {
 /// P1, P2, P5: a Python guest, which imports sockets and files it is not granted, serves a tool of the contract.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_python_guest() {
-    let Some(componentize) = peer("componentize-py") else { return };
+    let Some(componentize) = python_peer("componentize-py") else { return };
     let house = House::new(&[]).await;
     let component = house.directory.path().join("plugins/python-guest.wasm");
     let output = Command::new(componentize)

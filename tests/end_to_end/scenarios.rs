@@ -4,6 +4,7 @@ use crate::support::{
     House, calling, event_types, events, granting, records, results, saying, script, seeing, seen, turn, view,
 };
 use agent_core::event::{EndReason, EventKind};
+use agent_core::message::Part;
 use agent_core::run::{AtLimit, TurnError};
 use agent_runtime::{AgentConfig, TurnResult};
 use serde_json::{Value, json};
@@ -365,8 +366,12 @@ async fn what_was_answered_is_remembered() {
     let mut second = house.session(of("second", "ada"), script(&[asked, saying("Known.")])).await;
     finished(turn(&mut second, "Is the lighthouse open?").await);
     assert!(results(&house, &second).await[0].2.contains("4711"));
-    let history = serde_json::to_string(&view(&house, &second).await[0]).unwrap();
-    assert!(!history.contains("retrieved-memory"), "it is sent and not stored: {history}");
+    let input = &view(&house, &second).await[0];
+    assert!(
+        matches!(&input.parts[0], Part::Preface(text) if text.contains("4711")),
+        "it stays with its input: {input:?}"
+    );
+    assert_eq!(input.plain_text(), "Is the lighthouse open?", "and is no part of what was said");
     let mut asked = search();
     asked["expect"] = json!({"lacks": ["4711"]});
     let mut other = house.session(of("other", "bob"), script(&[asked, saying("Unknown.")])).await;

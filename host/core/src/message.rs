@@ -159,6 +159,9 @@ pub enum Part {
     ToolCall(ToolCall),
     /// The answer to a call.
     ToolResult(ToolResult),
+    /// What the host puts before a turn's input, such as remembered facts (L22): sent as text wherever the message is
+    /// sent, so that prompts keep their beginning. Always the first parts of a message; no plugin and no person sees it.
+    Preface(String),
     /// What a provider wants back with what it wrote. Always the last part of a message; no plugin sees it.
     Replay(Replay),
 }
@@ -215,6 +218,12 @@ impl Message {
     /// A message of one text that no model has seen.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self { role, parts: vec![Part::Text(text.into())], seen_count: 0 }
+    }
+
+    /// Without what is only between the host and the model.
+    pub fn without_hosts_parts(mut self) -> Self {
+        self.parts.retain(|part| !matches!(part, Part::Preface(_) | Part::Replay(_)));
+        self
     }
 
     /// All its texts, joined by line ends.

@@ -1,8 +1,6 @@
 //! The host's own prompt assembly in named sections, and the outgoing copy of one step (L22).
 
-use crate::message::{Message, MessageId, Part};
 use crate::plugin::{Recollection, Section, Stability};
-use crate::run::Run;
 
 /// Names of the host's own sections, in their order.
 pub mod section {
@@ -74,17 +72,9 @@ pub fn preface(parts: &PromptParts, recollections: &[Recollection]) -> Vec<Secti
     sections
 }
 
-/// The system message's texts: those of the turn, then those of this step only.
-pub fn system_texts(turn: &[Section], step: &[Section]) -> Vec<String> {
-    turn.iter().chain(step).map(text_of).collect()
-}
-
-/// Puts the turn's preface before its input, in the outgoing copy only.
-pub fn with_preface(run: &Run, id: MessageId, message: &mut Message) {
-    if let Some(turn) = run.turn.as_ref().filter(|turn| turn.prefaced == Some(id)) {
-        let preface = turn.preface.iter().map(|section| Part::Text(text_of(section)));
-        message.parts.splice(0..0, preface);
-    }
+/// Sections as the model reads them.
+pub fn texts(sections: &[Section]) -> Vec<String> {
+    sections.iter().map(text_of).collect()
 }
 
 fn fixed(name: &str, text: &str) -> Option<Section> {
@@ -92,7 +82,7 @@ fn fixed(name: &str, text: &str) -> Option<Section> {
 }
 
 /// A section as the model reads it, under its name.
-fn text_of(section: &Section) -> String {
+pub(crate) fn text_of(section: &Section) -> String {
     format!("## {}\n\n{}", section.name, section.text.trim_end())
 }
 
@@ -124,8 +114,8 @@ mod tests {
     #[test]
     fn l22_the_same_parts_give_the_same_bytes() {
         let parts = PromptParts { instructions: Some("Be brief.".into()), ..Default::default() };
-        let texts = || system_texts(&system_sections(&parts, Vec::new()), &[]);
-        assert_eq!(texts(), texts());
-        assert_eq!(texts()[0], "## instructions\n\nBe brief.");
+        let all = || texts(&system_sections(&parts, Vec::new()));
+        assert_eq!(all(), all());
+        assert_eq!(all()[0], "## instructions\n\nBe brief.");
     }
 }

@@ -26,7 +26,7 @@ pub fn of_media(content: &[Content]) -> u32 {
 
 fn of_part(part: &Part) -> u32 {
     match part {
-        Part::Text(text) => of_text(text),
+        Part::Text(text) | Part::Preface(text) => of_text(text),
         Part::Json(json) => of_text(&json.to_string()),
         Part::Media(_) => PER_MEDIUM,
         Part::ToolCall(call) => of_text(&call.name).saturating_add(of_text(&call.arguments.to_string())),

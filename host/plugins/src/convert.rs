@@ -56,7 +56,7 @@ pub(crate) fn role_out(role: Role) -> wit::Role {
     }
 }
 
-/// None for what no plugin sees; it stands last in its message, so that the others keep their places.
+/// None for what is only between the host and the model.
 fn part_out(part: &Part) -> Option<wit::Part> {
     Some(match part {
         Part::Text(text) => wit::Part::Text(text.clone()),
@@ -73,7 +73,7 @@ fn part_out(part: &Part) -> Option<wit::Part> {
             content: result.content.iter().map(content_out).collect(),
             is_error: result.is_error,
         }),
-        Part::Replay(_) => return None,
+        Part::Preface(_) | Part::Replay(_) => return None,
     })
 }
 

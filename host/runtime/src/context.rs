@@ -7,7 +7,7 @@ use crate::trace;
 use agent_core::plugin::{
     BuilderMemory, BuilderRequest, BuilderTool, BuiltPrompt, Lifecycle, PluginFailure, Recollection, Scope,
 };
-use agent_core::prompt::{preface, system_sections, system_texts};
+use agent_core::prompt::{preface, system_sections, texts};
 use agent_core::run::{Input, PromptBudget, TurnContext, TurnError};
 use agent_core::tokens;
 use agent_memory::{StepRecord, StoreError};
@@ -64,11 +64,9 @@ impl Session {
         let built = built.map(|(_, built)| built).unwrap_or_default();
         let sections = system_sections(&agent.config().prompt, built.system);
         let preface = preface(&agent.config().prompt, &recollections);
-        let own_message = if built.messages.is_empty() { &preface[..] } else { &[] };
-        let system = system_texts(&sections, own_message);
-        let system = system.iter().fold(0, |sum: u32, text| sum.saturating_add(tokens::of_text(text)));
+        let texts = texts(&sections);
+        let system = texts.iter().fold(0, |sum: u32, text| sum.saturating_add(tokens::of_text(text)));
         let budget = PromptBudget { system, ..self.empty_budget(self.model()) };
-        let texts = system_texts(&sections, &preface);
         let body = json!({
             "builder": answer,
             "recollections": recollections,

@@ -4,7 +4,7 @@ use crate::calls;
 use crate::checkpoint::Checkpoint;
 use crate::session::{Notes, Session, SessionError, TurnResult};
 use agent_core::change::CallResult;
-use agent_core::message::CallId;
+use agent_core::message::{CallId, Message};
 use agent_core::run::{Action, Dispatch, DispatchedCall, Input, Output, TurnError};
 use agent_memory::{Memory, MemoryKind, StoreError};
 use std::pin::pin;
@@ -131,7 +131,8 @@ impl Session {
             self.remember_for_long(output).await;
             if self.shared.agent.config().include_history {
                 let turn = self.run.turns;
-                output.messages = Some(self.shown_up_to(usize::MAX, |entry| entry.turn == turn).await?);
+                let messages = self.shown_up_to(usize::MAX, |entry| entry.turn == turn).await?;
+                output.messages = Some(messages.into_iter().map(Message::without_hosts_parts).collect());
             }
         }
         Ok(result)

@@ -5,10 +5,10 @@ use crate::context::{answer, store_failed};
 use crate::drive::Deed;
 use crate::media::OutgoingMedia;
 use crate::session::{Notes, Session};
-use agent_core::message::{Message, MessageId, Part};
+use agent_core::message::{Message, MessageId, Part, Role};
 use agent_core::model::ModelRequest;
 use agent_core::plugin::{Section, StepRequest};
-use agent_core::prompt::{system_texts, with_preface};
+use agent_core::prompt;
 use agent_core::run::{AfterFailure, Input, Mask, ModelFailure, PromptBudget, RepliedStep, StepPlan, TurnError};
 use agent_core::view::shown_message;
 use agent_memory::{StepRecord, digest_of};
@@ -42,7 +42,6 @@ impl Session {
         self.wait_for_retry(&plan).await;
         let mut outgoing = self.outgoing(&plan).await?;
         self.mask(&mut outgoing, plan.step).await?;
-        self.add_preface(&mut outgoing);
         let prompt = self.prompt_record(&outgoing);
         self.note(&mut outgoing.notes, plan.step, "prompt", prompt);
         self.shared.pass(Checkpoint::BeforeModel);
@@ -73,13 +72,6 @@ impl Session {
         Ok((Input::Reply(replied), notes))
     }
 
-    /// After masking, since masks count the parts of stored messages.
-    fn add_preface(&self, outgoing: &mut Outgoing) {
-        for (id, message) in outgoing.ids.iter().zip(&mut outgoing.request.messages) {
-            with_preface(&self.run, *id, message);
-        }
-    }
-
     pub(crate) fn note(&self, notes: &mut Notes, step: u32, kind: &str, body: Value) {
         notes.records.push(StepRecord { turn: self.run.turns, step, kind: kind.to_owned(), body });
     }
@@ -94,13 +86,15 @@ impl Session {
         let limit = agent.config().bounds.result_characters as usize;
         let shown = stored.iter().zip(&entries).map(|(message, entry)| {
             let message = shown_message(message, self.run.seen_count(entry), limit);
-            self.in_providers_names(message)
+            self.for_provider(message)
         });
-        let messages = shown.collect();
+        let mut messages: Vec<Message> = shown.collect();
+        // Behind everything else, so that what stands before it is as it was in the step before (L22).
+        messages.extend(step_message(&step_sections));
         let sections = self.run.turn.as_ref().map(|turn| turn.sections.as_slice()).unwrap_or_default();
         let request = ModelRequest {
             model: self.model().facts().model.clone(),
-            system: system_texts(sections, &step_sections),
+            system: prompt::texts(sections),
             messages,
             downscaled: Vec::new(),
             tools: if plan.last { Vec::new() } else { agent.registry().offered().to_vec() },
@@ -136,13 +130,18 @@ impl Session {
         Ok(sections)
     }
 
-    /// The history holds the authors' names of tools; the provider knows its own (L14).
-    fn in_providers_names(&self, mut message: Message) -> Message {
+    /// The history holds the authors' names of tools, and what the host put before an input; the provider knows its own
+    /// names, and reads texts (L14, L22).
+    fn for_provider(&self, mut message: Message) -> Message {
         let registry = self.shared.agent.registry();
         for part in &mut message.parts {
             let name = match part {
                 Part::ToolCall(call) => &mut call.name,
                 Part::ToolResult(result) => &mut result.name,
+                Part::Preface(text) => {
+                    *part = Part::Text(std::mem::take(text));
+                    continue;
+                }
                 _ => continue,
             };
             let provider = registry.provider_name(name);
@@ -157,16 +156,12 @@ impl Session {
     fn prompt_record(&self, outgoing: &Outgoing) -> Value {
         let request = &outgoing.request;
         let digest = |text: &str| digest_of(text.as_bytes()).to_string();
-        let turn = self.run.turn.as_ref();
-        let preface = turn.filter(|turn| turn.prefaced.is_some_and(|id| outgoing.ids.contains(&id)));
-        let preface = preface.map(|turn| system_texts(&turn.preface, &[])).unwrap_or_default();
         let messages = outgoing.ids.iter().zip(&request.messages);
         let messages: Vec<_> = messages.map(|(id, message)| json!([id, message.seen_count])).collect();
         json!({
             "model": request.model,
             "max_tokens": request.max_tokens,
             "system": request.system.iter().map(|text| digest(text)).collect::<Vec<_>>(),
-            "preface": preface.iter().map(|text| digest(text)).collect::<Vec<_>>(),
             "messages": messages,
             "result_characters": self.shared.agent.config().bounds.result_characters,
             "masked": self.run.masks.iter().chain(&outgoing.new_masks).collect::<Vec<_>>(),
@@ -249,4 +244,10 @@ impl Session {
             }
         }
     }
+}
+
+/// What a builder adds to one step, as the prompt's last message; none where it adds nothing.
+fn step_message(sections: &[Section]) -> Option<Message> {
+    let parts: Vec<Part> = prompt::texts(sections).into_iter().map(Part::Text).collect();
+    (!parts.is_empty()).then_some(Message { role: Role::User, parts, seen_count: 0 })
 }

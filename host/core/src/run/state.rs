@@ -196,11 +196,6 @@ pub struct Turn {
     pub attempt: u32,
     /// System sections, as `init` returned them; restored on resume (L2).
     pub sections: Vec<Section>,
-    /// Stands before the input in the turn's message, never in the history.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub preface: Vec<Section>,
-    /// The turn's message that the preface goes before: the host's own, where no builder made another.
-    pub prefaced: Option<MessageId>,
     /// What the builder wants of the earlier turns.
     pub history: History,
     /// What `init` returned for the steps.

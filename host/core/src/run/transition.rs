@@ -10,8 +10,8 @@ use crate::event::{EventKind, plugin_at_digest};
 use crate::message::{MessageId, Part, Role, TurnInput};
 use crate::model::Usage;
 use crate::plugin::{History, Lifecycle, OutputData, TraceContext};
-use crate::tokens;
 use crate::tool::Violation;
+use crate::{prompt, tokens};
 
 /// How the open batch goes when its turn ends before it.
 const CANCELLED_WAITING: &str = "cancelled before it ran";
@@ -66,8 +66,6 @@ impl Run {
             place: 0,
             attempt: 1,
             sections: Vec::new(),
-            preface: Vec::new(),
-            prefaced: None,
             history: History::Keep,
             state: None,
             budget: PromptBudget::default(),
@@ -87,9 +85,9 @@ impl Run {
         turn.budget = context.budget;
         let mut messages = context.messages;
         if messages.is_empty() {
-            messages.push(turn.input.message());
-            turn.preface = context.preface;
-            turn.prefaced = Some(next);
+            let mut message = turn.input.message();
+            message.parts.splice(0..0, context.preface.iter().map(|section| Part::Preface(prompt::text_of(section))));
+            messages.push(message);
         }
         turn.latest_from = next + messages.len() as u64;
         for message in messages {

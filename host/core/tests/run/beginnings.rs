@@ -4,7 +4,6 @@ use crate::session::{Session, WIDE, plain, reply};
 use agent_core::change::Body;
 use agent_core::message::{Message, Part, Role, TurnInput};
 use agent_core::plugin::{History, Lifecycle, Section, Stability};
-use agent_core::prompt::with_preface;
 use agent_core::run::{Action, Input, LoopConfig, Refused, TurnContext};
 use serde_json::json;
 
@@ -35,10 +34,13 @@ fn l2_a_builders_messages_stand_for_the_input_and_bring_their_seen_counts() {
     let known = Message { seen_count: 7, ..Message::text(Role::Assistant, "known") };
     let messages = vec![Message::text(Role::System, "rule"), known, missing];
     let preface = vec![section("tool-rules")];
-    session.context(TurnContext { messages, preface, budget: WIDE, ..Default::default() });
+    let change = session.context(TurnContext { messages, preface, budget: WIDE, ..Default::default() });
     assert_eq!(session.seen(), [0, 7, 0]);
-    let turn = session.run.turn.as_ref().unwrap();
-    assert_eq!((turn.prefaced, turn.preface.len()), (None, 0), "a builder's messages get no preface");
+    let prefaced = change.messages.iter().any(|message| match &message.body {
+        Body::Parts(parts) => parts.iter().any(|part| matches!(part, Part::Preface(_))),
+        Body::ResultOf(_) => false,
+    });
+    assert!(!prefaced, "a builder's messages get no preface");
     session.answer("done");
     assert_eq!(session.seen(), [1, 8, 1, 1]);
 }
@@ -82,26 +84,17 @@ fn l2_history_that_is_left_out_is_back_in_the_next_turn() {
 }
 
 #[test]
-fn l22_the_preface_stands_before_the_input_in_the_outgoing_copy_only() {
+fn l22_the_preface_stays_before_its_input_so_that_prompts_keep_their_beginning() {
     let mut session = Session::new();
     session.start(TurnInput::Text("input".into()), LoopConfig::default());
     let preface = vec![section("tool-rules"), section("retrieved-memory")];
     let change = session.context(TurnContext { preface, budget: WIDE, ..Default::default() });
-    assert_eq!(change.messages[0].body, Body::Parts(vec![Part::Text("input".into())]));
-    let outgoing = |session: &Session, id| {
-        let mut message = Message::text(Role::User, "input");
-        with_preface(&session.run, id, &mut message);
-        message
-    };
-    let expected = "## tool-rules\n\ntext of tool-rules\n## retrieved-memory\n\ntext of retrieved-memory\ninput";
-    assert_eq!(outgoing(&session, 1).plain_text(), expected);
-    session.reply("", vec![plain("a")]);
-    session.run_batch();
-    assert_eq!(outgoing(&session, 1).plain_text(), expected, "the same bytes in every step");
-    assert_eq!(outgoing(&session, 2).plain_text(), "input");
-    session.answer("done");
-    session.begin(LoopConfig::default());
-    assert_eq!(outgoing(&session, 1).plain_text(), "input", "an earlier turn's input stands alone");
+    let text = |name: &str| Part::Preface(format!("## {name}\n\ntext of {name}"));
+    let expected = vec![text("tool-rules"), text("retrieved-memory"), Part::Text("input".into())];
+    assert_eq!(change.messages[0].body, Body::Parts(expected.clone()));
+    let message = Message { role: Role::User, parts: expected, seen_count: 0 };
+    assert_eq!(message.plain_text(), "input", "people and plugins see the input alone");
+    assert_eq!(message.without_hosts_parts(), Message::text(Role::User, "input"));
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn text_of(message: &StoredMessage) -> String {
             Part::Text(part) => add_line(&mut text, part),
             Part::Json(json) => add_line(&mut text, &json.to_string()),
             Part::Media(media) => add_line(&mut text, media.name.as_deref().unwrap_or_default()),
-            Part::Replay(_) => {}
+            Part::Preface(_) | Part::Replay(_) => {}
             Part::ToolCall(call) => add_line(&mut text, &format!("{} {}", call.name, call.arguments)),
             Part::ToolResult(result) => result.content.iter().for_each(|content| match content {
                 Content::Text(content) => add_line(&mut text, content),

@@ -122,7 +122,7 @@ fn equal<T: PartialEq + Debug>(key: &str, expected: &Option<T>, found: T, proble
 /// Everything in a message that a model would read, as text; calls and results included.
 fn readable(message: &Message) -> String {
     let part = |part: &Part| match part {
-        Part::Text(text) => text.clone(),
+        Part::Text(text) | Part::Preface(text) => text.clone(),
         Part::Json(json) => json.to_string(),
         Part::Media(media) => media.digest.to_string(),
         Part::ToolCall(call) => format!("{} {}", call.name, call.arguments),

@@ -129,7 +129,7 @@ pub(crate) fn waiting(session: &str, calls: &[CallRecord], data: &DataDirectory)
 }
 
 fn shown(message: &StoredMessage) -> String {
-    let parts = message.parts.iter().filter(|part| !matches!(part, Part::Replay(_)));
+    let parts = message.parts.iter().filter(|part| !matches!(part, Part::Preface(_) | Part::Replay(_)));
     let parts = parts.map(|part| match part {
         Part::Text(words) => text::harmless(words).replace('\n', "\n  "),
         Part::Json(json) => text::harmless(&json.to_string()).into_owned(),
@@ -139,7 +139,7 @@ fn shown(message: &StoredMessage) -> String {
             format!("→ {} {arguments} {DIM}{}{DIM:#}", text::one_line(&call.name, SHOWN), call.id)
         }
         Part::ToolResult(result) => tool_result(result),
-        Part::Replay(_) => String::new(),
+        Part::Preface(_) | Part::Replay(_) => String::new(),
     });
     let parts: Vec<_> = parts.collect();
     format!("{BOLD}{}{BOLD:#}\n  {}", message.role.as_str(), parts.join("\n  "))

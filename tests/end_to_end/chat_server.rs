@@ -1,0 +1,280 @@
+//! A Chat Completions server on loopback that answers as it is told, misbehaves when it is told to, and checks every
+//! request that it gets.
+
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// How one request is answered.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    /// A streamed text.
+    Text(&'static str),
+    /// Streamed calls, after a text.
+    Calls(&'static str, Vec<(&'static str, Value)>),
+    /// A whole answer of this status, content type and body.
+    Whole(u16, &'static str, String),
+    /// So many characters of a text, then the connection ends.
+    Cut(&'static str, usize),
+    /// So many characters of a text, then nothing for ever.
+    Stall(&'static str, usize),
+    /// Not even a head, for ever.
+    Silence,
+    /// A text, and then an error where the end should be.
+    ErrorInStream(&'static str, Value),
+    /// One event of so many bytes.
+    Huge(usize),
+    /// Pieces of text without end.
+    Endless,
+}
+
+/// The server, until it is dropped.
+pub(crate) struct ChatServer {
+    pub(crate) base_url: String,
+    state: Arc<Mutex<State>>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct State {
+    answers: VecDeque<Answer>,
+    requests: Vec<Value>,
+    problems: Vec<String>,
+}
+
+impl ChatServer {
+    pub(crate) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("loopback");
+        let base_url = format!("http://{}/v1", listener.local_addr().expect("an address"));
+        let answers = answers.into_iter().collect();
+        let state = Arc::new(Mutex::new(State { answers, ..State::default() }));
+        let accepting = tokio::spawn({
+            let state = state.clone();
+            async move {
+                while let Ok((connection, _)) = listener.accept().await {
+                    tokio::spawn(serve(connection, state.clone()));
+                }
+            }
+        });
+        Self { base_url, state, accepting }
+    }
+
+    /// The bodies of all requests so far; every one of them was well formed.
+    pub(crate) fn requests(&self) -> Vec<Value> {
+        let state = self.state.lock().expect("no panic");
+        assert!(state.problems.is_empty(), "{}", state.problems.join("\n"));
+        state.requests.clone()
+    }
+}
+
+impl Drop for ChatServer {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// Serves one connection; keeps it open for further requests.
+async fn serve(connection: TcpStream, state: Arc<Mutex<State>>) {
+    let mut connection = BufReader::new(connection);
+    while let Some(body) = read_request(&mut connection).await {
+        let answer = {
+            let mut state = state.lock().expect("no panic");
+            let problems = check(&body, state.requests.last());
+            state.problems.extend(problems);
+            state.requests.push(body);
+            state.answers.pop_front()
+        };
+        let answer =
+            answer.unwrap_or_else(|| Answer::Whole(500, "application/json", r#"{"error":"no answer is left"}"#.into()));
+        if write_answer(connection.get_mut(), answer).await.is_none() {
+            return;
+        }
+    }
+}
+
+async fn read_request(connection: &mut BufReader<TcpStream>) -> Option<Value> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if connection.read_line(&mut line).await.ok()? == 0 {
+            return None;
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    let mut body = vec![0; length];
+    connection.read_exact(&mut body).await.ok()?;
+    Some(serde_json::from_slice(&body).unwrap_or_else(|error| json!({"not_json": error.to_string()})))
+}
+
+fn chunk(delta: Value, finish: Option<&str>) -> String {
+    let chunk = json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "served",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
+    format!("data: {chunk}\n\n")
+}
+
+fn end(finish: &str) -> String {
+    let usage = json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "served", "choices": [],
+        "usage": {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25}});
+    format!("{}data: {usage}\n\ndata: [DONE]\n\n", chunk(json!({}), Some(finish)))
+}
+
+/// None where the connection is over.
+async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> {
+    let text =
+        |text: &str| text.split_inclusive(' ').map(|word| chunk(json!({"content": word}), None)).collect::<String>();
+    match answer {
+        Answer::Text(words) => stream(connection, &(text(words) + &end("stop")), Close::Whole).await,
+        Answer::Calls(words, calls) => {
+            let calls = calls.iter().enumerate().map(|(index, (name, arguments))| {
+                let function = json!({"name": name, "arguments": arguments.to_string()});
+                json!({"index": index, "id": format!("call_{index}"), "type": "function", "function": function})
+            });
+            let calls = chunk(json!({"tool_calls": calls.collect::<Vec<_>>()}), None);
+            stream(connection, &(text(words) + &calls + &end("tool_calls")), Close::Whole).await
+        }
+        Answer::Whole(status, kind, body) => {
+            let head = format!("HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", body.len());
+            connection.write_all((head + &body).as_bytes()).await.ok()
+        }
+        Answer::Cut(words, kept) => {
+            let kept = text(&words[..kept]);
+            stream(connection, &kept, Close::Cut).await
+        }
+        Answer::Stall(words, kept) => {
+            stream(connection, &text(&words[..kept]), Close::Never).await?;
+            std::future::pending().await
+        }
+        Answer::Silence => std::future::pending().await,
+        Answer::ErrorInStream(words, error) => {
+            stream(connection, &(text(words) + &format!("data: {}\n\n", json!({"error": error}))), Close::Whole).await
+        }
+        Answer::Huge(bytes) => {
+            let event = chunk(json!({"content": "x".repeat(bytes)}), None);
+            stream(connection, &(event + &end("stop")), Close::Whole).await
+        }
+        Answer::Endless => {
+            stream(connection, "", Close::Never).await?;
+            loop {
+                let piece = chunk(json!({"content": "again "}), None);
+                write_chunk(connection, &piece).await?;
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+    }
+}
+
+/// How a stream ends.
+#[derive(PartialEq)]
+enum Close {
+    Whole,
+    Cut,
+    Never,
+}
+
+/// Writes the head and the body as one HTTP chunk.
+async fn stream(connection: &mut TcpStream, body: &str, close: Close) -> Option<()> {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    connection.write_all(head.as_bytes()).await.ok()?;
+    if !body.is_empty() {
+        write_chunk(connection, body).await?;
+    }
+    match close {
+        Close::Whole => connection.write_all(b"0\r\n\r\n").await.ok(),
+        Close::Cut => None,
+        Close::Never => Some(()),
+    }
+}
+
+async fn write_chunk(connection: &mut TcpStream, piece: &str) -> Option<()> {
+    let framed = format!("{:x}\r\n{piece}\r\n", piece.len());
+    connection.write_all(framed.as_bytes()).await.ok()?;
+    connection.flush().await.ok()
+}
+
+/// What is wrong with a request: by itself, and as the successor of the one before.
+fn check(request: &Value, before: Option<&Value>) -> Vec<String> {
+    let mut problems = Vec::new();
+    let empty = Vec::new();
+    let messages = request["messages"].as_array().unwrap_or(&empty);
+    if messages.is_empty() {
+        problems.push(format!("no messages: {request}"));
+    }
+    check_pairs(messages, &mut problems);
+    if request["stream"] != json!(true) {
+        problems.push("it does not ask for a stream".to_owned());
+    }
+    if let Some(before) = before {
+        let earlier = before["messages"].as_array().unwrap_or(&empty);
+        for (place, (one, other)) in earlier.iter().zip(messages).enumerate() {
+            if let Err(problem) = same_or_masked(one, other) {
+                problems.push(format!("message {place} is not as it was: {problem}"));
+            }
+        }
+        if earlier.len() > messages.len() {
+            problems.push(format!("{} messages after {}", messages.len(), earlier.len()));
+        }
+        if request.get("tools").is_some() && before.get("tools").is_some() && request["tools"] != before["tools"] {
+            problems.push("other tools than before".to_owned());
+        }
+    }
+    problems
+}
+
+/// Every call has its result, in order, before anybody else speaks; no result stands alone.
+fn check_pairs(messages: &[Value], problems: &mut Vec<String>) {
+    let mut open: VecDeque<String> = VecDeque::new();
+    for (place, message) in messages.iter().enumerate() {
+        let role = message["role"].as_str().unwrap_or_default();
+        if role == "tool" {
+            let id = message["tool_call_id"].as_str().unwrap_or_default();
+            if open.pop_front().as_deref() != Some(id) {
+                problems.push(format!("message {place}: the result of `{id}` does not stand in its place"));
+            }
+            if !message["content"].is_string() {
+                problems.push(format!("message {place}: a tool message holds more than text"));
+            }
+            continue;
+        }
+        if !open.is_empty() {
+            problems.push(format!("message {place}: calls {open:?} have no result"));
+            open.clear();
+        }
+        if role == "assistant" {
+            let calls = message["tool_calls"].as_array().into_iter().flatten();
+            open.extend(calls.map(|call| call["id"].as_str().unwrap_or_default().to_owned()));
+        }
+    }
+    if !open.is_empty() {
+        problems.push(format!("calls {open:?} have no result at the end"));
+    }
+}
+
+/// The same bytes, but for images that have become texts.
+fn same_or_masked(one: &Value, other: &Value) -> Result<(), String> {
+    if one.to_string() == other.to_string() {
+        return Ok(());
+    }
+    let parts = (one["content"].as_array(), other["content"].as_array());
+    let (Some(before), Some(after)) = parts else { return Err(format!("{one} became {other}")) };
+    if before.len() != after.len() || one["role"] != other["role"] {
+        return Err(format!("{one} became {other}"));
+    }
+    for (before, after) in before.iter().zip(after) {
+        let masked = before["type"] == "image_url" && after["type"] == "text";
+        if before != after && !masked {
+            return Err(format!("{before} became {after}"));
+        }
+    }
+    Ok(())
+}
