@@ -1,6 +1,8 @@
 //! The command line, as clap reads it.
 
+use crate::configuration::url_problem;
 use crate::grants::Grant;
+use crate::settings::AGENT_FILE;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -8,8 +10,8 @@ use std::path::PathBuf;
 
 const USAGE: &str = "\
 agent-host --plugins DIR [OPTIONS] [PROMPT]
-       agent-host --agent FILE [OPTIONS] [PROMPT]
-       agent-host plugin|session COMMAND";
+       agent-host --agent FILE|NAME [OPTIONS] [PROMPT]
+       agent-host plugin|session|config COMMAND";
 
 const SHORT: &str = "\
 Example:
@@ -29,8 +31,15 @@ Examples:
     echo 'text.count_file {\"path\": \"README.md\"}' |
       agent-host --plugins plugins --grant text:read=. > answer.txt
 
-  An agent whose settings and grants stand in a file:
+  An agent whose settings and grants stand in a file; `config init` writes one with
+  every key explained, and `config list` shows the agents of this folder:
+    agent-host config init
     agent-host --agent agent.toml \"What changed in the notes?\"
+
+  Ask a language model: of a known provider, whose key is in its variable, or of any
+  server that speaks Chat Completions:
+    agent-host --plugins plugins --model openai/gpt-4.1-mini \"...\"
+    agent-host --plugins plugins --base-url http://127.0.0.1:8000/v1 --model NAME \"...\"
 
   Go on with its last session; what was interrupted is finished first:
     agent-host --agent agent.toml --continue \"And the week before?\"
@@ -50,6 +59,13 @@ Grants:
   The plugin names DIR as you wrote it, without `..`. In agent.toml:
     [plugins.files.grants]
     read = [\".\"]
+
+Models:
+  --model PROVIDER/MODEL asks that model. openai, groq, deepseek, mistral and openrouter
+  have their keys in OPENAI_API_KEY, GROQ_API_KEY, ...; ollama, lmstudio, llama-cpp and
+  vllm are servers on this machine and need none. OPENAI_BASE_URL holds for openai.
+  Others, timeouts, prices and fallbacks are configured in agent.toml. Without a model
+  the built-in `offline` answers, which is no language model.
 
 Data:
   Sessions, compiled code and plugins in use are kept in the data folder: --data,
@@ -100,12 +116,15 @@ pub(crate) struct AgentArguments {
     /// The folder with the plugins (*.wasm)
     #[arg(long, value_name = "DIR", help_heading = "Agent")]
     pub(crate) plugins: Option<PathBuf>,
-    /// An agent's configuration (agent.toml)
-    #[arg(long, value_name = "FILE", help_heading = "Agent")]
+    /// An agent's configuration: a file (agent.toml), or the name of an agent in this folder
+    #[arg(long, value_name = "FILE|NAME", help_heading = "Agent", value_parser = OsStringValueParser::new().try_map(agent))]
     pub(crate) agent: Option<PathBuf>,
-    /// `offline` (the default: built in, no language model) or `scripted:FILE` (a file of replies)
+    /// PROVIDER/MODEL, `offline` (the default: built in, no language model) or `scripted:FILE` (a file of replies)
     #[arg(long, value_name = "MODEL", help_heading = "Agent")]
     pub(crate) model: Option<String>,
+    /// Where the model's provider is, such as http://127.0.0.1:8000/v1
+    #[arg(long, value_name = "URL", help_heading = "Agent", value_parser = base_url)]
+    pub(crate) base_url: Option<String>,
     /// Let a plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME or config=KEY=VALUE
     #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse, help_heading = "Agent")]
     pub(crate) grant: Vec<Grant>,
@@ -143,6 +162,40 @@ pub(crate) enum Command {
     /// List, show, decide and delete sessions
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Write, check and list agents' configurations
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+/// Commands on agents' configurations.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Write an agent.toml with every key, explained and commented out
+    Init {
+        /// Where to; `-` is stdout
+        #[arg(short, long, value_name = "FILE", default_value = AGENT_FILE)]
+        output: PathBuf,
+        /// Replace what is there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Print the JSON Schema of agent.toml, for editors
+    Schema {
+        /// Where to; `-` is stdout
+        #[arg(short, long, value_name = "FILE", default_value = "-")]
+        output: PathBuf,
+        /// Replace what is there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Say what a configuration would run, or all that is wrong with it
+    Check {
+        /// The file, or the name of an agent in this folder
+        #[arg(value_name = "FILE|NAME", default_value = AGENT_FILE)]
+        agent: PathBuf,
+    },
+    /// Show the agents of this folder
+    List,
 }
 
 /// Commands on plugins.
@@ -249,6 +302,21 @@ fn data_folder(text: OsString) -> Result<PathBuf, String> {
     Ok(PathBuf::from(text))
 }
 
+/// An empty name would be that of the current folder.
+fn agent(text: OsString) -> Result<PathBuf, String> {
+    if text.is_empty() {
+        return Err("it is empty; `agent-host config list` shows the agents of this folder".to_owned());
+    }
+    Ok(PathBuf::from(text))
+}
+
+fn base_url(text: &str) -> Result<String, String> {
+    match url_problem(text) {
+        Some(problem) => Err(format!("it {problem}; write an address such as http://127.0.0.1:8000/v1")),
+        None => Ok(text.to_owned()),
+    }
+}
+
 /// Every id begins with nothing, so an empty one would mean any session.
 fn session_id(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
@@ -324,6 +392,10 @@ mod tests {
             &["--session", "", "go on"],
             &["--data", "", "session", "list"],
             &["session", "list", "--limit", "0"],
+            &["--base-url", "127.0.0.1:8000", "hi"],
+            &["--base-url", "http://127.0.0.1/v1/chat/completions", "hi"],
+            &["--agent", "", "hi"],
+            &["config", "init", "agent.toml"],
         ];
         for line in wrong {
             let error = parse(line).err().unwrap_or_else(|| panic!("{line:?} was taken"));
