@@ -2,6 +2,7 @@
 //! scripted.
 
 mod binary;
+mod configuration;
 mod contract;
 mod crash;
 mod peers;

@@ -1,7 +1,7 @@
 //! A TOML document whose values know their place, so that every problem can be shown where it is.
 
 use super::form::is_secret;
-use super::report::{ConfigurationError, Problem, position};
+use super::report::{ConfigurationError, Problem, SHOWN_PROBLEMS};
 use serde_json::{Map, Number, Value};
 use std::cell::RefCell;
 use std::ops::Range;
@@ -19,6 +19,8 @@ pub(super) struct Document<'d> {
     problems: RefCell<Vec<Problem>>,
     /// What must not be shown beside a problem.
     secrets: RefCell<Vec<Range<usize>>>,
+    /// Where lines begin.
+    lines: Vec<usize>,
 }
 
 /// A table with its own key.
@@ -47,13 +49,15 @@ pub(super) struct Entry<'d> {
 
 impl<'d> Document<'d> {
     pub(super) fn new(text: &'d str, path: &'d Path) -> Self {
-        Self { text, path, problems: RefCell::default(), secrets: RefCell::default() }
+        let lines = text.match_indices('\n').map(|(end, _)| end + 1);
+        let lines = std::iter::once(0).chain(lines).collect();
+        Self { text, path, problems: RefCell::default(), secrets: RefCell::default(), lines }
     }
 
     /// Reads the whole document with `read`, unless it is no TOML.
     pub(super) fn read<T>(&self, read: impl FnOnce(&Table<'_>) -> T) -> Option<T> {
         let (root, errors) = DeTable::parse_recoverable(self.text);
-        for error in &errors {
+        for error in errors.iter().take(SHOWN_PROBLEMS) {
             let span = error.span().unwrap_or(0..0);
             match error.message() {
                 DUPLICATE => self.push(self.twice(span, root.get_ref())),
@@ -92,8 +96,9 @@ impl<'d> Document<'d> {
         self.problems.borrow_mut().push(problem);
     }
 
+    /// From 1.
     fn line(&self, byte: usize) -> usize {
-        position(self.text, byte).0
+        self.lines.partition_point(|begin| *begin <= byte)
     }
 
     fn twice(&self, span: Range<usize>, root: &DeTable<'_>) -> Problem {
@@ -117,19 +122,20 @@ impl<'d> Document<'d> {
 /// The text with `*` for each byte of a secret, so that places stay. A file that is no TOML says nothing of its keys: there
 /// the rest of every line that sets one counts.
 fn without_secrets(text: &str, secrets: &[Range<usize>]) -> String {
+    let mut hidden = vec![false; text.len()];
+    let mut hide = |range: Range<usize>| hidden.get_mut(range).into_iter().for_each(|bytes| bytes.fill(true));
+    secrets.iter().cloned().for_each(&mut hide);
     let mut begin = 0;
-    let mut hidden = secrets.to_vec();
     for line in text.split_inclusive('\n') {
         let key = line.split('=').next().unwrap_or_default();
         if is_secret(key.trim().trim_matches(['"', '\''])) {
-            hidden.push(begin + key.len() + 1..begin + line.len());
+            hide(begin + key.len()..begin + line.len());
         }
         begin += line.len();
     }
-    let is_hidden = |index: usize| hidden.iter().any(|range| range.contains(&index));
     let shown = text.char_indices().map(|(index, character)| match character {
-        '\n' | '\r' | ' ' => character.to_string(),
-        _ if is_hidden(index) => "*".repeat(character.len_utf8()),
+        '\n' | '\r' | ' ' | '=' => character.to_string(),
+        _ if hidden[index] => "*".repeat(character.len_utf8()),
         _ => character.to_string(),
     });
     shown.collect()

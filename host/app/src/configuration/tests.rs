@@ -331,6 +331,18 @@ windows = 3
     "#);
 }
 
+/// A file may be full of problems; a person can read some of them.
+#[test]
+fn not_every_problem_of_a_thousand_is_shown() {
+    let wrong: String = (0..1000).map(|number| format!("key{number} = {number}\n")).collect();
+    let error = parse(&wrong).expect_err("a thousand problems");
+    assert!(error.contains("agents/agent.toml:50:1") && !error.contains("agents/agent.toml:51:1"), "{error}");
+    assert!(error.ends_with("and 950 more problems"), "{error}");
+    let twice: String = (0..20_000).map(|_| "name = \"a\"\n").collect();
+    let error = parse(&twice).expect_err("a second name");
+    assert!(error.contains("agents/agent.toml:2:1: `name` is there twice: first in line 1"), "{error}");
+}
+
 /// Whatever is wrong, a secret that somebody wrote into the file is not shown.
 #[test]
 fn secrets_are_not_shown() {
@@ -439,113 +451,4 @@ fn the_documentation_is_up_to_date() {
     assert!(written.trim() == made.trim(), "between its markers the page shall have:\n{made}");
 }
 
-mod with_schema {
-    //! The JSON Schema against the reader.
-
-    use super::*;
-
-    fn validator() -> jsonschema::Validator {
-        let schema = json_schema();
-        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
-        jsonschema::draft202012::meta::validate(&schema).expect("a right schema");
-        jsonschema::draft202012::new(&schema).expect("a schema")
-    }
-
-    fn json(text: &str) -> Value {
-        let table: toml::Table = text.parse().unwrap_or_else(|error| panic!("{error}: {text}"));
-        serde_json::to_value(table).expect("JSON")
-    }
-
-    /// I2
-    #[test]
-    fn the_schema_takes_the_template() {
-        let validator = validator();
-        for text in [template(), uncommented(&template())] {
-            let problems: Vec<_> = validator.iter_errors(&json(&text)).map(|error| error.to_string()).collect();
-            assert!(problems.is_empty(), "{problems:?}");
-        }
-    }
-
-    /// I2: for each of these files the schema says what the reader says.
-    #[test]
-    fn the_schema_refuses_what_the_reader_refuses() {
-        let right = [
-            "name = \"a.b-c_d\"",
-            "name = \"für\"",
-            "model = \"a\"\nfallback_models = []",
-            "media_policies = {}",
-            "output_schema = {}",
-            "max_interactions = 1000\nmax_corrections = 0",
-            "[providers.openai]",
-            "[providers.groq]\nheaders = { \"X-Title\" = \"a b\" }",
-            "[providers.own]\nbase_url = \"https://example.com\"",
-            "[providers.own]\nbase_url = \"http://[::1]:80/v1/\"\n[providers.own.models.a]",
-            "[providers.openai.models.\"a/b\"]\nprompt_price = 0\ncompletion_price = 0.5",
-            "[plugins.\"a b\".grants]\nconfig = { k = \"v=w\" }",
-            "[plugins.a]\n[host]",
-        ];
-        let wrong = [
-            "modle = \"a\"",
-            "model = 1",
-            "model = \" \"",
-            "model = \"a\\nb\"",
-            "fallback_models = [\"a\"]",
-            "model = \"a\"\nfallback_models = [1]",
-            "name = \"a b\"",
-            "name = \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"",
-            "instructions = \"\"",
-            "max_interactions = 0",
-            "max_interactions = 1001",
-            "max_interactions = 1.5",
-            "at_limit = \"stop\"",
-            "include_history = \"yes\"",
-            "validators = \"a\"",
-            "output_schema = 3",
-            "output_schema = \" \"",
-            "media_policies = { a = 1 }",
-            "retry = 3",
-            "[retry]\nattempts = 0",
-            "[retry]\nmodel = \"a\"",
-            "[providers.own]",
-            "[providers.own]\nkey_env = \"A\"",
-            "[providers.offline]\nbase_url = \"http://a/v1\"",
-            "[providers.\"a/b\"]\nbase_url = \"http://a/v1\"",
-            "[providers.openai]\nkey = \"a\"",
-            "[providers.openai]\nkey_env = \"A B\"",
-            "[providers.openai]\nkey_env = \"A=B\"",
-            "[providers.openai]\nbase_url = \"openai.com\"",
-            "[providers.openai]\nbase_url = \"http://\"",
-            "[providers.openai]\nbase_url = \"http://a b/v1\"",
-            "[providers.openai]\nbase_url = \"http://u:p@a/v1\"",
-            "[providers.openai]\nbase_url = \"http://a/v1?key=1\"",
-            "[providers.openai]\nbase_url = \"http://a/v1/chat/completions/\"",
-            "[providers.openai]\nheaders = { AUTHORIZATION = \"a\" }",
-            "[providers.openai]\nheaders = { \"x-api-key\" = \"a\" }",
-            "[providers.openai]\nheaders = { \"a b\" = \"a\" }",
-            "[providers.openai]\nheaders = { a = \"ü\" }",
-            "[providers.openai]\nheader_env = { a = \"b c\" }",
-            "[providers.openai]\ntotal_timeout_ms = 0",
-            "[providers.openai.models.a]\nprompt_price = 1",
-            "[providers.openai.models.a]\nprompt_price = -1\ncompletion_price = 1",
-            "[providers.openai.models.a]\nwindow = 10",
-            "[providers.openai.models]\na = 1",
-            "[[providers]]",
-            "plugins = \"plugins\"",
-            "[plugins.a]\nread = [\".\"]",
-            "[plugins.a.grants]\nread = \".\"",
-            "[plugins.a.grants]\nenv = [\"A B\"]",
-            "[plugins.a.grants]\nconfig = { \"a=b\" = \"c\" }",
-            "[plugins.a.limits]\nmemory_mib = 257",
-            "[host.grants]\nwrite = [\".\"]",
-        ];
-        let validator = validator();
-        for text in right {
-            assert!(parse(text).is_ok(), "{}", parse(text).expect_err("refused"));
-            assert!(validator.is_valid(&json(text)), "the schema refuses: {text}");
-        }
-        for text in wrong {
-            assert!(parse(text).is_err(), "the reader takes: {text}");
-            assert!(!validator.is_valid(&json(text)), "the schema takes: {text}");
-        }
-    }
-}
+mod with_schema;
