@@ -3,6 +3,7 @@
 
 mod binary;
 mod chat_server;
+mod configuration;
 mod contract;
 mod crash;
 mod model_servers;

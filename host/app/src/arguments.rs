@@ -1,68 +1,15 @@
 //! The command line, as clap reads it.
 
+mod help;
+
+use crate::configuration::url_problem;
 use crate::grants::Grant;
+use crate::settings::AGENT_FILE;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use help::{LONG, SHORT, USAGE};
 use std::ffi::OsString;
 use std::path::PathBuf;
-
-const USAGE: &str = "\
-agent-host --plugins DIR [OPTIONS] [PROMPT]
-       agent-host --agent FILE [OPTIONS] [PROMPT]
-       agent-host plugin|session COMMAND";
-
-const SHORT: &str = "\
-Example:
-  agent-host --plugins plugins --build --grant text:read=. \"Count the lines of README.md\"
-
-The answer goes to stdout, all else to stderr. Exit codes: 0 answered, 1 ended with an
-error, 2 nothing was begun (wrong usage, configuration, plugin or data), 3 waits for a
-decision, 130 cancelled. More examples and the full story: agent-host --help";
-
-const LONG: &str = "\
-Examples:
-  Build the plugin projects in ./plugins, let `text` read this folder, and ask:
-    agent-host --plugins plugins --build --grant text:read=. \\
-      \"Count the lines of README.md\"
-
-  From a pipe into a file (the answer goes to stdout, all else to stderr):
-    echo 'text.count_file {\"path\": \"README.md\"}' |
-      agent-host --plugins plugins --grant text:read=. > answer.txt
-
-  An agent whose settings and grants stand in a file:
-    agent-host --agent agent.toml \"What changed in the notes?\"
-
-  Go on with its last session; what was interrupted is finished first:
-    agent-host --agent agent.toml --continue \"And the week before?\"
-
-  See what a plugin is, and call one of its tools by hand:
-    agent-host plugin inspect plugins/text.wasm
-    agent-host plugin call plugins/text.wasm text.count_file \\
-      '{\"path\": \"README.md\"}' --grant text:read=.
-
-Grants:
-  A plugin may do nothing by default. Each --grant PLUGIN:KIND=VALUE adds one thing:
-    files:read=DIR           read what is under DIR
-    files:write=DIR          read and write what is under DIR
-    files:env=NAME           see the environment variable NAME
-    files:config=KEY=VALUE   get VALUE when it asks for the setting KEY
-    host:read=DIR            the host's own list_directory and read_file, under DIR
-  The plugin names DIR as you wrote it, without `..`. In agent.toml:
-    [plugins.files.grants]
-    read = [\".\"]
-
-Data:
-  Sessions, compiled code and plugins in use are kept in the data folder: --data,
-  else AGENT_HOST_DATA, else the platform's folder for application data.
-
-Exit codes:
-  0    the turn ended with an answer, or the command did what it says
-  1    the turn, the build or the call ended with an error
-  2    nothing was begun: wrong usage or configuration, a plugin that cannot be
-       loaded, data that cannot be opened
-  3    the turn waits for a decision: `session show` says on what, `session resolve`
-       decides, --continue goes on
-  130  cancelled";
 
 /// Runs an AI agent whose tools, context, checks and masking are WebAssembly plugins.
 ///
@@ -100,12 +47,15 @@ pub(crate) struct AgentArguments {
     /// The folder with the plugins (*.wasm)
     #[arg(long, value_name = "DIR", help_heading = "Agent")]
     pub(crate) plugins: Option<PathBuf>,
-    /// An agent's configuration (agent.toml)
-    #[arg(long, value_name = "FILE", help_heading = "Agent")]
+    /// An agent's configuration: a file (agent.toml), or the name of an agent in this folder
+    #[arg(long, value_name = "FILE|NAME", help_heading = "Agent", value_parser = OsStringValueParser::new().try_map(agent))]
     pub(crate) agent: Option<PathBuf>,
-    /// `offline` (the default: built in, no language model) or `scripted:FILE` (a file of replies)
+    /// PROVIDER/MODEL, `offline` (the default: built in, no language model) or `scripted:FILE` (a file of replies)
     #[arg(long, value_name = "MODEL", help_heading = "Agent")]
     pub(crate) model: Option<String>,
+    /// Where the model's provider is, such as http://127.0.0.1:8000/v1
+    #[arg(long, value_name = "URL", help_heading = "Agent", value_parser = base_url)]
+    pub(crate) base_url: Option<String>,
     /// Let a plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME or config=KEY=VALUE
     #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse, help_heading = "Agent")]
     pub(crate) grant: Vec<Grant>,
@@ -143,6 +93,40 @@ pub(crate) enum Command {
     /// List, show, decide and delete sessions
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Write, check and list agents' configurations
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+/// Commands on agents' configurations.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Write an agent.toml with every key, explained and commented out
+    Init {
+        /// Where to; `-` is stdout
+        #[arg(short, long, value_name = "FILE", default_value = AGENT_FILE)]
+        output: PathBuf,
+        /// Replace what is there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Print the JSON Schema of agent.toml, for editors
+    Schema {
+        /// Where to; `-` is stdout
+        #[arg(short, long, value_name = "FILE", default_value = "-")]
+        output: PathBuf,
+        /// Replace what is there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Say what a configuration would run, or all that is wrong with it
+    Check {
+        /// The file, or the name of an agent in this folder
+        #[arg(value_name = "FILE|NAME", default_value = AGENT_FILE)]
+        agent: PathBuf,
+    },
+    /// Show the agents of this folder
+    List,
 }
 
 /// Commands on plugins.
@@ -249,6 +233,21 @@ fn data_folder(text: OsString) -> Result<PathBuf, String> {
     Ok(PathBuf::from(text))
 }
 
+/// An empty name would be that of the current folder.
+fn agent(text: OsString) -> Result<PathBuf, String> {
+    if text.is_empty() {
+        return Err("it is empty; `agent-host config list` shows the agents of this folder".to_owned());
+    }
+    Ok(PathBuf::from(text))
+}
+
+fn base_url(text: &str) -> Result<String, String> {
+    match url_problem(text) {
+        Some(problem) => Err(format!("it {problem}; write an address such as http://127.0.0.1:8000/v1")),
+        None => Ok(text.to_owned()),
+    }
+}
+
 /// Every id begins with nothing, so an empty one would mean any session.
 fn session_id(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
@@ -324,6 +323,10 @@ mod tests {
             &["--session", "", "go on"],
             &["--data", "", "session", "list"],
             &["session", "list", "--limit", "0"],
+            &["--base-url", "127.0.0.1:8000", "hi"],
+            &["--base-url", "http://127.0.0.1/v1/chat/completions", "hi"],
+            &["--agent", "", "hi"],
+            &["config", "init", "agent.toml"],
         ];
         for line in wrong {
             let error = parse(line).err().unwrap_or_else(|| panic!("{line:?} was taken"));

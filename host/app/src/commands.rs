@@ -1,5 +1,6 @@
 //! What the process can do, one file per noun.
 
+pub(crate) mod config;
 pub(crate) mod plugin;
 pub(crate) mod run;
 pub(crate) mod session;

@@ -1,26 +1,56 @@
 //! An agent's configuration: `agent.toml`, read into validated values; every error names file, line, key and what is
 //! allowed (I2).
 
+mod check;
 mod document;
+mod documentation;
+mod form;
+mod json_schema;
+mod keys;
+mod nearest;
+mod output_schema;
+mod providers;
 mod report;
-mod schema;
+mod template;
 
+pub(crate) use check::BUILT_IN;
+pub(crate) use form::url_problem;
+pub(crate) use json_schema::json_schema;
+pub(crate) use nearest::nearest;
+pub(crate) use providers::ProviderTable;
 pub(crate) use report::ConfigurationError;
+pub(crate) use template::template;
 
 use crate::grants::{Grant, Kind, Receiver};
 use agent_core::run::AtLimit;
-use document::{Document, Keys};
+use document::{Document, Found, Table};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+/// Largest agent.toml.
+const MOST_BYTES: u64 = 1024 * 1024;
+/// The name of an agent that has none and no file either.
+pub(crate) const UNNAMED: &str = "agent";
 
 /// What agent.toml says. What it does not say is `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AgentFile {
     /// The agent's name.
     pub(crate) name: Option<String>,
-    /// As `--model` takes it.
-    pub(crate) model: Option<String>,
+    /// The model that is asked first.
+    pub(crate) model: Option<Placed>,
+    /// Those that are asked after it.
+    pub(crate) fallback_models: Vec<Placed>,
+    /// The answer when none answers.
+    pub(crate) fallback_text: Option<String>,
+    /// How long one that failed is passed over.
+    pub(crate) model_cooldown_ms: Option<u32>,
+    /// When one is asked again.
+    pub(crate) retry: RetryTable,
+    /// How providers are reached, by name.
+    pub(crate) providers: BTreeMap<String, ProviderTable>,
     /// The folder with the plugins, relative to nothing but the current folder.
     pub(crate) plugin_directory: Option<PathBuf>,
     /// The agent's instructions.
@@ -41,6 +71,8 @@ pub(crate) struct AgentFile {
     pub(crate) parallel_calls: Option<u32>,
     /// Characters of a tool result that the model is shown.
     pub(crate) result_characters: Option<u32>,
+    /// Tokens that must be free before a step.
+    pub(crate) minimum_remaining: Option<u32>,
     /// The output carries the turn's messages.
     pub(crate) include_history: Option<bool>,
     /// JSON Schema of the output.
@@ -65,7 +97,29 @@ pub(crate) struct AgentFile {
 
 /// Keys whose values depend on what is loaded.
 const CHECKED_LATER: [&str; 6] =
-    ["model", "plugin_directory", "output_schema", "validators", "context_builder", "media_policies"];
+    ["plugin_directory", "fallback_text", "output_schema", "validators", "context_builder", "media_policies"];
+
+/// A text with the place where it was written, for messages: `agent.toml:3: model`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    /// The text.
+    pub(crate) value: String,
+    /// File, line and key, or the option of the command line.
+    pub(crate) place: String,
+}
+
+/// When a model that did not answer is asked again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RetryTable {
+    /// Tries, the first included.
+    pub(crate) attempts: Option<u32>,
+    /// Before the second.
+    pub(crate) first_wait_ms: Option<u32>,
+    /// Longest single wait.
+    pub(crate) longest_wait_ms: Option<u32>,
+    /// All tries and waits together.
+    pub(crate) total_ms: Option<u32>,
+}
 
 /// Limits of one plugin's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +135,7 @@ pub(crate) struct PluginLimits {
 impl AgentFile {
     /// Reads the file. All errors that are found are in the error, each with its line.
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigurationError> {
-        let text = std::fs::read_to_string(path)
+        let text = read_bounded(path, MOST_BYTES)
             .map_err(|source| ConfigurationError::Unreadable { path: path.to_owned(), source })?;
         Self::parse(&text, path)
     }
@@ -90,110 +144,147 @@ impl AgentFile {
     pub(crate) fn parse(text: &str, path: &Path) -> Result<Self, ConfigurationError> {
         let document = Document::new(text, path);
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        let file = document.read(|root| Self::from_keys(root, folder));
+        let file = document.read(|root| {
+            check::check(root);
+            Self::from_root(root, folder)
+        });
         document.finish(file)
     }
 
-    fn from_keys(root: &Keys<'_>, folder: PathBuf) -> Self {
+    fn from_root(root: &Table<'_>, folder: PathBuf) -> Self {
+        let text = |key| root.get(key).and_then(|found| found.text());
+        let number = |key| root.get(key).and_then(|found| found.number());
         let mut file = Self {
-            name: root.get("name").and_then(|value| value.name()),
-            model: root.get("model").and_then(|value| value.text()),
-            plugin_directory: root.get("plugin_directory").and_then(|value| value.text()).map(|path| folder.join(path)),
-            instructions: root.get("instructions").and_then(|value| value.text()),
-            chain_of_thought: root.get("chain_of_thought").and_then(|value| value.text()),
-            tool_rules: root.get("tool_rules").and_then(|value| value.text()),
-            reply_tokens: root.get("reply_tokens").and_then(|value| value.number(1..=1_000_000)),
-            max_interactions: root.get("max_interactions").and_then(|value| value.number(1..=1000)),
-            at_limit: root
-                .get("at_limit")
-                .and_then(|value| value.choice(&[("finish", AtLimit::Finish), ("error", AtLimit::Error)])),
-            max_corrections: root.get("max_corrections").and_then(|value| value.number(0..=100)),
-            parallel_calls: root.get("parallel_calls").and_then(|value| value.number(1..=64)),
-            result_characters: root.get("result_characters").and_then(|value| value.number(200..=1_048_576)),
-            include_history: root.get("include_history").and_then(|value| value.flag()),
-            output_schema: root.get("output_schema").and_then(|value| schema::output_schema(&value, &folder)),
-            validators: root.get("validators").and_then(|value| value.texts()).map(only_texts),
-            context_builder: root.get("context_builder").and_then(|value| value.text()),
-            media_policies: BTreeMap::new(),
+            name: text("name"),
+            model: root.get("model").and_then(|found| placed(&found)),
+            fallback_models: root.get("fallback_models").map(|found| all_placed(&found)).unwrap_or_default(),
+            fallback_text: text("fallback_text"),
+            model_cooldown_ms: number("model_cooldown_ms"),
+            retry: root.table("retry").map(|table| retry(&table)).unwrap_or_default(),
+            providers: providers::read(root),
+            plugin_directory: text("plugin_directory").map(|path| folder.join(path)),
+            instructions: text("instructions"),
+            chain_of_thought: text("chain_of_thought"),
+            tool_rules: text("tool_rules"),
+            reply_tokens: number("reply_tokens"),
+            max_interactions: number("max_interactions"),
+            at_limit: text("at_limit").map(|word| if word == "error" { AtLimit::Error } else { AtLimit::Finish }),
+            max_corrections: number("max_corrections"),
+            parallel_calls: number("parallel_calls"),
+            result_characters: number("result_characters"),
+            minimum_remaining: number("minimum_remaining"),
+            include_history: root.get("include_history").and_then(|found| found.flag()),
+            output_schema: root.get("output_schema").and_then(|found| output_schema::output_schema(&found, &folder)),
+            validators: root.get("validators").map(|found| texts(&found)),
+            context_builder: text("context_builder"),
+            media_policies: root.get("media_policies").map(|found| pairs(&found)).unwrap_or_default(),
             limits: BTreeMap::new(),
             grants: Vec::new(),
-            places: CHECKED_LATER.into_iter().filter_map(|key| Some((key, root.line(key)?))).collect(),
+            places: CHECKED_LATER.into_iter().filter_map(|key| Some((key, root.get(key)?.line()))).collect(),
             plugin_tables: BTreeMap::new(),
             folder,
         };
-        file.read_tables(root);
-        root.finish();
+        if let (Some(found), None) = (root.get("fallback_models"), root.get("model")) {
+            found.problem("stands without `model`", "`model` is asked first, these after it: add `model = \"…\"`");
+        }
+        file.read_plugins(root);
         file
     }
 
-    fn read_tables(&mut self, root: &Keys<'_>) {
-        if let Some(policies) = root.get("media_policies").and_then(|value| value.map()) {
-            for (provider, value) in policies {
-                if let Some(plugin) = value.text() {
-                    self.media_policies.insert(provider, plugin);
-                }
-            }
+    fn read_plugins(&mut self, root: &Table<'_>) {
+        if let Some(grants) = root.table("host").and_then(|host| host.table("grants")) {
+            self.add_lists(&grants, &Receiver::Host, &[("read", Kind::Read)]);
         }
-        if let Some(host) = root.get("host").and_then(|value| value.keys()) {
-            if let Some(grants) = host.get("grants").and_then(|value| value.keys()) {
-                self.add_trees(&grants, &Receiver::Host, &[("read", Kind::Read)]);
-                grants.finish();
+        for entry in root.table("plugins").iter().flat_map(Table::entries) {
+            self.plugin_tables.insert(entry.name.clone(), entry.found.place());
+            let Some(plugin) = entry.found.table() else { continue };
+            if let Some(grants) = plugin.table("grants") {
+                self.read_grants(&grants, &Receiver::Plugin(entry.name.clone()));
             }
-            host.finish();
-        }
-        if let Some(value) = root.get("plugins") {
-            self.read_plugins(&value);
+            if let Some(limits) = plugin.table("limits") {
+                let number = |key| limits.get(key).and_then(|found| found.number());
+                let (wall_ms, cpu_ms, memory_mib) = (number("wall_ms"), number("cpu_ms"), number("memory_mib"));
+                self.limits.insert(entry.name, PluginLimits { wall_ms, cpu_ms, memory_mib });
+            }
         }
     }
 
-    fn read_plugins(&mut self, value: &document::Found<'_>) {
-        if value.is_text() {
-            return value
-                .problem("holds one table per plugin", "the folder with the plugins is `plugin_directory = \"…\"`");
-        }
-        for (name, plugin) in value.map().unwrap_or_default() {
-            self.plugin_tables.insert(name.clone(), plugin.place());
-            let Some(plugin) = plugin.keys() else { continue };
-            if let Some(grants) = plugin.get("grants").and_then(|value| value.keys()) {
-                let receiver = Receiver::Plugin(name.clone());
-                let lists = [("read", Kind::Read), ("write", Kind::Write), ("env", Kind::Env)];
-                self.add_trees(&grants, &receiver, &lists);
-                for (key, value) in grants.get("config").and_then(|value| value.map()).unwrap_or_default() {
-                    if let Some(text) = value.text() {
-                        let origin = value.place();
-                        self.add(&receiver, Kind::Config, format!("{key}={text}"), origin);
-                    }
-                }
-                grants.finish();
+    fn read_grants(&mut self, grants: &Table<'_>, receiver: &Receiver) {
+        self.add_lists(grants, receiver, &[("read", Kind::Read), ("write", Kind::Write), ("env", Kind::Env)]);
+        for entry in grants.table("config").iter().flat_map(Table::entries) {
+            if let Some(text) = entry.found.text() {
+                let value = format!("{}={text}", entry.name);
+                self.add(receiver, Kind::Config, Placed { value, place: entry.found.place() });
             }
-            if let Some(limits) = plugin.get("limits").and_then(|value| value.keys()) {
-                let read = PluginLimits {
-                    wall_ms: limits.get("wall_ms").and_then(|value| value.number(1..=120_000)),
-                    cpu_ms: limits.get("cpu_ms").and_then(|value| value.number(1..=120_000)),
-                    memory_mib: limits.get("memory_mib").and_then(|value| value.number(1..=256)),
-                };
-                limits.finish();
-                self.limits.insert(name.clone(), read);
-            }
-            plugin.finish();
         }
     }
 
-    fn add_trees(&mut self, grants: &Keys<'_>, receiver: &Receiver, lists: &[(&'static str, Kind)]) {
+    fn add_lists(&mut self, grants: &Table<'_>, receiver: &Receiver, lists: &[(&str, Kind)]) {
         for (key, kind) in lists {
-            for (text, place) in grants.get(key).and_then(|value| value.texts()).unwrap_or_default() {
-                self.add(receiver, *kind, text, place);
+            for granted in grants.get(key).map(|found| all_placed(&found)).unwrap_or_default() {
+                self.add(receiver, *kind, granted);
             }
         }
     }
 
-    fn add(&mut self, receiver: &Receiver, kind: Kind, value: String, origin: String) {
+    fn add(&mut self, receiver: &Receiver, kind: Kind, granted: Placed) {
+        let Placed { value, place: origin } = granted;
         self.grants.push(Grant { receiver: receiver.clone(), kind, value, base: self.folder.clone(), origin });
     }
 }
 
-fn only_texts(texts: Vec<(String, String)>) -> Vec<String> {
-    texts.into_iter().map(|(text, _)| text).collect()
+/// The name of the agent whose configuration stands in that file, where the file gives it none.
+pub(crate) fn name_of_file(path: &Path) -> String {
+    path.file_stem().map_or_else(|| UNNAMED.to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// Whether a text may be the name of an agent.
+pub(crate) fn is_name(text: &str) -> bool {
+    form::Form::Name.problem(text).is_none()
+}
+
+/// How many of the top keys of a file are agent.toml's, and how many are not; none where it is no TOML.
+pub(crate) fn own_and_foreign_keys(text: &str) -> Option<(usize, usize)> {
+    let table: toml::Table = text.parse().ok()?;
+    let own = table.keys().filter(|key| check::is_top_key(key)).count();
+    Some((own, table.len() - own))
+}
+
+/// Reads a text that is not larger than it may be.
+pub(crate) fn read_bounded(path: &Path, most: u64) -> std::io::Result<String> {
+    let mut text = String::new();
+    let read = std::fs::File::open(path)?.take(most + 1).read_to_string(&mut text)?;
+    if read as u64 > most {
+        return Err(std::io::Error::other(format!("it has more than {} KiB", most / 1024)));
+    }
+    Ok(text)
+}
+
+fn retry(table: &Table<'_>) -> RetryTable {
+    let number = |key| table.get(key).and_then(|found| found.number());
+    RetryTable {
+        attempts: number("attempts"),
+        first_wait_ms: number("first_wait_ms"),
+        longest_wait_ms: number("longest_wait_ms"),
+        total_ms: number("total_ms"),
+    }
+}
+
+fn placed(found: &Found<'_>) -> Option<Placed> {
+    Some(Placed { value: found.text()?, place: found.place() })
+}
+
+fn all_placed(found: &Found<'_>) -> Vec<Placed> {
+    found.items().iter().flatten().filter_map(placed).collect()
+}
+
+fn texts(found: &Found<'_>) -> Vec<String> {
+    found.items().iter().flatten().filter_map(Found::text).collect()
+}
+
+fn pairs(found: &Found<'_>) -> BTreeMap<String, String> {
+    let table = found.table();
+    table.iter().flat_map(Table::entries).filter_map(|entry| Some((entry.name, entry.found.text()?))).collect()
 }
 
 #[cfg(test)]

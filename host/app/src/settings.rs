@@ -1,23 +1,28 @@
 //! What an agent is run with: agent.toml and the command line together, checked.
 
+pub(crate) mod agents;
+mod models;
+pub(crate) mod offer;
+mod providers;
+
+pub(crate) use agents::AGENT_FILE;
+pub(crate) use models::{Chain, NamedModel, WantedModels};
+pub(crate) use providers::OPENAI_BASE_URL;
+
 use crate::arguments::AgentArguments;
-use crate::configuration::AgentFile;
+use crate::configuration::{AgentFile, UNNAMED, is_name, name_of_file};
 use crate::exit::Failure;
 use crate::grants::{self, ResolvedGrants};
+use agent_models::ProviderConfig;
 use std::path::{Path, PathBuf};
-
-/// The name of an agent that has no file.
-const UNNAMED: &str = "agent";
 
 /// An agent as it was asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Its name; sessions belong to it.
     pub(crate) name: String,
-    /// The model's name.
-    pub(crate) model: String,
-    /// What a file in the model's name is relative to.
-    pub(crate) model_base: PathBuf,
+    /// The models that it asks.
+    pub(crate) models: WantedModels,
     /// The folder with the plugins.
     pub(crate) plugins: Option<PathBuf>,
     /// What agent.toml says beside that; empty without one.
@@ -32,41 +37,45 @@ impl Settings {
     /// Reads the file, adds the command line, and finds what is granted. The command line wins over the file, and its
     /// grants add to those of the file.
     pub(crate) fn read(arguments: &AgentArguments, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, Failure> {
-        let mut file = match &arguments.agent {
+        let path = arguments.agent.as_deref().map(|asked| agents::find(asked, Path::new("."))).transpose()?;
+        let mut file = match &path {
             Some(path) => AgentFile::read(path).map_err(Failure::refused)?,
             None => AgentFile::default(),
         };
         let plugins = arguments.plugins.clone().or_else(|| file.plugin_directory.take());
-        if plugins.is_none() && arguments.agent.is_none() {
-            return Err(Failure::refused(
-                "name the folder with the plugins, --plugins DIR, or an agent's configuration, --agent FILE; \
-                 `agent-host -h` shows an example",
-            ));
+        if plugins.is_none() && path.is_none() {
+            return Err(nothing_named(Path::new(".")));
         }
-        if let Some(directory) = plugins.as_deref().filter(|directory| !directory.is_dir()) {
-            let problem = format!("`{}` is no folder", directory.display());
-            let (place, origin) = match (&arguments.plugins, file.places.get("plugin_directory")) {
-                (None, Some(place)) => (format!("{place}: "), "`plugin_directory`"),
-                _ => (String::new(), "--plugins"),
-            };
-            return Err(Failure::refused(format!("{place}{origin}: {problem}; name the folder with the plugins")));
-        }
-        let (model, model_base) = match (&arguments.model, &file.model) {
-            (Some(model), _) => {
-                file.places.remove("model");
-                (model.clone(), PathBuf::new())
-            }
-            (None, Some(model)) => (model.clone(), file.folder.clone()),
-            (None, None) => ("offline".to_owned(), PathBuf::new()),
-        };
+        check_folder(plugins.as_deref(), arguments, &file)?;
+        let models = WantedModels::new(arguments, &file).map_err(Failure::refused)?;
         let mut all = file.grants.clone();
         all.extend(arguments.grant.iter().cloned());
         let grants = grants::resolve(&all, variable).map_err(|problems| Failure::refused(problems.join("\n")))?;
         let granted = arguments.grant.iter().filter_map(|grant| Some((grant.plugin()?, grant.origin.as_str())));
         let tables = file.plugin_tables.iter().map(|(name, place)| (name.as_str(), place.as_str()));
         let spoken_of = tables.chain(granted).map(|(name, place)| (name.to_owned(), place.to_owned())).collect();
-        let name = file.name.clone().unwrap_or_else(|| UNNAMED.to_owned());
-        Ok(Self { name, model, model_base, plugins, file, grants, spoken_of })
+        let name = name(path.as_deref(), &file)?;
+        Ok(Self { name, models, plugins, file, grants, spoken_of })
+    }
+
+    /// The models in order, and how each provider is reached. Whatever is wrong with any of them is in the error, each
+    /// led by where it was written.
+    pub(crate) fn models(
+        &self,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(Vec<NamedModel>, Vec<ProviderConfig>), Failure> {
+        let chain = self.models.named();
+        let (providers, mut problems) = providers::providers(&self.models, &self.file, variable);
+        for (index, model) in chain.iter().enumerate() {
+            let problem = models::problem(&model.name, &self.file);
+            problems.extend(problem.map(|problem| (index, format!("{}: {problem}", model.place))));
+        }
+        if problems.is_empty() {
+            return Ok((chain, providers));
+        }
+        problems.sort_by_key(|(index, _)| *index);
+        let problems: Vec<_> = problems.into_iter().map(|(_, problem)| problem).collect();
+        Err(Failure::refused(problems.join("\n")))
     }
 
     /// Plugins that the settings speak of and that are not there, each with where it was written.
@@ -84,6 +93,42 @@ impl Settings {
     }
 }
 
+/// The agent's name: what the file says, else the file's own.
+fn name(path: Option<&Path>, file: &AgentFile) -> Result<String, Failure> {
+    let named = file.name.clone().or_else(|| path.map(name_of_file)).unwrap_or_else(|| UNNAMED.to_owned());
+    if is_name(&named) {
+        return Ok(named);
+    }
+    let file = path.unwrap_or(Path::new(AGENT_FILE)).display();
+    Err(Failure::refused(format!(
+        "{file}: `{named}` cannot be an agent's name, which is 1 to 64 letters, digits, `-`, `_` or `.`: add `name = \"…\"` to \
+         the file"
+    )))
+}
+
+/// An agent.toml that lies here is its author's word, not yet that of who runs it.
+fn nothing_named(folder: &Path) -> Failure {
+    let ask = "name the folder with the plugins, --plugins DIR, or an agent's configuration, --agent FILE; \
+               `agent-host -h` shows an example";
+    if folder.join(AGENT_FILE).is_file() {
+        return Failure::refused(format!(
+            "{ask}. The {AGENT_FILE} of this folder is not taken unasked, since it grants what its author wants: \
+             `agent-host config check` shows what it would run, and `agent-host --agent {AGENT_FILE}` runs it"
+        ));
+    }
+    Failure::refused(ask)
+}
+
+fn check_folder(plugins: Option<&Path>, arguments: &AgentArguments, file: &AgentFile) -> Result<(), Failure> {
+    let Some(directory) = plugins.filter(|directory| !directory.is_dir()) else { return Ok(()) };
+    let problem = format!("`{}` is no folder", directory.display());
+    let (place, origin) = match (&arguments.plugins, file.places.get("plugin_directory")) {
+        (None, Some(place)) => (format!("{place}: "), "`plugin_directory`"),
+        _ => (String::new(), "--plugins"),
+    };
+    Err(Failure::refused(format!("{place}{origin}: {problem}; name the folder with the plugins")))
+}
+
 /// The folder in which `--build` builds.
 pub(crate) fn build_directory(settings: &Settings) -> Result<&Path, Failure> {
     settings
@@ -93,65 +138,4 @@ pub(crate) fn build_directory(settings: &Settings) -> Result<&Path, Failure> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::grants::Grant;
-
-    fn none(_: &str) -> Option<String> {
-        None
-    }
-
-    fn agent(text: &str) -> (tempfile::TempDir, AgentArguments) {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        std::fs::create_dir_all(folder.path().join("plugins")).expect("created");
-        std::fs::write(folder.path().join("agent.toml"), text).expect("written");
-        let arguments = AgentArguments { agent: Some(folder.path().join("agent.toml")), ..AgentArguments::default() };
-        (folder, arguments)
-    }
-
-    /// I2: relative paths of the file are relative to the file.
-    #[test]
-    fn the_file_alone() {
-        let text = "name = \"reader\"\nmodel = \"scripted:replies.json\"\nplugin_directory = \"plugins\"\n\
-                    [plugins.files.grants]\nread = [\".\"]\n";
-        let (folder, arguments) = agent(text);
-        let settings = Settings::read(&arguments, &none).expect("read");
-        assert_eq!((settings.name.as_str(), settings.model.as_str()), ("reader", "scripted:replies.json"));
-        assert_eq!(settings.model_base, folder.path());
-        assert_eq!(settings.plugins, Some(folder.path().join("plugins")));
-        assert_eq!(settings.grants.plugins["files"].trees[0].host, folder.path().join("."));
-        let place = folder.path().join("agent.toml").display().to_string();
-        let expected = format!("{place}:4: plugins.files: there is no plugin `files`");
-        assert_eq!(settings.unknown_plugins(&|_| false), [expected]);
-        assert_eq!(settings.problem("model", "`model`: no").message, format!("{place}:2: `model`: no"));
-        assert!(settings.unknown_plugins(&|name| name == "files").is_empty());
-    }
-
-    #[test]
-    fn the_command_line_wins_and_its_grants_add() {
-        let text = "model = \"scripted:replies.json\"\n[plugins.files.grants]\nread = [\".\"]\n";
-        let (folder, mut arguments) = agent(text);
-        arguments.model = Some("offline".into());
-        arguments.plugins = Some(folder.path().join("plugins"));
-        arguments.grant = vec![Grant::parse("files:write=/").expect("a grant")];
-        let settings = Settings::read(&arguments, &none).expect("read");
-        assert_eq!((settings.name.as_str(), settings.model.as_str()), (UNNAMED, "offline"));
-        assert_eq!(settings.plugins, arguments.plugins);
-        assert_eq!(settings.grants.plugins["files"].trees.len(), 2);
-    }
-
-    #[test]
-    fn without_plugins_and_file_it_says_what_to_do() {
-        let failure = Settings::read(&AgentArguments::default(), &none).expect_err("nothing given");
-        assert!(failure.message.contains("--plugins DIR") && failure.message.contains("--agent FILE"));
-        let absent = AgentArguments { plugins: Some("absent".into()), ..AgentArguments::default() };
-        let failure = Settings::read(&absent, &none).expect_err("no folder");
-        assert_eq!(failure.message, "--plugins: `absent` is no folder; name the folder with the plugins");
-        let (folder, arguments) = agent("name = \"reader\"\nplugin_directory = \"nope\"\n");
-        let failure = Settings::read(&arguments, &none).expect_err("no folder");
-        let shown = failure.message.replace(&folder.path().display().to_string(), "/base");
-        let expected =
-            "/base/agent.toml:2: `plugin_directory`: `/base/nope` is no folder; name the folder with the plugins";
-        assert_eq!(shown, expected);
-    }
-}
+mod tests;

@@ -1,5 +1,7 @@
 //! From settings to what runs: the store, the sandbox, the loaded plugins, the agent.
 
+mod model;
+
 use crate::arguments::AgentArguments;
 use crate::configuration::PluginLimits;
 use crate::data::DataDirectory;
@@ -12,11 +14,11 @@ use agent_core::prompt::PromptParts;
 use agent_core::run::LoopConfig;
 use agent_kit::build::{BuildError, BuiltPlugin, build_directory};
 use agent_memory::{Options, SqliteStore};
-use agent_models::provider;
+use agent_models::{Provider, Providers, RetryPolicy};
 use agent_plugins::{
     CallLimits, Generation, Grants, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox, SandboxOptions,
 };
-use agent_runtime::{Agent, AgentConfig, AgentError, PluginAllowance};
+use agent_runtime::{Agent, AgentConfig, AgentError, Models, PluginAllowance};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -52,8 +54,21 @@ pub(crate) async fn build(directory: &Path, terminal: &Terminal) -> Result<Vec<B
     })
 }
 
-/// The settings that the arguments ask for, after the build that they ask for.
+/// The settings that the arguments ask for, with a model that somebody chose, after the build that they ask for.
 pub(crate) async fn settings(arguments: &AgentArguments, terminal: &Terminal) -> Result<Settings, Failure> {
+    let mut settings = Settings::read(arguments, &environment::variable)?;
+    model::choose(&mut settings.models, terminal).await?;
+    if arguments.build {
+        build(settings::build_directory(&settings)?, terminal).await?;
+    }
+    Ok(settings)
+}
+
+/// The same for who needs no model.
+pub(crate) async fn settings_without_model(
+    arguments: &AgentArguments,
+    terminal: &Terminal,
+) -> Result<Settings, Failure> {
     let settings = Settings::read(arguments, &environment::variable)?;
     if arguments.build {
         build(settings::build_directory(&settings)?, terminal).await?;
@@ -100,11 +115,11 @@ pub(crate) fn agent(settings: &Settings, generation: Generation, terminal: &Term
     for plugin in generation.plugins() {
         note_idle_grants(plugin, settings.grants.plugins.get(plugin.name()), terminal);
     }
-    let model = provider(&settings.model, &settings.model_base);
-    let model = model.map_err(|error| settings.problem("model", format!("`model`: {error}")))?;
-    Agent::new(configuration(settings), model, generation).map(Arc::new).map_err(|error| match &error {
+    let models = models(settings)?;
+    Agent::new(configuration(settings), models, generation).map(Arc::new).map_err(|error| match &error {
         AgentError::NoPlugin { key, .. } | AgentError::WrongKind { key, .. } => settings.problem(key, &error),
         AgentError::OutputSchema(_) => settings.problem("output_schema", &error),
+        AgentError::FallbackText(_) => settings.problem("fallback_text", &error),
         _ => Failure::refused(&error),
     })
 }
@@ -124,6 +139,45 @@ pub(crate) fn note_idle_grants(plugin: &LoadedPlugin, grants: Option<&Grants>, t
     for grant in grants.map(|grants| grants::idle(plugin, grants)).unwrap_or_default() {
         terminal.note(format!("{YELLOW}!{YELLOW:#} `{}` {grant}", plugin.name()));
     }
+}
+
+/// The chain of models. Every one that cannot be asked is in the error.
+fn models(settings: &Settings) -> Result<Models, Failure> {
+    let (named, providers) = settings.models(&environment::variable)?;
+    let providers = Providers::new(providers);
+    let (mut chain, mut problems): (Vec<Arc<dyn Provider>>, Vec<String>) = Default::default();
+    for model in named {
+        match providers.model(&model.name, &model.base) {
+            Ok(model) => chain.push(model),
+            Err(error) => problems.push(format!("{}: {error}", model.place)),
+        }
+    }
+    let mut chain = chain.into_iter();
+    let Some(first) = chain.next().filter(|_| problems.is_empty()) else {
+        return Err(Failure::refused(problems.join("\n")));
+    };
+    let mut models = Models::new(first, chain);
+    models.retry = retry(settings);
+    models.fallback_text = settings.file.fallback_text.clone();
+    if let Some(cooldown) = settings.file.model_cooldown_ms {
+        models.cooldown = milliseconds(cooldown);
+    }
+    Ok(models)
+}
+
+fn retry(settings: &Settings) -> RetryPolicy {
+    let (file, defaults) = (&settings.file.retry, RetryPolicy::default());
+    let or = |given: Option<u32>, default| given.map_or(default, milliseconds);
+    RetryPolicy {
+        attempts: file.attempts.unwrap_or(defaults.attempts),
+        first_wait: or(file.first_wait_ms, defaults.first_wait),
+        longest_wait: or(file.longest_wait_ms, defaults.longest_wait),
+        total: or(file.total_ms, defaults.total),
+    }
+}
+
+fn milliseconds(number: u32) -> Duration {
+    Duration::from_millis(u64::from(number))
 }
 
 fn configuration(settings: &Settings) -> AgentConfig {
@@ -157,6 +211,7 @@ fn bounds(settings: &Settings) -> LoopConfig {
         max_corrections: file.max_corrections.unwrap_or(defaults.max_corrections),
         parallel_calls: file.parallel_calls.unwrap_or(defaults.parallel_calls),
         result_characters: file.result_characters.unwrap_or(defaults.result_characters),
+        minimum_remaining: file.minimum_remaining.unwrap_or(defaults.minimum_remaining),
         ..defaults
     }
 }
@@ -175,7 +230,6 @@ fn allowance(settings: &Settings, plugin: &str) -> PluginAllowance {
 
 /// A configured wall time holds for whatever the plugin is called for.
 fn call_limits(limits: PluginLimits) -> CallLimits {
-    let milliseconds = |number: u32| Duration::from_millis(u64::from(number));
     let mut call = CallLimits::default();
     if let Some(wall) = limits.wall_ms.map(milliseconds) {
         (call.tool_time, call.builder_time, call.pure_time) = (wall, wall, wall);

@@ -47,7 +47,7 @@ async fn list(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     agent.plugins = directory.or(agent.plugins);
-    let settings = setup::settings(&agent, terminal).await?;
+    let settings = setup::settings_without_model(&agent, terminal).await?;
     let (generation, problems) = setup::plugins(&settings, &sandbox(data)?, terminal).await?;
     if problems.is_empty() {
         setup::note_no_plugins(&settings, &generation, terminal);

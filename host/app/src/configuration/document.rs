@@ -1,57 +1,81 @@
 //! A TOML document whose values know their place, so that every problem can be shown where it is.
 
-use super::report::{ConfigurationError, Problem};
+use super::form::is_secret;
+use super::report::{ConfigurationError, Problem, SHOWN_PROBLEMS};
 use serde_json::{Map, Number, Value};
 use std::cell::RefCell;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
+
+/// What the parser calls a key that is there twice.
+const DUPLICATE: &str = "duplicate key";
 
 /// One file while it is being read. Problems gather in it.
 pub(super) struct Document<'d> {
     text: &'d str,
     path: &'d Path,
     problems: RefCell<Vec<Problem>>,
+    /// What must not be shown beside a problem.
+    secrets: RefCell<Vec<Range<usize>>>,
+    /// Where lines begin.
+    lines: Vec<usize>,
 }
 
-/// A table whose keys are being asked for; those that nobody asks for are unknown.
-pub(super) struct Keys<'d> {
+/// A table with its own key.
+pub(super) struct Table<'d> {
     document: &'d Document<'d>,
-    prefix: String,
+    steps: Vec<String>,
     table: &'d DeTable<'d>,
-    known: RefCell<Vec<String>>,
 }
 
 /// A value with its key.
 pub(super) struct Found<'d> {
     document: &'d Document<'d>,
-    key: String,
+    steps: Vec<String>,
     value: &'d Spanned<DeValue<'d>>,
+}
+
+/// An entry of a table.
+pub(super) struct Entry<'d> {
+    /// Without those of the tables around it.
+    pub(super) name: String,
+    /// Of the name.
+    pub(super) span: Range<usize>,
+    /// What stands behind it.
+    pub(super) found: Found<'d>,
 }
 
 impl<'d> Document<'d> {
     pub(super) fn new(text: &'d str, path: &'d Path) -> Self {
-        Self { text, path, problems: RefCell::default() }
+        let lines = text.match_indices('\n').map(|(end, _)| end + 1);
+        let lines = std::iter::once(0).chain(lines).collect();
+        Self { text, path, problems: RefCell::default(), secrets: RefCell::default(), lines }
     }
 
     /// Reads the whole document with `read`, unless it is no TOML.
-    pub(super) fn read<T>(&self, read: impl FnOnce(&Keys<'_>) -> T) -> Option<T> {
+    pub(super) fn read<T>(&self, read: impl FnOnce(&Table<'_>) -> T) -> Option<T> {
         let (root, errors) = DeTable::parse_recoverable(self.text);
-        for error in &errors {
+        for error in errors.iter().take(SHOWN_PROBLEMS) {
             let span = error.span().unwrap_or(0..0);
-            self.push(span, error.message().to_owned(), "the file is TOML: https://toml.io".to_owned());
+            match error.message() {
+                DUPLICATE => self.push(self.twice(span, root.get_ref())),
+                message => {
+                    let (message, allowed) = (message.to_owned(), "the file is TOML: https://toml.io".to_owned());
+                    self.push(Problem { span, message, allowed });
+                }
+            }
         }
-        if !errors.is_empty() {
+        // What stands behind a broken line is guessed; behind a second key it is not.
+        if errors.iter().any(|error| error.message() != DUPLICATE) {
             return None;
         }
-        // The keys borrow the parsed table, which lives no longer than this call.
-        let document = Document { text: self.text, path: self.path, problems: RefCell::default() };
-        let keys =
-            Keys { document: &document, prefix: String::new(), table: root.get_ref(), known: RefCell::default() };
-        let value = read(&keys);
-        drop(keys);
+        // The tables borrow the parsed one, which lives no longer than this call.
+        let document = Document::new(self.text, self.path);
+        let value = read(&Table { document: &document, steps: Vec::new(), table: root.get_ref() });
         self.problems.borrow_mut().append(&mut document.problems.into_inner());
+        self.secrets.borrow_mut().append(&mut document.secrets.into_inner());
         Some(value)
     }
 
@@ -62,173 +86,198 @@ impl<'d> Document<'d> {
             Some(value) if problems.is_empty() => Ok(value),
             _ => {
                 problems.sort_by_key(|problem| problem.span.start);
-                Err(ConfigurationError::Invalid { path: self.path.to_owned(), text: self.text.to_owned(), problems })
+                let text = without_secrets(self.text, &self.secrets.into_inner());
+                Err(ConfigurationError::Invalid { path: self.path.to_owned(), text, problems })
             }
         }
     }
 
-    fn line(&self, byte: usize) -> String {
-        let (line, _) = super::report::position(self.text, byte);
-        format!("{}:{line}", self.path.display())
+    pub(super) fn push(&self, problem: Problem) {
+        self.problems.borrow_mut().push(problem);
     }
 
-    fn push(&self, span: Range<usize>, message: String, allowed: String) {
-        self.problems.borrow_mut().push(Problem { span, message, allowed });
+    /// From 1.
+    fn line(&self, byte: usize) -> usize {
+        self.lines.partition_point(|begin| *begin <= byte)
+    }
+
+    fn twice(&self, span: Range<usize>, root: &DeTable<'_>) -> Problem {
+        let line = self.line(span.start);
+        let written = self.text.lines().nth(line - 1).unwrap_or_default().trim();
+        let name = self.text.get(span.clone()).unwrap_or_default();
+        let header = written.starts_with('[');
+        let first = if header {
+            let same = |earlier: &&str| earlier.trim() == written;
+            self.text.lines().take(line - 1).collect::<Vec<_>>().iter().position(same).map(|index| index + 1)
+        } else {
+            latest(root, name.trim_matches(['"', '\'']), span.start).map(|byte| self.line(byte))
+        };
+        let name = if header { written } else { name };
+        let allowed = if header { "write its keys under one header" } else { "keep one of them" };
+        let first = first.map(|line| format!(": first in line {line}")).unwrap_or_default();
+        Problem { span, message: format!("`{name}` is there twice{first}"), allowed: allowed.to_owned() }
     }
 }
 
-impl<'d> Keys<'d> {
-    /// The value of a key that may stand here.
-    pub(super) fn get(&self, key: &str) -> Option<Found<'d>> {
-        self.known.borrow_mut().push(key.to_owned());
-        let value = self.table.get(key)?;
-        Some(Found { document: self.document, key: format!("{}{key}", self.prefix), value })
-    }
-
-    /// `file:line` of a key, for messages that name the key themselves.
-    pub(super) fn line(&self, key: &str) -> Option<String> {
-        self.table.get(key).map(|value| self.document.line(value.span().start))
-    }
-
-    /// Reports the keys that nobody asked for.
-    pub(super) fn finish(&self) {
-        let known = self.known.borrow();
-        for key in self.table.keys() {
-            if !known.iter().any(|known| known == key.get_ref()) {
-                let message = format!("unknown key `{}{}`", self.prefix, key.get_ref());
-                self.document.push(key.span(), message, format!("allowed here: {}", known.join(", ")));
-            }
+/// The text with `*` for each byte of a secret, so that places stay. A file that is no TOML says nothing of its keys: there
+/// the rest of every line that sets one counts.
+fn without_secrets(text: &str, secrets: &[Range<usize>]) -> String {
+    let mut hidden = vec![false; text.len()];
+    let mut hide = |range: Range<usize>| hidden.get_mut(range).into_iter().for_each(|bytes| bytes.fill(true));
+    secrets.iter().cloned().for_each(&mut hide);
+    let mut begin = 0;
+    for line in text.split_inclusive('\n') {
+        let key = line.split('=').next().unwrap_or_default();
+        if is_secret(key.trim().trim_matches(['"', '\''])) {
+            hide(begin + key.len()..begin + line.len());
         }
+        begin += line.len();
+    }
+    let shown = text.char_indices().map(|(index, character)| match character {
+        '\n' | '\r' | ' ' | '=' => character.to_string(),
+        _ if hidden[index] => "*".repeat(character.len_utf8()),
+        _ => character.to_string(),
+    });
+    shown.collect()
+}
+
+/// Where a key of that name stands last before a place.
+fn latest(table: &DeTable<'_>, name: &str, before: usize) -> Option<usize> {
+    let below = table.iter().filter_map(|(key, value)| {
+        let here = (key.get_ref() == name && key.span().start < before).then(|| key.span().start);
+        here.max(value.get_ref().as_table().and_then(|table| latest(table, name, before)))
+    });
+    below.max()
+}
+
+impl<'d> Table<'d> {
+    /// The value of a key.
+    pub(super) fn get(&self, name: &str) -> Option<Found<'d>> {
+        let value = self.table.get(name)?;
+        Some(Found { document: self.document, steps: self.steps_to(name), value })
+    }
+
+    /// The table of a key.
+    pub(super) fn table(&self, name: &str) -> Option<Table<'d>> {
+        self.get(name)?.table()
+    }
+
+    /// All that stands in it.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'d>> {
+        self.table.iter().map(|(key, value)| {
+            let found = Found { document: self.document, steps: self.steps_to(key.get_ref()), value };
+            Entry { name: key.get_ref().to_string(), span: key.span(), found }
+        })
+    }
+
+    /// Reports what is wrong with one of its keys.
+    pub(super) fn problem(&self, span: Range<usize>, message: String, allowed: String) {
+        self.document.push(Problem { span, message, allowed });
+    }
+
+    /// A key of it, with those of the tables around it.
+    pub(super) fn key_of(&self, name: &str) -> String {
+        self.steps_to(name).join(".")
+    }
+
+    /// The keys of the tables around it and its own, as they are written.
+    pub(super) fn steps(&self) -> &[String] {
+        &self.steps
+    }
+
+    fn steps_to(&self, name: &str) -> Vec<String> {
+        let bare = !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || "-_".contains(char));
+        let name = if bare { name.to_owned() } else { toml::Value::from(name).to_string() };
+        self.steps.iter().cloned().chain([name]).collect()
     }
 }
 
 impl<'d> Found<'d> {
-    /// A text that is not empty.
+    /// A text.
     pub(super) fn text(&self) -> Option<String> {
+        self.value.get_ref().as_str().map(str::to_owned)
+    }
+
+    /// A whole number.
+    pub(super) fn number(&self) -> Option<u32> {
+        u32::try_from(whole(self.value.get_ref().as_integer()?)?).ok()
+    }
+
+    /// Any number.
+    pub(super) fn amount(&self) -> Option<f64> {
         match self.value.get_ref() {
-            DeValue::String(text) if !text.trim().is_empty() => Some(text.to_string()),
-            DeValue::String(_) => self.refuse("is empty", "a text"),
-            _ => self.wrong_type("a text in quotes"),
-        }
-    }
-
-    /// A name: letters, digits, `-`, `_`, `.`.
-    pub(super) fn name(&self) -> Option<String> {
-        let text = self.text()?;
-        let allowed = |character: char| character.is_alphanumeric() || "-_.".contains(character);
-        if text.chars().count() <= 64 && text.chars().all(allowed) {
-            return Some(text);
-        }
-        self.refuse("is no name", "1 to 64 letters, digits, `-`, `_` or `.`")
-    }
-
-    /// A whole number in a range.
-    pub(super) fn number(&self, range: RangeInclusive<u32>) -> Option<u32> {
-        let allowed = format!("a whole number from {} to {}", range.start(), range.end());
-        let DeValue::Integer(integer) = self.value.get_ref() else {
-            return self.wrong_type(&allowed);
-        };
-        let number = whole(integer).and_then(|number| u32::try_from(number).ok());
-        match number.filter(|number| range.contains(number)) {
-            Some(number) => Some(number),
-            None => self.refuse("is out of range", &allowed),
+            DeValue::Integer(integer) => whole(integer).map(|number| number as f64),
+            DeValue::Float(float) => float.as_str().parse().ok().filter(|number: &f64| number.is_finite()),
+            _ => None,
         }
     }
 
     /// `true` or `false`.
     pub(super) fn flag(&self) -> Option<bool> {
-        match self.value.get_ref() {
-            DeValue::Boolean(flag) => Some(*flag),
-            _ => self.wrong_type("true or false"),
-        }
+        self.value.get_ref().as_bool()
     }
 
-    /// One of some words.
-    pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
-        let words: Vec<_> = choices.iter().map(|(word, _)| format!("\"{word}\"")).collect();
-        let allowed = words.join(" or ");
-        let DeValue::String(text) = self.value.get_ref() else {
-            return self.wrong_type(&allowed);
-        };
-        match choices.iter().find(|(word, _)| word == text) {
-            Some((_, choice)) => Some(*choice),
-            None => self.refuse("has an unknown value", &allowed),
-        }
-    }
-
-    /// A list of texts, each with its place for messages.
-    pub(super) fn texts(&self) -> Option<Vec<(String, String)>> {
-        let DeValue::Array(items) = self.value.get_ref() else {
-            return self.wrong_type("a list of texts, such as [\"one\", \"two\"]");
-        };
+    /// The items of a list.
+    pub(super) fn items(&self) -> Option<Vec<Found<'d>>> {
+        let items = self.value.get_ref().as_array()?.iter().enumerate();
         let item = |(index, value)| {
-            let item = Found { document: self.document, key: format!("{}[{index}]", self.key), value };
-            Some((item.text()?, item.place()))
+            let mut steps = self.steps.clone();
+            if let Some(last) = steps.last_mut() {
+                *last += &format!("[{index}]");
+            }
+            Found { document: self.document, steps, value }
         };
-        items.iter().enumerate().map(item).collect()
+        Some(items.map(item).collect())
     }
 
-    /// A table of known keys.
-    pub(super) fn keys(&self) -> Option<Keys<'d>> {
-        let DeValue::Table(table) = self.value.get_ref() else {
-            return self.wrong_type("a table");
-        };
-        let prefix = format!("{}.", self.key);
-        Some(Keys { document: self.document, prefix, table, known: RefCell::default() })
+    /// A table.
+    pub(super) fn table(&self) -> Option<Table<'d>> {
+        let table = self.value.get_ref().as_table()?;
+        Some(Table { document: self.document, steps: self.steps.clone(), table })
     }
 
-    /// A table whose keys are the author's own.
-    pub(super) fn map(&self) -> Option<Vec<(String, Found<'d>)>> {
-        let DeValue::Table(table) = self.value.get_ref() else {
-            return self.wrong_type("a table");
-        };
-        let entry = |(key, value): (&'d Spanned<_>, &'d Spanned<_>)| {
-            let name: &std::borrow::Cow<'d, str> = key.get_ref();
-            let key = format!("{}.{name}", self.key);
-            (name.to_string(), Found { document: self.document, key, value })
-        };
-        Some(table.iter().map(entry).collect())
-    }
-
-    /// Whether it is a text.
-    pub(super) fn is_text(&self) -> bool {
-        self.value.get_ref().is_str()
-    }
-
-    /// The value as JSON.
+    /// The value as JSON; none where JSON has no such value.
     pub(super) fn json(&self) -> Option<Value> {
-        let value = json(self.value.get_ref());
-        if value.is_none() {
-            self.problem("holds a date or a number that JSON has not", "what JSON has");
-        }
-        value
+        json(self.value.get_ref())
     }
 
     /// Reports what is wrong with the value.
     pub(super) fn problem(&self, what: &str, allowed: &str) {
-        self.document.push(self.value.span(), format!("`{}` {what}", self.key), allowed.to_owned());
+        let (message, allowed) = (format!("`{}` {what}", self.steps.join(".")), allowed.to_owned());
+        self.document.push(Problem { span: self.value.span(), message, allowed });
+    }
+
+    /// The value is shown to nobody.
+    pub(super) fn hide(&self) {
+        self.document.secrets.borrow_mut().push(self.value.span());
+    }
+
+    /// Whether it is a number with a point.
+    pub(super) fn is_fraction(&self) -> bool {
+        self.value.get_ref().is_float()
     }
 
     /// `file:line: key`, for messages.
     pub(super) fn place(&self) -> String {
-        format!("{}: {}", self.document.line(self.value.span().start), self.key)
+        let line = self.document.line(self.value.span().start);
+        format!("{}:{line}: {}", self.document.path.display(), self.steps.join("."))
     }
 
-    fn refuse<T>(&self, what: &str, allowed: &str) -> Option<T> {
-        self.problem(what, &format!("allowed: {allowed}"));
-        None
+    /// `file:line`, for messages that name the key themselves.
+    pub(super) fn line(&self) -> String {
+        format!("{}:{}", self.document.path.display(), self.document.line(self.value.span().start))
     }
 
-    fn wrong_type<T>(&self, allowed: &str) -> Option<T> {
-        let found = match self.value.get_ref() {
+    /// What the value is, in words.
+    pub(super) fn kind(&self) -> &'static str {
+        match self.value.get_ref() {
             DeValue::String(_) => "a text",
             DeValue::Integer(_) | DeValue::Float(_) => "a number",
             DeValue::Boolean(_) => "true or false",
             DeValue::Datetime(_) => "a date",
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
-        };
-        self.refuse(&format!("is {found}"), allowed)
+        }
     }
 }
 

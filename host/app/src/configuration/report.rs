@@ -7,6 +7,9 @@ use std::path::PathBuf;
 /// Most columns of a line that are shown.
 const SHOWN_COLUMNS: usize = 160;
 
+/// Most problems that are shown at once.
+pub(super) const SHOWN_PROBLEMS: usize = 50;
+
 /// Why a configuration cannot be used.
 #[derive(Debug)]
 pub(crate) enum ConfigurationError {
@@ -48,7 +51,7 @@ impl fmt::Display for ConfigurationError {
                 write!(formatter, "the configuration `{}` cannot be read: {source}", path.display())
             }
             Self::Invalid { path, text, problems } => {
-                for (index, problem) in problems.iter().enumerate() {
+                for (index, problem) in problems.iter().take(SHOWN_PROBLEMS).enumerate() {
                     if index > 0 {
                         formatter.write_str("\n\n")?;
                     }
@@ -56,14 +59,17 @@ impl fmt::Display for ConfigurationError {
                     writeln!(formatter, "{}:{line}:{column}: {}", path.display(), problem.message)?;
                     write!(formatter, "{}", Excerpt { text, problem, line, column })?;
                 }
-                Ok(())
+                match problems.len().saturating_sub(SHOWN_PROBLEMS) {
+                    0 => Ok(()),
+                    more => write!(formatter, "\n\nand {more} more problems"),
+                }
             }
         }
     }
 }
 
 /// Line and column of a byte, both from 1; columns count characters.
-pub(super) fn position(text: &str, byte: usize) -> (usize, usize) {
+fn position(text: &str, byte: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(byte)];
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)

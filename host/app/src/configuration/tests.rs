@@ -15,7 +15,7 @@ fn a_whole_file() {
         model = "scripted:replies.json"
         plugin_directory = "../plugins"
         instructions = "Be exact."
-        max_interactions = 40
+        max_interactions = 4_0
         at_limit = "error"
         max_corrections = 0
         parallel_calls = 2
@@ -43,6 +43,7 @@ fn a_whole_file() {
         "#,
     )
     .expect("valid");
+    assert_eq!(file.model.as_ref().map(|model| model.place.as_str()), Some("agents/agent.toml:3: model"));
     assert_eq!(file.name.as_deref(), Some("reader"));
     assert_eq!(file.plugin_directory, Some(PathBuf::from("agents/../plugins")));
     assert_eq!((file.max_interactions, file.at_limit, file.max_corrections), (Some(40), Some(AtLimit::Error), Some(0)));
@@ -93,7 +94,7 @@ memory_mib = 512
     agents/agent.toml:2:1: unknown key `modle`
       2 | modle = "offline"
         | ^^^^^
-        = allowed here: name, model, plugin_directory, instructions, chain_of_thought, tool_rules, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, include_history, output_schema, validators, context_builder, media_policies, host, plugins
+        = did you mean `model`? allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, include_history, output_schema, validators, context_builder, media_policies, retry, providers, host, plugins
 
     agents/agent.toml:3:20: `max_interactions` is out of range
       3 | max_interactions = 0
@@ -123,7 +124,7 @@ memory_mib = 512
     agents/agent.toml:10:1: unknown key `plugins.files.grants.reed`
       10 | reed = ["."]
          | ^^^^
-         = allowed here: read, write, env, config
+         = did you mean `read`? allowed here: read, write, env, config
 
     agents/agent.toml:12:14: `plugins.files.limits.memory_mib` is out of range
       12 | memory_mib = 512
@@ -141,19 +142,313 @@ fn broken_toml_is_shown_with_its_line() {
         = the file is TOML: https://toml.io
     ");
     insta::assert_snapshot!(parse("name = \"a\"\nname = \"b\"\n").expect_err("twice"), @r#"
-    agents/agent.toml:2:1: duplicate key
+    agents/agent.toml:2:1: `name` is there twice: first in line 1
       2 | name = "b"
         | ^^^^
-        = the file is TOML: https://toml.io
+        = keep one of them
     "#);
 }
 
 #[test]
 fn the_folder_of_plugins_has_another_key() {
     insta::assert_snapshot!(parse("plugins = \"plugins\"").expect_err("a table"), @r#"
-    agents/agent.toml:1:11: `plugins` holds one table per plugin
+    agents/agent.toml:1:11: `plugins` is a text
       1 | plugins = "plugins"
         |           ^^^^^^^^^
         = the folder with the plugins is `plugin_directory = "…"`
     "#);
 }
+
+/// I2: a key in the wrong table is told where it stands, and keys that are there twice where the first is.
+#[test]
+fn wrong_places_and_second_keys_are_named() {
+    let error = parse(
+        r#"
+name = "a"
+attempts = 2
+name = "b"
+grants = { read = ["."] }
+
+[retry]
+atempts = 3
+model = "offline"
+
+[plugins.files]
+read = ["."]
+
+[retry]
+attempts = 1
+
+[[providers]]
+base_url = "http://127.0.0.1/v1"
+"#,
+    )
+    .expect_err("eight problems");
+    insta::assert_snapshot!(error, @r#"
+    agents/agent.toml:3:1: unknown key `attempts`
+      3 | attempts = 2
+        | ^^^^^^^^
+        = `attempts` stands in `[retry]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, include_history, output_schema, validators, context_builder, media_policies, retry, providers, host, plugins
+
+    agents/agent.toml:4:1: `name` is there twice: first in line 2
+      4 | name = "b"
+        | ^^^^
+        = keep one of them
+
+    agents/agent.toml:5:1: unknown key `grants`
+      5 | grants = { read = ["."] }
+        | ^^^^^^
+        = `grants` stands in `[host.grants]` or `[plugins.NAME.grants]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, include_history, output_schema, validators, context_builder, media_policies, retry, providers, host, plugins
+
+    agents/agent.toml:8:1: unknown key `retry.atempts`
+      8 | atempts = 3
+        | ^^^^^^^
+        = did you mean `attempts`? allowed here: attempts, first_wait_ms, longest_wait_ms, total_ms
+
+    agents/agent.toml:9:1: unknown key `retry.model`
+      9 | model = "offline"
+        | ^^^^^
+        = `model` stands at the top of the file, above the first `[table]`; allowed here: attempts, first_wait_ms, longest_wait_ms, total_ms
+
+    agents/agent.toml:12:1: unknown key `plugins.files.read`
+      12 | read = ["."]
+         | ^^^^
+         = `read` stands in `[plugins.files.grants]`; allowed here: grants, limits
+
+    agents/agent.toml:14:2: `[retry]` is there twice: first in line 7
+      14 | [retry]
+         |  ^^^^^
+         = write its keys under one header
+
+    agents/agent.toml:17:1: `providers` is a list
+      17 | [[providers]]
+         | ^^^^^^^^^^^^^
+         = allowed: a table, `[providers.NAME]`, `[providers.NAME.models.MODEL]`; a header has single brackets
+    "#);
+}
+
+/// M2: what a provider's table may not say.
+#[test]
+fn wrong_providers_are_named() {
+    let error = parse(
+        r#"
+fallback_models = ["offline", 3, ""]
+
+[providers.grok]
+key_env = "GROQ KEY"
+
+[providers.offline]
+base_url = "http://127.0.0.1/v1"
+
+[providers.office]
+base_url = "https://me:secret@example.com/v1/chat/completions"
+key = "sk-1"
+headers = { Authorization = "Bearer x", "a b" = "c" }
+header_env = { "X-Key" = 1 }
+connect_timeout_ms = 1.5
+
+[providers.office.models."a/b"]
+prompt_price = -1
+windows = 3
+"#,
+    )
+    .expect_err("many problems");
+    insta::assert_snapshot!(error, @r#"
+    agents/agent.toml:2:19: `fallback_models` stands without `model`
+      2 | fallback_models = ["offline", 3, ""]
+        |                   ^^^^^^^^^^^^^^^^^^
+        = `model` is asked first, these after it: add `model = "…"`
+
+    agents/agent.toml:2:31: `fallback_models[1]` is a number
+      2 | fallback_models = ["offline", 3, ""]
+        |                               ^
+        = allowed: a text of one line, in quotes
+
+    agents/agent.toml:2:34: `fallback_models[2]` is empty
+      2 | fallback_models = ["offline", 3, ""]
+        |                                  ^^
+        = allowed: a text of one line, in quotes
+
+    agents/agent.toml:4:12: `providers.grok` has no `base_url`, and `grok` is no known provider
+      4 | [providers.grok]
+        |            ^^^^
+        = did you mean `groq`? add `base_url = "https://…"`; known are: openai, groq, deepseek, mistral, openrouter, ollama, lmstudio, llama-cpp, vllm
+
+    agents/agent.toml:5:11: `providers.grok.key_env` is no name of a variable
+      5 | key_env = "GROQ KEY"
+        |           ^^^^^^^^^^
+        = allowed: the name of an environment variable, such as "OPENAI_API_KEY"
+
+    agents/agent.toml:7:12: `providers.offline`: `offline` is built in and has no address
+      7 | [providers.offline]
+        |            ^^^^^^^
+        = give your provider another name
+
+    agents/agent.toml:11:12: `providers.office.base_url` has a user or a key in it, which does not stand in an address
+      11 | base_url = ***************************************************
+         |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+         = allowed: an address such as "http://127.0.0.1:8000/v1": http or https, without `/chat/completions`, key, `?` and `#`
+
+    agents/agent.toml:12:1: `providers.office.key`: a secret does not stand in a file
+      12 | key = ******
+         | ^^^
+         = set a variable to it, and name that: `key_env = "OPENAI_API_KEY"`
+
+    agents/agent.toml:13:13: `providers.office.headers.Authorization`: the key holds a secret, which does not stand in a file
+      13 | headers = { Authorization = ******* **, "a b" = "c" }
+         |             ^^^^^^^^^^^^^
+         = allowed: the name of a header that holds no secret; for those, `header_env = { "NAME" = "VARIABLE" }` reads the value from the environment
+
+    agents/agent.toml:13:41: `providers.office.headers."a b"`: the key is no name of a header
+      13 | headers = { Authorization = ******* **, "a b" = "c" }
+         |                                         ^^^^^
+         = allowed: the name of a header that holds no secret; for those, `header_env = { "NAME" = "VARIABLE" }` reads the value from the environment
+
+    agents/agent.toml:14:26: `providers.office.header_env.X-Key` is a number
+      14 | header_env = { "X-Key" = 1 }
+         |                          ^
+         = allowed: the name of an environment variable, such as "OPENAI_API_KEY"
+
+    agents/agent.toml:15:22: `providers.office.connect_timeout_ms` is no whole number
+      15 | connect_timeout_ms = 1.5
+         |                      ^^^
+         = allowed: a whole number from 1 to 600000
+
+    agents/agent.toml:18:16: `providers.office.models."a/b".prompt_price` is out of range
+      18 | prompt_price = -1
+         |                ^^
+         = allowed: a number from 0 to 1000000
+
+    agents/agent.toml:18:16: `providers.office.models."a/b".prompt_price` stands without `completion_price`
+      18 | prompt_price = -1
+         |                ^^
+         = give both, or none
+
+    agents/agent.toml:19:1: unknown key `providers.office.models."a/b".windows`
+      19 | windows = 3
+         | ^^^^^^^
+         = did you mean `window`? allowed here: window, prompt_price, completion_price
+    "#);
+}
+
+/// A file may be full of problems; a person can read some of them.
+#[test]
+fn not_every_problem_of_a_thousand_is_shown() {
+    let wrong: String = (0..1000).map(|number| format!("key{number} = {number}\n")).collect();
+    let error = parse(&wrong).expect_err("a thousand problems");
+    assert!(error.contains("agents/agent.toml:50:1") && !error.contains("agents/agent.toml:51:1"), "{error}");
+    assert!(error.ends_with("and 950 more problems"), "{error}");
+    let twice: String = (0..20_000).map(|_| "name = \"a\"\n").collect();
+    let error = parse(&twice).expect_err("a second name");
+    assert!(error.contains("agents/agent.toml:2:1: `name` is there twice: first in line 1"), "{error}");
+}
+
+/// Whatever is wrong, a secret that somebody wrote into the file is not shown.
+#[test]
+fn secrets_are_not_shown() {
+    for text in [
+        "[providers.openai]\nkey = \"hunter2\"\nkey_env = 3\n",
+        "[providers.openai]\nAPI_KEY = hunter2\n",
+        "[providers.openai]\ntoken = \"hunter2\"\ntoken = \"hunter2\"\n",
+        "[providers.openai]\nheaders = { X-Api-Key = \"hunter2\", a = 3 }\n",
+        "[providers.openai]\nbase_url = \"http://me:hunter2@example.com/v1\"\n",
+        "[providers.openai]\nsecret = \"\"\"\nhunter2\n\"\"\"\n",
+    ] {
+        let error = parse(text).expect_err("refused");
+        assert!(!error.contains("hunter2"), "{error}");
+        assert!(error.contains('*') || text.contains("\"\"\""), "{error}");
+    }
+}
+
+/// Every key with the value of its example, and without.
+#[test]
+fn the_template_is_right_with_and_without_its_settings() {
+    let commented = template();
+    assert_eq!(parse(&commented).expect("right"), parse("").expect("right"), "everything is commented out");
+    let all = uncommented(&commented);
+    let file = parse(&all).unwrap_or_else(|error| panic!("{error}\n{all}"));
+    for section in keys::SECTIONS {
+        assert!(section.path.is_empty() || all.contains(&format!("\n[{}]\n", section.example)), "{}", section.example);
+        for key in section.keys {
+            assert!(all.contains(&format!("\n{} = {}\n", key.name, key.example)), "{}", key.name);
+        }
+    }
+    // Every key is read by somebody: the file differs from one without it.
+    for (index, line) in all.lines().enumerate().filter(|(_, line)| line.contains(" = ") && !line.starts_with('#')) {
+        let without: Vec<_> = all.lines().enumerate().filter(|(at, _)| *at != index).map(|(_, line)| line).collect();
+        if let Ok(other) = AgentFile::parse(&format!("{}\n", without.join("\n")), Path::new("agents/agent.toml")) {
+            assert_ne!(without_places(other), without_places(file.clone()), "nobody reads `{line}`");
+        }
+    }
+}
+
+/// Lines move when one of them is taken away.
+fn without_places(file: AgentFile) -> String {
+    let shown = format!("{file:#?}");
+    let number = |line: &&str| !line.contains("agents/agent.toml:");
+    shown.lines().filter(number).collect::<Vec<_>>().join("\n")
+}
+
+fn uncommented(template: &str) -> String {
+    let line = |line: &str| match line.strip_prefix('#') {
+        Some(setting) if !setting.is_empty() && !setting.starts_with(' ') => format!("{setting}\n"),
+        _ => format!("{line}\n"),
+    };
+    template.lines().map(line).collect()
+}
+
+/// The defaults that the list of keys tells are those of the code.
+#[test]
+fn defaults_are_told_as_they_are() {
+    let told: BTreeMap<_, _> = keys::SECTIONS
+        .iter()
+        .flat_map(|section| section.keys)
+        .filter_map(|key| match key.default {
+            keys::Default::Is(value) => Some((key.name, value.to_owned())),
+            keys::Default::Words(_) => None,
+        })
+        .collect();
+    let (bounds, agent) = (agent_core::run::LoopConfig::default(), agent_runtime::AgentConfig::new("a"));
+    let (retry, timeouts) = (agent_models::RetryPolicy::default(), agent_models::Timeouts::default());
+    let at_limit = if bounds.at_limit == AtLimit::Finish { "\"finish\"" } else { "\"error\"" };
+    let milliseconds = |time: std::time::Duration| time.as_millis().to_string();
+    let calls = agent_plugins::CallLimits::default();
+    let expected = [
+        ("model", format!("\"{}\"", crate::settings::WantedModels::default_model())),
+        ("model_cooldown_ms", milliseconds(agent_runtime::models::DEFAULT_COOLDOWN)),
+        ("reply_tokens", agent.reply_tokens.to_string()),
+        ("max_interactions", bounds.max_interactions.to_string()),
+        ("at_limit", at_limit.to_owned()),
+        ("max_corrections", bounds.max_corrections.to_string()),
+        ("parallel_calls", bounds.parallel_calls.to_string()),
+        ("result_characters", bounds.result_characters.to_string()),
+        ("minimum_remaining", bounds.minimum_remaining.to_string()),
+        ("include_history", agent.include_history.to_string()),
+        ("attempts", retry.attempts.to_string()),
+        ("first_wait_ms", milliseconds(retry.first_wait)),
+        ("longest_wait_ms", milliseconds(retry.longest_wait)),
+        ("total_ms", milliseconds(retry.total)),
+        ("connect_timeout_ms", milliseconds(timeouts.connect)),
+        ("stall_timeout_ms", milliseconds(timeouts.stall)),
+        ("total_timeout_ms", milliseconds(timeouts.total)),
+        ("memory_mib", (calls.memory >> 20).to_string()),
+    ];
+    assert_eq!(told, BTreeMap::from(expected));
+    let wall = keys::SECTIONS.iter().flat_map(|section| section.keys).find(|key| key.name == "wall_ms");
+    let [tool, builder, pure] = [calls.tool_time, calls.builder_time, calls.pure_time].map(milliseconds);
+    let expected = format!("{tool} for tools, {builder} for context builders, {pure} for validators and policies");
+    assert_eq!(wall.map(documentation::default), Some(expected));
+}
+
+/// `host/docs/agent-toml.md` has the tables that the list of keys makes.
+#[test]
+fn the_documentation_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/agent-toml.md");
+    let page = std::fs::read_to_string(path).expect("the page is there");
+    let (begin, end) = ("<!-- keys: made from host/app/src/configuration/keys.rs -->\n", "\n<!-- end of keys -->");
+    let written = page.split(begin).nth(1).and_then(|rest| rest.split(end).next()).expect("the page has its markers");
+    let made = documentation::markdown();
+    assert!(written.trim() == made.trim(), "between its markers the page shall have:\n{made}");
+}
+
+mod with_schema;

@@ -1,0 +1,162 @@
+//! `config init|schema|check|list`: agents' configurations.
+
+use crate::arguments::{AgentArguments, ConfigCommand};
+use crate::configuration::{json_schema, template};
+use crate::data::DataDirectory;
+use crate::exit::{Exit, Failure};
+use crate::settings::{Settings, agents};
+use crate::terminal::{BOLD, DIM, RED, Terminal, text};
+use crate::{environment, setup};
+use agent_plugins::{Access, Generation, Grants, TreeGrant};
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// What stands for stdout where a file's name is asked for.
+const STDOUT: &str = "-";
+
+/// Whether a file that is there may be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Existing {
+    Keep,
+    Replace,
+}
+
+/// Runs one of the commands.
+pub(crate) async fn run(command: ConfigCommand, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+    match command {
+        ConfigCommand::Init { output, force } => {
+            write(&output, &template(), existing(force), terminal)?;
+            if output != Path::new(STDOUT) {
+                let path = output.display();
+                terminal.note(format!(
+                    "wrote {path}: take the `#` from what you want, then `agent-host config check {path}`"
+                ));
+            }
+        }
+        ConfigCommand::Schema { output, force } => {
+            let schema = serde_json::to_string_pretty(&json_schema()).map_err(Failure::failed)?;
+            write(&output, &format!("{schema}\n"), existing(force), terminal)?;
+        }
+        ConfigCommand::Check { agent } => check(agent, data, terminal).await?,
+        ConfigCommand::List => list(terminal)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn existing(force: bool) -> Existing {
+    if force { Existing::Replace } else { Existing::Keep }
+}
+
+fn write(path: &Path, text: &str, existing: Existing, terminal: &Terminal) -> Result<(), Failure> {
+    if path == Path::new(STDOUT) {
+        return print(terminal, text.trim_end());
+    }
+    let mut options = OpenOptions::new();
+    match existing {
+        Existing::Keep => options.write(true).create_new(true),
+        Existing::Replace => options.write(true).create(true).truncate(true),
+    };
+    let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => Failure::refused(format!(
+            "`{}` is there already: --force replaces it, --output FILE writes another",
+            path.display()
+        )),
+        _ => Failure::refused(format!("`{}` cannot be written: {error}", path.display())),
+    })
+}
+
+async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
+    let path = agents::find(&agent, Path::new("."))?;
+    let arguments = AgentArguments { agent: Some(path.clone()), ..AgentArguments::default() };
+    let settings = setup::settings_without_model(&arguments, terminal).await?;
+    // First what needs no plugin, so that a missing key is said before anything is compiled.
+    let models = models(&settings)?;
+    let sandbox = setup::sandbox(&DataDirectory::open(data)?)?;
+    let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
+    setup::refuse(&problems)?;
+    setup::note_no_plugins(&settings, &generation, terminal);
+    let plugins = plugins(&settings, &generation);
+    setup::agent(&settings, generation, terminal)?;
+    print(terminal, &format!("{BOLD}{}{BOLD:#}: ok", path.display()))?;
+    row("agent", &[settings.name.clone()], terminal)?;
+    row("model", &models, terminal)?;
+    row("plugins", &plugins, terminal)?;
+    row("grants", &grants(&settings), terminal)
+}
+
+fn row(name: &str, values: &[String], terminal: &Terminal) -> Result<(), Failure> {
+    for (index, value) in values.iter().enumerate() {
+        let name = if index == 0 { name } else { "" };
+        print(terminal, &format!("  {DIM}{name:<9}{DIM:#}{}", text::harmless(value)))?;
+    }
+    Ok(())
+}
+
+/// The models in the order in which they are asked, each with its address. Of keys it is said only whether they are there.
+fn models(settings: &Settings) -> Result<Vec<String>, Failure> {
+    let (chain, providers) = settings.models(&environment::variable)?;
+    let mut lines = Vec::new();
+    for (index, model) in chain.iter().enumerate() {
+        let provider = model.name.split_once('/').map(|(provider, _)| provider);
+        let provider = providers.iter().find(|known| Some(known.name.as_str()) == provider);
+        let where_it_is = provider.map(|provider| {
+            let key = if provider.key.is_some() { "with a key" } else { "without a key" };
+            format!(" at {}, {key}", provider.base_url)
+        });
+        let before = if index == 0 { "" } else { "then " };
+        lines.push(format!("{before}{}{}", model.name, where_it_is.unwrap_or_default()));
+    }
+    lines
+        .extend(settings.file.fallback_text.as_ref().map(|text| format!("then the text {}", text::one_line(text, 60))));
+    Ok(lines)
+}
+
+fn plugins(settings: &Settings, generation: &Generation) -> Vec<String> {
+    let names: Vec<_> = generation.plugins().map(|plugin| plugin.name()).collect();
+    match &settings.plugins {
+        Some(folder) if !names.is_empty() => vec![format!("{} (in {})", names.join(", "), folder.display())],
+        _ => vec!["none".to_owned()],
+    }
+}
+
+fn grants(settings: &Settings) -> Vec<String> {
+    let plugins = settings.grants.plugins.iter().map(|(name, grants)| format!("{name}: {}", granted(grants)));
+    let host = Some(&settings.grants.host).filter(|trees| !trees.is_empty());
+    let host = host.map(|trees| format!("host: {}", trees.iter().map(tree).collect::<Vec<_>>().join(", ")));
+    let lines: Vec<_> = plugins.chain(host).collect();
+    if lines.is_empty() { vec!["none".to_owned()] } else { lines }
+}
+
+/// Names only: values may be secret.
+fn granted(grants: &Grants) -> String {
+    let env = grants.env.keys().map(|name| format!("env {name}"));
+    let config = grants.config.keys().map(|key| format!("config {key}"));
+    grants.trees.iter().map(tree).chain(env).chain(config).collect::<Vec<_>>().join(", ")
+}
+
+fn tree(tree: &TreeGrant) -> String {
+    let access = if tree.access == Access::ReadWrite { "write" } else { "read" };
+    format!("{access} {}", tree.guest)
+}
+
+fn list(terminal: &Terminal) -> Result<(), Failure> {
+    let all = agents::all(Path::new("."));
+    if all.is_empty() {
+        terminal.note("there is no agent in this folder; `agent-host config init` writes an agent.toml");
+    }
+    for agent in all {
+        let (name, path) = (&agent.name, agent.path.display());
+        let line = match &agent.file {
+            Ok(file) => file.model.as_ref().map_or("offline", |model| &model.value).to_owned(),
+            Err(_) => format!("{RED}cannot be used{RED:#}: `agent-host config check {path}` says why"),
+        };
+        print(terminal, &format!("{BOLD}{}{BOLD:#}  {path}  {DIM}{line}{DIM:#}", text::one_line(name, 64)))?;
+    }
+    Ok(())
+}
+
+fn print(terminal: &Terminal, text: &str) -> Result<(), Failure> {
+    terminal.print(text).map_err(Failure::output)
+}

@@ -1,0 +1,243 @@
+//! Compares a document with the list of keys: unknown keys, keys in the wrong table, and wrong values.
+
+use super::document::{Entry, Found, Table};
+use super::form::{Form, is_secret};
+use super::keys::{Key, SECTIONS, Section, Value};
+use super::nearest::nearest;
+use agent_models::known_provider;
+
+/// Built in, so that a table could say nothing of them.
+pub(crate) const BUILT_IN: [&str; 2] = ["offline", "scripted"];
+
+/// What a key may be where it stands.
+enum Meaning {
+    Value(&'static Key),
+    Table(Vec<&'static str>),
+    Unknown,
+}
+
+/// Reports everything that is wrong in the whole file, as far as the list of keys can tell.
+pub(super) fn check(root: &Table<'_>) {
+    check_table(root, &[]);
+}
+
+fn check_table(table: &Table<'_>, path: &[&'static str]) {
+    for entry in table.entries() {
+        match meaning(path, &entry.name) {
+            Meaning::Value(key) => check_value(&entry.found, key.value),
+            Meaning::Table(below) => check_inner(table, &entry, &below),
+            Meaning::Unknown => report_unknown(table, &entry, path),
+        }
+    }
+    if path == ["providers", "NAME", "models", "MODEL"] {
+        check_prices(table);
+    }
+}
+
+fn meaning(path: &[&'static str], name: &str) -> Meaning {
+    if let Some(key) = keys_at(path).find(|key| key.name == name) {
+        return Meaning::Value(key);
+    }
+    match tables_at(path).into_iter().find(|table| *table == name || is_own(table)) {
+        Some(table) => Meaning::Table([path, &[table]].concat()),
+        None => Meaning::Unknown,
+    }
+}
+
+/// Keys that stand in a table.
+fn keys_at(path: &[&'static str]) -> impl Iterator<Item = &'static Key> {
+    SECTIONS.iter().filter(move |section| section.path == path).flat_map(|section| section.keys)
+}
+
+/// Tables that stand in a table.
+fn tables_at(path: &[&'static str]) -> Vec<&'static str> {
+    let below = SECTIONS.iter().filter_map(|section| section.path.strip_prefix(path)?.first().copied());
+    let mut tables: Vec<_> = below.collect();
+    tables.dedup();
+    tables
+}
+
+/// Whether a step of a path is a name that the author chooses.
+pub(super) fn is_own(step: &str) -> bool {
+    step.chars().all(|character| character.is_ascii_uppercase())
+}
+
+fn check_inner(around: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
+    let Some(table) = entry.found.table() else {
+        return report_no_table(&entry.found, path);
+    };
+    if path == ["providers", "NAME"] {
+        check_provider(around, entry, &table);
+    }
+    check_table(&table, path);
+}
+
+fn check_provider(around: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
+    let name = entry.name.as_str();
+    let key = around.key_of(name);
+    if let Some(problem) = Form::Name.problem(name) {
+        let allowed = format!("allowed as a provider's name: {}", Form::Name.words());
+        around.problem(entry.span.clone(), format!("`{key}`: its name {problem}"), allowed);
+    } else if BUILT_IN.contains(&name) {
+        let message = format!("`{key}`: `{name}` is built in and has no address");
+        around.problem(entry.span.clone(), message, "give your provider another name".to_owned());
+    } else if known_provider(name).is_none() && table.get("base_url").is_none() {
+        let message = format!("`{key}` has no `base_url`, and `{name}` is no known provider");
+        let known: Vec<_> = agent_models::KNOWN_PROVIDERS.iter().map(|provider| provider.name).collect();
+        let meant = nearest(name, known.iter().copied());
+        let meant = meant.map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
+        let allowed = format!("{meant}add `base_url = \"https://…\"`; known are: {}", known.join(", "));
+        around.problem(entry.span.clone(), message, allowed);
+    }
+}
+
+fn check_prices(table: &Table<'_>) {
+    for (one, other) in [("prompt_price", "completion_price"), ("completion_price", "prompt_price")] {
+        if let (Some(found), None) = (table.get(one), table.get(other)) {
+            found.problem(&format!("stands without `{other}`"), "give both, or none");
+        }
+    }
+}
+
+fn report_no_table(found: &Found<'_>, path: &[&'static str]) {
+    let inner = SECTIONS.iter().filter(|section| section.path.starts_with(path)).map(|section| section.path);
+    let headers: Vec<_> = inner.map(|path| format!("`[{}]`", path.join("."))).collect();
+    let what = format!("is {}", found.kind());
+    let allowed = match (path, found.kind()) {
+        (["plugins"], "a text") => "the folder with the plugins is `plugin_directory = \"…\"`".to_owned(),
+        (_, "a list") => format!("allowed: a table, {}; a header has single brackets", headers.join(", ")),
+        _ => format!("allowed: a table, {}", headers.join(", ")),
+    };
+    found.problem(&what, &allowed);
+}
+
+fn report_unknown(table: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
+    let key = table.key_of(&entry.name);
+    if path == ["providers", "NAME"] && is_secret(&entry.name) {
+        entry.found.hide();
+        let message = format!("`{key}`: a secret does not stand in a file");
+        let advice = "set a variable to it, and name that: `key_env = \"OPENAI_API_KEY\"`".to_owned();
+        return table.problem(entry.span.clone(), message, advice);
+    }
+    let known: Vec<_> = keys_at(path).map(|key| key.name).chain(tables_at(path)).collect();
+    let listed = format!("allowed here: {}", known.join(", "));
+    let allowed = match nearest(&entry.name, known.iter().copied()) {
+        Some(meant) => format!("did you mean `{meant}`? {listed}"),
+        None => {
+            elsewhere(&entry.name, table.steps(), path).map(|advice| format!("{advice}; {listed}")).unwrap_or(listed)
+        }
+    };
+    table.problem(entry.span.clone(), format!("unknown key `{key}`"), allowed);
+}
+
+/// Where else a key of that name stands.
+fn elsewhere(name: &str, own: &[String], path: &[&'static str]) -> Option<String> {
+    let holds =
+        |section: &&Section| section.path.last() == Some(&name) || section.keys.iter().any(|key| key.name == name);
+    let mut places: Vec<_> = SECTIONS.iter().filter(holds).map(|section| section.path).collect();
+    if places.iter().any(|place| !path.is_empty() && place.starts_with(path)) {
+        places.retain(|place| place.starts_with(path));
+    }
+    if let Some([]) = places.first() {
+        return Some(format!("`{name}` stands at the top of the file, above the first `[table]`"));
+    }
+    // The names that the author has chosen already are kept.
+    let header = |place: &&[&'static str]| {
+        let steps = place.iter().enumerate().map(|(index, step)| match own.get(index) {
+            Some(own) if path.get(index) == Some(step) => own.as_str(),
+            _ => step,
+        });
+        format!("`[{}]`", steps.collect::<Vec<_>>().join("."))
+    };
+    let headers: Vec<_> = places.iter().map(header).collect();
+    (!headers.is_empty()).then(|| format!("`{name}` stands in {}", headers.join(" or ")))
+}
+
+fn check_value(found: &Found<'_>, value: Value) {
+    match value {
+        Value::Text(form) => check_text(found, form),
+        Value::Number(least, most) => {
+            let allowed = format!("a whole number from {least} to {most}");
+            let fits = found.number().is_some_and(|number| (least..=most).contains(&number));
+            match found.is_fraction() {
+                true => found.problem("is no whole number", &format!("allowed: {allowed}")),
+                false => check_number(found, fits, &allowed),
+            }
+        }
+        Value::Amount(most) => {
+            let fits = found.amount().is_some_and(|amount| (0.0..=f64::from(most)).contains(&amount));
+            check_number(found, fits, &format!("a number from 0 to {most}"));
+        }
+        Value::Flag if found.flag().is_none() => wrong_type(found, "true or false"),
+        Value::Flag => {}
+        Value::Choice(words) => check_choice(found, words),
+        Value::Texts(form) => match found.items() {
+            Some(items) => items.iter().for_each(|item| check_text(item, form)),
+            None => wrong_type(found, "a list of texts, such as [\"one\", \"two\"]"),
+        },
+        Value::Pairs(keys, values) => check_pairs(found, keys, values),
+        // Its own reader looks at it.
+        Value::Schema => {}
+    }
+}
+
+fn check_text(found: &Found<'_>, form: Form) {
+    match found.text() {
+        None => wrong_type(found, form.words()),
+        Some(text) => {
+            if let Some(problem) = form.problem(&text) {
+                if form == Form::Url {
+                    found.hide();
+                }
+                found.problem(problem, &format!("allowed: {}", form.words()));
+            }
+        }
+    }
+}
+
+fn check_number(found: &Found<'_>, fits: bool, allowed: &str) {
+    match found.kind() {
+        "a number" if fits => {}
+        "a number" => found.problem("is out of range", &format!("allowed: {allowed}")),
+        _ => wrong_type(found, allowed),
+    }
+}
+
+fn check_choice(found: &Found<'_>, words: &[&str]) {
+    let allowed: Vec<_> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    let allowed = allowed.join(" or ");
+    match found.text() {
+        None => wrong_type(found, &allowed),
+        Some(text) if words.contains(&text.as_str()) => {}
+        Some(text) => {
+            let meant = nearest(&text, words.iter().copied());
+            let meant = meant.map(|meant| format!("; did you mean \"{meant}\"?")).unwrap_or_default();
+            found.problem("has an unknown value", &format!("allowed: {allowed}{meant}"));
+        }
+    }
+}
+
+fn check_pairs(found: &Found<'_>, keys: Form, values: Form) {
+    let Some(table) = found.table() else {
+        return wrong_type(found, "a table of texts, such as { key = \"value\" }");
+    };
+    for entry in table.entries() {
+        if let Some(problem) = keys.problem(&entry.name) {
+            let message = format!("`{}`: the key {problem}", table.key_of(&entry.name));
+            table.problem(entry.span.clone(), message, format!("allowed: {}", keys.words()));
+        }
+        check_text(&entry.found, values);
+        if keys == Form::PlainHeader && is_secret(&entry.name) {
+            entry.found.hide();
+        }
+    }
+}
+
+fn wrong_type(found: &Found<'_>, allowed: &str) {
+    found.problem(&format!("is {}", found.kind()), &format!("allowed: {allowed}"));
+}
+
+/// Whether a key may stand at the top of the file.
+pub(super) fn is_top_key(name: &str) -> bool {
+    !matches!(meaning(&[], name), Meaning::Unknown)
+}

@@ -1,0 +1,153 @@
+//! What a text of agent.toml must look like: one rule for the reader, in words for people, and as a pattern for editors.
+
+/// Headers that hold secrets, which do not stand in a file.
+const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"];
+/// A secret's other usual names.
+const SECRETS: [&str; 5] = ["key", "api_key", "apikey", "token", "secret"];
+/// Behind the base URL, and added by the host.
+const CHAT_PATH: &str = "/chat/completions";
+
+/// The form of one text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Not empty.
+    Filled,
+    /// Not empty, in one line.
+    Line,
+    /// An agent's or a provider's name.
+    Name,
+    /// The address of a provider.
+    Url,
+    /// The name of an environment variable.
+    Variable,
+    /// The name of a header.
+    Header,
+    /// The name of a header that holds no secret.
+    PlainHeader,
+    /// The value of a header.
+    HeaderValue,
+    /// The key of a plugin's configuration value.
+    ConfigKey,
+}
+
+impl Form {
+    /// What is wrong with the text, as the end of a sentence; nothing where it has the form.
+    pub(super) fn problem(self, text: &str) -> Option<&'static str> {
+        if text.trim().is_empty() {
+            return Some("is empty");
+        }
+        let fits = match self {
+            Form::Filled => true,
+            Form::Line => !text.contains(char::is_control),
+            Form::Name => text.chars().count() <= 64 && text.chars().all(in_name),
+            Form::Url => return url_problem(text),
+            Form::Variable => in_variable(text),
+            Form::Header => text.chars().all(in_header),
+            Form::PlainHeader if is_secret_header(text) => {
+                return Some("holds a secret, which does not stand in a file");
+            }
+            Form::PlainHeader => text.chars().all(in_header),
+            Form::HeaderValue => text.chars().all(|character| matches!(character, ' '..='~')),
+            Form::ConfigKey => !text.contains('='),
+        };
+        (!fits).then(|| match self {
+            Form::Name => "is no name",
+            Form::Variable => "is no name of a variable",
+            Form::Header | Form::PlainHeader => "is no name of a header",
+            Form::HeaderValue => "is no value of a header",
+            Form::ConfigKey => "has a `=` in it",
+            _ => "has a line break or a control character in it",
+        })
+    }
+
+    /// What is allowed.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Form::Filled => "a text in quotes",
+            Form::Line => "a text of one line, in quotes",
+            Form::Name => "1 to 64 letters, digits, `-`, `_` or `.`, in quotes",
+            Form::Url => {
+                "an address such as \"http://127.0.0.1:8000/v1\": http or https, without `/chat/completions`, \
+                          key, `?` and `#`"
+            }
+            Form::Variable => "the name of an environment variable, such as \"OPENAI_API_KEY\"",
+            Form::Header => "the name of a header, such as \"X-Team-Key\"",
+            Form::PlainHeader => {
+                "the name of a header that holds no secret; for those, \
+                                  `header_env = { \"NAME\" = \"VARIABLE\" }` reads the value from the environment"
+            }
+            Form::HeaderValue => "printable ASCII characters, in quotes",
+            Form::ConfigKey => "a key without `=`",
+        }
+    }
+
+    /// The same as regular expressions of JSON Schema: one that matches, and one that must not.
+    pub(super) fn patterns(self) -> (String, Option<String>) {
+        let filled = r"\S".to_owned();
+        match self {
+            Form::Filled => (filled, None),
+            Form::Line => (filled, Some(r"[\u0000-\u001f\u007f-\u009f]".to_owned())),
+            Form::Name => (r"^[\p{L}\p{N}_.-]{1,64}$".to_owned(), None),
+            Form::Url => (r"^https?://[^\s/?#@]+(/[^\s?#]*)?$".to_owned(), Some(format!("{CHAT_PATH}/*$"))),
+            Form::Variable => (r"^[^=\s\u0000-\u001f\u007f]+$".to_owned(), None),
+            Form::Header => (HEADER.to_owned(), None),
+            Form::PlainHeader => (HEADER.to_owned(), Some(secret_headers())),
+            Form::HeaderValue => (r"^[ -~]*[!-~][ -~]*$".to_owned(), None),
+            Form::ConfigKey => (filled, Some("=".to_owned())),
+        }
+    }
+}
+
+const HEADER: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
+
+fn in_name(character: char) -> bool {
+    character.is_alphanumeric() || "-_.".contains(character)
+}
+
+fn in_variable(text: &str) -> bool {
+    !text.contains(|character: char| character == '=' || character.is_whitespace() || character.is_control())
+}
+
+fn in_header(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "!#$%&'*+.^_`|~-".contains(character)
+}
+
+fn is_secret_header(header: &str) -> bool {
+    SECRET_HEADERS.iter().any(|secret| secret.eq_ignore_ascii_case(header))
+}
+
+/// Whether a key or a header of that name holds a secret.
+pub(super) fn is_secret(name: &str) -> bool {
+    is_secret_header(name) || SECRETS.iter().any(|secret| secret.eq_ignore_ascii_case(name))
+}
+
+/// The address of a provider, wherever it is written.
+pub(crate) fn url_problem(text: &str) -> Option<&'static str> {
+    let Some(rest) = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")) else {
+        return Some("is no address: it begins with neither `http://` nor `https://`");
+    };
+    if text.contains(char::is_whitespace) || text.contains(char::is_control) {
+        return Some("has white space in it");
+    }
+    if rest.contains(['?', '#']) {
+        return Some("has a `?` or `#` in it");
+    }
+    let host = rest.split('/').next().unwrap_or_default();
+    if host.contains('@') {
+        return Some("has a user or a key in it, which does not stand in an address");
+    }
+    if host.is_empty() {
+        return Some("names no host");
+    }
+    rest.trim_end_matches('/').ends_with(CHAT_PATH).then_some("ends with `/chat/completions`, which the host adds")
+}
+
+/// JSON Schema has no mark for "in any case".
+fn secret_headers() -> String {
+    let letter = |letter: char| match letter {
+        '-' => "-".to_owned(),
+        _ => format!("[{}{letter}]", letter.to_ascii_uppercase()),
+    };
+    let words = SECRET_HEADERS.map(|word| word.chars().map(letter).collect::<String>());
+    format!("^({})$", words.join("|"))
+}

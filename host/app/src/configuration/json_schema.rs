@@ -1,0 +1,111 @@
+//! The JSON Schema of agent.toml (draft 2020-12), for editors. It refuses what the reader refuses, but for what only the
+//! machine knows: whether folders, files, variables and plugins are there.
+
+use super::check::{BUILT_IN, is_own};
+use super::documentation::{allowed, default};
+use super::form::Form;
+use super::keys::{Default, Key, SECTIONS, Value};
+use agent_models::KNOWN_PROVIDERS;
+use serde_json::{Map, Value as Json, json};
+
+/// The whole schema.
+pub(crate) fn json_schema() -> Json {
+    let mut root = table(&[]);
+    let mut schema = Map::new();
+    schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
+    schema.insert("title".to_owned(), json!("agent.toml"));
+    schema.insert("description".to_owned(), json!("What an agent of agent-host is."));
+    schema.append(&mut root);
+    schema.insert("dependentRequired".to_owned(), json!({ "fallback_models": ["model"] }));
+    schema.insert("$defs".to_owned(), json!({ "provider": table(&["providers", "NAME"]) }));
+    Json::Object(schema)
+}
+
+/// The schema of the table at a path.
+fn table(path: &[&'static str]) -> Map<String, Json> {
+    let mut properties = Map::new();
+    let mut own = None;
+    for section in SECTIONS.iter().filter(|section| section.path.starts_with(path)) {
+        match section.path.get(path.len()) {
+            None => properties.extend(section.keys.iter().map(|key| (key.name.to_owned(), of_key(key)))),
+            Some(step) => {
+                let inner = [path, &[*step]].concat();
+                match inner.as_slice() {
+                    _ if is_own(step) => own = Some(Json::Object(table(&inner))),
+                    ["providers"] => {
+                        properties.insert((*step).to_owned(), providers());
+                    }
+                    _ => {
+                        let inner = table(&inner);
+                        properties.entry(*step).or_insert_with(|| Json::Object(inner));
+                    }
+                }
+            }
+        }
+    }
+    let mut schema = Map::from_iter([("type".to_owned(), json!("object"))]);
+    if let Some(section) = SECTIONS.iter().find(|section| !path.is_empty() && section.path == path) {
+        schema.insert("description".to_owned(), json!(section.about));
+    }
+    if path == ["providers", "NAME", "models", "MODEL"] {
+        let both = json!({ "prompt_price": ["completion_price"], "completion_price": ["prompt_price"] });
+        schema.insert("dependentRequired".to_owned(), both);
+    }
+    if !properties.is_empty() {
+        schema.insert("properties".to_owned(), Json::Object(properties));
+    }
+    schema.insert("additionalProperties".to_owned(), own.unwrap_or(json!(false)));
+    schema
+}
+
+/// Known ones need no address, all others do.
+fn providers() -> Json {
+    let provider = json!({ "$ref": "#/$defs/provider" });
+    let known = KNOWN_PROVIDERS.iter().map(|known| (known.name.to_owned(), provider.clone()));
+    json!({
+        "type": "object",
+        "properties": Map::from_iter(known),
+        "propertyNames": { "allOf": [text(Form::Name), { "not": { "enum": BUILT_IN } }] },
+        "additionalProperties": { "allOf": [provider], "required": ["base_url"] },
+    })
+}
+
+fn of_key(key: &Key) -> Json {
+    let mut schema = match key.value {
+        Value::Text(form) => text(form),
+        Value::Number(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Value::Amount(most) => json!({ "type": "number", "minimum": 0, "maximum": most }),
+        Value::Flag => json!({ "type": "boolean" }),
+        Value::Choice(words) => json!({ "type": "string", "enum": words }),
+        Value::Texts(form) => json!({ "type": "array", "items": text(form) }),
+        Value::Pairs(keys, values) => {
+            json!({ "type": "object", "propertyNames": text(keys), "additionalProperties": text(values) })
+        }
+        Value::Schema => json!({ "type": ["object", "string"], "pattern": r"\S" }),
+    };
+    let allowed = allowed(key.value);
+    let allowed = if allowed.is_empty() { allowed } else { format!(" Allowed: {allowed}.") };
+    let description = format!("{}{allowed} Default: {}.", key.meaning, default(key));
+    schema["description"] = json!(description);
+    if let Default::Is(value) = key.default {
+        schema["default"] = from_toml(value);
+    }
+    schema["examples"] = json!([from_toml(key.example)]);
+    schema
+}
+
+fn text(form: Form) -> Json {
+    let (pattern, not) = form.patterns();
+    let mut schema = json!({ "type": "string", "pattern": pattern });
+    if let Some(pattern) = not {
+        schema["not"] = json!({ "pattern": pattern });
+    }
+    schema
+}
+
+/// A value as it is written in the list of keys, whose test reads each of them.
+fn from_toml(value: &str) -> Json {
+    let document: Option<toml::Table> = format!("value = {value}").parse().ok();
+    let value = document.and_then(|mut document| document.remove("value"));
+    value.and_then(|value| serde_json::to_value(value).ok()).unwrap_or_default()
+}

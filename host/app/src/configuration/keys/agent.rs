@@ -1,0 +1,177 @@
+//! The keys at the top of the file.
+
+use super::{Default, Form, Key, NONE, Section, Value};
+
+pub(super) const AGENT: Section = Section {
+    path: &[],
+    example: "",
+    title: "The agent",
+    about: "Who it is and what it is told.",
+    keys: &[
+        Key {
+            name: "name",
+            value: Value::Text(Form::Name),
+            default: Default::Words("the file's name without `.toml`"),
+            meaning: "The agent's name: sessions belong to it, and `--agent NAME` finds it.",
+            example: r#""reader""#,
+        },
+        Key {
+            name: "plugin_directory",
+            value: Value::Text(Form::Filled),
+            default: Default::Words("none; then `--plugins DIR` only"),
+            meaning: "The folder with the plugins (*.wasm).",
+            example: r#""plugins""#,
+        },
+        Key {
+            name: "instructions",
+            value: Value::Text(Form::Filled),
+            default: NONE,
+            meaning: "What the agent is and does, as the first section of its prompt.",
+            example: r#""Answer exactly, and name your sources.""#,
+        },
+        Key {
+            name: "chain_of_thought",
+            value: Value::Text(Form::Filled),
+            default: NONE,
+            meaning: "How it shall think.",
+            example: r#""Think step by step, and check each step.""#,
+        },
+        Key {
+            name: "tool_rules",
+            value: Value::Text(Form::Filled),
+            default: NONE,
+            meaning: "How it shall use its tools.",
+            example: r#""Read before you write.""#,
+        },
+    ],
+};
+
+pub(super) const MODELS: Section = Section {
+    path: &[],
+    example: "",
+    title: "Its models",
+    about: "A model is PROVIDER/MODEL, `offline` or `scripted:FILE`. PROVIDER is a known one or a table `[providers.NAME]`.",
+    keys: &[
+        Key {
+            name: "model",
+            value: Value::Text(Form::Line),
+            default: Default::Is(r#""offline""#),
+            meaning: "The model that is asked first. `offline` is built in and no language model.",
+            example: r#""openai/gpt-4.1-mini""#,
+        },
+        Key {
+            name: "fallback_models",
+            value: Value::Texts(Form::Line),
+            default: NONE,
+            meaning: "Asked in this order when those before have failed. Needs `model`.",
+            example: r#"["ollama/qwen3:8b"]"#,
+        },
+        Key {
+            name: "fallback_text",
+            value: Value::Text(Form::Filled),
+            default: Default::Words("none; then the turn ends with an error"),
+            meaning: "The answer when no model answers. With `output_schema` it is JSON that the schema takes.",
+            example: r#"'{"answer": "No model can be reached."}'"#,
+        },
+        Key {
+            name: "model_cooldown_ms",
+            value: Value::Number(0, 86_400_000),
+            default: Default::Is("60000"),
+            meaning: "Milliseconds for which a model that kept failing is passed over while another is there.",
+            example: "30000",
+        },
+        Key {
+            name: "reply_tokens",
+            value: Value::Number(1, 1_000_000),
+            default: Default::Is("4096"),
+            meaning: "Most tokens of a reply; so many are kept free for it in the model's window.",
+            example: "2000",
+        },
+    ],
+};
+
+pub(super) const TURN: Section = Section {
+    path: &[],
+    example: "",
+    title: "The turn",
+    about: "What bounds it, and what its output must be.",
+    keys: &[
+        Key {
+            name: "max_interactions",
+            value: Value::Number(1, 1000),
+            default: Default::Is("10"),
+            meaning: "Model calls of a turn.",
+            example: "40",
+        },
+        Key {
+            name: "at_limit",
+            value: Value::Choice(&["finish", "error"]),
+            default: Default::Is(r#""finish""#),
+            meaning: "What happens there: `finish` makes a last call without tools, `error` ends the turn with an error.",
+            example: r#""error""#,
+        },
+        Key {
+            name: "max_corrections",
+            value: Value::Number(0, 100),
+            default: Default::Is("2"),
+            meaning: "Rejected outputs that the model may correct.",
+            example: "0",
+        },
+        Key {
+            name: "parallel_calls",
+            value: Value::Number(1, 64),
+            default: Default::Is("4"),
+            meaning: "Tools that run at once.",
+            example: "2",
+        },
+        Key {
+            name: "result_characters",
+            value: Value::Number(200, 1_048_576),
+            default: Default::Is("6000"),
+            meaning: "Characters of a tool's result that the model is shown; it reads on with `read_result`.",
+            example: "2000",
+        },
+        Key {
+            name: "minimum_remaining",
+            value: Value::Number(0, 1_000_000),
+            default: Default::Is("1500"),
+            meaning: "Tokens of the window that must be free before a step; with less the turn ends with a last answer.",
+            example: "3000",
+        },
+        Key {
+            name: "include_history",
+            value: Value::Flag,
+            default: Default::Is("false"),
+            meaning: "Whether the output carries the turn's messages.",
+            example: "true",
+        },
+        Key {
+            name: "output_schema",
+            value: Value::Schema,
+            default: Default::Words("none; then the output is text"),
+            meaning: "A JSON Schema that the output must satisfy.",
+            example: r#"{ type = "object", required = ["answer"], properties = { answer = { type = "string" } } }"#,
+        },
+        Key {
+            name: "validators",
+            value: Value::Texts(Form::Filled),
+            default: NONE,
+            meaning: "Plugins that check the output, in this order, before the schema does.",
+            example: r#"["strict-json"]"#,
+        },
+        Key {
+            name: "context_builder",
+            value: Value::Text(Form::Filled),
+            default: Default::Words("the host's own"),
+            meaning: "The plugin that builds the context.",
+            example: r#""project-context""#,
+        },
+        Key {
+            name: "media_policies",
+            value: Value::Pairs(Form::Line, Form::Filled),
+            default: NONE,
+            meaning: "By provider, the plugin that decides which media its models are shown.",
+            example: r#"{ openai = "mask-openai" }"#,
+        },
+    ],
+};

@@ -1,0 +1,212 @@
+//! The keys of the file's tables.
+
+use super::{Default, Form, Key, NONE, Section, Value};
+
+pub(super) const RETRY: Section = Section {
+    path: &["retry"],
+    example: "retry",
+    title: "Retries",
+    about: "When a model that did not answer is asked again: after connection errors, broken streams, and the statuses 408, 429 \
+            and 5xx. Waits double, with jitter; a provider's `Retry-After` goes before them.",
+    keys: &[
+        Key {
+            name: "attempts",
+            value: Value::Number(1, 20),
+            default: Default::Is("4"),
+            meaning: "Tries of one model call, the first included.",
+            example: "2",
+        },
+        Key {
+            name: "first_wait_ms",
+            value: Value::Number(0, 600_000),
+            default: Default::Is("500"),
+            meaning: "Milliseconds before the second try.",
+            example: "200",
+        },
+        Key {
+            name: "longest_wait_ms",
+            value: Value::Number(0, 600_000),
+            default: Default::Is("30000"),
+            meaning: "Longest single wait, and the longest that a provider may ask for.",
+            example: "10000",
+        },
+        Key {
+            name: "total_ms",
+            value: Value::Number(1, 3_600_000),
+            default: Default::Is("120000"),
+            meaning: "All tries and waits of one model call together.",
+            example: "60000",
+        },
+    ],
+};
+
+pub(super) const PROVIDER: Section = Section {
+    path: &["providers", "NAME"],
+    example: "providers.office",
+    title: "Providers",
+    about: "How a provider that speaks Chat Completions is reached. The known ones need no table, and one with their name \
+            changes only what it says.",
+    keys: &[
+        Key {
+            name: "base_url",
+            value: Value::Text(Form::Url),
+            default: Default::Words("that of the known provider; all others need it"),
+            meaning: "Its address, without `/chat/completions`.",
+            example: r#""https://models.example.com/v1""#,
+        },
+        Key {
+            name: "key_env",
+            value: Value::Text(Form::Variable),
+            default: Default::Words("that of the known provider; else no key is sent"),
+            meaning: "The environment variable that holds its key, sent as a bearer token. The key itself never stands here.",
+            example: r#""OFFICE_API_KEY""#,
+        },
+        Key {
+            name: "headers",
+            value: Value::Pairs(Form::PlainHeader, Form::HeaderValue),
+            default: NONE,
+            meaning: "Headers of every request, by name. No secrets: those go into `header_env`.",
+            example: r#"{ "X-Title" = "agent-host" }"#,
+        },
+        Key {
+            name: "header_env",
+            value: Value::Pairs(Form::Header, Form::Variable),
+            default: NONE,
+            meaning: "Headers whose values are read from environment variables, by name.",
+            example: r#"{ "X-Team-Key" = "OFFICE_TEAM_KEY" }"#,
+        },
+        Key {
+            name: "connect_timeout_ms",
+            value: Value::Number(1, 600_000),
+            default: Default::Is("10000"),
+            meaning: "Milliseconds to connect, TLS included.",
+            example: "2000",
+        },
+        Key {
+            name: "stall_timeout_ms",
+            value: Value::Number(1, 3_600_000),
+            default: Default::Is("120000"),
+            meaning: "Milliseconds without a byte of the reply, before its head and between its pieces.",
+            example: "300000",
+        },
+        Key {
+            name: "total_timeout_ms",
+            value: Value::Number(1, 86_400_000),
+            default: Default::Is("600000"),
+            meaning: "Milliseconds from the request to the reply's last byte.",
+            example: "1200000",
+        },
+    ],
+};
+
+pub(super) const PROVIDER_MODEL: Section = Section {
+    path: &["providers", "NAME", "models", "MODEL"],
+    example: r#"providers.office.models."qwen3-32b""#,
+    title: "Single models",
+    about: "What the host cannot know of a provider's model.",
+    keys: &[
+        Key {
+            name: "window",
+            value: Value::Number(1000, 100_000_000),
+            default: Default::Words("the known model's, else 32768"),
+            meaning: "Its context window, in tokens.",
+            example: "131072",
+        },
+        Key {
+            name: "prompt_price",
+            value: Value::Amount(1_000_000),
+            default: Default::Words("the known model's, else none"),
+            meaning: "US dollars for a million tokens of the prompt. Needs `completion_price`.",
+            example: "0.4",
+        },
+        Key {
+            name: "completion_price",
+            value: Value::Amount(1_000_000),
+            default: Default::Words("the known model's, else none"),
+            meaning: "US dollars for a million tokens of the reply. Needs `prompt_price`.",
+            example: "1.6",
+        },
+    ],
+};
+
+pub(super) const HOST_GRANTS: Section = Section {
+    path: &["host", "grants"],
+    example: "host.grants",
+    title: "Grants of the host's own tools",
+    about: "The tools `read_file` and `list_directory` are there when a folder is granted.",
+    keys: &[Key {
+        name: "read",
+        value: Value::Texts(Form::Filled),
+        default: NONE,
+        meaning: "Folders that they read.",
+        example: r#"["docs"]"#,
+    }],
+};
+
+pub(super) const GRANTS: Section = Section {
+    path: &["plugins", "NAME", "grants"],
+    example: "plugins.files.grants",
+    title: "Grants of a plugin",
+    about: "NAME is the plugin's name as `agent-host plugin list` shows it. It gets what its manifest asks for ∩ what stands \
+            here. Folders must exist and are written without `..`.",
+    keys: &[
+        Key {
+            name: "read",
+            value: Value::Texts(Form::Filled),
+            default: NONE,
+            meaning: "Folders: read what is under them.",
+            example: r#"["."]"#,
+        },
+        Key {
+            name: "write",
+            value: Value::Texts(Form::Filled),
+            default: NONE,
+            meaning: "Folders: read and write what is under them.",
+            example: r#"["out"]"#,
+        },
+        Key {
+            name: "env",
+            value: Value::Texts(Form::Variable),
+            default: NONE,
+            meaning: "Environment variables, which must be set.",
+            example: r#"["LANG"]"#,
+        },
+        Key {
+            name: "config",
+            value: Value::Pairs(Form::ConfigKey, Form::Filled),
+            default: NONE,
+            meaning: "What the plugin gets when it asks for the key.",
+            example: r#"{ language = "en" }"#,
+        },
+    ],
+};
+
+pub(super) const LIMITS: Section = Section {
+    path: &["plugins", "NAME", "limits"],
+    example: "plugins.files.limits",
+    title: "Limits of a plugin's calls",
+    about: "Of each single call.",
+    keys: &[
+        Key {
+            name: "wall_ms",
+            value: Value::Number(1, 120_000),
+            default: Default::Words("30000 for tools, 2000 for context builders, 250 for validators and policies"),
+            meaning: "Milliseconds from its begin to its end.",
+            example: "5000",
+        },
+        Key {
+            name: "cpu_ms",
+            value: Value::Number(1, 120_000),
+            default: Default::Words("as long as the wall time"),
+            meaning: "Milliseconds of processor time.",
+            example: "1000",
+        },
+        Key {
+            name: "memory_mib",
+            value: Value::Number(1, 256),
+            default: Default::Is("64"),
+            meaning: "MiB of all its memories together.",
+            example: "128",
+        },
+    ],
+};

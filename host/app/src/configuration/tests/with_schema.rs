@@ -1,0 +1,108 @@
+//! The JSON Schema against the reader.
+
+use super::*;
+
+fn validator() -> jsonschema::Validator {
+    let schema = json_schema();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    jsonschema::draft202012::meta::validate(&schema).expect("a right schema");
+    jsonschema::draft202012::new(&schema).expect("a schema")
+}
+
+fn json(text: &str) -> Value {
+    let table: toml::Table = text.parse().unwrap_or_else(|error| panic!("{error}: {text}"));
+    serde_json::to_value(table).expect("JSON")
+}
+
+/// I2
+#[test]
+fn the_schema_takes_the_template() {
+    let validator = validator();
+    for text in [template(), uncommented(&template())] {
+        let problems: Vec<_> = validator.iter_errors(&json(&text)).map(|error| error.to_string()).collect();
+        assert!(problems.is_empty(), "{problems:?}");
+    }
+}
+
+/// I2: for each of these files the schema says what the reader says.
+#[test]
+fn the_schema_refuses_what_the_reader_refuses() {
+    let right = [
+        "name = \"a.b-c_d\"",
+        "name = \"für\"",
+        "model = \"a\"\nfallback_models = []",
+        "media_policies = {}",
+        "output_schema = {}",
+        "max_interactions = 1000\nmax_corrections = 0",
+        "[providers.openai]",
+        "[providers.groq]\nheaders = { \"X-Title\" = \"a b\" }",
+        "[providers.own]\nbase_url = \"https://example.com\"",
+        "[providers.own]\nbase_url = \"http://[::1]:80/v1/\"\n[providers.own.models.a]",
+        "[providers.openai.models.\"a/b\"]\nprompt_price = 0\ncompletion_price = 0.5",
+        "[plugins.\"a b\".grants]\nconfig = { k = \"v=w\" }",
+        "[plugins.a]\n[host]",
+    ];
+    let wrong = [
+        "modle = \"a\"",
+        "model = 1",
+        "model = \" \"",
+        "model = \"a\\nb\"",
+        "fallback_models = [\"a\"]",
+        "model = \"a\"\nfallback_models = [1]",
+        "name = \"a b\"",
+        "name = \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"",
+        "instructions = \"\"",
+        "max_interactions = 0",
+        "max_interactions = 1001",
+        "max_interactions = 1.5",
+        "at_limit = \"stop\"",
+        "include_history = \"yes\"",
+        "validators = \"a\"",
+        "output_schema = 3",
+        "output_schema = \" \"",
+        "media_policies = { a = 1 }",
+        "retry = 3",
+        "[retry]\nattempts = 0",
+        "[retry]\nmodel = \"a\"",
+        "[providers.own]",
+        "[providers.own]\nkey_env = \"A\"",
+        "[providers.offline]\nbase_url = \"http://a/v1\"",
+        "[providers.\"a/b\"]\nbase_url = \"http://a/v1\"",
+        "[providers.openai]\nkey = \"a\"",
+        "[providers.openai]\nkey_env = \"A B\"",
+        "[providers.openai]\nkey_env = \"A=B\"",
+        "[providers.openai]\nbase_url = \"openai.com\"",
+        "[providers.openai]\nbase_url = \"http://\"",
+        "[providers.openai]\nbase_url = \"http://a b/v1\"",
+        "[providers.openai]\nbase_url = \"http://u:p@a/v1\"",
+        "[providers.openai]\nbase_url = \"http://a/v1?key=1\"",
+        "[providers.openai]\nbase_url = \"http://a/v1/chat/completions/\"",
+        "[providers.openai]\nheaders = { AUTHORIZATION = \"a\" }",
+        "[providers.openai]\nheaders = { \"x-api-key\" = \"a\" }",
+        "[providers.openai]\nheaders = { \"a b\" = \"a\" }",
+        "[providers.openai]\nheaders = { a = \"ü\" }",
+        "[providers.openai]\nheader_env = { a = \"b c\" }",
+        "[providers.openai]\ntotal_timeout_ms = 0",
+        "[providers.openai.models.a]\nprompt_price = 1",
+        "[providers.openai.models.a]\nprompt_price = -1\ncompletion_price = 1",
+        "[providers.openai.models.a]\nwindow = 10",
+        "[providers.openai.models]\na = 1",
+        "[[providers]]",
+        "plugins = \"plugins\"",
+        "[plugins.a]\nread = [\".\"]",
+        "[plugins.a.grants]\nread = \".\"",
+        "[plugins.a.grants]\nenv = [\"A B\"]",
+        "[plugins.a.grants]\nconfig = { \"a=b\" = \"c\" }",
+        "[plugins.a.limits]\nmemory_mib = 257",
+        "[host.grants]\nwrite = [\".\"]",
+    ];
+    let validator = validator();
+    for text in right {
+        assert!(parse(text).is_ok(), "{}", parse(text).expect_err("refused"));
+        assert!(validator.is_valid(&json(text)), "the schema refuses: {text}");
+    }
+    for text in wrong {
+        assert!(parse(text).is_err(), "the reader takes: {text}");
+        assert!(!validator.is_valid(&json(text)), "the schema takes: {text}");
+    }
+}

@@ -1,0 +1,130 @@
+//! Addresses, keys and headers from all their places.
+
+use super::*;
+use crate::arguments::AgentArguments;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What is configured for one asked model, or what is wrong.
+fn of(model: &str, base_url: Option<&str>, file: &str, environment: &[(&str, &str)]) -> Result<ProviderConfig, String> {
+    let file = AgentFile::parse(file, Path::new("agent.toml")).expect("a right file");
+    let arguments = AgentArguments {
+        model: Some(model.to_owned()),
+        base_url: base_url.map(str::to_owned),
+        ..AgentArguments::default()
+    };
+    let wanted = WantedModels::new(&arguments, &file)?;
+    let environment: BTreeMap<_, _> = environment.iter().copied().collect();
+    let variable = |name: &str| environment.get(name).map(|value| (*value).to_owned());
+    let (all, problems) = providers(&wanted, &file, &variable);
+    if !problems.is_empty() {
+        return Err(problems.into_iter().map(|(_, problem)| problem).collect::<Vec<_>>().join("\n"));
+    }
+    let chain = wanted.named();
+    let name = provider_of(&chain[0].name).expect("a provider");
+    Ok(all.into_iter().find(|provider| provider.name == name).expect("configured"))
+}
+
+fn key(provider: &ProviderConfig) -> Option<&str> {
+    provider.key.as_ref().map(Secret::reveal)
+}
+
+/// M2: a known provider needs no table; its key is in its variable.
+#[test]
+fn a_known_provider_needs_its_key_only() {
+    let provider = of("groq/a", None, "", &[("GROQ_API_KEY", "k1")]).expect("configured");
+    assert_eq!((provider.base_url.as_str(), key(&provider)), ("https://api.groq.com/openai/v1", Some("k1")));
+    let provider = of("ollama/a", None, "", &[("OPENAI_API_KEY", "k1")]).expect("configured");
+    assert_eq!((provider.base_url.as_str(), key(&provider)), ("http://127.0.0.1:11434/v1", None));
+    insta::assert_snapshot!(of("openai/a", None, "", &[]).expect_err("no key"), @"--model: `openai/a` needs a key, and the environment variable `OPENAI_API_KEY` is not set (where `openai` has its key unless `key_env` in [providers.openai] names another one). Set it, such as with `export OPENAI_API_KEY=YOUR_KEY`");
+}
+
+/// M2: what the file says holds instead of what is known.
+#[test]
+fn a_table_says_how_a_provider_is_reached() {
+    let file = r#"
+        [providers.office]
+        base_url = "https://models.example.com/v1/"
+        key_env = "OFFICE_KEY"
+        headers = { "X-Title" = "agents" }
+        header_env = { "X-Team" = "TEAM" }
+        connect_timeout_ms = 5
+        stall_timeout_ms = 6
+        total_timeout_ms = 7
+        [providers.office.models."large/2"]
+        window = 9000
+        prompt_price = 1
+        completion_price = 2.5
+    "#;
+    let environment = [("OFFICE_KEY", "k2"), ("TEAM", "blue")];
+    let provider = of("office/large/2", None, file, &environment).expect("configured");
+    assert_eq!((provider.base_url.as_str(), key(&provider)), ("https://models.example.com/v1", Some("k2")));
+    let headers: Vec<_> = provider.headers.iter().map(|(name, value)| (name.as_str(), value.reveal())).collect();
+    assert_eq!(headers, [("X-Title", "agents"), ("X-Team", "blue")]);
+    let milliseconds = Duration::from_millis;
+    let expected = Timeouts { connect: milliseconds(5), stall: milliseconds(6), total: milliseconds(7) };
+    assert_eq!(provider.timeouts, expected);
+    let model = provider.models["large/2"];
+    assert_eq!(
+        (model.window, model.price.map(|price| (price.prompt, price.completion))),
+        (Some(9000), Some((1.0, 2.5)))
+    );
+    insta::assert_snapshot!(of("office/large/2", None, file, &[]).expect_err("nothing is set"), @r"
+    --model: `office/large/2` needs a key, and the environment variable `OFFICE_KEY` is not set (named by agent.toml:4: providers.office.key_env). Set it, such as with `export OFFICE_KEY=YOUR_KEY`
+    --model: `office/large/2` needs the header `X-Team`, and the environment variable `TEAM` is not set (named by agent.toml:6: providers.office.header_env.X-Team): set it
+    ");
+    // Who does not ask it needs none of this.
+    of("ollama/a", None, file, &[]).expect("not asked");
+}
+
+/// The command line is before the file, the file before the environment, that before what is known.
+#[test]
+fn an_address_is_looked_for_in_order() {
+    let url = |base_url, file: &str, environment: &[(&str, &str)]| {
+        of("openai/a", base_url, file, environment).map(|provider| provider.base_url)
+    };
+    let file = "[providers.openai]\nbase_url = \"http://file/v1\"\n";
+    let environment = [("OPENAI_BASE_URL", "http://environment/v1/"), ("OPENAI_API_KEY", "k")];
+    assert_eq!(url(Some("http://line/v1"), file, &environment).as_deref(), Ok("http://line/v1"));
+    assert_eq!(url(None, file, &environment).as_deref(), Ok("http://file/v1"));
+    assert_eq!(url(None, "", &environment).as_deref(), Ok("http://environment/v1"));
+    assert_eq!(url(None, "", &environment[1..]).as_deref(), Ok("https://api.openai.com/v1"));
+    let error = url(None, "", &[("OPENAI_BASE_URL", "here"), ("OPENAI_API_KEY", "k")]).expect_err("no address");
+    assert!(error.contains("`OPENAI_BASE_URL`, which is no address"), "{error}");
+    let provider = of("ollama/a", None, "", &environment).expect("configured");
+    assert_eq!(provider.base_url, "http://127.0.0.1:11434/v1", "it is OpenAI's variable only");
+}
+
+/// Another server in a provider's place may need no key; one that is there is sent.
+#[test]
+fn at_another_address_a_key_is_not_needed() {
+    let url = Some("http://127.0.0.1:9/v1");
+    assert_eq!(key(&of("openai/a", url, "", &[]).expect("configured")), None);
+    assert_eq!(key(&of("openai/a", url, "", &[("OPENAI_API_KEY", "")]).expect("configured")), None);
+    assert_eq!(key(&of("openai/a", url, "", &[("OPENAI_API_KEY", "k")]).expect("configured")), Some("k"));
+    let file = "[providers.openai]\nkey_env = \"MINE\"\n";
+    assert!(of("openai/a", url, file, &[("OPENAI_API_KEY", "k")]).expect_err("it was named").contains("`MINE`"));
+}
+
+/// A key that cannot be right is said to be so, and never shown.
+#[test]
+fn keys_that_cannot_be_right_are_named_and_not_shown() {
+    let cases = [
+        ("", "is empty"),
+        (" \n", "is empty"),
+        ("sk-secret\n", "ends with a line break"),
+        ("sk-secret\r\n", "ends with a line break"),
+        (" sk-secret", "begins or ends with white space"),
+        ("sk-secret\t", "begins or ends with white space"),
+        ("sk-se\ncret", "has characters in it that no header takes"),
+        ("sk-sécret", "has characters in it that no header takes"),
+        ("Bearer sk-secret", "begins with `Bearer `, which the host adds"),
+    ];
+    for (value, expected) in cases {
+        let error = of("openai/a", None, "", &[("OPENAI_API_KEY", value)]).expect_err(value);
+        assert!(error.contains(expected) && error.contains("OPENAI_API_KEY"), "{value:?}: {error}");
+        assert!(!error.contains("cret"), "{error}");
+    }
+    let provider = of("openai/a", None, "", &[("OPENAI_API_KEY", "sk-secret")]).expect("configured");
+    assert!(!format!("{provider:?}").contains("sk-secret"));
+}

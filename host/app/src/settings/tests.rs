@@ -1,0 +1,111 @@
+//! agent.toml and the command line together.
+
+use super::*;
+use crate::grants::Grant;
+
+fn none(_: &str) -> Option<String> {
+    None
+}
+
+fn agent(text: &str) -> (tempfile::TempDir, AgentArguments) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::create_dir_all(folder.path().join("plugins")).expect("created");
+    std::fs::write(folder.path().join("agent.toml"), text).expect("written");
+    let arguments = AgentArguments { agent: Some(folder.path().join("agent.toml")), ..AgentArguments::default() };
+    (folder, arguments)
+}
+
+/// I2: relative paths of the file are relative to the file.
+#[test]
+fn the_file_alone() {
+    let text = "name = \"reader\"\nmodel = \"scripted:replies.json\"\nplugin_directory = \"plugins\"\n\
+                [plugins.files.grants]\nread = [\".\"]\n";
+    let (folder, arguments) = agent(text);
+    let settings = Settings::read(&arguments, &none).expect("read");
+    let model = settings.models.named().remove(0);
+    let place = folder.path().join("agent.toml").display().to_string();
+    assert_eq!((settings.name.as_str(), model.name.as_str()), ("reader", "scripted:replies.json"));
+    assert_eq!((model.base.as_path(), model.place), (folder.path(), format!("{place}:2: model")));
+    assert_eq!(settings.plugins, Some(folder.path().join("plugins")));
+    assert_eq!(settings.grants.plugins["files"].trees[0].host, folder.path().join("."));
+    let expected = format!("{place}:4: plugins.files: there is no plugin `files`");
+    assert_eq!(settings.unknown_plugins(&|_| false), [expected]);
+    let shown = settings.problem("plugin_directory", "`plugin_directory`: no").message;
+    assert_eq!(shown, format!("{place}:3: `plugin_directory`: no"));
+    assert!(settings.unknown_plugins(&|name| name == "files").is_empty());
+}
+
+#[test]
+fn the_command_line_wins_and_its_grants_add() {
+    let text = "model = \"scripted:replies.json\"\n[plugins.files.grants]\nread = [\".\"]\n";
+    let (folder, mut arguments) = agent(text);
+    arguments.model = Some("offline".into());
+    arguments.plugins = Some(folder.path().join("plugins"));
+    arguments.grant = vec![Grant::parse("files:write=/").expect("a grant")];
+    let settings = Settings::read(&arguments, &none).expect("read");
+    assert_eq!((settings.name.as_str(), settings.models.named()[0].name.as_str()), ("agent", "offline"));
+    assert_eq!(settings.plugins, arguments.plugins);
+    assert_eq!(settings.grants.plugins["files"].trees.len(), 2);
+}
+
+#[test]
+fn without_plugins_and_file_it_says_what_to_do() {
+    let failure = Settings::read(&AgentArguments::default(), &none).expect_err("nothing given");
+    assert!(failure.message.contains("--plugins DIR") && failure.message.contains("--agent FILE"));
+    let absent = AgentArguments { plugins: Some("absent".into()), ..AgentArguments::default() };
+    let failure = Settings::read(&absent, &none).expect_err("no folder");
+    assert_eq!(failure.message, "--plugins: `absent` is no folder; name the folder with the plugins");
+    let (folder, arguments) = agent("name = \"reader\"\nplugin_directory = \"nope\"\n");
+    let failure = Settings::read(&arguments, &none).expect_err("no folder");
+    let shown = failure.message.replace(&folder.path().display().to_string(), "/base");
+    let expected =
+        "/base/agent.toml:2: `plugin_directory`: `/base/nope` is no folder; name the folder with the plugins";
+    assert_eq!(shown, expected);
+}
+
+/// A file that lies around is not taken for what the user wants; it is named.
+#[test]
+fn an_agent_toml_that_is_here_is_named_and_not_taken() {
+    let (folder, _) = agent("");
+    let message = nothing_named(folder.path()).message;
+    assert!(message.contains("`agent-host --agent agent.toml`") && message.contains("not taken unasked"), "{message}");
+    let other = tempfile::tempdir().expect("a temporary folder");
+    assert!(!nothing_named(other.path()).message.contains("unasked"));
+}
+
+/// I2: without `name`, an agent is called as its file.
+#[test]
+fn names_of_agents() {
+    let unnamed = AgentFile::default();
+    let named = AgentFile { name: Some("reader".into()), ..AgentFile::default() };
+    let name = |path: Option<&str>, file| name(path.map(Path::new), file);
+    assert_eq!(name(None, &unnamed).expect("a name"), "agent");
+    assert_eq!(name(Some("here/agent.toml"), &unnamed).expect("a name"), "agent");
+    assert_eq!(name(Some("here/writer.toml"), &unnamed).expect("a name"), "writer");
+    assert_eq!(name(Some("here/writer.toml"), &named).expect("a name"), "reader");
+    assert_eq!(name(Some("my agent.toml"), &named).expect("a name"), "reader");
+    let message = name(Some("my agent.toml"), &unnamed).expect_err("no name").message;
+    assert!(message.contains("`my agent` cannot be an agent's name") && message.contains("name = "), "{message}");
+}
+
+/// M2, M3: everything that is wrong with the models is said at once, each with its key and line.
+#[test]
+fn what_is_wrong_with_models_is_said_at_once() {
+    let text = "model = \"openai/a\"\nfallback_models = [\"groq/b\", \"opnai/c\", \"ollama/d\"]\n";
+    let (folder, arguments) = agent(text);
+    let settings = Settings::read(&arguments, &none).expect("read");
+    let message = settings.models(&none).expect_err("three problems").message;
+    insta::assert_snapshot!(message.replace(&folder.path().display().to_string(), "/base"), @r"
+    /base/agent.toml:1: model: `openai/a` needs a key, and the environment variable `OPENAI_API_KEY` is not set (where `openai` has its key unless `key_env` in [providers.openai] names another one). Set it, such as with `export OPENAI_API_KEY=YOUR_KEY`
+    /base/agent.toml:2: fallback_models[0]: `groq/b` needs a key, and the environment variable `GROQ_API_KEY` is not set (where `groq` has its key unless `key_env` in [providers.groq] names another one). Set it, such as with `export GROQ_API_KEY=YOUR_KEY`
+    /base/agent.toml:2: fallback_models[1]: `opnai` in `opnai/c` is no known provider. Did you mean `openai/c`? A model is `PROVIDER/MODEL`, `offline` or `scripted:FILE`. Known providers: openai, groq, deepseek, mistral, openrouter, ollama, lmstudio, llama-cpp, vllm. Another one needs its address: --base-url URL, or `base_url` in a table [providers.NAME]
+    ");
+    let (chain, providers) = settings_with("model = \"ollama/d\"\n").models(&none).expect("no key is needed");
+    assert_eq!(chain[0].name, "ollama/d");
+    assert!(providers.iter().any(|provider| provider.name == "ollama" && provider.key.is_none()));
+}
+
+fn settings_with(text: &str) -> Settings {
+    let (_folder, arguments) = agent(text);
+    Settings::read(&arguments, &none).expect("read")
+}

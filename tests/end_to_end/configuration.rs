@@ -1,0 +1,257 @@
+//! agent.toml and the models of an agent, with the real binary: written, edited, checked and run (I2, M2).
+
+use crate::support::components;
+use serde_json::Value;
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// What a person's environment may have that changes which model is asked.
+const VARIABLES: [&str; 3] = ["OPENAI_API_KEY", "OPENAI_BASE_URL", "GROQ_API_KEY"];
+
+/// An empty folder to work in, with data of its own.
+struct Place {
+    folder: TempDir,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+struct Ended {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Place {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for inner in ["work/agents", "work/plugins", "data"] {
+            std::fs::create_dir_all(folder.path().join(inner)).unwrap();
+        }
+        let place = Self { folder };
+        files.iter().for_each(|(name, text)| place.write(name, text));
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join("work").join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ended {
+        self.run_with(arguments, &[])
+    }
+
+    fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Ended {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        command.current_dir(self.path("")).args(arguments).env("AGENT_HOST_DATA", self.folder.path().join("data"));
+        VARIABLES.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        let Output { status, stdout, stderr } =
+            command.envs(environment.iter().copied()).stdin(Stdio::null()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Ended { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+    }
+}
+
+/// Takes the `#` from every setting.
+fn uncommented(template: &str) -> String {
+    let line = |line: &str| match line.strip_prefix('#') {
+        Some(setting) if !setting.is_empty() && !setting.starts_with(' ') => format!("{setting}\n"),
+        _ => format!("{line}\n"),
+    };
+    template.lines().map(line).collect()
+}
+
+/// I2: what `config init` writes is edited by taking a `#` away, checked, and run.
+#[test]
+fn i2_written_edited_checked_and_run() {
+    let place = Place::new(&[]);
+    std::fs::copy(components().join("calc.wasm"), place.path("plugins/calc.wasm")).unwrap();
+    assert_eq!(place.run(&["config", "init"]).code, Some(0));
+    let written = place.read("agent.toml");
+    assert_eq!(place.run(&["config", "init", "--output", "-"]).stdout, written);
+    let edited = written
+        .replace("\n#name = \"reader\"\n", "\nname = \"accountant\"\n")
+        .replace("\n#plugin_directory = ", "\nplugin_directory = ")
+        .replace("\n#[plugins.files.limits]\n", "\n[plugins.calc.limits]\n")
+        .replace("\n#memory_mib = ", "\nmemory_mib = ");
+    assert_ne!(edited, written);
+    place.write("agent.toml", &edited);
+    let refused = place.run(&["config", "init"]);
+    assert!(refused.code == Some(2) && refused.stderr.contains("--force"), "{refused:?}");
+    assert_eq!(place.read("agent.toml"), edited, "what is there is kept");
+    let checked = place.run(&["config", "check"]);
+    let lines: Vec<Vec<&str>> = checked.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    let expected: &[&[&str]] = &[
+        &["agent.toml:", "ok"],
+        &["agent", "accountant"],
+        &["model", "offline"],
+        &["plugins", "calc", "(in", "plugins)"],
+        &["grants", "none"],
+    ];
+    assert_eq!(lines, expected, "{checked:?}");
+    let ran = place.run(&["--agent", "agent.toml", "calc.evaluate {\"expression\": \"1/3 + 1/6\"}"]);
+    assert!(ran.code == Some(0) && ran.stdout.contains("1/2"), "{ran:?}");
+    assert!(ran.stderr.contains("accountant/"), "the session is the agent's: {ran:?}");
+    assert_eq!(place.run(&["config", "init", "--force"]).code, Some(0));
+    assert_eq!(place.read("agent.toml"), written);
+}
+
+/// I2: the schema takes the file with every key, and not one with a wrong value.
+#[test]
+fn i2_the_schema_is_for_editors() {
+    let place = Place::new(&[]);
+    let printed = place.run(&["config", "schema"]);
+    assert_eq!(place.run(&["config", "schema", "--output", "agent.schema.json"]).code, Some(0));
+    assert_eq!(place.read("agent.schema.json"), printed.stdout);
+    let schema: Value = serde_json::from_str(&printed.stdout).unwrap();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    let template = place.run(&["config", "init", "--output", "-"]).stdout;
+    let takes = |text: &str| {
+        let table: toml::Table = text.parse().unwrap();
+        validator.is_valid(&serde_json::to_value(table).unwrap())
+    };
+    assert!(takes(&uncommented(&template)));
+    assert!(!takes(&uncommented(&template).replace("\nat_limit = \"error\"", "\nat_limit = \"stop\"")));
+    assert_eq!(schema["properties"]["max_interactions"]["default"], 10);
+}
+
+/// I2: several problems at once, each with line, key and what is allowed; nothing is begun.
+#[test]
+fn i2_all_problems_are_shown_at_once() {
+    let text = "modle = \"offline\"\nat_limit = \"stop\"\n\n[retry]\nattempts = 0\n\n[plugins.files]\nread = [\".\"]\n";
+    let place = Place::new(&[("agent.toml", text)]);
+    for line in [&["config", "check"][..], &["--agent", "agent.toml", "hi"]] {
+        let ended = place.run(line);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+        for expected in [
+            "agent.toml:1:1: unknown key `modle`",
+            "did you mean `model`?",
+            "agent.toml:2:12: `at_limit` has an unknown value",
+            "allowed: \"finish\" or \"error\"",
+            "agent.toml:5:12: `retry.attempts` is out of range",
+            "allowed: a whole number from 1 to 20",
+            "agent.toml:8:1: unknown key `plugins.files.read`",
+            "`read` stands in `[plugins.files.grants]`",
+        ] {
+            assert!(ended.stderr.contains(expected), "`{expected}` is not in:\n{}", ended.stderr);
+        }
+    }
+    assert!(place.run(&["session", "list"]).stderr.contains("no sessions"));
+}
+
+/// M2: a key that is missing or cannot be right is named with what to do, and is never shown.
+#[test]
+fn m2_keys_are_read_from_the_environment_alone() {
+    let text = "model = \"openai/gpt-4.1-mini\"\nfallback_models = [\"offline\", \"office/large\"]\n\n[providers.office]\n\
+                base_url = \"http://127.0.0.1:9/v1\"\nkey_env = \"OFFICE_KEY\"\n";
+    let place = Place::new(&[("agent.toml", text)]);
+    let ended = place.run(&["--agent", "agent.toml", "hi"]);
+    let expected = [
+        "agent.toml:1: model: `openai/gpt-4.1-mini` needs a key, and the environment variable `OPENAI_API_KEY` is not set",
+        "agent.toml:2: fallback_models[1]: `office/large` needs a key, and the environment variable `OFFICE_KEY` is not set \
+         (named by agent.toml:6: providers.office.key_env)",
+        "export OFFICE_KEY=",
+    ];
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    expected.iter().for_each(|text| assert!(ended.stderr.contains(text), "`{text}` is not in:\n{}", ended.stderr));
+    let keys = [("OPENAI_API_KEY", "sk-hunter2\n"), ("OFFICE_KEY", "")];
+    let ended = place.run_with(&["config", "check"], &keys);
+    assert_eq!(ended.code, Some(2));
+    for expected in ["`OPENAI_API_KEY` holds ends with a line break", "`OFFICE_KEY` holds is empty"] {
+        assert!(ended.stderr.contains(expected), "`{expected}` is not in:\n{}", ended.stderr);
+    }
+    assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+    place.write("agent.toml", "[providers.openai]\nkey = \"sk-hunter2\"\n");
+    let ended = place.run(&["config", "check"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("key_env"), "{ended:?}");
+    assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+}
+
+/// I2: several agents in one directory, each by its name; sessions belong to it.
+#[test]
+fn i2_several_agents_in_one_folder() {
+    let place = Place::new(&[
+        ("agent.toml", "instructions = \"one\"\n"),
+        ("writer.toml", "instructions = \"two\"\n"),
+        ("agents/three.toml", "name = \"reader\"\n"),
+        ("agents/wrong.toml", "modle = 1\n"),
+        ("Cargo.toml", "[package]\nname = \"no-agent\"\n"),
+    ]);
+    let listed = place.run(&["config", "list"]);
+    let listed: Vec<_> = listed.stdout.lines().map(|line| line.split("  ").take(2).collect::<Vec<_>>()).collect();
+    let expected = [
+        ["agent", "agent.toml"],
+        ["writer", "writer.toml"],
+        ["reader", "agents/three.toml"],
+        ["wrong", "agents/wrong.toml"],
+    ];
+    assert_eq!(listed, expected);
+    for name in ["agent", "writer", "reader"] {
+        let ended = place.run(&["--agent", name, "hello"]);
+        assert!(ended.code == Some(0) && ended.stderr.contains(&format!("session {name}/")), "{ended:?}");
+    }
+    let ended = place.run(&["--agent", "wirter", "hello"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("Did you mean `writer`?"), "{ended:?}");
+    place.write("agents/four.toml", "name = \"reader\"\n");
+    let ended = place.run(&["--agent", "reader", "hello"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("--agent agents/four.toml or --agent agents/three.toml"));
+    assert_eq!(place.run(&["--agent", "agents/three.toml", "--continue"]).code, Some(0));
+}
+
+/// An agent.toml that lies in the folder grants what its author wants, so that it is named, and not taken.
+#[test]
+fn i2_no_agent_is_taken_unasked() {
+    let place = Place::new(&[("agent.toml", "name = \"trap\"\n[host.grants]\nread = [\".\"]\n")]);
+    let ended = place.run(&["read_file {\"path\": \"agent.toml\"}"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    assert!(ended.stderr.contains("`agent-host --agent agent.toml`"), "{}", ended.stderr);
+}
+
+/// In a pipe nothing is looked for and nobody is asked: a set key is spoken of, and used by nobody.
+#[test]
+fn m2_a_key_alone_chooses_no_model() {
+    let place = Place::new(&[]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let environment = [("OPENAI_API_KEY", "sk-hunter2"), ("OPENAI_BASE_URL", url.as_str())];
+    let ended = place.run_with(&["--plugins", "plugins", "hello"], &environment);
+    assert!(ended.code == Some(0) && ended.stdout.contains("not a language model"), "{ended:?}");
+    assert!(ended.stderr.contains("--model openai/") && !ended.stderr.contains("hunter2"), "{ended:?}");
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "somebody asked the server");
+    let ended = place.run_with(&["--plugins", "plugins", "--model", "offline", "hello"], &environment);
+    assert!(ended.code == Some(0) && !ended.stderr.contains("OPENAI_API_KEY"), "{ended:?}");
+}
+
+/// M2: what is no model says what is one.
+#[test]
+fn m2_names_that_are_no_models() {
+    let place = Place::new(&[]);
+    let run = |arguments: &[&str]| {
+        let all = [&["--plugins", "plugins"], arguments, &["hello"]].concat();
+        place.run(&all)
+    };
+    for (arguments, expected) in [
+        (&["--model", "opnai/gpt"][..], "Did you mean `openai/gpt`?"),
+        (&["--model", "gpt-9"], "`gpt-9` names no provider"),
+        (&["--model", "openai/"], "names a provider and no model"),
+        (&["--model", "offline", "--base-url", "http://127.0.0.1:9/v1"], "--base-url"),
+        (&["--base-url", "127.0.0.1:9"], "http://127.0.0.1:8000/v1"),
+        (&["--base-url", "http://me:hunter2@127.0.0.1:9/v1"], "does not stand in an address"),
+    ] {
+        let ended = run(arguments);
+        assert!(ended.code == Some(2) && ended.stderr.contains(expected), "{arguments:?}: {ended:?}");
+    }
+}
