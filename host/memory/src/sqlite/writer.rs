@@ -12,7 +12,7 @@ pub(super) use job::Effort;
 use super::failure::Failure;
 use super::{Counters, search};
 use crate::StoreError;
-use batch::{Committer, Patience, Progress};
+use batch::{Committer, LastCommit, Patience, Progress};
 use job::{Queued, Task};
 use rusqlite::Connection;
 use std::collections::VecDeque;
@@ -20,17 +20,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// Jobs that may wait; further callers wait for a place.
 const QUEUE: usize = 256;
 
 /// Jobs that share a transaction at most.
-const BATCH: usize = 64;
+const BATCH: usize = 128;
 
 /// Jobs that a caller does before it gives the connection back: its own, and those that came meanwhile.
 const LED_BY_CALLER: usize = 16;
+
+/// Jobs of one commit that show that many sessions work at the same pace.
+const CROWD: usize = 16;
+
+/// They are waited for at most for this part of what the commit took.
+const CROWD_WAIT: u32 = 4;
 
 /// How long nothing was written before the thread brings the search index up to date.
 const IDLE: Duration = Duration::from_millis(500);
@@ -77,6 +83,8 @@ struct State {
     thread: ThreadIs,
     store: StoreIs,
     index: Index,
+    /// How many jobs wake the thread.
+    wakes_at: usize,
     /// How often somebody has led.
     led: u64,
 }
@@ -100,7 +108,26 @@ enum Index {
     UpToDate,
 }
 
-/// What the thread is to do next.
+/// What there is to do for the thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    Nothing,
+    /// Many shared the last commit and are about to come again: one commit for all of them is worth a short wait.
+    Crowd {
+        jobs: usize,
+        within: Duration,
+    },
+    Commit,
+    End,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Woken {
+    ByOthers,
+    ByTime,
+}
+
+/// What the thread does next.
 enum Next<'a> {
     Commit(Lead<'a>),
     Index(Lead<'a>),
@@ -116,13 +143,15 @@ impl Writer {
     ) -> Result<Self, StoreError> {
         let path: Arc<Path> = path.into();
         let Conduct { leaders, lock_wait } = conduct;
-        let committer = Committer { connection, path: path.clone(), counters, lock_wait };
+        let last = LastCommit::default();
+        let committer = Committer { connection, path: path.clone(), counters, lock_wait, last };
         let state = State {
             queue: VecDeque::new(),
             committer: Some(committer),
             thread: ThreadIs::Awake,
             store: StoreIs::Open,
             index: Index::Behind,
+            wakes_at: 1,
             led: 0,
         };
         let places = Arc::new(Semaphore::new(QUEUE));
@@ -181,7 +210,7 @@ impl Desk {
                 drop(state);
                 self.lead(Lead::new(self, committer));
             }
-            None if state.committer.is_some() => self.summon(state),
+            None if state.committer.is_some() && state.queue.len() >= state.wakes_at => self.summon(state),
             None => {}
         }
     }
@@ -223,38 +252,47 @@ impl Desk {
     /// Waits until there is something to do for the thread.
     fn next(&self) -> Next<'_> {
         let mut state = self.lock();
-        let mut led = state.led;
+        let (ready, mut led) = (Instant::now(), state.led);
         loop {
-            let has_work = !state.queue.is_empty();
-            if let Some(committer) = state.committer.take_if(|_| has_work) {
-                return Next::Commit(Lead::new(self, committer));
-            }
-            if state.store == StoreIs::Closing
-                && let Some(committer) = state.committer.take()
-            {
-                // Closing the connection may move the log into the database.
-                drop(state);
-                drop(committer);
-                return Next::End;
-            }
-            state.thread = ThreadIs::Waiting;
-            let is_idle = match state.index {
-                Index::UpToDate => {
-                    state = self.summons.wait(state).unwrap_or_else(PoisonError::into_inner);
-                    false
+            let due = state.due(ready);
+            match (due, state.committer.take_if(|_| matches!(due, Due::Commit | Due::End))) {
+                (Due::Commit, Some(committer)) => return Next::Commit(Lead::new(self, committer)),
+                (Due::End, Some(committer)) => {
+                    // Closing the connection may move the log into the database.
+                    drop(state);
+                    drop(committer);
+                    return Next::End;
                 }
-                Index::Behind => {
-                    let waited = self.summons.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
-                    state = waited.0;
-                    waited.1.timed_out() && state.queue.is_empty() && state.led == led
+                (Due::Crowd { jobs, within }, _) => {
+                    state.wakes_at = jobs;
+                    state = self.wait(state, Some(within)).0;
+                    state.wakes_at = 1;
                 }
-            };
-            state.thread = ThreadIs::Awake;
-            led = state.led;
-            if let Some(committer) = state.committer.take_if(|_| is_idle) {
-                return Next::Index(Lead::new(self, committer));
+                _ => {
+                    let at_most = (state.index == Index::Behind).then_some(IDLE);
+                    let (woken, why) = self.wait(state, at_most);
+                    state = woken;
+                    let is_idle = why == Woken::ByTime && state.queue.is_empty() && state.led == led;
+                    led = state.led;
+                    if let Some(committer) = state.committer.take_if(|_| is_idle) {
+                        return Next::Index(Lead::new(self, committer));
+                    }
+                }
             }
         }
+    }
+
+    fn wait<'a>(&self, mut state: MutexGuard<'a, State>, at_most: Option<Duration>) -> (MutexGuard<'a, State>, Woken) {
+        state.thread = ThreadIs::Waiting;
+        let (mut state, woken) = match at_most {
+            None => (self.summons.wait(state).unwrap_or_else(PoisonError::into_inner), Woken::ByOthers),
+            Some(time) => {
+                let (state, waited) = self.summons.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
+                (state, if waited.timed_out() { Woken::ByTime } else { Woken::ByOthers })
+            }
+        };
+        state.thread = ThreadIs::Awake;
+        (state, woken)
     }
 
     /// From the front of the queue, as long as it is wanted.
@@ -281,6 +319,31 @@ impl Desk {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// `ready` is when the thread had done what it did before.
+    fn due(&self, ready: Instant) -> Due {
+        let Some(committer) = &self.committer else { return Due::Nothing };
+        match (self.queue.len(), self.store) {
+            (0, StoreIs::Open) => Due::Nothing,
+            (0, StoreIs::Closing) => Due::End,
+            (_, StoreIs::Closing) => Due::Commit,
+            (waiting, StoreIs::Open) => match committer.last.crowd(waiting, ready.elapsed()) {
+                Some(crowd) => crowd,
+                None => Due::Commit,
+            },
+        }
+    }
+}
+
+impl LastCommit {
+    /// Who is worth waiting for, when so many have come already and so much time has passed.
+    fn crowd(self, waiting: usize, since: Duration) -> Option<Due> {
+        let Self { jobs, took } = self;
+        let within = (took / CROWD_WAIT).saturating_sub(since);
+        (jobs >= CROWD && waiting < jobs && !within.is_zero()).then_some(Due::Crowd { jobs, within })
     }
 }
 
@@ -328,49 +391,4 @@ impl Drop for Lead<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sqlite::file::open_in_memory;
-    use std::sync::mpsc;
-    use tokio::sync::oneshot;
-
-    const THREAD: Conduct = Conduct { leaders: Leaders::Thread, lock_wait: Duration::ZERO };
-
-    fn insert(connection: &Connection) -> Result<i64, Failure> {
-        connection
-            .execute("INSERT INTO sessions (subject, agent, created, updated) VALUES (random(), '', 0, 0)", [])?;
-        Ok(connection.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0))?)
-    }
-
-    /// What SQLite does by itself when the disk is full at the wrong moment.
-    fn lose_the_transaction(connection: &Connection) -> Result<i64, Failure> {
-        connection.execute_batch("ROLLBACK")?;
-        Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None).into())
-    }
-
-    /// Limit 28: when the whole transaction is lost, so is what shared it, and nobody is told otherwise; what comes
-    /// behind is taken.
-    #[tokio::test(flavor = "current_thread")]
-    async fn a_lost_transaction_is_acknowledged_to_nobody() {
-        let connection = open_in_memory().unwrap();
-        let writer = Writer::start(connection, PathBuf::from(":memory:"), THREAD, Arc::default()).unwrap();
-        // The first job keeps the thread busy until the others are queued, so that they are one batch.
-        let (go, wait) = mpsc::channel::<()>();
-        let (begin, begun) = oneshot::channel();
-        let busy = writer.run(Effort::Short, move |_| {
-            let _ = begin.send(());
-            let _ = wait.recv();
-            Ok(0)
-        });
-        let behind = async {
-            begun.await.unwrap();
-            let [first, losing, last] =
-                [insert, lose_the_transaction, insert].map(|job| writer.run(Effort::Short, job));
-            // Polled in this order: when the last is polled, the others are queued.
-            tokio::join!(biased; first, losing, last, async { drop(go) })
-        };
-        let (busy, (first, losing, last, ())) = tokio::join!(busy, behind);
-        let full = Err(StoreError::DiskFull { path: PathBuf::from(":memory:") });
-        assert_eq!((busy, first, losing, last), (Ok(0), full.clone(), full, Ok(1)));
-    }
-}
+mod tests;

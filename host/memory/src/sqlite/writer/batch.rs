@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The write connection, with what it needs to commit.
 pub(super) struct Committer {
@@ -19,6 +19,16 @@ pub(super) struct Committer {
     pub(super) counters: Arc<Counters>,
     /// How long another process is waited for by who may wait.
     pub(super) lock_wait: Duration,
+    pub(super) last: LastCommit,
+}
+
+/// How the last commit went.
+#[derive(Clone, Copy, Default)]
+pub(super) struct LastCommit {
+    /// That shared it.
+    pub(super) jobs: usize,
+    /// The commit alone, not the jobs.
+    pub(super) took: Duration,
 }
 
 /// What is done when another process holds the file.
@@ -54,7 +64,9 @@ impl Committer {
             }
         }
         let Some(done) = self.run_all(batch) else { return Progress::Answered };
+        let started = Instant::now();
         let committed = self.execute("COMMIT");
+        self.last = LastCommit { jobs: done.len(), took: started.elapsed() };
         if committed.is_err() {
             self.roll_back();
         }
