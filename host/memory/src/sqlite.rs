@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use writer::Writer;
+use writer::{Conduct, Effort, Leaders, Writer};
 
 /// A store in one SQLite file, or in memory. Dropping it writes what is queued and stops its thread.
 pub struct SqliteStore {
@@ -92,7 +92,12 @@ impl SqliteStore {
         let file = file::DatabaseFile::locate(path.as_ref(), options)?;
         let connection = file.open()?;
         let owner = Owner::on_disk(file.path())?;
-        Self::start(connection, file.path().to_owned(), owner, |path| Some(Readers::new(path)))
+        let leaders = match options.synchronous {
+            Synchronous::Full => Leaders::Thread,
+            Synchronous::Off => Leaders::Callers,
+        };
+        let conduct = Conduct { leaders, lock_wait: options.lock_wait };
+        Self::start(connection, file.path().to_owned(), conduct, owner)
     }
 
     /// A store that lives as long as this value.
@@ -100,7 +105,8 @@ impl SqliteStore {
         check_library(rusqlite::version_number())?;
         let path = PathBuf::from(":memory:");
         let connection = file::open_in_memory().map_err(|failure| failure.at(&path))?;
-        Self::start(connection, path, Owner::in_memory(), |_| None)
+        let conduct = Conduct { leaders: Leaders::Callers, lock_wait: Duration::ZERO };
+        Self::start(connection, path, conduct, Owner::in_memory())
     }
 
     /// What it has done so far.
@@ -123,24 +129,20 @@ impl SqliteStore {
         .await
     }
 
-    fn start(
-        connection: Connection,
-        path: PathBuf,
-        owner: Owner,
-        readers: impl FnOnce(PathBuf) -> Option<Readers>,
-    ) -> Result<Self, StoreError> {
+    fn start(connection: Connection, path: PathBuf, conduct: Conduct, owner: Owner) -> Result<Self, StoreError> {
         let counters = Arc::new(Counters::default());
-        let writer = Writer::start(connection, path.clone(), counters.clone())?;
-        Ok(Self { writer, readers: readers(path), owner: Arc::new(owner), counters })
+        let readers = owner.shares_a_file().then(|| Readers::new(path.clone()));
+        let writer = Writer::start(connection, path, conduct, counters.clone())?;
+        Ok(Self { writer, readers, owner: Arc::new(owner), counters })
     }
 
-    /// Runs `work` in a transaction that it shares with others, each in a savepoint of its own.
-    async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
+    /// Runs `work` in a transaction that it shares with others, and stands or falls alone.
+    async fn write<T, F>(&self, effort: Effort, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
     {
-        self.writer.run(work).await
+        self.writer.run(effort, work).await
     }
 
     /// Runs `work` on one consistent view of what is committed. In memory there is only the writer's connection.
@@ -151,7 +153,7 @@ impl SqliteStore {
     {
         match &self.readers {
             Some(readers) => readers.run(work).await,
-            None => self.writer.run(work).await,
+            None => self.writer.run(Effort::Long, work).await,
         }
     }
 }

@@ -1,16 +1,16 @@
-//! The component that both sides call: the fixture `probe`, built by the code behind `plugin build`.
+//! The components that are measured: plugins and fixtures of the repository, built by the code behind `plugin build`.
 
 use agent_kit::build::{Toolchain, build};
 use std::path::{Path, PathBuf};
 
-/// Builds it, where it has changed, and says where it is.
-pub(crate) fn probe() -> wasmtime::Result<PathBuf> {
+/// Builds a project of the repository, where it has changed, and says where its component is. Not from async code.
+pub(crate) fn built(project: &str) -> wasmtime::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
     let toolchain = Toolchain { cargo, rustup: Some(PathBuf::from("rustup")) };
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("host/app is two levels deep");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let project = repository.join("tests/fixtures/probe");
-    let built = runtime.block_on(build(&toolchain, &project, &scratch().join("components"), &|_| {}))?;
+    let built =
+        runtime.block_on(build(&toolchain, &repository.join(project), &scratch().join("components"), &|_| {}))?;
     Ok(built.path)
 }
 

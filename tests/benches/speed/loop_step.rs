@@ -1,12 +1,12 @@
 //! "One loop step": an instant scripted model, no tool, SQLite without `fsync` on a file system in memory.
 
+use crate::agent::{in_memory, scripted};
 use crate::samples::Samples;
 use crate::table::{Table, micros, reached};
 use agent_core::message::TurnInput;
 use agent_memory::{Options, SqliteStore, Synchronous};
-use agent_plugins::{Generation, Sandbox, SandboxOptions};
-use agent_runtime::{Agent, AgentConfig, Checkpoint, CheckpointObserver, Host, OpenSession, Session, TurnResult};
-use std::path::Path;
+use agent_plugins::{Sandbox, SandboxOptions};
+use agent_runtime::{Checkpoint, CheckpointObserver, Host, OpenSession, Session, TurnResult};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -15,30 +15,33 @@ use wasmtime::bail;
 const WARM_UP: usize = 300;
 const ROUNDS: usize = 3_000;
 const TARGET: Duration = Duration::from_micros(150);
-/// Where Linux has a file system in memory.
-const IN_MEMORY: &str = "/dev/shm";
 
 /// When the step began and ended in its turn.
 #[derive(Clone, Copy, Default)]
-struct Step {
+pub(crate) struct Step {
     began: Option<Instant>,
     ended: Option<Instant>,
     /// Between the two, the last one included.
     commits: u32,
 }
 
+impl Step {
+    /// How long the last one took, and its commits.
+    pub(crate) fn taken(step: &Mutex<Self>) -> Option<(Duration, u32)> {
+        let Step { began, ended, commits } = *step.lock().unwrap_or_else(PoisonError::into_inner);
+        Some((ended?.duration_since(began?), commits))
+    }
+}
+
 /// Measures whole turns of one step each, every turn in a new session, and the step within them.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
-    let (directory, place) = match Path::new(IN_MEMORY).is_dir() {
-        true => (tempfile::tempdir_in(IN_MEMORY)?, "in memory"),
-        false => (tempfile::tempdir()?, "on disk, for want of a file system in memory"),
-    };
+    let (directory, place) = in_memory()?;
     let options = Options { synchronous: Synchronous::Off, ..Options::default() };
     let store = Arc::new(SqliteStore::open(directory.path().join("bench.db"), options)?);
     let step: Arc<Mutex<Step>> = Arc::default();
     let (sandbox, checkpoint) = (Sandbox::new(SandboxOptions::default())?, Some(observer(step.clone())));
     let host = Host { store: store.clone(), sandbox, checkpoint };
-    let agent = agent(directory.path())?;
+    let agent = scripted(directory.path(), 1)?;
 
     let (mut steps, mut turns) = (Samples::default(), Samples::default());
     let (mut commits, mut step_commits) = (0, 0);
@@ -52,14 +55,10 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
         commits = store.stats().commits - before;
         session.close().await?;
         let TurnResult::Finished(_) = result else { bail!("the turn ended with {result:?}") };
-        let Step { began: Some(began), ended: Some(ended), commits: counted } =
-            *step.lock().unwrap_or_else(PoisonError::into_inner)
-        else {
-            bail!("the turn had no step")
-        };
+        let Some((time, counted)) = Step::taken(&step) else { bail!("the turn had no step") };
         step_commits = counted;
         if round >= WARM_UP {
-            steps.push(ended - began);
+            steps.push(time);
             turns.push(turn);
         }
     }
@@ -73,7 +72,7 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
 
 /// A step is one model call with what follows from it (spec, words): it begins when what was before it is stored, and ends
 /// when the verdict on its reply is.
-fn observer(step: Arc<Mutex<Step>>) -> CheckpointObserver {
+pub(crate) fn observer(step: Arc<Mutex<Step>>) -> CheckpointObserver {
     Arc::new(move |checkpoint| {
         let mut step = step.lock().unwrap_or_else(PoisonError::into_inner);
         match checkpoint {
@@ -87,13 +86,4 @@ fn observer(step: Arc<Mutex<Step>>) -> CheckpointObserver {
             _ => {}
         }
     })
-}
-
-fn agent(directory: &Path) -> wasmtime::Result<Arc<Agent>> {
-    let script = serde_json::json!({"replies": [
-        {"text": "It has 42 lines.", "usage": {"prompt_tokens": 100, "completion_tokens": 10}}
-    ]});
-    std::fs::write(directory.join("script.json"), script.to_string())?;
-    let provider = agent_models::provider("scripted:script.json", directory)?;
-    Ok(Arc::new(Agent::new(AgentConfig::new("bench"), provider, Generation::new([]))?))
 }

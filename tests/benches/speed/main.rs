@@ -1,5 +1,5 @@
-//! Measures what the design promises of a tool call and of a loop step: host and raw wasmtime in one process, sample by
-//! sample in turn, so that noise hits both alike. Prints one table; asserts nothing about time.
+//! Measures what the design promises of speed: what is compared in one process, sample by sample in turn, so that noise
+//! hits both alike. Prints one table; asserts nothing about time.
 
 #![allow(clippy::print_stdout, reason = "the table is what this program is for")]
 
@@ -14,27 +14,51 @@ mod engine;
 #[path = "../../../host/plugins/src/limits.rs"]
 mod limits;
 
+mod agent;
+mod compiled_code;
 mod component;
+mod long_history;
 mod loop_step;
+mod many_sessions;
+mod media_policy;
 mod raw;
 mod samples;
+mod start;
 mod table;
 mod tool_call;
 
+use component::built;
 use table::Table;
 
 fn main() -> wasmtime::Result<()> {
-    // Built before the runtime starts, since cargo waits for nobody.
-    let component = component::probe()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     // As other benchmarks have it: `cargo bench -- loop` measures only what is named so.
     let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    let is_wanted = |row: &str| row.contains(&wanted);
     let mut table = Table::default();
-    if "tool call".contains(&wanted) {
-        runtime.block_on(tool_call::measure(&component, &mut table))?;
+    // Components are built outside the runtime, since cargo waits for nobody.
+    if is_wanted("tool call") {
+        runtime.block_on(tool_call::measure(&built("tests/fixtures/probe")?, &mut table))?;
     }
-    if "loop step".contains(&wanted) {
+    if is_wanted("loop step") {
         runtime.block_on(loop_step::measure(&mut table))?;
+    }
+    if is_wanted("many sessions") {
+        runtime.block_on(many_sessions::measure(&mut table))?;
+    }
+    if is_wanted("long history") {
+        runtime.block_on(long_history::measure(&mut table))?;
+    }
+    if is_wanted("start") {
+        start::measure(&built("tests/fixtures/two-kinds")?, &mut table)?;
+    }
+    if is_wanted("compiled code") {
+        let components =
+            ["plugins/mask-openai", "plugins/calc"].map(built).into_iter().collect::<Result<Vec<_>, _>>()?;
+        runtime.block_on(compiled_code::measure(&components, &mut table))?;
+    }
+    if is_wanted("media policy") {
+        runtime.block_on(media_policy::measure(&built("plugins/mask-openai")?, &mut table))?;
     }
     print!("{table}");
     Ok(())

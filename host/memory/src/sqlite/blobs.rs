@@ -3,6 +3,7 @@
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
 use super::queries::{session_number, signed, unsigned};
+use super::writer::Effort;
 use crate::{Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, StoreError, digest_of};
 use agent_core::message::{Digest, Dimensions, Media};
 use async_trait::async_trait;
@@ -26,7 +27,7 @@ impl Blobs for SqliteStore {
         }
         let stored = hash("a medium", bytes).await?;
         let session = session.to_owned();
-        self.write(move |connection| {
+        self.write(Effort::of(stored.len()), move |connection| {
             let session = session_number(connection, &session)?;
             let blob = insert_bytes(connection, session, &stored)?;
             describe(connection, session, blob, &about)?;
@@ -69,7 +70,7 @@ impl Blobs for SqliteStore {
     async fn put_text(&self, session: &str, text: String) -> Result<Digest, StoreError> {
         let stored = hash("a text", text.into_bytes()).await?;
         let session = session.to_owned();
-        self.write(move |connection| {
+        self.write(Effort::of(stored.len()), move |connection| {
             let session = session_number(connection, &session)?;
             insert_bytes(connection, session, &stored)?;
             Ok(stored.digest)
@@ -99,6 +100,10 @@ impl StoredBytes {
         }
         let digest = digest_of(&bytes);
         Ok(Self { key: key_of(&digest)?, digest, bytes })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
     }
 }
 

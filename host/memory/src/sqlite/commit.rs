@@ -5,6 +5,7 @@ mod rows;
 use super::blobs::{StoredBytes, insert_bytes};
 use super::failure::{Failure, invalid};
 use super::queries::{from_json, now, signed, unsigned};
+use super::writer::Effort;
 use crate::{Commit, Lease, Status, StoreError};
 use agent_core::change::{CallResult, HiddenMessage};
 use agent_core::message::CallId;
@@ -53,6 +54,21 @@ impl PreparedCommit {
                 .collect::<Result<_, _>>()?,
             status,
         })
+    }
+
+    /// How long writing it takes.
+    pub(super) fn effort(&self) -> Effort {
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let calls = self.calls.iter().map(|call| match call {
+            CallRow::Requested { arguments, result, .. } => arguments.len() + length(result),
+            CallRow::Finished { json, .. } => json.len(),
+            CallRow::Moved { .. } => 0,
+        });
+        let messages = self.messages.iter().map(|message| length(&message.parts));
+        let events = self.events.iter().map(|event| event.kind.len());
+        let records = self.records.iter().map(|record| record.body.len());
+        let texts = self.texts.iter().map(StoredBytes::len);
+        Effort::of(self.snapshot.len() + calls.chain(messages).chain(events).chain(records).chain(texts).sum::<usize>())
     }
 
     /// Writes all of it, or fails and leaves the undoing to the caller's savepoint. Returns the new revision.

@@ -3,6 +3,7 @@
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
 use super::queries::{collect, page};
+use super::writer::Effort;
 use crate::{Bucket, KeyValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, StoreError, Swap};
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -23,12 +24,12 @@ impl KeyValue for SqliteStore {
     async fn set(&self, bucket: &Bucket, key: &str, value: Vec<u8>) -> Result<(), StoreError> {
         let address = Address::new(bucket, key)?;
         check_value(&value)?;
-        self.write(move |connection| set(connection, &address, &value)).await
+        self.write(Effort::of(value.len()), move |connection| set(connection, &address, &value)).await
     }
 
     async fn delete_key(&self, bucket: &Bucket, key: &str) -> Result<(), StoreError> {
         let Address { bucket, key } = Address::new(bucket, key)?;
-        self.write(move |connection| {
+        self.write(Effort::Short, move |connection| {
             let sql = "DELETE FROM key_values WHERE agent = ?1 AND plugin = ?2 AND bucket = ?3 AND key = ?4";
             connection.prepare_cached(sql)?.execute(params![bucket.agent, bucket.plugin, bucket.name, key])?;
             Ok(())
@@ -58,7 +59,7 @@ impl KeyValue for SqliteStore {
 
     async fn increment(&self, bucket: &Bucket, key: &str, delta: i64) -> Result<i64, StoreError> {
         let address = Address::new(bucket, key)?;
-        self.write(move |connection| {
+        self.write(Effort::Short, move |connection| {
             let what = || format!("the sum at key `{}`", address.key);
             let number = match get(connection, &address)? {
                 None => 0,
@@ -83,7 +84,7 @@ impl KeyValue for SqliteStore {
     ) -> Result<Swap, StoreError> {
         let address = Address::new(bucket, key)?;
         check_value(&value)?;
-        self.write(move |connection| {
+        self.write(Effort::of(value.len()), move |connection| {
             let found = get(connection, &address)?;
             if found != expected {
                 return Ok(Swap::Other(found));

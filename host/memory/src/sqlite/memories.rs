@@ -4,6 +4,7 @@ use super::SqliteStore;
 use super::failure::{Failure, invalid};
 use super::queries::{collect, now, page, rfc3339};
 use super::search::{Match, expression, score, words};
+use super::writer::Effort;
 use crate::{MAX_MEMORY_BYTES, Memories, Memory, MemoryKind, RememberedFact, StoreError};
 use agent_core::plugin::Recollection;
 use async_trait::async_trait;
@@ -19,7 +20,7 @@ impl Memories for SqliteStore {
         }
         let written = written(&memory)?;
         let id = id.to_owned();
-        self.write(move |connection| {
+        self.write(Effort::Long, move |connection| {
             let sql = "INSERT INTO memories (id, user, kind, session, text, written) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                        ON CONFLICT (id) DO NOTHING";
             let Memory { user, kind, session, text, .. } = &memory;
@@ -71,7 +72,7 @@ impl Memories for SqliteStore {
 
     async fn forget(&self, id: &str) -> Result<bool, StoreError> {
         let id = id.to_owned();
-        self.write(move |connection| {
+        self.write(Effort::Long, move |connection| {
             let number: Option<i64> = connection
                 .prepare_cached("DELETE FROM memories WHERE id = ?1 RETURNING number")?
                 .query_row([id], |row| row.get(0))

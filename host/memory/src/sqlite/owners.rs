@@ -51,6 +51,11 @@ impl Owner {
         })
     }
 
+    /// Whether others can reach the database.
+    pub(super) fn shares_a_file(&self) -> bool {
+        self.place.is_some()
+    }
+
     /// As it stands in the sessions.
     pub(super) fn id(&self) -> &str {
         &self.id

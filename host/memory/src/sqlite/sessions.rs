@@ -9,6 +9,7 @@ use super::queries::{
     session_number, signed, unsigned,
 };
 use super::search;
+use super::writer::Effort;
 use crate::{
     CallFilter, Commit, Lease, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession, RecordRange, SessionFilter,
     SessionLog, SessionMeta, SessionSummary, StepRecord, StoreError, StoredRecord, TimedEvent,
@@ -24,12 +25,12 @@ use std::sync::atomic::Ordering;
 impl SessionLog for SqliteStore {
     async fn open(&self, session: &str, mode: OpenMode, meta: SessionMeta) -> Result<OpenedSession, StoreError> {
         let (session, owner) = (session.to_owned(), self.owner.clone());
-        self.write(move |connection| take_lease(connection, &owner, &session, mode, meta)).await
+        self.write(Effort::Short, move |connection| take_lease(connection, &owner, &session, mode, meta)).await
     }
 
     async fn release(&self, lease: Lease) -> Result<(), StoreError> {
         let owner = self.owner.clone();
-        self.write(move |connection| {
+        self.write(Effort::Short, move |connection| {
             connection
                 .prepare_cached("UPDATE sessions SET owner = NULL WHERE subject = ?1 AND epoch = ?2 AND owner = ?3")?
                 .execute(params![lease.session, signed(lease.epoch), owner.id()])?;
@@ -41,7 +42,7 @@ impl SessionLog for SqliteStore {
     async fn commit(&self, lease: &Lease, expected_revision: u64, commit: Commit) -> Result<u64, StoreError> {
         let prepared = PreparedCommit::new(lease, expected_revision, commit)?;
         let owner = self.owner.clone();
-        let revision = self.write(move |connection| prepared.write(connection, owner.id())).await?;
+        let revision = self.write(prepared.effort(), move |connection| prepared.write(connection, owner.id())).await?;
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         Ok(revision)
     }
@@ -106,12 +107,12 @@ impl SessionLog for SqliteStore {
 
     async fn delete(&self, session: &str) -> Result<(), StoreError> {
         let (session, owner) = (session.to_owned(), self.owner.clone());
-        self.write(move |connection| delete(connection, &owner, &session)).await
+        self.write(Effort::Long, move |connection| delete(connection, &owner, &session)).await
     }
 
     async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
         // The index lags behind on purpose, so that a commit need not wait for it; who searches brings it up to date.
-        while self.write(search::index_some).await? == search::Progress::Indexed {}
+        while self.write(Effort::Long, search::index_some).await? == search::Progress::Indexed {}
         let query = query.to_owned();
         self.read(move |connection| search::messages(connection, &query, limit)).await
     }

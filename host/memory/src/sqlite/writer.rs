@@ -1,126 +1,104 @@
-//! The one writer: a thread that owns the write connection and commits together what waits together (group commit).
-//! Nothing is answered before the transaction that holds it is committed.
+//! The one write connection, and who leads: takes what waits and commits it together (group commit). Nothing is answered
+//! before the transaction that holds it is committed.
+//!
+//! A commit that waits for the disk is led by a thread of its own, which callers wake and await. Where no commit waits
+//! for the disk, that costs more than the commit: a caller that finds the connection at home leads by itself.
+
+mod batch;
+mod job;
+
+pub(super) use job::Effort;
 
 use super::failure::Failure;
 use super::{Counters, search};
 use crate::StoreError;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use batch::{Committer, LastCommit, Patience, Progress};
+use job::{Queued, Task};
+use rusqlite::Connection;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 
 /// Jobs that may wait; further callers wait for a place.
 const QUEUE: usize = 256;
 
 /// Jobs that share a transaction at most.
-const BATCH: usize = 64;
+const BATCH: usize = 128;
 
-/// How long the writer has nothing to do before it brings the search index up to date.
+/// Jobs that a caller does before it gives the connection back: its own, and those that came meanwhile.
+const LED_BY_CALLER: usize = 16;
+
+/// Jobs of one commit that show that many sessions work at the same pace.
+const CROWD: usize = 16;
+
+/// They are waited for at most for this part of what the commit took.
+const CROWD_WAIT: u32 = 4;
+
+/// How long nothing was written before the thread brings the search index up to date.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// The way to the thread.
+/// How a file is committed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Conduct {
+    /// Who may lead.
+    pub(super) leaders: Leaders,
+    /// How long another process that writes is waited for.
+    pub(super) lock_wait: Duration,
+}
+
+/// Who may take the connection and commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaders {
+    /// The thread alone: a commit waits for the disk, which no caller's thread should.
+    Thread,
+    /// Whoever finds the connection at home, as long as nothing takes long or waits for another process.
+    Callers,
+}
+
+/// The way to the connection.
 pub(super) struct Writer {
-    sender: Option<Sender<Queued>>,
-    places: Arc<Semaphore>,
+    desk: Arc<Desk>,
     path: Arc<Path>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The channel itself has no bound: the place that each job holds bounds it.
-struct Queued {
-    job: Box<dyn Job>,
-    place: OwnedSemaphorePermit,
+/// Where jobs wait, and where the connection lies when nobody leads.
+struct Desk {
+    state: Mutex<State>,
+    /// The thread waits here.
+    summons: Condvar,
+    places: Arc<Semaphore>,
+    leaders: Leaders,
 }
 
-/// Work and the way back to who waits for it.
-trait Job: Send {
-    /// Whether anybody still waits.
-    fn is_wanted(&self) -> bool;
-    /// Does the work and keeps its result.
-    fn run(&mut self, connection: &Connection) -> Result<(), StoreError>;
-    /// Answers with the result, or with the failure of the transaction around it.
-    fn answer(self: Box<Self>, transaction: Result<(), StoreError>);
+struct State {
+    /// Bounded by the places.
+    queue: VecDeque<Queued>,
+    /// Away while somebody leads.
+    committer: Option<Committer>,
+    thread: ThreadIs,
+    store: StoreIs,
+    index: Index,
+    /// How many jobs wake the thread.
+    wakes_at: usize,
+    /// How often somebody has led.
+    led: u64,
 }
 
-impl Writer {
-    pub(super) fn start(connection: Connection, path: PathBuf, counters: Arc<Counters>) -> Result<Self, StoreError> {
-        let (sender, jobs) = channel();
-        let path: Arc<Path> = path.into();
-        let loop_path = path.clone();
-        let thread = std::thread::Builder::new()
-            .name("memory-writer".to_owned())
-            .spawn(move || Loop { connection, path: loop_path, counters }.run(&jobs))
-            .map_err(|error| StoreError::Failed { path: path.to_path_buf(), problem: error.to_string() })?;
-        Ok(Self { sender: Some(sender), places: Arc::new(Semaphore::new(QUEUE)), path, thread: Some(thread) })
-    }
-
-    /// Returns when the work is durable. A caller that gives up before its turn has not been served; later, it may have
-    /// been.
-    pub(super) async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
-    {
-        let place = self.places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
-        let (reply, answer) = oneshot::channel();
-        let job = Box::new(Task { path: self.path.clone(), work: Some(work), result: None, reply });
-        let sender = self.sender.as_ref().ok_or(StoreError::Closed)?;
-        sender.send(Queued { job, place }).map_err(|_| StoreError::Closed)?;
-        answer.await.map_err(|_| StoreError::Closed)?
-    }
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ThreadIs {
+    Waiting,
+    Awake,
 }
 
-impl Drop for Writer {
-    fn drop(&mut self) {
-        // Without a sender the thread ends as soon as the queue is empty.
-        drop(self.sender.take());
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!(database = %self.path.display(), "the database's writer has panicked");
-        }
-    }
-}
-
-struct Task<T, F> {
-    path: Arc<Path>,
-    work: Option<F>,
-    result: Option<T>,
-    reply: oneshot::Sender<Result<T, StoreError>>,
-}
-
-impl<T, F> Job for Task<T, F>
-where
-    T: Send + 'static,
-    F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
-{
-    fn is_wanted(&self) -> bool {
-        !self.reply.is_closed()
-    }
-
-    fn run(&mut self, connection: &Connection) -> Result<(), StoreError> {
-        let work = self.work.take().ok_or(StoreError::Closed)?;
-        self.result = Some(work(connection).map_err(|failure| failure.at(&self.path))?);
-        Ok(())
-    }
-
-    fn answer(self: Box<Self>, transaction: Result<(), StoreError>) {
-        let Self { result, reply, .. } = *self;
-        // Who no longer waits needs no answer.
-        let _ = reply.send(transaction.and_then(|()| result.ok_or(StoreError::Closed)));
-    }
-}
-
-/// What runs on the thread.
-struct Loop {
-    connection: Connection,
-    path: Arc<Path>,
-    counters: Arc<Counters>,
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StoreIs {
+    Open,
+    Closing,
 }
 
 /// Whether messages may wait for the search index.
@@ -130,168 +108,287 @@ enum Index {
     UpToDate,
 }
 
-impl Loop {
-    fn run(mut self, jobs: &Receiver<Queued>) {
-        let mut index = Index::Behind;
-        loop {
-            let first = match index {
-                Index::UpToDate => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Index::Behind => jobs.recv_timeout(IDLE),
-            };
-            match first {
-                Ok(first) => {
-                    let mut batch = VecDeque::from([first]);
-                    batch.extend(jobs.try_iter().take(BATCH - 1));
-                    while !batch.is_empty() {
-                        self.commit_together(&mut batch);
-                    }
-                    index = Index::Behind;
+/// What there is to do for the thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    Nothing,
+    /// Many shared the last commit and are about to come again: one commit for all of them is worth a short wait.
+    Crowd {
+        jobs: usize,
+        within: Duration,
+    },
+    Commit,
+    End,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Woken {
+    ByOthers,
+    ByTime,
+}
+
+/// What the thread does next.
+enum Next<'a> {
+    Commit(Lead<'a>),
+    Index(Lead<'a>),
+    End,
+}
+
+impl Writer {
+    pub(super) fn start(
+        connection: Connection,
+        path: PathBuf,
+        conduct: Conduct,
+        counters: Arc<Counters>,
+    ) -> Result<Self, StoreError> {
+        let path: Arc<Path> = path.into();
+        let Conduct { leaders, lock_wait } = conduct;
+        let last = LastCommit::default();
+        let committer = Committer { connection, path: path.clone(), counters, lock_wait, last };
+        let state = State {
+            queue: VecDeque::new(),
+            committer: Some(committer),
+            thread: ThreadIs::Awake,
+            store: StoreIs::Open,
+            index: Index::Behind,
+            wakes_at: 1,
+            led: 0,
+        };
+        let places = Arc::new(Semaphore::new(QUEUE));
+        let desk = Arc::new(Desk { state: Mutex::new(state), summons: Condvar::new(), places, leaders });
+        let served = desk.clone();
+        let thread = std::thread::Builder::new()
+            .name("memory-writer".to_owned())
+            .spawn(move || {
+                // A panic is one job's matter, not everybody's.
+                while catch_unwind(AssertUnwindSafe(|| served.serve())).is_err() {
+                    tracing::error!("the database's writer has panicked; it goes on");
                 }
-                Err(RecvTimeoutError::Timeout) => index = self.bring_index_up_to_date(),
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-        }
+            })
+            .map_err(|error| StoreError::Failed { path: path.to_path_buf(), problem: error.to_string() })?;
+        Ok(Self { desk, path, thread: Some(thread) })
     }
 
-    /// One transaction for as much of the batch as it can hold: all of it, but for a failure that takes the whole
-    /// transaction down, behind which the rest begins anew.
-    fn commit_together(&mut self, batch: &mut VecDeque<Queued>) {
-        let changes_before = self.connection.total_changes();
-        self.roll_back();
-        if let Err(error) = self.execute("BEGIN IMMEDIATE") {
-            batch.drain(..).for_each(|queued| queued.refuse(&error));
-            return;
-        }
-        let mut done = Vec::with_capacity(batch.len());
-        while let Some(mut queued) = batch.pop_front() {
-            if !queued.job.is_wanted() {
-                continue;
-            }
-            match self.run_in_savepoint(queued.job.as_mut()) {
-                Ok(()) => done.push(queued),
-                Err(error) => {
-                    queued.refuse(&error);
-                    if self.connection.is_autocommit() {
-                        done.into_iter().for_each(|queued| queued.refuse(&error));
-                        return;
-                    }
-                }
-            }
-        }
-        let committed = self.execute("COMMIT");
-        if committed.is_err() {
-            self.roll_back();
-        }
-        if committed.is_ok() && self.connection.total_changes() > changes_before {
-            self.counters.transactions.fetch_add(1, Ordering::Relaxed);
-            self.counters.jobs.fetch_add(done.len() as u64, Ordering::Relaxed);
-        }
-        for Queued { job, place } in done {
-            drop(place);
-            job.answer(committed.clone());
-        }
-    }
-
-    fn run_in_savepoint(&self, job: &mut dyn Job) -> Result<(), StoreError> {
-        self.execute("SAVEPOINT job")?;
-        let result = job.run(&self.connection);
-        if self.connection.is_autocommit() {
-            // SQLite has rolled everything back by itself: disk full, I/O error, out of memory.
-            return Err(result.err().unwrap_or(StoreError::Closed));
-        }
-        let undone = if result.is_err() { self.execute("ROLLBACK TO job") } else { Ok(()) };
-        let closed = undone.and_then(|()| self.execute("RELEASE job"));
-        if closed.is_err() {
-            // Half a job must not be committed with the others.
-            self.roll_back();
-        }
-        result.and(closed)
-    }
-
-    fn bring_index_up_to_date(&mut self) -> Index {
-        match self.index_some() {
-            Ok(search::Progress::Done) => Index::UpToDate,
-            Ok(search::Progress::Indexed) => {
-                self.counters.index_transactions.fetch_add(1, Ordering::Relaxed);
-                Index::Behind
-            }
-            Err(failure) => {
-                // Searching tries again and then says what is wrong.
-                tracing::warn!(error = %failure.at(&self.path), "the search index waits");
-                Index::UpToDate
-            }
-        }
-    }
-
-    fn index_some(&self) -> Result<search::Progress, Failure> {
-        let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
-        let progress = search::index_some(&transaction)?;
-        transaction.commit()?;
-        Ok(progress)
-    }
-
-    /// A rollback that fails leaves the transaction open: the next `BEGIN` fails and says so.
-    fn roll_back(&self) {
-        if !self.connection.is_autocommit()
-            && let Err(error) = self.execute("ROLLBACK")
-        {
-            tracing::error!(%error, "a transaction could not be rolled back");
-        }
-    }
-
-    fn execute(&self, sql: &str) -> Result<(), StoreError> {
-        let executed = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
-        executed.map(|_| ()).map_err(|error| Failure::from(error).at(&self.path))
+    /// Returns when the work is durable. A caller that gives up before its turn has not been served; later, it may have
+    /// been.
+    pub(super) async fn run<T, F>(&self, effort: Effort, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
+    {
+        let place = self.desk.places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let (task, answer) = Task::new(self.path.clone(), work);
+        self.desk.accept(Queued { job: Box::new(task), effort, place });
+        answer.await.map_err(|_| StoreError::Closed)?
     }
 }
 
-impl Queued {
-    fn refuse(self, error: &StoreError) {
-        drop(self.place);
-        self.job.answer(Err(error.clone()));
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let mut state = self.desk.lock();
+        state.store = StoreIs::Closing;
+        self.desk.summon(state);
+        // The thread ends as soon as the queue is empty.
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!(database = %self.path.display(), "the database's writer has panicked");
+        }
+    }
+}
+
+impl Desk {
+    /// Queues the job, and leads where that is this caller's part. A caller leads within one poll, so it cannot be
+    /// dropped in the middle.
+    fn accept(&self, queued: Queued) {
+        let mut state = self.lock();
+        // Where jobs wait at a connection that is at home, the thread is on its way.
+        let leads = self.leaders == Leaders::Callers && queued.effort == Effort::Short && state.queue.is_empty();
+        state.queue.push_back(queued);
+        match state.committer.take_if(|_| leads) {
+            Some(committer) => {
+                drop(state);
+                self.lead(Lead::new(self, committer));
+            }
+            None if state.committer.is_some() && state.queue.len() >= state.wakes_at => self.summon(state),
+            None => {}
+        }
+    }
+
+    /// A caller's part: what is short, and not for long.
+    fn lead(&self, mut lead: Lead<'_>) {
+        let mut left = LED_BY_CALLER;
+        while left > 0 {
+            let mut batch = self.take(left, |queued| queued.effort == Effort::Short);
+            left -= batch.len().min(left);
+            if batch.is_empty() {
+                break;
+            }
+            while !batch.is_empty() {
+                if lead.commit_together(&mut batch, Patience::GivesUp) == Progress::Locked {
+                    self.put_back(batch);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The thread's part.
+    fn serve(&self) {
+        loop {
+            match self.next() {
+                Next::Commit(mut lead) => {
+                    let mut batch = self.take(BATCH, |_| true);
+                    while !batch.is_empty() {
+                        lead.commit_together(&mut batch, Patience::Waits);
+                    }
+                }
+                Next::Index(lead) => lead.index_some(),
+                Next::End => return,
+            }
+        }
+    }
+
+    /// Waits until there is something to do for the thread.
+    fn next(&self) -> Next<'_> {
+        let mut state = self.lock();
+        let (ready, mut led) = (Instant::now(), state.led);
+        loop {
+            let due = state.due(ready);
+            match (due, state.committer.take_if(|_| matches!(due, Due::Commit | Due::End))) {
+                (Due::Commit, Some(committer)) => return Next::Commit(Lead::new(self, committer)),
+                (Due::End, Some(committer)) => {
+                    // Closing the connection may move the log into the database.
+                    drop(state);
+                    drop(committer);
+                    return Next::End;
+                }
+                (Due::Crowd { jobs, within }, _) => {
+                    state.wakes_at = jobs;
+                    state = self.wait(state, Some(within)).0;
+                    state.wakes_at = 1;
+                }
+                _ => {
+                    let at_most = (state.index == Index::Behind).then_some(IDLE);
+                    let (woken, why) = self.wait(state, at_most);
+                    state = woken;
+                    let is_idle = why == Woken::ByTime && state.queue.is_empty() && state.led == led;
+                    led = state.led;
+                    if let Some(committer) = state.committer.take_if(|_| is_idle) {
+                        return Next::Index(Lead::new(self, committer));
+                    }
+                }
+            }
+        }
+    }
+
+    fn wait<'a>(&self, mut state: MutexGuard<'a, State>, at_most: Option<Duration>) -> (MutexGuard<'a, State>, Woken) {
+        state.thread = ThreadIs::Waiting;
+        let (mut state, woken) = match at_most {
+            None => (self.summons.wait(state).unwrap_or_else(PoisonError::into_inner), Woken::ByOthers),
+            Some(time) => {
+                let (state, waited) = self.summons.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
+                (state, if waited.timed_out() { Woken::ByTime } else { Woken::ByOthers })
+            }
+        };
+        state.thread = ThreadIs::Awake;
+        (state, woken)
+    }
+
+    /// From the front of the queue, as long as it is wanted.
+    fn take(&self, most: usize, mut is_wanted: impl FnMut(&Queued) -> bool) -> VecDeque<Queued> {
+        let mut state = self.lock();
+        let wanted = state.queue.iter().take(most).take_while(|queued| is_wanted(queued)).count();
+        state.queue.drain(..wanted).collect()
+    }
+
+    /// To the front of the queue.
+    fn put_back(&self, batch: VecDeque<Queued>) {
+        let mut state = self.lock();
+        batch.into_iter().rev().for_each(|queued| state.queue.push_front(queued));
+    }
+
+    /// Wakes the thread where it waits.
+    fn summon(&self, mut state: MutexGuard<'_, State>) {
+        if state.thread == ThreadIs::Waiting {
+            state.thread = ThreadIs::Awake;
+            drop(state);
+            self.summons.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// `ready` is when the thread had done what it did before.
+    fn due(&self, ready: Instant) -> Due {
+        let Some(committer) = &self.committer else { return Due::Nothing };
+        match (self.queue.len(), self.store) {
+            (0, StoreIs::Open) => Due::Nothing,
+            (0, StoreIs::Closing) => Due::End,
+            (_, StoreIs::Closing) => Due::Commit,
+            (waiting, StoreIs::Open) => match committer.last.crowd(waiting, ready.elapsed()) {
+                Some(crowd) => crowd,
+                None => Due::Commit,
+            },
+        }
+    }
+}
+
+impl LastCommit {
+    /// Who is worth waiting for, when so many have come already and so much time has passed.
+    fn crowd(self, waiting: usize, since: Duration) -> Option<Due> {
+        let Self { jobs, took } = self;
+        let within = (took / CROWD_WAIT).saturating_sub(since);
+        (jobs >= CROWD && waiting < jobs && !within.is_zero()).then_some(Due::Crowd { jobs, within })
+    }
+}
+
+/// The connection in the hands of who leads. It comes back whatever happens to them.
+struct Lead<'a> {
+    desk: &'a Desk,
+    committer: Option<Committer>,
+    leaves_index: Index,
+}
+
+impl<'a> Lead<'a> {
+    fn new(desk: &'a Desk, committer: Committer) -> Self {
+        Self { desk, committer: Some(committer), leaves_index: Index::Behind }
+    }
+
+    fn commit_together(&mut self, batch: &mut VecDeque<Queued>, patience: Patience) -> Progress {
+        match &mut self.committer {
+            Some(committer) => committer.commit_together(batch, patience),
+            None => {
+                batch.drain(..).for_each(|queued| queued.refuse(&StoreError::Closed));
+                Progress::Answered
+            }
+        }
+    }
+
+    fn index_some(mut self) {
+        let progress = self.committer.as_ref().map(Committer::index_some);
+        if progress == Some(search::Progress::Done) {
+            self.leaves_index = Index::UpToDate;
+        }
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        let mut state = self.desk.lock();
+        state.committer = self.committer.take();
+        state.led += 1;
+        let was = std::mem::replace(&mut state.index, self.leaves_index);
+        // Whatever came meanwhile is the thread's; and where it sleeps without end, it is to look after the index again.
+        if !state.queue.is_empty() || was == Index::UpToDate {
+            self.desk.summon(state);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sqlite::file::open_in_memory;
-    use std::sync::mpsc;
-
-    fn insert(connection: &Connection) -> Result<i64, Failure> {
-        connection
-            .execute("INSERT INTO sessions (subject, agent, created, updated) VALUES (random(), '', 0, 0)", [])?;
-        Ok(connection.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0))?)
-    }
-
-    /// What SQLite does by itself when the disk is full at the wrong moment.
-    fn lose_the_transaction(connection: &Connection) -> Result<i64, Failure> {
-        connection.execute_batch("ROLLBACK")?;
-        Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None).into())
-    }
-
-    /// Limit 28: when the whole transaction is lost, so is what shared it, and nobody is told otherwise; what comes
-    /// behind is taken.
-    #[tokio::test(flavor = "current_thread")]
-    async fn a_lost_transaction_is_acknowledged_to_nobody() {
-        let connection = open_in_memory().unwrap();
-        let writer = Writer::start(connection, PathBuf::from(":memory:"), Arc::default()).unwrap();
-        // The first job keeps the thread busy until the others are queued, so that they are one batch.
-        let (go, wait) = mpsc::channel::<()>();
-        let (begin, begun) = oneshot::channel();
-        let busy = writer.run(move |_| {
-            let _ = begin.send(());
-            let _ = wait.recv();
-            Ok(0)
-        });
-        let behind = async {
-            begun.await.unwrap();
-            let [first, losing, last] = [insert, lose_the_transaction, insert].map(|job| writer.run(job));
-            // Polled in this order: when the last is polled, the others are queued.
-            tokio::join!(biased; first, losing, last, async { drop(go) })
-        };
-        let (busy, (first, losing, last, ())) = tokio::join!(busy, behind);
-        let full = Err(StoreError::DiskFull { path: PathBuf::from(":memory:") });
-        assert_eq!((busy, first, losing, last), (Ok(0), full.clone(), full, Ok(1)));
-    }
-}
+mod tests;

@@ -1,0 +1,33 @@
+//! Agents with an instant scripted model, and where their sessions are stored.
+
+use agent_plugins::Generation;
+use agent_runtime::{Agent, AgentConfig};
+use std::path::Path;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// Where Linux has a file system in memory.
+const IN_MEMORY: &str = "/dev/shm";
+
+/// What the model says, and the script that holds it so often.
+pub(crate) fn script(replies: usize) -> String {
+    let reply = serde_json::json!({
+        "text": "It has 42 lines.", "usage": {"prompt_tokens": 100, "completion_tokens": 10}
+    });
+    serde_json::json!({ "replies": vec![reply; replies] }).to_string()
+}
+
+/// An agent without plugins; each of its sessions may ask the model so often.
+pub(crate) fn scripted(directory: &Path, replies: usize) -> wasmtime::Result<Arc<Agent>> {
+    std::fs::write(directory.join("script.json"), script(replies))?;
+    let provider = agent_models::provider("scripted:script.json", directory)?;
+    Ok(Arc::new(Agent::new(AgentConfig::new("bench"), provider, Generation::new([]))?))
+}
+
+/// A directory in memory where there is one, and where it is, in words.
+pub(crate) fn in_memory() -> std::io::Result<(TempDir, &'static str)> {
+    match Path::new(IN_MEMORY).is_dir() {
+        true => Ok((tempfile::tempdir_in(IN_MEMORY)?, "in memory")),
+        false => Ok((tempfile::tempdir()?, "on disk, for want of a file system in memory")),
+    }
+}

@@ -1,0 +1,156 @@
+//! "Long history": a turn over the same view of messages, with few and with many older ones stored.
+
+use crate::agent::{in_memory, scripted};
+use crate::loop_step::{Step, observer};
+use crate::samples::Samples;
+use crate::table::{Table, reached};
+use agent_core::change::{Body, Change, HiddenMessage, NewMessage};
+use agent_core::message::{Part, Role, TurnInput};
+use agent_core::run::{Entry, Run};
+use agent_memory::{Commit, OpenMode, Options, SessionLog, SessionMeta, SqliteStore, Status, Synchronous};
+use agent_plugins::{Sandbox, SandboxOptions};
+use agent_runtime::{Agent, Host, OpenSession, Session, TurnResult};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tokio_util::sync::CancellationToken;
+use wasmtime::bail;
+
+/// Messages that the model is shown.
+const VIEW: u64 = 200;
+/// Older messages that are stored and no longer shown.
+const OLDER: [u64; 2] = [100, 100_000];
+const WARM_UP: usize = 20;
+const ROUNDS: usize = 300;
+const RATIO: f64 = 1.2;
+const SUBJECT: &str = "bench/0199f3a2-7c1e-7000-8000-3f1b2c4d5e6f";
+/// Messages of one commit while the history is made.
+const STRIDE: u64 = 1_000;
+
+/// A host whose store holds the history.
+struct Place {
+    host: Host,
+    step: Arc<Mutex<Step>>,
+    turns: Samples,
+    steps: Samples,
+    snapshot: Vec<u8>,
+}
+
+/// Measures opening the session with one turn, and the step within it, in turn over both histories.
+pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
+    let (directory, where_) = in_memory()?;
+    let agent = scripted(directory.path(), WARM_UP + ROUNDS)?;
+    let mut places = Vec::new();
+    for older in OLDER {
+        places.push(Place::new(&directory.path().join(format!("{older}.db")), older).await?);
+    }
+    for round in 0..WARM_UP + ROUNDS {
+        for number in 0..places.len() {
+            places[(number + round) % OLDER.len()].measure(&agent, round >= WARM_UP).await?;
+        }
+    }
+    let [few, many] = &places[..] else { bail!("there are two histories") };
+    table.title(format!(
+        "long history: {VIEW} messages in view over {} and {} older ones, {where_}, {} samples each",
+        OLDER[0],
+        OLDER[1],
+        few.turns.count()
+    ));
+    let snapshots =
+        format!("snapshot of {} and {} bytes, {}", few.snapshot.len(), many.snapshot.len(), few.compare(many));
+    for (what, samples, note) in [
+        ("opening, and a turn", [&few.turns, &many.turns], ""),
+        ("the step of it", [&few.steps, &many.steps], &snapshots),
+    ] {
+        let ratio = samples[1].median().as_secs_f64() / samples[0].median().as_secs_f64();
+        let verdict = format!("{ratio:.2} ×; target {RATIO} ×: {}; {note}", reached(ratio <= RATIO));
+        table.line(&format!("{what}, over {}", OLDER[0]), samples[0].clone(), String::new());
+        table.line(
+            &format!("{what}, over {}", OLDER[1]),
+            samples[1].clone(),
+            verdict.trim_end_matches("; ").to_owned(),
+        );
+    }
+    Ok(())
+}
+
+impl Place {
+    async fn new(file: &Path, older: u64) -> wasmtime::Result<Self> {
+        let options = Options { synchronous: Synchronous::Off, ..Options::default() };
+        let store = Arc::new(SqliteStore::open(file, options)?);
+        let step: Arc<Mutex<Step>> = Arc::default();
+        let sandbox = Sandbox::new(SandboxOptions::default())?;
+        fill(&store, older).await?;
+        // Otherwise the index would be brought up to date while the turns are measured.
+        store.search_messages("lines", 1).await?;
+        let host = Host { store, sandbox, checkpoint: Some(observer(step.clone())) };
+        Ok(Self { host, step, turns: Samples::default(), steps: Samples::default(), snapshot: Vec::new() })
+    }
+
+    /// The turn is taken back, so that the next one has the same view.
+    async fn measure(&mut self, agent: &Arc<Agent>, counts: bool) -> wasmtime::Result<()> {
+        let input = Some(TurnInput::Text("How many lines has notes.txt?".to_owned()));
+        let started = Instant::now();
+        let mut session = Session::open(&self.host, agent.clone(), OpenSession::Existing(SUBJECT.to_owned())).await?;
+        let result = session.run(input, CancellationToken::new()).await?;
+        let elapsed = started.elapsed();
+        let TurnResult::Finished(_) = result else { bail!("the turn ended with {result:?}") };
+        let Some((step, _)) = Step::taken(&self.step) else { bail!("the turn had no step") };
+        if counts {
+            self.turns.push(elapsed);
+            self.steps.push(step);
+        }
+        self.snapshot = session.state().snapshot();
+        session.undo().await?;
+        Ok(session.close().await?)
+    }
+
+    /// Numbers of messages have more digits in a long history; nothing else may differ.
+    fn compare(&self, other: &Self) -> &'static str {
+        let without_digits =
+            |bytes: &[u8]| bytes.iter().filter(|byte| !byte.is_ascii_digit()).copied().collect::<Vec<_>>();
+        let trace = |place: &Self| {
+            let mut run: serde_json::Value = serde_json::from_slice(&place.snapshot).unwrap_or_default();
+            // Random, and of the same length.
+            run["turn"]["trace"] = serde_json::Value::Null;
+            without_digits(run.to_string().as_bytes())
+        };
+        if trace(self) == trace(other) { "equal but for digits" } else { "DIFFERENT" }
+    }
+}
+
+/// A session with so many messages that have left the view, and the view behind them.
+async fn fill(store: &SqliteStore, older: u64) -> wasmtime::Result<()> {
+    let meta = SessionMeta { agent: "bench".to_owned(), user: None };
+    let opened = store.open(SUBJECT, OpenMode::CreateNew, meta).await?;
+    let last = older + VIEW;
+    let mut run = Run::new(SUBJECT, "bench");
+    run.next_message = last + 1;
+    run.turns = u32::try_from(last / 2)?;
+    run.view = (older + 1..=last).map(entry).collect();
+    let mut revision = opened.revision;
+    for first in (1..=last).step_by(STRIDE as usize) {
+        let ids = first..(first + STRIDE).min(last + 1);
+        let hidden = ids.clone().filter(|id| *id <= older).map(|id| HiddenMessage { id, seen_count: 1 }).collect();
+        let change = Change { messages: ids.map(message).collect(), hidden, ..Change::default() };
+        let status = Status { state: "idle".to_owned(), turn: run.turns, title: None };
+        let commit = Commit { snapshot: run.snapshot(), change, status, ..Commit::default() };
+        revision = store.commit(&opened.lease, revision, commit).await?;
+    }
+    Ok(store.release(opened.lease).await?)
+}
+
+fn message(id: u64) -> NewMessage {
+    let Entry { turn, tokens, .. } = entry(id);
+    let text = format!("Message {id} says how many lines the file has, and that nothing else is worth saying of it.");
+    NewMessage { id, turn, role: role(id), body: Body::Parts(vec![Part::Text(text)]), tokens }
+}
+
+fn entry(id: u64) -> Entry {
+    let first = u32::from(role(id) == Role::Assistant);
+    Entry { id, turn: u32::try_from(id.div_ceil(2)).unwrap_or(u32::MAX), first, since: 0, tokens: 25 }
+}
+
+fn role(id: u64) -> Role {
+    if id % 2 == 1 { Role::User } else { Role::Assistant }
+}

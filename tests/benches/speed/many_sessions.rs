@@ -1,0 +1,110 @@
+//! "Many sessions": all at once, every commit durable before it counts, beside the same without `fsync`.
+
+use crate::agent::scripted;
+use crate::component::scratch;
+use crate::samples::Samples;
+use crate::table::{Table, reached};
+use agent_core::message::TurnInput;
+use agent_memory::{Options, SqliteStore, Stats, Synchronous};
+use agent_plugins::{Sandbox, SandboxOptions};
+use agent_runtime::{Host, OpenSession, Session, TurnResult};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use wasmtime::bail;
+
+const SESSIONS: usize = 100;
+/// Of one step each, one after the other.
+const TURNS: usize = 20;
+const WARM_UP: usize = 1;
+const ROUNDS: usize = 5;
+/// Of `fsync`s per commit.
+const FSYNCS: f64 = 0.1;
+/// Of the steps per second that go without `fsync`.
+const SHARE: f64 = 0.7;
+
+/// What one round came to.
+struct Round {
+    elapsed: Duration,
+    commits: u64,
+    transactions: u64,
+}
+
+/// Measures both on the disk that holds the build, in turn.
+pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
+    std::fs::create_dir_all(scratch())?;
+    let directory = tempfile::tempdir_in(scratch())?;
+    let (mut off, mut full) = (Samples::default(), Samples::default());
+    let (mut commits, mut transactions) = (0, 0);
+    for round in 0..WARM_UP + ROUNDS {
+        for synchronous in [Synchronous::Off, Synchronous::Full] {
+            let file = directory.path().join(format!("{round}-{synchronous:?}.db"));
+            let round_ = run(directory.path(), &file, synchronous).await?;
+            if round < WARM_UP {
+                continue;
+            }
+            let each = round_.elapsed / (SESSIONS * TURNS) as u32;
+            match synchronous {
+                Synchronous::Off => off.push(each),
+                Synchronous::Full => {
+                    full.push(each);
+                    commits += round_.commits;
+                    transactions += round_.transactions;
+                }
+            }
+        }
+    }
+    show(off, full, transactions as f64 / commits as f64, table);
+    Ok(())
+}
+
+fn show(off: Samples, full: Samples, fsyncs: f64, table: &mut Table) {
+    table.title(format!(
+        "many sessions: {SESSIONS} at once, {TURNS} turns of one step each, on disk, {} samples; time per step",
+        full.count()
+    ));
+    let per_second = |samples: &Samples| 1.0 / samples.median().as_secs_f64();
+    let (without, with) = (per_second(&off), per_second(&full));
+    let share = with / without;
+    let verdict = format!(
+        "{with:.0} steps/s, {:.0} % of OFF; target {:.0} %: {}; {fsyncs:.3} fsync per commit; target {FSYNCS}: {}",
+        share * 100.0,
+        SHARE * 100.0,
+        reached(share >= SHARE),
+        reached(fsyncs <= FSYNCS)
+    );
+    table.line("synchronous=OFF", off, format!("{without:.0} steps/s"));
+    table.line("synchronous=FULL", full, verdict);
+}
+
+async fn run(directory: &Path, file: &Path, synchronous: Synchronous) -> wasmtime::Result<Round> {
+    let store = Arc::new(SqliteStore::open(file, Options { synchronous, ..Options::default() })?);
+    let sandbox = Sandbox::new(SandboxOptions::default())?;
+    let host = Host { store: store.clone(), sandbox, checkpoint: None };
+    let agent = scripted(directory, TURNS)?;
+    let mut sessions = Vec::new();
+    for _ in 0..SESSIONS {
+        sessions.push(Session::open(&host, agent.clone(), OpenSession::New).await?);
+    }
+    let before = store.stats();
+    let started = Instant::now();
+    let mut running = JoinSet::new();
+    sessions.into_iter().for_each(|session| drop(running.spawn(turns(session))));
+    while let Some(ended) = running.join_next().await {
+        ended??;
+    }
+    let elapsed = started.elapsed();
+    let Stats { commits, transactions, .. } = store.stats();
+    Ok(Round { elapsed, commits: commits - before.commits, transactions: transactions - before.transactions })
+}
+
+async fn turns(mut session: Session) -> wasmtime::Result<()> {
+    for _ in 0..TURNS {
+        let input = Some(TurnInput::Text("How many lines has notes.txt?".to_owned()));
+        let result = session.run(input, CancellationToken::new()).await?;
+        let TurnResult::Finished(_) = result else { bail!("the turn ended with {result:?}") };
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! "Start": the real binary with many plugins, from the process's start to what the model answers first.
+
+use crate::agent::script;
+use crate::component::scratch;
+use crate::samples::Samples;
+use crate::table::{Table, micros, reached};
+use agent_plugins::{Manifest, with_manifest};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use wasmtime::bail;
+use wasmtime::error::Context;
+
+const PLUGINS: usize = 50;
+/// The first compiles, the others bring what is read into memory.
+const WARM_UP: usize = 3;
+const ROUNDS: usize = 40;
+const TARGET: Duration = Duration::from_millis(60);
+/// The component's.
+const TOOL: &[u8] = b"two.sum";
+/// The instant model's first word: no earlier than the request to it.
+const FIRST_WORD: &str = "\"type\":\"stream_token\"";
+
+/// Measures with all plugins and with none.
+pub(crate) fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<()> {
+    let directory = scratch().join("start");
+    let (many, none) = (directory.join("plugins"), directory.join("none"));
+    std::fs::create_dir_all(&many)?;
+    std::fs::create_dir_all(&none)?;
+    std::fs::write(directory.join("script.json"), script(1))?;
+    let bytes = copies(component, &many)?;
+    let (mut with, mut without) = (Samples::default(), Samples::default());
+    for round in 0..WARM_UP + ROUNDS {
+        for (plugins, samples) in [(&many, &mut with), (&none, &mut without)] {
+            let elapsed = start(&directory, plugins)?;
+            if round >= WARM_UP {
+                samples.push(elapsed);
+            }
+        }
+    }
+    table.title(format!(
+        "start: process start to the model's first word, warm cache, durable store on disk, {} samples each",
+        with.count()
+    ));
+    let verdict = format!("target {}: {}", micros(TARGET), reached(with.median() <= TARGET));
+    table.line("no plugin", without, String::new());
+    table.line(&format!("{PLUGINS} plugins of {} KB", bytes / 1_000), with, verdict);
+    Ok(())
+}
+
+/// The component under so many names, each with a tool and a digest of its own. Returns the bytes of one.
+fn copies(component: &Path, directory: &Path) -> wasmtime::Result<usize> {
+    let component = std::fs::read(component)?;
+    let mut size = 0;
+    for number in 0..PLUGINS {
+        let renamed = rename_tool(&component, format!("t{number:02}.sum").as_bytes())?;
+        let name = format!("plugin-{number:02}");
+        let manifest = Manifest { name: name.clone(), version: "0.1.0".to_owned(), ..Manifest::default() };
+        let bytes = with_manifest(&renamed, &manifest)?;
+        size = bytes.len();
+        std::fs::write(directory.join(format!("{name}.wasm")), bytes)?;
+    }
+    Ok(size)
+}
+
+/// The tool's name stands in the component's data as it is; two plugins with one tool would be refused.
+fn rename_tool(component: &[u8], name: &[u8]) -> wasmtime::Result<Vec<u8>> {
+    let mut bytes = component.to_vec();
+    let places: Vec<_> = (0..bytes.len()).filter(|place| bytes[*place..].starts_with(TOOL)).collect();
+    if places.is_empty() || name.len() != TOOL.len() {
+        bail!("the component does not name its tool");
+    }
+    places.into_iter().for_each(|place| bytes[place..place + name.len()].copy_from_slice(name));
+    Ok(bytes)
+}
+
+fn start(directory: &Path, plugins: &Path) -> wasmtime::Result<Duration> {
+    let started = Instant::now();
+    let mut host = Command::new(env!("CARGO_BIN_EXE_agent-host"))
+        .args(["--model", "scripted:script.json", "--json", "--data", "data", "--plugins"])
+        .arg(plugins)
+        .arg("How many lines has notes.txt?")
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut elapsed = None;
+    let output = host.stdout.take().context("the output is a pipe")?;
+    for line in BufReader::new(output).lines() {
+        if line?.contains(FIRST_WORD) {
+            elapsed.get_or_insert(started.elapsed());
+        }
+    }
+    let status = host.wait()?;
+    match elapsed {
+        Some(elapsed) if status.success() => Ok(elapsed),
+        _ => bail!("agent-host ended with {status} and without an answer"),
+    }
+}
