@@ -5,6 +5,7 @@ pub mod configuration;
 mod conversation;
 pub mod error;
 mod estimate;
+pub mod known_models;
 pub mod offline;
 pub mod provider;
 pub mod providers;
