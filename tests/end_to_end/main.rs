@@ -4,6 +4,7 @@
 mod binary;
 mod contract;
 mod crash;
+mod media;
 mod peers;
 mod sandbox;
 mod scenarios;

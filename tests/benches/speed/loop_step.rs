@@ -5,7 +5,9 @@ use crate::table::{Table, micros, reached};
 use agent_core::message::TurnInput;
 use agent_memory::{Options, SqliteStore, Synchronous};
 use agent_plugins::{Generation, Sandbox, SandboxOptions};
-use agent_runtime::{Agent, AgentConfig, Checkpoint, CheckpointObserver, Host, OpenSession, Session, TurnResult};
+use agent_runtime::{
+    Agent, AgentConfig, Checkpoint, CheckpointObserver, Downscaler, Host, OpenSession, Session, TurnResult,
+};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,7 +39,7 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let store = Arc::new(SqliteStore::open(directory.path().join("bench.db"), options)?);
     let step: Arc<Mutex<Step>> = Arc::default();
     let (sandbox, checkpoint) = (Sandbox::new(SandboxOptions::default())?, Some(observer(step.clone())));
-    let host = Host { store: store.clone(), sandbox, checkpoint };
+    let host = Host { store: store.clone(), sandbox, downscaler: Downscaler::default(), checkpoint };
     let agent = agent(directory.path())?;
 
     let (mut steps, mut turns) = (Samples::default(), Samples::default());
