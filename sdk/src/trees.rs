@@ -1,5 +1,5 @@
 //! File trees that the host grants, under the paths with which they were granted. Files in them are read and written
-//! with `std::fs`; what this module adds are errors that say what is granted, and a bounded way to read a text.
+//! with `std::fs`; what this module adds are errors that say what is granted, and bounded ways to read them.
 
 use crate::tool::ToolError;
 use std::fs::{self, File};
@@ -34,6 +34,12 @@ pub fn locate(path: &str) -> Result<PathBuf, ToolError> {
 /// The whole of a UTF-8 text file of at most `limit` bytes that lies in a granted tree. Errors: *not found* and *denied*
 /// as for [`error`]; *failed* for what is larger, is no UTF-8, or is no regular file (a pipe or device could be endless).
 pub fn read_text(path: &str, limit: u64) -> Result<String, ToolError> {
+    let bytes = read(path, limit)?;
+    String::from_utf8(bytes).map_err(|error| no_text(path, error.utf8_error().valid_up_to() as u64))
+}
+
+/// The whole of a file of at most `limit` bytes that lies in a granted tree. Errors as for [`read_text`].
+pub fn read(path: &str, limit: u64) -> Result<Vec<u8>, ToolError> {
     let (file, length) = regular_file(path)?;
     let too_large =
         |size: u64| ToolError::failed(format!("`{path}` has {size} bytes or more; at most {limit} are read"));
@@ -47,7 +53,7 @@ pub fn read_text(path: &str, limit: u64) -> Result<String, ToolError> {
     if bytes.len() as u64 > limit {
         return Err(too_large(bytes.len() as u64));
     }
-    String::from_utf8(bytes).map_err(|error| no_text(path, error.utf8_error().valid_up_to() as u64))
+    Ok(bytes)
 }
 
 /// A regular file in a granted tree, open for reading piece by piece. Errors as for [`read_text`].
@@ -162,6 +168,8 @@ mod tests {
         let mut read = |path: &str, limit| host.run(|| read_text(path, limit));
         assert_eq!(read(&path("four"), 4), Ok("four".to_owned()));
         let message = |result: Result<String, ToolError>| result.expect_err("refused").message();
+        assert_eq!(host.run(|| super::read(&path("bytes"), 2)), Ok(b"a\xff".to_vec()));
+        let mut read = |path: &str, limit| host.run(|| read_text(path, limit));
         assert!(message(read(&path("four"), 3)).contains("4 bytes or more; at most 3 are read"));
         assert!(message(read(&path("bytes"), 9)).contains("byte 1 (from 0)"));
         assert!(message(read(&tree, 9)).contains("not a regular file"));

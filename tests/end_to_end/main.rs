@@ -6,6 +6,7 @@ mod chat_server;
 mod configuration;
 mod contract;
 mod crash;
+mod media;
 mod model_servers;
 mod models;
 mod peers;

@@ -6,7 +6,7 @@ use agent_core::view::shown_message;
 use agent_kit::build::{Project, Toolchain, build_projects, projects_in};
 use agent_memory::{MessageRange, Options, SessionLog, SqliteStore, StoredRecord};
 use agent_plugins::{CallLimits, Generation, Grants, HostLimits, Sandbox, SandboxOptions};
-use agent_runtime::{Agent, AgentConfig, Host, OpenSession, PluginAllowance, Session, TurnResult};
+use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, PluginAllowance, Session, TurnResult};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -56,6 +56,7 @@ pub(crate) struct House {
     pub(crate) directory: TempDir,
     pub(crate) store: Arc<SqliteStore>,
     pub(crate) sandbox: Sandbox,
+    pub(crate) downscaler: Downscaler,
 }
 
 impl House {
@@ -77,7 +78,8 @@ impl House {
             limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
         };
         let sandbox = Sandbox::new(options).expect("the sandbox starts");
-        Self { store: Arc::new(store.expect("the database opens")), sandbox, directory }
+        let store = Arc::new(store.expect("the database opens"));
+        Self { store, sandbox, downscaler: Downscaler::default(), directory }
     }
 
     /// A directory that plugins may be granted.
@@ -86,7 +88,12 @@ impl House {
     }
 
     pub(crate) fn host(&self) -> Host {
-        Host { store: self.store.clone(), sandbox: self.sandbox.clone(), checkpoint: None }
+        Host {
+            store: self.store.clone(),
+            sandbox: self.sandbox.clone(),
+            downscaler: self.downscaler.clone(),
+            checkpoint: None,
+        }
     }
 
     pub(crate) async fn generation(&self) -> Generation {

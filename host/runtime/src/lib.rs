@@ -18,6 +18,7 @@ mod trace;
 
 pub use agent::{Agent, AgentConfig, AgentError, PluginAllowance};
 pub use checkpoint::{Checkpoint, CheckpointObserver};
+pub use media::Downscaler;
 pub use models::Models;
 pub use registry::{Registry, RegistryError};
 pub use session::{Host, OpenSession, Session, SessionError, TurnResult};

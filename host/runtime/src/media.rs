@@ -1,11 +1,19 @@
 //! Media of a session: what plugins reach of them, and how new ones are described.
 
+mod cache;
+mod label;
+mod reduce;
+mod resample;
 mod scale;
 
-use crate::session::Shared;
+pub(crate) use label::{about, with_labels};
+pub use scale::Downscaler;
+pub(crate) use scale::ScaleError;
+
+use crate::session::{Session, Shared};
 use agent_core::message::{Digest, Dimensions, Media};
 use agent_core::model::Downscaled;
-use agent_memory::{MediaDescription, Store, StoreError};
+use agent_memory::{Blobs, MAX_READ_BYTES, MediaDescription, Store, StoreError};
 use agent_models::{MediaBytes, MediaSource};
 use agent_plugins::{MediaPort, MediaRange, MediumToStore, PortError};
 use async_trait::async_trait;
@@ -31,6 +39,9 @@ impl MediaPort for StoredMedia {
     }
 }
 
+/// Bytes of one medium that are sent to a provider, or made smaller for it. They stand in memory as a whole.
+pub const MAX_SENT_BYTES: u64 = 64 << 20;
+
 /// The bytes of one request's media, as the provider sends them: the policy may want some of them smaller.
 pub(crate) struct OutgoingMedia<'m> {
     shared: &'m Shared,
@@ -46,14 +57,78 @@ impl<'m> OutgoingMedia<'m> {
 #[async_trait]
 impl MediaSource for OutgoingMedia<'_> {
     async fn read(&self, media: &Media) -> Result<MediaBytes, String> {
-        let Shared { store, subject, .. } = self.shared;
-        let size = u32::try_from(media.size).map_err(|_| format!("{} has more than 4 GiB", media.digest))?;
-        let bytes = store.read(subject, &media.digest, 0, size).await.map_err(|error| error.to_string())?;
-        let original = MediaBytes { mime_type: media.mime_type.clone(), bytes: bytes.into() };
-        match self.downscaled.iter().find(|downscaled| downscaled.media.digest == media.digest) {
-            None => Ok(original),
-            Some(downscaled) => scale::scaled(original, downscaled.to).await,
+        let original = async { read_whole(&*self.shared.store, &self.shared.subject, media).await };
+        let smaller = match self.downscaled.iter().find(|downscaled| downscaled.media.digest == media.digest) {
+            None => None,
+            Some(Downscaled { to, .. }) => {
+                let scaled = self.shared.downscaler.scaled(media, *to, original).await;
+                scaled.map_err(|error| format!("{} is to be sent smaller, and {error}", media.digest))?
+            }
+        };
+        match smaller {
+            Some(smaller) => Ok(smaller),
+            None => {
+                let bytes = read_whole(&*self.shared.store, &self.shared.subject, media).await;
+                let bytes = bytes.map_err(|error| format!("{}: {error}", media.digest))?;
+                Ok(MediaBytes { mime_type: media.mime_type.clone(), bytes: bytes.into() })
+            }
         }
+    }
+}
+
+/// A medium whose bytes are not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    /// There are too many.
+    #[error("it has {size} bytes; at most {MAX_SENT_BYTES} are sent")]
+    TooLarge {
+        /// Bytes.
+        size: u64,
+    },
+    /// The store does not give them.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// All bytes of a medium. The store gives them in pieces.
+pub(crate) async fn read_whole(store: &dyn Store, session: &str, media: &Media) -> Result<Vec<u8>, ReadError> {
+    if media.size > MAX_SENT_BYTES {
+        return Err(ReadError::TooLarge { size: media.size });
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(media.size).unwrap_or(0));
+    loop {
+        let piece = store.read(session, &media.digest, bytes.len() as u64, MAX_READ_BYTES).await?;
+        if piece.is_empty() {
+            return Ok(bytes);
+        }
+        bytes.extend_from_slice(&piece);
+        if bytes.len() as u64 >= media.size {
+            return Ok(bytes);
+        }
+    }
+}
+
+/// A medium that a session does not take.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The bytes are not what they are said to be.
+    #[error("{0}")]
+    Refused(String),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Session {
+    /// Stores a medium in this session, for an input that holds it: [`TurnInput::Message`] with a [`Part::Media`].
+    /// Equal bytes are stored once.
+    ///
+    /// [`TurnInput::Message`]: agent_core::message::TurnInput::Message
+    /// [`Part::Media`]: agent_core::message::Part::Media
+    pub async fn attach(&self, medium: MediumToStore) -> Result<Media, AttachError> {
+        let MediumToStore { bytes, mime_type, name } = medium;
+        let about = describe(&bytes, &mime_type, name).map_err(AttachError::Refused)?;
+        Ok(Blobs::put(&*self.shared.store, self.subject(), bytes, about).await?)
     }
 }
 
@@ -93,7 +168,8 @@ pub fn describe(bytes: &[u8], mime_type: &str, name: Option<String>) -> Result<M
     Ok(MediaDescription { mime_type, dimensions, name })
 }
 
-fn told_by_bytes(bytes: &[u8]) -> Option<&'static str> {
+/// The media type that the first bytes tell, where they do: PNG, JPEG, GIF, WebP, PDF.
+pub fn told_by_bytes(bytes: &[u8]) -> Option<&'static str> {
     if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
         return Some("image/webp");
     }

@@ -3,7 +3,7 @@
 use crate::agent::Agent;
 use crate::checkpoint::{Checkpoint, CheckpointObserver};
 use crate::events::Watchers;
-use crate::media::StoredMedia;
+use crate::media::{Downscaler, StoredMedia};
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, Change};
 use agent_core::event::{Event, Suspension};
 use agent_core::message::{CallId, Digest, Message, MessageId, Part, StoredMessage, ToolResult, TurnInput};
@@ -32,6 +32,8 @@ pub struct Host {
     pub store: Arc<dyn Store>,
     /// Where plugins run.
     pub sandbox: Sandbox,
+    /// Makes pictures smaller for models.
+    pub downscaler: Downscaler,
     /// Told of every named point, in tests.
     pub checkpoint: Option<CheckpointObserver>,
 }
@@ -88,6 +90,7 @@ pub(crate) struct Shared {
     pub(crate) sandbox: Sandbox,
     pub(crate) agent: Arc<Agent>,
     pub(crate) media: Arc<dyn MediaPort>,
+    pub(crate) downscaler: Downscaler,
     pub(crate) subject: String,
     pub(crate) checkpoint: Option<CheckpointObserver>,
 }
@@ -152,6 +155,7 @@ impl Session {
             sandbox: host.sandbox.clone(),
             agent: agent.clone(),
             media: Arc::new(StoredMedia(host.store.clone())),
+            downscaler: host.downscaler.clone(),
             subject,
             checkpoint: host.checkpoint.clone(),
         };
@@ -406,6 +410,7 @@ impl Session {
             sandbox: shared.sandbox.clone(),
             agent,
             media: shared.media.clone(),
+            downscaler: shared.downscaler.clone(),
             subject: shared.subject.clone(),
             checkpoint: shared.checkpoint.clone(),
         });

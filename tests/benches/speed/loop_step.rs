@@ -6,7 +6,7 @@ use crate::table::{Table, micros, reached};
 use agent_core::message::TurnInput;
 use agent_memory::{Options, SqliteStore, Synchronous};
 use agent_plugins::{Sandbox, SandboxOptions};
-use agent_runtime::{Checkpoint, CheckpointObserver, Host, OpenSession, Session, TurnResult};
+use agent_runtime::{Checkpoint, CheckpointObserver, Downscaler, Host, OpenSession, Session, TurnResult};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -40,7 +40,7 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let store = Arc::new(SqliteStore::open(directory.path().join("bench.db"), options)?);
     let step: Arc<Mutex<Step>> = Arc::default();
     let (sandbox, checkpoint) = (Sandbox::new(SandboxOptions::default())?, Some(observer(step.clone())));
-    let host = Host { store: store.clone(), sandbox, checkpoint };
+    let host = Host { store: store.clone(), sandbox, downscaler: Downscaler::default(), checkpoint };
     let agent = scripted(directory.path(), 1)?;
 
     let (mut steps, mut turns) = (Samples::default(), Samples::default());

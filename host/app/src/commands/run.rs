@@ -10,7 +10,7 @@ use crate::terminal::turn::{Format, Kept, TurnView};
 use crate::{interrupt, setup};
 use agent_core::message::TurnInput;
 use agent_memory::{SessionLog, SqliteStore};
-use agent_runtime::{Host, OpenSession, Session, TurnResult};
+use agent_runtime::{Downscaler, Host, OpenSession, Session, TurnResult};
 use clap::CommandFactory;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -57,7 +57,7 @@ async fn open(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> R
     let checkpoint = crate::crash::observer();
     #[cfg(not(all(debug_assertions, unix)))]
     let checkpoint = None;
-    let host = Host { store, sandbox, checkpoint };
+    let host = Host { store, sandbox, downscaler: Downscaler::default(), checkpoint };
     let session = Session::open(&host, agent, which).await.map_err(Failure::refused)?;
     Ok((Kept { store: host.store, data }, session))
 }

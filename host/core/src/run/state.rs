@@ -62,7 +62,7 @@ pub struct Mask {
     pub message: MessageId,
     /// In this part of it.
     pub part: u32,
-    /// In this item of a tool result.
+    /// Which of a tool result's media, from 0: texts before it may be shown shortened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<u32>,
     /// In its place.

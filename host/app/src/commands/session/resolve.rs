@@ -11,7 +11,7 @@ use agent_core::run::Decision;
 use agent_memory::{CallFilter, SessionFilter, SessionSummary, SqliteStore, Store};
 use agent_models::provider;
 use agent_plugins::Generation;
-use agent_runtime::{Agent, AgentConfig, Host, OpenSession, Session};
+use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, Session};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,7 +40,8 @@ pub(super) async fn resolve(
         Some(session) => super::find(&*store, Some(session)).await?,
         None => waiting_session(&*store, call).await?,
     };
-    let host = Host { store, sandbox: setup::sandbox(data)?, checkpoint: None };
+    let (sandbox, downscaler) = (setup::sandbox(data)?, Downscaler::default());
+    let host = Host { store, sandbox, downscaler, checkpoint: None };
     // The turn's own plugins are found by their digests; nothing runs here, so the agent needs no more than its name.
     let none = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
     let model = provider("offline", Path::new("")).map_err(Failure::refused)?;

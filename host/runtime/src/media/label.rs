@@ -1,0 +1,96 @@
+//! A line before each medium that a model is sent, so that it can name the medium to a tool.
+
+use agent_core::message::{Content, Media, Message, Part};
+
+/// Letters of a medium's name.
+const NAME_LENGTH: usize = 60;
+
+/// Puts a line before each medium that is not masked. Only in the outgoing copy, and after masking: masks count the
+/// parts of stored messages.
+pub(crate) fn with_labels(messages: &mut [Message]) {
+    for message in messages {
+        if message.parts.iter().any(|part| matches!(part, Part::Media(_))) {
+            let parts = std::mem::take(&mut message.parts).into_iter();
+            message.parts = parts.flat_map(|part| labelled(part, Part::Text, in_part)).collect();
+        }
+        for part in &mut message.parts {
+            if let Part::ToolResult(result) = part {
+                let content = std::mem::take(&mut result.content).into_iter();
+                result.content = content.flat_map(|item| labelled(item, Content::Text, in_content)).collect();
+            }
+        }
+    }
+}
+
+fn labelled<T>(thing: T, text: fn(String) -> T, medium: fn(&T) -> Option<&Media>) -> impl Iterator<Item = T> {
+    let label = medium(&thing).map(|media| text(label(media)));
+    label.into_iter().chain([thing])
+}
+
+fn in_part(part: &Part) -> Option<&Media> {
+    match part {
+        Part::Media(media) => Some(media),
+        _ => None,
+    }
+}
+
+fn in_content(content: &Content) -> Option<&Media> {
+    match content {
+        Content::Media(media) => Some(media),
+        _ => None,
+    }
+}
+
+/// What is known of a medium, in a line that depends on nothing else, so that it is the same in each prompt.
+fn label(media: &Media) -> String {
+    format!("[{}; {}]", about(media), media.digest)
+}
+
+/// Name, type and size of a medium.
+pub(crate) fn about(media: &Media) -> String {
+    let name = media.name.as_deref().unwrap_or("unnamed").chars().filter(|letter| !letter.is_control());
+    let name: String = name.take(NAME_LENGTH).collect();
+    let size = match media.dimensions {
+        Some(size) => format!("{} × {} pixels", size.width, size.height),
+        None => format!("{} bytes", media.size),
+    };
+    format!("{name}: {}, {size}", media.mime_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_core::message::{CallId, Dimensions, Role, ToolResult};
+    use agent_memory::digest_of;
+
+    /// P4, P2: a model can name each medium that it sees, wherever it stands.
+    #[test]
+    fn each_medium_has_its_line() {
+        let media = |name: Option<&str>, dimensions| Media {
+            digest: digest_of(b"bytes"),
+            mime_type: "image/png".to_owned(),
+            size: 5,
+            dimensions,
+            name: name.map(str::to_owned),
+        };
+        let sized = media(Some("a\u{1b}\n.png"), Some(Dimensions { width: 4, height: 3 }));
+        let content = vec![Content::Text("made".to_owned()), Content::Media(media(None, None))];
+        let result = ToolResult { call_id: CallId("c".to_owned()), name: "t".to_owned(), content, is_error: false };
+        let message = |role, parts| Message { role, parts, seen_count: 0 };
+        let mut messages = [
+            message(Role::User, vec![Part::Text("look".to_owned()), Part::Media(sized.clone())]),
+            message(Role::Tool, vec![Part::ToolResult(result)]),
+        ];
+        with_labels(&mut messages);
+        let digest = digest_of(b"bytes");
+        let expected = [
+            Part::Text("look".to_owned()),
+            Part::Text(format!("[a.png: image/png, 4 × 3 pixels; {digest}]")),
+            Part::Media(sized),
+        ];
+        assert_eq!(messages[0].parts, expected);
+        let Part::ToolResult(result) = &messages[1].parts[0] else { panic!("{:?}", messages[1]) };
+        assert_eq!(result.content[1], Content::Text(format!("[unnamed: image/png, 5 bytes; {digest}]")));
+        assert_eq!(result.content.len(), 3);
+    }
+}

@@ -1,0 +1,259 @@
+//! One picture made smaller: header, budget, pixels, new bytes. Blocking, and a pure function of the bytes.
+
+use agent_core::message::Dimensions;
+use agent_models::MediaBytes;
+use image::codecs::jpeg::JpegEncoder;
+use image::codecs::png::PngEncoder;
+use image::metadata::Orientation;
+use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
+use std::io::Cursor;
+
+/// Memory that one picture may take while it is decoded. A tiny file may claim to be enormous.
+pub(super) const DECODING_BYTES: u64 = 256 << 20;
+/// Of JPEG, from 1 to 100.
+const QUALITY: u8 = 88;
+
+/// A picture that is not made smaller, whenever it is tried: the reason is in its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unscalable {
+    /// None of the formats that are decoded.
+    #[error("only PNG, JPEG, GIF and WebP are")]
+    Format,
+    /// By its header.
+    #[error("it claims {width} × {height} pixels, which take more than {} MiB of memory", DECODING_BYTES >> 20)]
+    TooLarge {
+        /// Pixels.
+        width: u32,
+        /// Pixels.
+        height: u32,
+    },
+    /// Broken, or of a kind that is not decoded.
+    #[error("it cannot be decoded: {0}")]
+    Unreadable(String),
+}
+
+/// A picture that fits, or what is to be sent in its place.
+#[derive(Debug, PartialEq)]
+pub(super) enum Reduced {
+    /// It was small enough.
+    Fits,
+    /// A new one.
+    Made(MediaBytes),
+}
+
+/// The picture at most so large, sides in proportion, upright. Of an animation the first frame. What is transparent
+/// becomes PNG, all else JPEG.
+pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalable> {
+    let format = image::guess_format(bytes).map_err(|_| Unscalable::Format)?;
+    if !matches!(format, ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Gif | ImageFormat::WebP) {
+        return Err(Unscalable::Format);
+    }
+    let mut decoder = reader(bytes, format).into_decoder().map_err(unreadable)?;
+    let (width, height) = decoder.dimensions();
+    if width <= to.width && height <= to.height {
+        return Ok(Reduced::Fits);
+    }
+    let pixels = u64::from(width) * u64::from(height);
+    let bytes_per_pixel = working_bytes(format, u64::from(decoder.color_type().bytes_per_pixel()), bytes);
+    if pixels.saturating_mul(bytes_per_pixel) > DECODING_BYTES {
+        return Err(Unscalable::TooLarge { width, height });
+    }
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    drop(decoder);
+    let picture = with_eight_bits(reader(bytes, format).decode().map_err(unreadable)?);
+    let mut small = super::resample::reduced(&picture, fitted((width, height), to));
+    drop(picture);
+    // Without its EXIF data the new picture would lie.
+    small.apply_orientation(orientation);
+    encoded(small).map(Reduced::Made).map_err(unreadable)
+}
+
+fn reader(bytes: &[u8], format: ImageFormat) -> ImageReader<Cursor<&[u8]>> {
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+    let mut limits = Limits::default();
+    limits.max_alloc = Some(DECODING_BYTES);
+    reader.limits(limits);
+    reader
+}
+
+fn unreadable(error: image::ImageError) -> Unscalable {
+    Unscalable::Unreadable(error.to_string())
+}
+
+/// Bytes for each pixel: those of the decoded picture, and what the decoder or the change to 8 bits needs beside them.
+fn working_bytes(format: ImageFormat, stored: u64, bytes: &[u8]) -> u64 {
+    match format {
+        // All coefficients are there before the first pixel is.
+        ImageFormat::Jpeg if is_progressive(bytes) => stored + 6,
+        ImageFormat::Jpeg => stored,
+        ImageFormat::WebP => stored + 4,
+        ImageFormat::Gif => stored + 1,
+        // 16 bits a channel become 8.
+        _ if stored == 2 || stored > 4 => stored + stored / 2,
+        _ => stored,
+    }
+}
+
+/// Whether the frame of a JPEG is progressive: its start-of-frame marker says so.
+fn is_progressive(bytes: &[u8]) -> bool {
+    let mut place = 2;
+    while let Some([0xff, marker, high, low]) = bytes.get(place..place + 4) {
+        match marker {
+            // Padding.
+            0xff => place += 1,
+            0xc0 | 0xc1 | 0xda => return false,
+            0xc2 => return true,
+            _ => place += 2 + usize::from(u16::from_be_bytes([*high, *low])),
+        }
+    }
+    false
+}
+
+fn with_eight_bits(picture: DynamicImage) -> DynamicImage {
+    match picture {
+        DynamicImage::ImageLuma16(_) => DynamicImage::ImageLuma8(picture.into_luma8()),
+        DynamicImage::ImageLumaA16(_) => DynamicImage::ImageLumaA8(picture.into_luma_alpha8()),
+        DynamicImage::ImageRgb16(_) => DynamicImage::ImageRgb8(picture.into_rgb8()),
+        DynamicImage::ImageRgba16(_) => DynamicImage::ImageRgba8(picture.into_rgba8()),
+        eight_bits => eight_bits,
+    }
+}
+
+/// The largest size of these proportions within `to`; a side is at least one pixel.
+fn fitted((width, height): (u32, u32), to: Dimensions) -> (u32, u32) {
+    let factor = (f64::from(to.width) / f64::from(width)).min(f64::from(to.height) / f64::from(height));
+    let side = |pixels: u32, most: u32| ((f64::from(pixels) * factor).round() as u32).clamp(1, most);
+    (side(width, to.width), side(height, to.height))
+}
+
+fn encoded(picture: DynamicImage) -> Result<MediaBytes, image::ImageError> {
+    let mut bytes = Vec::new();
+    let mime_type = if is_transparent(&picture) {
+        picture.write_with_encoder(PngEncoder::new(&mut bytes))?;
+        "image/png"
+    } else {
+        let picture = match picture.color().has_color() {
+            true => DynamicImage::ImageRgb8(picture.into_rgb8()),
+            false => DynamicImage::ImageLuma8(picture.into_luma8()),
+        };
+        picture.write_with_encoder(JpegEncoder::new_with_quality(&mut bytes, QUALITY))?;
+        "image/jpeg"
+    };
+    Ok(MediaBytes { mime_type: mime_type.to_owned(), bytes: bytes.into() })
+}
+
+/// Many screenshots have an alpha channel and not one transparent pixel.
+fn is_transparent(picture: &DynamicImage) -> bool {
+    let color = picture.color();
+    let channels = usize::from(color.channel_count());
+    color.has_alpha() && picture.as_bytes().chunks_exact(channels).any(|pixel| pixel[channels - 1] < u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use image::{ImageEncoder, Luma, Rgb, RgbImage, Rgba, RgbaImage};
+
+    fn size(width: u32, height: u32) -> Dimensions {
+        Dimensions { width, height }
+    }
+
+    fn written(picture: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
+        let mut bytes = Cursor::new(Vec::new());
+        picture.into().write_to(&mut bytes, format).expect("encoded");
+        bytes.into_inner()
+    }
+
+    fn made(bytes: &[u8], to: Dimensions) -> (String, DynamicImage) {
+        match reduced(bytes, to) {
+            Ok(Reduced::Made(media)) => {
+                (media.mime_type.clone(), image::load_from_memory(&media.bytes).expect("a picture"))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// P4: every format comes out smaller, in proportion, as PNG only where it is transparent.
+    #[test]
+    fn pictures_come_out_smaller_in_proportion() {
+        let opaque = || RgbaImage::from_pixel(400, 100, Rgba([200, 100, 0, 255]));
+        let veil = || RgbaImage::from_pixel(400, 100, Rgba([200, 100, 0, 128]));
+        let photo = || RgbImage::from_pixel(400, 100, Rgb([200, 100, 0]));
+        let sixteen = image::ImageBuffer::from_pixel(400, 100, Luma([40_000_u16]));
+        for (name, bytes, expected) in [
+            ("opaque PNG", written(opaque(), ImageFormat::Png), "image/jpeg"),
+            ("transparent PNG", written(veil(), ImageFormat::Png), "image/png"),
+            ("16 bits", written(DynamicImage::ImageLuma16(sixteen), ImageFormat::Png), "image/jpeg"),
+            ("JPEG", written(photo(), ImageFormat::Jpeg), "image/jpeg"),
+            ("GIF", written(opaque(), ImageFormat::Gif), "image/jpeg"),
+            ("WebP", written(photo(), ImageFormat::WebP), "image/jpeg"),
+            ("transparent WebP", written(veil(), ImageFormat::WebP), "image/png"),
+        ] {
+            let (mime_type, small) = made(&bytes, size(100, 100));
+            assert_eq!((mime_type.as_str(), small.width(), small.height()), (expected, 100, 25), "{name}");
+            if name != "16 bits" {
+                let Rgba([red, green, blue, _]) = *small.to_rgba8().get_pixel(50, 12);
+                assert!(red.abs_diff(200) < 4 && green.abs_diff(100) < 4 && blue < 4, "{name}: {red} {green} {blue}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_fits_is_left_as_it_is_and_nothing_is_enlarged() {
+        let bytes = written(RgbImage::new(40, 30), ImageFormat::Png);
+        assert_eq!(reduced(&bytes, size(40, 30)), Ok(Reduced::Fits));
+        assert_eq!(reduced(&bytes, size(4_000, 3_000)), Ok(Reduced::Fits));
+        let (_, small) = made(&bytes, size(4_000, 15));
+        assert_eq!((small.width(), small.height()), (20, 15));
+        let (_, strip) = made(&written(RgbImage::new(3_000, 2), ImageFormat::Png), size(100, 100));
+        assert_eq!((strip.width(), strip.height()), (100, 1));
+    }
+
+    /// The same bytes in each request, so that prompt caches hit.
+    #[test]
+    fn the_same_picture_gives_the_same_bytes() {
+        let noise = RgbImage::from_fn(301, 203, |x, y| Rgb([(x * y) as u8, (x ^ y) as u8, (x + y) as u8]));
+        let bytes = written(noise, ImageFormat::Png);
+        assert_eq!(reduced(&bytes, size(97, 97)), reduced(&bytes, size(97, 97)));
+    }
+
+    #[test]
+    fn a_lying_photograph_stands_up() {
+        let left_red = RgbImage::from_fn(200, 100, |x, _| if x < 100 { Rgb([255, 0, 0]) } else { Rgb([0, 0, 255]) });
+        let mut exif = b"II\x2a\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
+        exif.extend([Orientation::Rotate90.to_exif(), 0, 0, 0, 0, 0, 0, 0]);
+        let mut bytes = Vec::new();
+        let mut encoder = JpegEncoder::new_with_quality(&mut bytes, 95);
+        encoder.set_exif_metadata(exif).expect("EXIF");
+        encoder.encode_image(&left_red).expect("encoded");
+        let (_, small) = made(&bytes, size(100, 50));
+        assert_eq!((small.width(), small.height()), (50, 100));
+        let top = *small.to_rgb8().get_pixel(25, 10);
+        assert!(top.0[0] > 200 && top.0[2] < 60, "what was left is above: {top:?}");
+    }
+
+    /// Row 34: the header is believed only as far as memory goes.
+    #[test]
+    fn row_34_a_bomb_is_refused_by_its_header() {
+        let mut bomb = written(DynamicImage::new_luma8(1, 1), ImageFormat::Png);
+        bomb[16..20].copy_from_slice(&60_000_u32.to_be_bytes());
+        bomb[20..24].copy_from_slice(&60_000_u32.to_be_bytes());
+        let refused = reduced(&bomb, size(100, 100));
+        assert!(matches!(&refused, Err(Unscalable::Unreadable(text)) if text.contains("CRC")), "{refused:?}");
+        let sum = !bomb[12..29].iter().fold(u32::MAX, |sum, byte| {
+            (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { 0xedb8_8320 ^ (sum >> 1) } else { sum >> 1 })
+        });
+        bomb[29..33].copy_from_slice(&sum.to_be_bytes());
+        assert_eq!(reduced(&bomb, size(100, 100)), Err(Unscalable::TooLarge { width: 60_000, height: 60_000 }));
+        assert!(bomb.len() < 100);
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_says_why() {
+        assert_eq!(reduced(b"<svg/>", size(1, 1)), Err(Unscalable::Format));
+        assert_eq!(reduced(b"BM\0\0\0\0", size(1, 1)), Err(Unscalable::Format));
+        let mut cut = written(RgbImage::from_fn(64, 64, |x, y| Rgb([x as u8, y as u8, 0])), ImageFormat::Png);
+        cut.truncate(90);
+        assert!(matches!(reduced(&cut, size(8, 8)), Err(Unscalable::Unreadable(_))));
+    }
+}

@@ -1,0 +1,21 @@
+//! A picture whose pixels are decoded: 8 bits a channel, as they are stored, not yet upright.
+
+use crate::header::{Header, limits};
+use agent_host_sdk::prelude::*;
+use image::{DynamicImage, ImageReader};
+use std::io::Cursor;
+
+/// Decodes it; of an animation the first frame. The budget has been checked.
+pub(crate) fn decode(title: &str, bytes: &[u8], header: &Header) -> Result<DynamicImage, ToolError> {
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), header.format);
+    reader.limits(limits());
+    let picture = reader.decode();
+    let picture = picture.map_err(|error| ToolError::failed(format!("`{title}` cannot be decoded: {error}")))?;
+    Ok(match picture {
+        DynamicImage::ImageLuma16(_) => DynamicImage::ImageLuma8(picture.into_luma8()),
+        DynamicImage::ImageLumaA16(_) => DynamicImage::ImageLumaA8(picture.into_luma_alpha8()),
+        DynamicImage::ImageRgb16(_) => DynamicImage::ImageRgb8(picture.into_rgb8()),
+        DynamicImage::ImageRgba16(_) => DynamicImage::ImageRgba8(picture.into_rgba8()),
+        eight_bits => eight_bits,
+    })
+}

@@ -1,0 +1,161 @@
+//! `image.crop` and `image.scale`: decode within the budget, cut or resample as stored, turn upright, deliver.
+
+use crate::budget::check_memory;
+use crate::deliver::{Format, deliver};
+use crate::header::{Header, lies};
+use crate::picture::decode;
+use crate::region::{Asked, Region, Unit};
+use crate::resample::reduced;
+use crate::source::{Loaded, Source};
+use agent_host_sdk::prelude::*;
+use image::DynamicImage;
+use image::imageops::FilterType;
+
+/// Pixels of a picture that is made larger.
+const MOST_ENLARGED: u64 = 4_000_000;
+/// Longest side that can be asked for.
+const LONGEST_SIDE: u32 = 16_384;
+/// The filter for enlarging works with numbers of 4 bytes in 4 channels.
+const FILTER_BYTES: u64 = 16;
+
+/// Arguments of `image.crop`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Crop {
+    /// `{"path": "plan.png"}`, or `{"digest": "sha256:…"}`.
+    from: Source,
+    /// Left edge, from 0.
+    #[schemars(range(min = 0))]
+    x: f64,
+    /// Upper edge, from 0.
+    #[schemars(range(min = 0))]
+    y: f64,
+    /// Of the rectangle.
+    width: f64,
+    /// Of the rectangle.
+    height: f64,
+    /// Default: pixels.
+    #[serde(default)]
+    unit: Unit,
+    /// Default: as the original; JPEG for WebP without transparency, PNG for GIF.
+    format: Option<Format>,
+}
+
+/// Arguments of `image.scale`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Scale {
+    /// `{"path": "plan.png"}`, or `{"digest": "sha256:…"}`.
+    from: Source,
+    /// Pixels that the new picture is wide at most.
+    #[schemars(range(min = 1, max = 16384))]
+    width: Option<u32>,
+    /// Pixels that the new picture is high at most.
+    #[schemars(range(min = 1, max = 16384))]
+    height: Option<u32>,
+    /// Default: as the original; JPEG for WebP without transparency, PNG for GIF.
+    format: Option<Format>,
+}
+
+/// Runs `image.crop`.
+pub(crate) fn crop(arguments: Crop) -> Result<Done, ToolError> {
+    let Crop { from, x, y, width, height, unit, format } = arguments;
+    let Loaded { title, name, bytes } = from.load()?;
+    let header = Header::read(&title, &bytes)?;
+    let asked = (Asked { from: x, length: width }, Asked { from: y, length: height });
+    let region = Region::within(header.upright(), asked, unit)?;
+    let new = u64::from(region.width) * u64::from(region.height) * channels(&header);
+    check_memory(&title, &header, &bytes, further(&header, new))?;
+    let picture = decode(&title, &bytes, &header)?;
+    drop(bytes);
+    let stored = region.stored(header.orientation, (header.width, header.height));
+    let mut cut = picture.crop_imm(stored.x, stored.y, stored.width, stored.height);
+    drop(picture);
+    cut.apply_orientation(header.orientation);
+    let format = format.unwrap_or_else(|| Format::suited(header.format, header.colour.has_alpha()));
+    let Region { x, y, width, height } = region;
+    let text = format!("The rectangle of {width} × {height} pixels at {x}, {y} of {title}");
+    deliver(cut, format, (&name, "crop"), &text)
+}
+
+/// Runs `image.scale`.
+pub(crate) fn scale(Scale { from, width, height, format }: Scale) -> Result<Done, ToolError> {
+    let asked = within_bounds(width, height)?;
+    let Loaded { title, name, bytes } = from.load()?;
+    let header = Header::read(&title, &bytes)?;
+    let upright = header.upright();
+    let size = fitted(upright, asked);
+    let pixels = u64::from(size.0) * u64::from(size.1);
+    let enlarged = size.0 > upright.0 || size.1 > upright.1;
+    if enlarged && pixels > MOST_ENLARGED {
+        let message = format!("would make {pixels} pixels; at most {MOST_ENLARGED} are made by enlarging");
+        return Err(ToolError::invalid(if width.is_some() { "/width" } else { "/height" }, message));
+    }
+    let filter = if enlarged { pixels * FILTER_BYTES } else { 0 };
+    check_memory(&title, &header, &bytes, further(&header, pixels * channels(&header)).saturating_add(filter))?;
+    let picture = decode(&title, &bytes, &header)?;
+    drop(bytes);
+    let stored = if lies(header.orientation) { (size.1, size.0) } else { size };
+    let mut scaled = resampled(picture, stored);
+    scaled.apply_orientation(header.orientation);
+    let format = format.unwrap_or_else(|| Format::suited(header.format, header.colour.has_alpha()));
+    let text = format!("{title} ({} × {} pixels), scaled,", upright.0, upright.1);
+    deliver(scaled, format, (&name, &format!("{}x{}", size.0, size.1)), &text)
+}
+
+fn resampled(picture: DynamicImage, size: (u32, u32)) -> DynamicImage {
+    if size == (picture.width(), picture.height()) {
+        picture
+    } else if size.0 <= picture.width() && size.1 <= picture.height() {
+        reduced(&picture, size)
+    } else {
+        picture.resize_exact(size.0, size.1, FilterType::CatmullRom)
+    }
+}
+
+/// What the new picture needs while the decoded one is there, or afterwards, when it is turned and encoded.
+fn further(header: &Header, new: u64) -> u64 {
+    let decoded = header.pixels().saturating_mul(channels(header));
+    new.max(new.saturating_mul(3).saturating_sub(decoded))
+}
+
+fn channels(header: &Header) -> u64 {
+    u64::from(header.colour.channel_count())
+}
+
+fn within_bounds(width: Option<u32>, height: Option<u32>) -> Result<(u32, u32), ToolError> {
+    for (pointer, side) in [("/width", width), ("/height", height)] {
+        if side.is_some_and(|side| !(1..=LONGEST_SIDE).contains(&side)) {
+            return Err(ToolError::invalid(pointer, format!("must be 1 to {LONGEST_SIDE}")));
+        }
+    }
+    match (width, height) {
+        (None, None) => Err(ToolError::invalid("", "needs `width` or `height`, or both")),
+        _ => Ok((width.unwrap_or(LONGEST_SIDE), height.unwrap_or(LONGEST_SIDE))),
+    }
+}
+
+/// The largest size of these proportions that fits.
+fn fitted((width, height): (u32, u32), (most_wide, most_high): (u32, u32)) -> (u32, u32) {
+    let factor = (f64::from(most_wide) / f64::from(width)).min(f64::from(most_high) / f64::from(height));
+    let side = |pixels: u32, most: u32| ((f64::from(pixels) * factor).round() as u32).clamp(1, most);
+    (side(width, most_wide), side(height, most_high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fitted;
+
+    #[test]
+    fn sizes_fit_in_proportion() {
+        for (size, most, expected) in [
+            ((4_000, 3_000), (1_000, 16_384), (1_000, 750)),
+            ((4_000, 3_000), (1_000, 300), (400, 300)),
+            ((10, 20), (16_384, 100), (50, 100)),
+            ((30_000, 2), (100, 100), (100, 1)),
+            ((3, 3), (2, 2), (2, 2)),
+        ] {
+            assert_eq!(fitted(size, most), expected, "{size:?} in {most:?}");
+        }
+    }
+}

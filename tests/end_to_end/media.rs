@@ -1,0 +1,388 @@
+//! Media from end to end (P4): real pictures, the plugin `image`, the policies, and what a provider gets to see.
+
+use crate::support::{House, calling, granting, records, results, saying, script, turn, view};
+use agent_core::message::{Content, Digest, Media, Message, Part, TurnInput};
+use agent_core::model::{Delta, ModelRequest};
+use agent_core::run::TurnError;
+use agent_models::{Facts, MediaBytes, ModelError, Provider, RawReply, ReplyContext};
+use agent_plugins::MediumToStore;
+use agent_runtime::{Agent, AgentConfig, Models, OpenSession, Session, TurnResult};
+use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::sync::{Arc, Mutex};
+use tokio::sync::mpsc::Sender;
+use tokio_util::sync::CancellationToken;
+
+/// A provider that keeps what it is sent, bytes included, and lets a script answer.
+struct Watched {
+    facts: Facts,
+    script: Arc<dyn Provider>,
+    sent: Mutex<Vec<Sent>>,
+}
+
+#[derive(Clone)]
+struct Sent {
+    request: ModelRequest,
+    media: BTreeMap<Digest, MediaBytes>,
+}
+
+#[async_trait::async_trait]
+impl Provider for Watched {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    async fn reply(
+        &self,
+        request: &ModelRequest,
+        context: ReplyContext<'_>,
+        deltas: &Sender<Delta>,
+    ) -> Result<RawReply, ModelError> {
+        let mut media = BTreeMap::new();
+        for medium in request.messages.iter().flat_map(media_of) {
+            let bytes = context.media.read(medium).await.unwrap_or_else(|error| panic!("{error}"));
+            media.insert(medium.digest.clone(), bytes);
+        }
+        self.sent.lock().unwrap().push(Sent { request: request.clone(), media });
+        self.script.reply(request, context, deltas).await
+    }
+}
+
+impl Watched {
+    /// As `kind/name`, with the words of the script.
+    fn new(house: &House, (kind, name): (&str, &str), words: Value) -> Arc<Self> {
+        let file = house.directory.path().join(format!("{kind}-{name}.json"));
+        std::fs::write(&file, words.to_string()).unwrap();
+        let script = agent_models::provider(&format!("scripted:{}", file.display()), house.directory.path());
+        let script = script.unwrap_or_else(|error| panic!("{error}"));
+        let mut facts = script.facts().clone();
+        (facts.model.provider, facts.model.name) = (kind.to_owned(), name.to_owned());
+        Arc::new(Self { facts, script, sent: Mutex::default() })
+    }
+
+    fn sent(&self) -> Vec<Sent> {
+        self.sent.lock().unwrap().clone()
+    }
+}
+
+fn media_of(message: &Message) -> Vec<&Media> {
+    message.parts.iter().flat_map(media_in).collect()
+}
+
+fn media_in(part: &Part) -> Vec<&Media> {
+    match part {
+        Part::Media(media) => vec![media],
+        Part::ToolResult(result) => {
+            let media = result.content.iter().filter_map(|content| match content {
+                Content::Media(media) => Some(media),
+                _ => None,
+            });
+            media.collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn png(width: u32, height: u32, seed: u32) -> Vec<u8> {
+    let noise = RgbImage::from_fn(width, height, |x, y| {
+        let mixed = (x * 7 + y * 13 + seed).wrapping_mul(2_654_435_761);
+        Rgb([(mixed >> 8) as u8, (mixed >> 16) as u8, x as u8])
+    });
+    let mut bytes = Cursor::new(Vec::new());
+    DynamicImage::ImageRgb8(noise).write_to(&mut bytes, ImageFormat::Png).unwrap();
+    bytes.into_inner()
+}
+
+/// A PNG of 67 bytes whose header claims 60,000 × 60,000 pixels.
+fn bomb() -> Vec<u8> {
+    let mut bytes = Cursor::new(Vec::new());
+    DynamicImage::new_luma8(1, 1).write_to(&mut bytes, ImageFormat::Png).unwrap();
+    let mut bytes = bytes.into_inner();
+    bytes[16..20].copy_from_slice(&60_000_u32.to_be_bytes());
+    bytes[20..24].copy_from_slice(&60_000_u32.to_be_bytes());
+    let sum = !bytes[12..29].iter().fold(u32::MAX, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { 0xedb8_8320 ^ (sum >> 1) } else { sum >> 1 })
+    });
+    bytes[29..33].copy_from_slice(&sum.to_be_bytes());
+    assert!(bytes.len() < 100);
+    bytes
+}
+
+async fn agent(house: &House, config: AgentConfig, models: Models) -> Arc<Agent> {
+    Arc::new(Agent::new(config, models, house.generation().await).unwrap_or_else(|error| panic!("{error}")))
+}
+
+async fn open(house: &House, agent: Arc<Agent>) -> Session {
+    Session::open(&house.host(), agent, OpenSession::New).await.unwrap()
+}
+
+async fn attach(session: &Session, bytes: Vec<u8>, name: &str) -> Media {
+    let medium = MediumToStore { bytes, mime_type: "image/png".to_owned(), name: Some(name.to_owned()) };
+    session.attach(medium).await.unwrap()
+}
+
+async fn turn_with(session: &mut Session, text: &str, media: &[&Media]) -> TurnResult {
+    let media = media.iter().map(|media| Part::Media((*media).clone()));
+    let parts = std::iter::once(Part::Text(text.to_owned())).chain(media).collect();
+    let input = Some(TurnInput::Message(parts));
+    session.run(input, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Every request begins as the one before it, but for media that were seen then and are masked now. What is masked once
+/// stays masked.
+fn check_prefixes(sent: &[Sent]) {
+    for (number, pair) in sent.windows(2).enumerate() {
+        let (before, after) = (&pair[0].request, &pair[1].request);
+        assert_eq!(before.system, after.system, "request {number}");
+        assert!(after.messages.len() >= before.messages.len(), "request {number}");
+        for (place, (old, new)) in before.messages.iter().zip(&after.messages).enumerate() {
+            let place = format!("request {number}, message {place}: {old:?} became {new:?}");
+            let (was, is) = (media_of(old), media_of(new));
+            assert!(is.iter().all(|media| was.contains(media)), "a mask was taken off: {place}");
+            if was.len() == is.len() {
+                assert_eq!(old.parts, new.parts, "{place}");
+            } else {
+                assert_eq!(
+                    old.seen_count, 0,
+                    "only what the model has just seen for the first time is masked: {place}"
+                );
+                assert!(new.seen_count > 0, "{place}");
+            }
+        }
+    }
+}
+
+/// P4: pictures of the user and of tools are seen once and then masked, in the outgoing copy only, over steps, turns and a
+/// restart; what a picture is stored under is its digest, however often it is opened; the prompt keeps its beginning.
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_what_was_seen_is_masked_and_the_prompt_keeps_its_beginning() {
+    let house = House::new(&["image", "mask-openai"]).await;
+    std::fs::write(house.tree().join("plan.png"), png(400, 300, 1)).unwrap();
+    let photo = png(2_600, 1_300, 2);
+    let digest = agent_memory::digest_of(&photo);
+    let open_plan = ("image.open", json!({"path": "plan.png"}));
+    let crop = (
+        "image.crop",
+        json!({"from": {"digest": digest}, "x": 50, "y": 0, "width": 10, "height": 10, "unit": "percent"}),
+    );
+    let words = script(&[
+        calling(&[open_plan.clone(), open_plan]),
+        calling(&[crop]),
+        saying("Seen."),
+        saying("Still there."),
+        saying("After a restart."),
+    ]);
+    let mut config = granting(&house, "image");
+    config.media_policies.insert("openai".to_owned(), "mask-openai".to_owned());
+    let model = Watched::new(&house, ("openai", "gpt-4o"), words);
+    let models = || Models::new(model.clone(), []);
+    let mut session = open(&house, agent(&house, config.clone(), models()).await).await;
+    let attached = attach(&session, photo.clone(), "photo.png").await;
+    assert_eq!(attached.digest, digest);
+    let result = turn_with(&mut session, "Look at this.", &[&attached]).await;
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    turn(&mut session, "And now?").await;
+    let subject = session.subject().to_owned();
+    let masks = session.state().masks.clone();
+    session.close().await.unwrap();
+    let which = OpenSession::Existing(subject);
+    let mut session = Session::open(&house.host(), agent(&house, config, models()).await, which).await.unwrap();
+    assert_eq!(session.state().masks, masks, "masks are part of what is stored");
+    turn(&mut session, "And after a restart?").await;
+
+    let sent = model.sent();
+    let seen: Vec<usize> = sent.iter().map(|sent| sent.request.messages.iter().flat_map(media_of).count()).collect();
+    assert_eq!(seen, [1, 2, 1, 0, 0], "the user's, both of the tool's, the crop, none");
+    check_prefixes(&sent);
+    let text = serde_json::to_string(&sent[0].request).unwrap();
+    assert!(text.contains(&format!("[photo.png: image/png, 2600 × 1300 pixels; {digest}]")), "{text}");
+    let smaller = image::load_from_memory(&sent[0].media[&digest].bytes).unwrap();
+    assert_eq!((smaller.width(), smaller.height()), (2_048, 1_024), "what gpt-4o gets to see");
+    let crops = results(&house, &session).await;
+    assert!(crops.iter().all(|(_, is_error, _)| !is_error), "{crops:?}");
+    let history: Vec<Media> = view(&house, &session).await.iter().flat_map(media_of).cloned().collect();
+    assert_eq!(history.len(), 4, "the history keeps the originals");
+    assert_eq!((&history[0], &history[1].digest), (&attached, &history[2].digest), "equal bytes, one digest");
+    assert_eq!(
+        history[3].dimensions.map(|size| (size.width, size.height)),
+        Some((260, 130)),
+        "of the original, not of \
+         the smaller copy"
+    );
+    let stored = agent_memory::Blobs::read(&*house.store, session.subject(), &digest, 0, u32::MAX).await.unwrap();
+    assert_eq!(stored, photo);
+}
+
+/// P4: the policy is told position, role, seen count, type, bytes, size, digest and earlier masks of each medium, and never
+/// its bytes.
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_the_policy_gets_descriptions_only() {
+    let house = House::new(&["image", "masker"]).await;
+    std::fs::write(house.tree().join("plan.png"), png(40, 30, 1)).unwrap();
+    let words = script(&[calling(&[("image.open", json!({"path": "plan.png"}))]), saying("Seen."), saying("Again.")]);
+    let mut config = granting(&house, "image");
+    config.media_policies.insert("openai".to_owned(), "masker".to_owned());
+    let model = Watched::new(&house, ("openai", "gpt-4o"), words);
+    let mut session = open(&house, agent(&house, config, Models::new(model, [])).await).await;
+    let attached = attach(&session, png(50, 20, 2), "photo.png").await;
+    turn_with(&mut session, "Look.", &[&attached]).await;
+    turn(&mut session, "Again.").await;
+    let asked = |stored: Vec<agent_memory::StoredRecord>| {
+        let records = stored.into_iter().map(|stored| stored.record).filter(|record| record.kind == "media_policy");
+        records.map(|record| record.body["items"].clone()).collect::<Vec<_>>()
+    };
+    let plan = agent_memory::digest_of(&png(40, 30, 1));
+    let item = |position: Value, role: &str, seen: u32, (media, masked): (Value, bool)| json!({"position": position, "role": role, "seen_count": seen, "media": media, "masked": masked});
+    let photo = json!({"digest": attached.digest, "mime_type": "image/png", "size": attached.size,
+        "dimensions": {"width": 50, "height": 20}, "name": "photo.png"});
+    let plan = json!({"digest": plan, "mime_type": "image/png", "size": png(40, 30, 1).len(),
+        "dimensions": {"width": 40, "height": 30}, "name": "plan.png"});
+    let (first, second) = (json!({"message": 0, "part": 1}), json!({"message": 2, "part": 0, "item": 1}));
+    let turns = (asked(records(&house, &session, 1).await), asked(records(&house, &session, 2).await));
+    assert_eq!(turns.0[0], json!([item(first.clone(), "user", 0, (photo.clone(), false))]));
+    let expected = json!([
+        item(first.clone(), "user", 1, (photo.clone(), false)),
+        item(second.clone(), "tool", 0, (plan.clone(), false)),
+    ]);
+    assert_eq!(turns.0[1], expected);
+    let expected = json!([item(first, "user", 2, (photo, true)), item(second, "tool", 1, (plan, false))]);
+    assert_eq!(turns.1[0], expected);
+}
+
+/// Row 22: a policy that traps, hangs, fails or answers nonsense ends the turn with an error that names it, and nothing is
+/// sent; the session goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_22_a_policy_that_fails_lets_nothing_out() {
+    let house = House::new(&["bad-policy"]).await;
+    for name in ["trap", "spin", "too few", "no size", "fail"] {
+        let mut config = AgentConfig::new(name.replace(' ', "-"));
+        config.media_policies.insert("openai".to_owned(), "bad-policy".to_owned());
+        let model = Watched::new(&house, ("openai", name), script(&[saying("Going on.")]));
+        let mut session = open(&house, agent(&house, config, Models::new(model.clone(), [])).await).await;
+        let attached = attach(&session, png(8, 8, 1), name).await;
+        let result = turn_with(&mut session, "Look.", &[&attached]).await;
+        let TurnResult::Failed(error @ TurnError::PluginFailed { .. }) = result else {
+            panic!("`{name}` went through: {result:?}")
+        };
+        assert!(error.code() == "plugin_failed" && error.to_string().contains("bad-policy@"), "{error}");
+        assert!(model.sent().is_empty(), "`{name}`: nothing is sent");
+        session.undo().await.unwrap();
+        assert!(matches!(turn(&mut session, "Without the picture.").await, TurnResult::Finished(_)));
+        assert_eq!(model.sent().len(), 1);
+    }
+}
+
+/// P4, M3: each provider has its own policy. The one that is fallen back to gets a copy that is masked for it, and what
+/// was decided for a request that failed is forgotten.
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_a_fallback_is_masked_anew() {
+    let house = House::new(&["image", "mask-openai", "masker"]).await;
+    std::fs::write(house.tree().join("icon.png"), png(64, 64, 1)).unwrap();
+    std::fs::write(house.tree().join("photo.png"), png(600, 600, 1)).unwrap();
+    let opening = calling(&[("image.open", json!({"path": "icon.png"})), ("image.open", json!({"path": "photo.png"}))]);
+    let look = calling(&[("image.describe", json!({"from": {"path": "icon.png"}}))]);
+    let refused = json!({"error": {"message": "this model is gone", "status": 404}});
+    let first = Watched::new(&house, ("openai", "gpt-5-mini"), script(&[opening, look, refused]));
+    let unused = || saying("not asked");
+    let second = Watched::new(&house, ("other", "small"), script(&[unused(), unused(), saying("Seen.")]));
+    let mut config = granting(&house, "image");
+    config.media_policies.insert("openai".to_owned(), "mask-openai".to_owned());
+    config.media_policies.insert("other".to_owned(), "masker".to_owned());
+    let models = Models::new(first.clone(), [second.clone() as Arc<dyn Provider>]);
+    let mut session = open(&house, agent(&house, config, models).await).await;
+    let result = turn(&mut session, "Look.").await;
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    let names = |sent: &Sent| {
+        let media = sent.request.messages.iter().flat_map(media_of).map(|media| media.name.clone().unwrap());
+        media.collect::<Vec<_>>()
+    };
+    let to_first: Vec<_> = first.sent().iter().map(names).collect();
+    assert_eq!(to_first, [vec![], vec!["icon.png".to_owned(), "photo.png".to_owned()], vec!["icon.png".to_owned()]]);
+    let to_second = second.sent();
+    assert_eq!((to_second.len(), names(&to_second[0])), (1, vec![]), "it has seen both");
+    assert_eq!(to_second[0].request.model.provider, "other");
+    let masks: Vec<_> = session.state().masks.iter().map(|mask| mask.text.as_str()).collect();
+    assert_eq!(masks, ["[icon.png seen before]", "[photo.png seen before]"], "those of the request that was answered");
+}
+
+/// Row 34: a picture that claims to be enormous costs nothing: the policy wants it smaller, and the model is told that it
+/// is not shown. The plugin `image` refuses it, and a picture that is too much for a call's memory says which limit to
+/// raise.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_34_image_bombs() {
+    let house = House::new(&["image", "mask-openai"]).await;
+    std::fs::write(house.tree().join("bomb.png"), bomb()).unwrap();
+    let mut white = Cursor::new(Vec::new());
+    DynamicImage::new_rgba8(5_000, 4_000).write_to(&mut white, ImageFormat::Png).unwrap();
+    std::fs::write(house.tree().join("white.png"), white.into_inner()).unwrap();
+    let scale = |path: &str| ("image.scale", json!({"from": {"path": path}, "width": 100}));
+    let opening = || calling(&[("image.open", json!({"path": "bomb.png"})), scale("bomb.png"), scale("white.png")]);
+    let mut config = granting(&house, "image");
+    config.media_policies.insert("openai".to_owned(), "mask-openai".to_owned());
+    let words = script(&[opening(), saying("Refused."), saying("Again.")]);
+    let model = Watched::new(&house, ("openai", "gpt-4o"), words);
+    let mut session = open(&house, agent(&house, config.clone(), Models::new(model.clone(), [])).await).await;
+    let attached = attach(&session, bomb(), "bomb.png").await;
+    let result = turn_with(&mut session, "Look.", &[&attached]).await;
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    turn(&mut session, "Again.").await;
+    let sent = model.sent();
+    check_prefixes(&sent);
+    for sent in &sent {
+        assert!(sent.media.is_empty(), "its bytes are not sent");
+        let expected = format!(
+            "[not shown: bomb.png: image/png, 60000 × 60000 pixels; it cannot be made smaller: it claims 60000 × 60000 \
+             pixels, which take more than 256 MiB of memory; {}]",
+            attached.digest
+        );
+        assert_eq!(sent.request.messages[0].parts[1], Part::Text(expected));
+    }
+    let refused = results(&house, &session).await;
+    for (name, is_error, text) in &refused[..2] {
+        assert!(*is_error && text.contains("claims 3600.0 megapixels"), "{name}: {text}");
+    }
+    let (_, is_error, text) = &refused[2];
+    assert!(*is_error && text.contains("20.0 megapixels") && text.contains("raise `memory_mib`"), "{text}");
+    // With that limit raised, it works.
+    config.plugins.get_mut("image").unwrap().limits.memory = 128 << 20;
+    let model = Watched::new(&house, ("other", "raised"), script(&[opening(), saying("Done.")]));
+    let mut session = open(&house, agent(&house, config, Models::new(model, [])).await).await;
+    turn(&mut session, "Look.").await;
+    let (_, is_error, text) = results(&house, &session).await.remove(2);
+    assert!(!is_error && text.contains("100 × 80 pixels"), "{text}");
+}
+
+/// P2, P8: within its default memory, the plugin works on what a phone takes, and hands over what is too large for a result
+/// through the media store.
+#[tokio::test(flavor = "multi_thread")]
+async fn p8_a_photograph_of_twelve_megapixels_is_worked_on_in_64_mib() {
+    let house = House::new(&["image"]).await;
+    let noise = RgbImage::from_fn(4_032, 3_024, |x, y| {
+        let mixed = (x * 31 + y * 17).wrapping_mul(2_654_435_761);
+        Rgb([(mixed >> 24) as u8, (mixed >> 16) as u8, (x / 16) as u8])
+    });
+    let mut photo = Vec::new();
+    let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut photo, 60);
+    DynamicImage::ImageRgb8(noise).write_with_encoder(encoder).unwrap();
+    assert!(photo.len() > 4 << 20, "{} bytes", photo.len());
+    std::fs::write(house.tree().join("photo.jpg"), photo).unwrap();
+    let from = json!({"path": "photo.jpg"});
+    let words = script(&[
+        calling(&[
+            ("image.open", from.clone()),
+            ("image.scale", json!({"from": from, "width": 1_024, "height": 1_024})),
+            ("image.crop", json!({"from": from, "x": 1_000, "y": 1_000, "width": 800, "height": 600})),
+        ]),
+        saying("Done."),
+    ]);
+    let mut session = house.session(granting(&house, "image"), words).await;
+    turn(&mut session, "Look.").await;
+    for (name, is_error, text) in results(&house, &session).await {
+        assert!(!is_error, "{name}: {text}");
+    }
+    let media: Vec<Media> = view(&house, &session).await.iter().flat_map(media_of).cloned().collect();
+    let sizes: Vec<_> = media.iter().map(|media| media.dimensions.map(|size| (size.width, size.height))).collect();
+    assert_eq!(sizes, [Some((4_032, 3_024)), Some((1_024, 768)), Some((800, 600))]);
+}
