@@ -12,7 +12,7 @@ use agent_core::prompt::PromptParts;
 use agent_core::run::LoopConfig;
 use agent_kit::build::{BuildError, BuiltPlugin, build_directory};
 use agent_memory::{Options, SqliteStore};
-use agent_models::provider;
+use agent_models::{Provider, provider};
 use agent_plugins::{
     CallLimits, Generation, Grants, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox, SandboxOptions,
 };
@@ -107,6 +107,11 @@ pub(crate) fn agent(settings: &Settings, generation: Generation, terminal: &Term
         AgentError::OutputSchema(_) => settings.problem("output_schema", &error),
         _ => Failure::refused(&error),
     })
+}
+
+/// A model that was asked for by its name in a session.
+pub(crate) fn model(settings: &Settings, name: &str) -> Result<Arc<dyn Provider>, Failure> {
+    provider(name, &settings.model_base).map_err(Failure::refused)
 }
 
 /// Says where there is not one plugin, since a turn without tools is seldom what is meant.
