@@ -45,6 +45,11 @@ impl DataDirectory {
         self.root.join("agent-host.db")
     }
 
+    /// What was typed in interactive sessions.
+    pub(crate) fn history(&self) -> PathBuf {
+        self.root.join("history")
+    }
+
     /// Compiled code.
     pub(crate) fn cache(&self) -> PathBuf {
         self.root.join("cache")

@@ -15,6 +15,11 @@ pub(crate) fn user() -> Option<String> {
     ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(variable).filter(|name| !name.is_empty())
 }
 
+/// Whether the terminal says that it can do nothing but print.
+pub(crate) fn is_terminal_dumb() -> bool {
+    env::var_os("TERM").is_some_and(|name| name == "dumb")
+}
+
 /// The Rust toolchain: `CARGO` where it is set, else the cargo on the `PATH`.
 pub(crate) fn toolchain() -> Result<Toolchain, Failure> {
     let asked = env::var_os("CARGO").map(PathBuf::from);

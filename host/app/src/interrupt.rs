@@ -1,25 +1,134 @@
-//! Ctrl-C: once cancels what runs and leaves the session consistent (L29), twice leaves at once.
+//! Signals: Ctrl-C once cancels what runs and leaves the session consistent (L29), twice leaves at once. A request to
+//! end does the same as Ctrl-C, and leaves when that is done. Ctrl-Z gives the terminal back while the process sleeps.
 
 use crate::exit::Exit;
+#[cfg(unix)]
+use crate::terminal::Silenced;
 use crate::terminal::Terminal;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 
-/// Listens for as long as the process lives; the token is cancelled at the first signal.
-pub(crate) fn listen(terminal: Terminal) -> CancellationToken {
-    let token = CancellationToken::new();
-    let cancelled = token.clone();
-    tokio::spawn(async move {
-        let mut signals = match Signals::new() {
-            Ok(signals) => signals,
-            Err(error) => return tracing::warn!("signals cannot be watched: {error}"),
+/// What goes on when a signal comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// A turn, or what leads to one.
+    Turn,
+    /// Somebody is asked for a line.
+    Prompt,
+}
+
+/// What the signals of this process do. Clones are one.
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupts {
+    current: Arc<Mutex<(Doing, CancellationToken)>>,
+    leaving: CancellationToken,
+    break_line: Arc<AtomicBool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Signal {
+    /// Ctrl-C.
+    Interrupt,
+    /// The process is to end.
+    Terminate,
+}
+
+impl Interrupts {
+    /// Listens for as long as the process lives.
+    pub(crate) fn listen(terminal: Terminal) -> Self {
+        let current = (Doing::Turn, CancellationToken::new());
+        let interrupts = Self {
+            current: Arc::new(Mutex::new(current)),
+            leaving: CancellationToken::new(),
+            break_line: Arc::default(),
         };
-        signals.next().await;
-        cancelled.cancel();
-        terminal.note("cancelling; once more to leave at once");
-        signals.next().await;
-        std::process::exit(i32::from(Exit::Cancelled.code()));
-    });
-    token
+        let listening = interrupts.clone();
+        tokio::spawn(async move {
+            let mut signals = match Signals::new() {
+                Ok(signals) => signals,
+                Err(error) => return tracing::warn!("signals cannot be watched: {error}"),
+            };
+            loop {
+                listening.take(signals.next().await, &terminal);
+            }
+        });
+        interrupts
+    }
+
+    /// Something begins, and the token is cancelled when it is to stop.
+    pub(crate) fn begin(&self, doing: Doing) -> CancellationToken {
+        let token = self.leaving.child_token();
+        *self.current() = (doing, token.clone());
+        token
+    }
+
+    /// Whether the process is to end.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.is_cancelled()
+    }
+
+    /// Set when a line that is being typed is to be given up.
+    pub(crate) fn break_line(&self) -> Arc<AtomicBool> {
+        self.break_line.clone()
+    }
+
+    /// From now on, Ctrl-Z gives the keyboard back before the process sleeps.
+    pub(crate) fn give_keyboard_back(terminal: Terminal) {
+        #[cfg(unix)]
+        tokio::spawn(async move {
+            use tokio::signal::unix::{SignalKind, signal};
+            let kind = SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw());
+            match signal(kind) {
+                Ok(mut suspensions) => {
+                    while suspensions.recv().await.is_some() {
+                        suspend(&terminal);
+                    }
+                }
+                Err(error) => tracing::warn!("Ctrl-Z cannot be watched: {error}"),
+            }
+        });
+        #[cfg(not(unix))]
+        drop(terminal);
+    }
+
+    fn take(&self, signal: Signal, terminal: &Terminal) {
+        let (doing, token) = self.current().clone();
+        match signal {
+            _ if token.is_cancelled() => {
+                terminal.idle();
+                let _ = terminal.restore_keyboard();
+                std::process::exit(i32::from(Exit::Cancelled.code()));
+            }
+            Signal::Interrupt => {
+                token.cancel();
+                if doing == Doing::Turn {
+                    terminal.note("cancelling; once more to leave at once");
+                }
+            }
+            Signal::Terminate => {
+                self.break_line.store(true, Ordering::Relaxed);
+                self.leaving.cancel();
+            }
+        }
+    }
+
+    fn current(&self) -> MutexGuard<'_, (Doing, CancellationToken)> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sleeps until somebody wakes the process up, with the keyboard as it was found.
+#[cfg(unix)]
+fn suspend(terminal: &Terminal) {
+    use rustix::process::{Signal, getpid, kill_process};
+    let keyboard = terminal.restore_keyboard();
+    if let Err(error) = kill_process(getpid(), Signal::STOP) {
+        tracing::warn!("the process cannot be suspended: {error}");
+    }
+    if keyboard == Silenced::Was {
+        terminal.silence_keyboard();
+    }
 }
 
 #[cfg(unix)]
@@ -35,10 +144,10 @@ impl Signals {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> Signal {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => Signal::Interrupt,
+            _ = self.terminate.recv() => Signal::Terminate,
         }
     }
 }
@@ -52,9 +161,10 @@ impl Signals {
         Ok(Self)
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> Signal {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
+        Signal::Interrupt
     }
 }

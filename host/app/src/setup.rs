@@ -124,6 +124,13 @@ pub(crate) fn agent(settings: &Settings, generation: Generation, terminal: &Term
     })
 }
 
+/// A model that was asked for by its name in a session.
+pub(crate) fn model(settings: &Settings, name: &str) -> Result<Arc<dyn Provider>, Failure> {
+    let mut asked = settings.clone();
+    asked.models.ask_instead(name, &asked.file);
+    models(&asked).map(|models| models.first().clone())
+}
+
 /// Says where there is not one plugin, since a turn without tools is seldom what is meant.
 pub(crate) fn note_no_plugins(settings: &Settings, generation: &Generation, terminal: &Terminal) {
     let directory = settings.plugins.as_deref().filter(|_| generation.plugins().len() == 0);

@@ -1,14 +1,25 @@
 //! What people see: answers on stdout, everything else on stderr; colours and spinners only on a terminal.
 
 mod build;
+pub(crate) mod card;
 pub(crate) mod events;
+pub(crate) mod flow;
+mod keyboard;
+pub(crate) mod markdown;
+mod page;
+mod reply;
+pub(crate) mod spent;
 pub(crate) mod text;
 pub(crate) mod turn;
 
 pub(crate) use build::{built, show_build, show_load};
+#[cfg(unix)]
+pub(crate) use keyboard::Silenced;
 
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
+use keyboard::{Keyboard, Silence};
+use markdown::Look;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,37 +35,130 @@ pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 /// For what somebody should look at.
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 
-/// The process's two outputs. Clones share one spinner.
+/// Columns where nobody says how many there are.
+const USUAL_WIDTH: usize = 100;
+
+/// One of the two outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// For the answer.
+    Stdout,
+    /// For everything else.
+    Stderr,
+}
+
+/// The process's terminal, or the pipes in its place. Clones share one spinner.
 #[derive(Clone, Debug)]
 pub(crate) struct Terminal {
     interactive: bool,
-    spinner: Arc<Mutex<Option<ProgressBar>>>,
+    screen: Arc<Mutex<Screen>>,
+    keyboard: Keyboard,
+}
+
+/// What must be known before anything is written.
+#[derive(Debug, Default)]
+struct Screen {
+    spinner: Option<ProgressBar>,
+    /// Whether the last line has been begun and may be gone on with.
+    line: Line,
+    /// Components whose compilation began, and those that are ready.
+    compiling: (usize, usize),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Line {
+    #[default]
+    Over,
+    Begun,
 }
 
 impl Terminal {
     /// The process's own.
     pub(crate) fn new() -> Self {
-        Self { interactive: io::stderr().is_terminal(), spinner: Arc::default() }
+        let interactive = io::stderr().is_terminal() && !crate::environment::is_terminal_dumb();
+        Self { interactive, screen: Arc::default(), keyboard: Keyboard::default() }
     }
 
-    /// Whether a person sees stderr as it is written; then a spinner shows what passes by.
+    /// Whether a person sees stderr as it is written, on a terminal that can take a line back; then a spinner shows what
+    /// passes by.
     pub(crate) fn is_interactive(&self) -> bool {
         self.interactive
+    }
+
+    /// Whether a person reads this output as it is written.
+    pub(crate) fn is_terminal(&self, output: Output) -> bool {
+        match output {
+            Output::Stdout => io::stdout().is_terminal(),
+            Output::Stderr => io::stderr().is_terminal(),
+        }
+    }
+
+    /// How styled text is written: without a terminal, with `NO_COLOR` or `TERM=dumb`, it has no escape codes.
+    pub(crate) fn look(&self, output: Output) -> Look {
+        let choice = match output {
+            Output::Stdout => anstream::AutoStream::choice(&io::stdout()),
+            Output::Stderr => anstream::AutoStream::choice(&io::stderr()),
+        };
+        if choice == anstream::ColorChoice::Never { Look::Plain } else { Look::Styled }
+    }
+
+    /// Columns of the terminal as it is now.
+    pub(crate) fn width(&self) -> usize {
+        keyboard::columns().unwrap_or(USUAL_WIDTH)
+    }
+
+    /// What is typed while this lives is not echoed and waits for the next prompt; only Ctrl-C and Ctrl-Z still work.
+    pub(crate) fn silent_keyboard(&self) -> Silence {
+        Silence::new(&self.keyboard)
+    }
+
+    /// The keyboard is silent again, after it was restored for a while.
+    pub(crate) fn silence_keyboard(&self) {
+        self.keyboard.silence();
+    }
+
+    /// The keyboard is again as it was found.
+    pub(crate) fn restore_keyboard(&self) -> keyboard::Silenced {
+        self.keyboard.restore()
     }
 
     /// Shows on a terminal that something goes on, until the next [`Terminal::idle`].
     pub(crate) fn busy(&self, what: impl AsRef<str>) {
         if self.interactive {
-            let mut spinner = self.spinner();
-            let spinner = spinner.get_or_insert_with(new_spinner);
-            spinner.set_message(text::one_line(what.as_ref(), 200));
+            let mut screen = self.screen();
+            if screen.line == Line::Begun {
+                return;
+            }
+            let spinner = screen.spinner.get_or_insert_with(new_spinner);
+            let what = text::one_line(what.as_ref(), 200);
+            if spinner.message() != what {
+                spinner.reset_elapsed();
+                spinner.set_message(what);
+            }
             spinner.enable_steady_tick(Duration::from_millis(100));
         }
     }
 
+    /// The compilation of a component has begun.
+    fn compiling(&self) {
+        self.screen().compiling.0 += 1;
+        self.show_compiling();
+    }
+
+    /// The compilation of a component is done.
+    fn compiled(&self) {
+        self.screen().compiling.1 += 1;
+        self.show_compiling();
+    }
+
+    fn show_compiling(&self) {
+        let (begun, done) = self.screen().compiling;
+        self.busy(format!("compiling plugins, {done} of {begun} done; this happens once, the code is kept"));
+    }
+
     /// Takes the spinner away.
     pub(crate) fn idle(&self) {
-        if let Some(spinner) = self.spinner().take() {
+        if let Some(spinner) = self.screen().spinner.take() {
             spinner.finish_and_clear();
         }
     }
@@ -80,6 +184,11 @@ impl Terminal {
         })
     }
 
+    /// Asks for a line that the terminal itself lets somebody type and end.
+    pub(crate) fn ask(&self, prompt: &str) -> io::Result<()> {
+        self.beside(|| write_and_flush(&mut io::stderr().lock(), prompt))
+    }
+
     /// Text that a model or a plugin wrote, on stdout: as it is into a file, without control characters on a terminal.
     pub(crate) fn print_foreign(&self, text: &str) -> io::Result<()> {
         self.beside(|| {
@@ -89,25 +198,51 @@ impl Terminal {
             stdout.flush()
         })
     }
+
+    /// A piece of text that was made for this terminal; the next piece follows on the same line. Whatever else is
+    /// written in between begins a new one.
+    pub(crate) fn stream(&self, output: Output, piece: &str) -> io::Result<()> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let mut screen = self.screen();
+        if let Some(spinner) = screen.spinner.take() {
+            spinner.finish_and_clear();
+        }
+        screen.line = if piece.ends_with('\n') { Line::Over } else { Line::Begun };
+        match output {
+            Output::Stdout => write_and_flush(&mut io::stdout().lock(), piece),
+            Output::Stderr => write_and_flush(&mut io::stderr().lock(), piece),
+        }
+    }
 }
 
 impl Terminal {
-    /// Writes while the spinner is away.
+    /// Writes whole lines while the spinner is away.
     fn beside<T>(&self, write: impl FnOnce() -> T) -> T {
-        match &*self.spinner() {
+        let mut screen = self.screen();
+        if std::mem::take(&mut screen.line) == Line::Begun {
+            let _ = io::stderr().write_all(b"\n");
+        }
+        match &screen.spinner {
             Some(spinner) => spinner.suspend(write),
             None => write(),
         }
     }
 
-    fn spinner(&self) -> MutexGuard<'_, Option<ProgressBar>> {
-        self.spinner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn screen(&self) -> MutexGuard<'_, Screen> {
+        self.screen.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn write_and_flush(output: &mut impl Write, piece: &str) -> io::Result<()> {
+    output.write_all(piece.as_bytes())?;
+    output.flush()
 }
 
 fn new_spinner() -> ProgressBar {
     let spinner = ProgressBar::new_spinner();
-    match ProgressStyle::with_template("{spinner} {wide_msg}") {
+    match ProgressStyle::with_template("{spinner} {elapsed} {wide_msg:.dim}") {
         Ok(style) => spinner.with_style(style),
         Err(_) => spinner,
     }

@@ -1,16 +1,16 @@
-//! `agent-host [PROMPT]`: one turn, or the rest of an interrupted one and then the next.
+//! `agent-host [PROMPT]`: one turn, or the rest of an interrupted one and then the next; on a terminal and without a
+//! prompt, a session of as many turns as are asked.
 
+use super::chat;
+use super::opening::{Opened, open};
 use crate::arguments::{Arguments, RunArguments};
-use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
+use crate::interrupt::{Doing, Interrupts};
 use crate::prompt::{self, Input};
-use crate::settings::Settings;
-use crate::terminal::Terminal;
-use crate::terminal::turn::{Format, Kept, TurnView};
-use crate::{interrupt, setup};
+use crate::terminal::turn::{Format, TurnView, Use};
+use crate::terminal::{Output, Terminal};
 use agent_core::message::TurnInput;
-use agent_memory::{SessionLog, SqliteStore};
-use agent_runtime::{Downscaler, Host, OpenSession, Session, TurnResult};
+use agent_runtime::{Session, TurnResult};
 use clap::CommandFactory;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -26,62 +26,41 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
     }
     let goes_on = run.continue_latest || run.session.is_some();
     let prompt = prompt::read(run, input, stdin.lock())?;
-    if prompt.is_none() && !goes_on {
+    let is_read_by_a_person = terminal.is_terminal(Output::Stdout) && terminal.is_terminal(Output::Stderr);
+    let is_interactive = prompt.is_none() && input == Input::Terminal && is_read_by_a_person && !run.json;
+    if prompt.is_none() && !goes_on && !is_interactive {
         return Err(Failure::refused("there is no prompt: write it behind the options, or pipe it to stdin"));
     }
-    let cancel = interrupt::listen(terminal.clone());
-    let (kept, mut session) = tokio::select! {
+    let interrupts = Interrupts::listen(terminal.clone());
+    let cancel = interrupts.begin(Doing::Turn);
+    let opened = tokio::select! {
         opened = open(run, data, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
-    let format = if run.json { Format::Json } else { Format::People };
-    let mut view = TurnView::new(terminal, format, &session, kept);
-    let result = turns(&mut session, prompt, &mut view, &cancel).await;
+    if is_interactive {
+        return chat::chat(opened, interrupts, terminal).await;
+    }
+    let format = match (run.json, terminal.is_terminal(Output::Stdout)) {
+        (true, _) => Format::Json,
+        (false, true) => Format::Terminal,
+        (false, false) => Format::Lines,
+    };
+    once(opened, (format, prompt), &cancel, terminal).await
+}
+
+async fn once(
+    opened: Opened,
+    (format, prompt): (Format, Option<String>),
+    cancel: &CancellationToken,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let Opened { mut session, kept, .. } = opened;
+    let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept);
+    let result = turns(&mut session, prompt, &mut view, cancel).await;
     let closed = session.close().await;
     let exit = view.end(result?).await?;
     closed.map_err(Failure::failed)?;
     Ok(exit)
-}
-
-async fn open(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> Result<(Kept, Session), Failure> {
-    let settings = setup::settings(&run.agent, terminal).await?;
-    let data = DataDirectory::open(data)?;
-    let store = setup::store(&data)?;
-    let which = which(run, &settings, &store).await?;
-    let sandbox = setup::sandbox(&data)?;
-    let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
-    setup::refuse(&problems)?;
-    setup::note_no_plugins(&settings, &generation, terminal);
-    let agent = setup::agent(&settings, generation, terminal)?;
-    #[cfg(all(debug_assertions, unix))]
-    let checkpoint = crate::crash::observer();
-    #[cfg(not(all(debug_assertions, unix)))]
-    let checkpoint = None;
-    let host = Host { store, sandbox, downscaler: Downscaler::default(), checkpoint };
-    let session = Session::open(&host, agent, which).await.map_err(Failure::refused)?;
-    Ok((Kept { store: host.store, data }, session))
-}
-
-async fn which(run: &RunArguments, settings: &Settings, store: &SqliteStore) -> Result<OpenSession, Failure> {
-    let agent = &settings.name;
-    if run.continue_latest {
-        let latest = store.latest(agent).await.map_err(Failure::refused)?;
-        return latest.map(OpenSession::Existing).ok_or_else(|| {
-            Failure::refused(format!("the agent `{agent}` has no session yet: leave --continue out to begin one"))
-        });
-    }
-    let Some(asked) = &run.session else {
-        return Ok(OpenSession::New);
-    };
-    let session = super::session::find(store, Some(asked)).await?;
-    if session.agent != *agent {
-        let (subject, owner) = (session.subject, session.agent);
-        let advice = "give the configuration of that agent with --agent FILE";
-        return Err(Failure::refused(format!(
-            "session {subject} belongs to the agent `{owner}`, not `{agent}`: {advice}"
-        )));
-    }
-    Ok(OpenSession::Existing(session.subject))
 }
 
 /// First what was interrupted, then what is asked.
@@ -110,12 +89,13 @@ async fn turns(
 }
 
 /// Runs a turn and shows its events as they come.
-async fn watched(
+pub(super) async fn watched(
     session: &mut Session,
     input: Option<TurnInput>,
     view: &mut TurnView<'_>,
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
+    view.begin(session);
     let mut events = session.subscribe();
     let result = {
         let running = session.run(input, cancel.clone());

@@ -86,7 +86,7 @@ pub(crate) async fn sessions(
 }
 
 /// A session in a list.
-fn summary(session: &SessionSummary) -> String {
+pub(crate) fn summary(session: &SessionSummary) -> String {
     let title = session.title.as_deref().map(|title| text::one_line(title, 80)).unwrap_or_default();
     let turns = text::count(session.turns as usize, "turn");
     let (id, state) = (&session.subject, &session.state);

@@ -87,6 +87,19 @@ impl WantedModels {
         self.chain = Chain::Named(vec![chosen]);
     }
 
+    /// The model that was asked for by name in a session; without a provider it is one at the base URL, if there is one.
+    pub(crate) fn ask_instead(&mut self, name: &str, file: &AgentFile) {
+        match self.base_url.is_some() && !is_known(name, file) {
+            true => self.choose_at_base_url(name),
+            false => {
+                if self.provider_at_base_url().map(|(provider, _)| provider) != provider_of(name) {
+                    self.base_url = None;
+                }
+                self.choose(name.to_owned(), "/model");
+            }
+        }
+    }
+
     /// The model that the server at the base URL has.
     pub(crate) fn choose_at_base_url(&mut self, model: &str) {
         self.choose(format!("{AT_BASE_URL}/{model}"), "--base-url");

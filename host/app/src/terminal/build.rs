@@ -2,7 +2,7 @@
 
 use super::{BOLD, DIM, Terminal, text};
 use agent_kit::build::{BuildEvent, BuiltPlugin, Written};
-use agent_plugins::LoadEvent;
+use agent_plugins::{CodeSource, LoadEvent};
 
 /// Shows what a build tells: on a terminal cargo's lines pass by in the spinner, elsewhere they are lines.
 pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
@@ -28,9 +28,14 @@ pub(crate) fn show_load(terminal: &Terminal, event: &LoadEvent) {
     match event {
         LoadEvent::Compiling { name } => {
             tracing::info!(plugin = name, "compiling");
-            terminal.busy(format!("compiling {name}, once: the code is kept"));
+            terminal.compiling();
         }
-        LoadEvent::Loaded { name, code } => tracing::info!(plugin = name, ?code, "loaded"),
+        LoadEvent::Loaded { name, code } => {
+            tracing::info!(plugin = name, ?code, "loaded");
+            if *code == CodeSource::Compiled {
+                terminal.compiled();
+            }
+        }
     }
 }
 

@@ -1,38 +1,22 @@
-//! A turn as a person sees it: one line per call, one per result, and what was denied or rejected.
+//! What the host says of a turn beside the reply and the calls: one line or a few for an event.
 
-use super::text::{count, explained, json_line, one_line, size, time};
-use super::{BOLD, DIM, GREEN, RED, YELLOW};
+use super::text::{harmless, json_line, one_line, time};
+use super::{BOLD, DIM, RED, YELLOW};
 use agent_core::change::Denial;
 use agent_core::event::EventKind;
-use agent_core::tool::{CallCost, ToolError, Violation};
+use agent_core::run::FALLBACK_TEXT;
+use agent_core::tool::Violation;
 
-/// Characters of arguments and of results that a line shows.
+/// Characters of names and messages that a line shows.
 const SHOWN: usize = 100;
-/// Lines of a denial that are shown.
-const ADVICE_LINES: usize = 8;
+/// Characters of a provider's message: it says what to do.
+const REASON: usize = 600;
 
-/// The line or lines for an event; none for those that people don't need to see.
+/// The line or lines for an event; none for those that people don't need to see, and for calls and their results.
 pub(crate) fn lines(event: &EventKind) -> Option<String> {
     Some(match event {
         EventKind::LoopIteration { last: true, .. } => {
             format!("{DIM}the last model call of this turn: tools are withheld{DIM:#}")
-        }
-        EventKind::ToolCall { name, arguments, attempt, .. } => {
-            let again = if *attempt > 1 { format!(" {DIM}(attempt {attempt}){DIM:#}") } else { String::new() };
-            format!("→ {BOLD}{}{BOLD:#} {}{again}", one_line(name, SHOWN), json_line(arguments, SHOWN))
-        }
-        EventKind::ToolResult { name, content, cost, .. } => {
-            format!("{GREEN}✓{GREEN:#} {}", result(name, content, cost))
-        }
-        EventKind::ToolResultError { name, content, cost, .. } => {
-            // The model is given the error as JSON; people read its message, of a denial with the lines to add.
-            let error = serde_json::from_str::<ToolError>(content);
-            let advice = match &error {
-                Ok(ToolError::Denied { message }) => advice(message),
-                _ => String::new(),
-            };
-            let content = error.map_or_else(|_| content.clone(), |error| explained(&error));
-            format!("{RED}✗{RED:#} {}{advice}", result(name, &content, cost))
         }
         EventKind::ToolNotFound { name, .. } => {
             format!("{RED}✗{RED:#} {BOLD}{}{BOLD:#} there is no such tool", one_line(name, SHOWN))
@@ -41,11 +25,25 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
             format!("{DIM}… {} deferred: a call of higher priority ran first{DIM:#}", one_line(name, SHOWN))
         }
         EventKind::Denied { denial: Denial { plugin, thing, grant }, .. } => {
-            let grant = super::text::harmless(grant).replace('\n', "\n    ");
+            let grant = harmless(grant).replace('\n', "\n    ");
             let thing = one_line(thing, SHOWN);
             format!("{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} was denied {thing}; to allow it, {grant}")
         }
+        EventKind::Retry { model, attempt, wait_ms, reason } => {
+            let wait = time(wait_ms.saturating_mul(1000));
+            let (model, reason) = (one_line(model, SHOWN), one_line(reason, REASON));
+            format!("{YELLOW}!{YELLOW:#} {model} did not answer: {reason}; asked again in {wait} (try {attempt})")
+        }
+        EventKind::ModelFallback { from, to, reason } => {
+            let (from, reason) = (one_line(from, SHOWN), one_line(reason, REASON));
+            let instead = match to.as_str() {
+                FALLBACK_TEXT => "the configured text answers instead".to_owned(),
+                to => format!("{BOLD}{}{BOLD:#} is asked instead", one_line(to, SHOWN)),
+            };
+            format!("{YELLOW}!{YELLOW:#} {from} did not answer: {reason}; {instead}")
+        }
         EventKind::OutputRejected { by, attempt, problems } => {
+            let by = one_line(by, SHOWN);
             format!("{YELLOW}!{YELLOW:#} answer {attempt} was rejected by {BOLD}{by}{BOLD:#}: {}", violations(problems))
         }
         EventKind::Resumed => format!("{DIM}going on with the interrupted turn{DIM:#}"),
@@ -53,42 +51,32 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
     })
 }
 
+/// The line of a call that begins, where no spinner shows it.
+pub(crate) fn begun(event: &EventKind) -> Option<String> {
+    let EventKind::ToolCall { name, arguments, attempt, .. } = event else { return None };
+    let again = if *attempt > 1 { format!(" {DIM}(attempt {attempt}){DIM:#}") } else { String::new() };
+    Some(format!("→ {BOLD}{}{BOLD:#} {}{again}", one_line(name, SHOWN), json_line(arguments, SHOWN)))
+}
+
 /// What the spinner says after this event.
 pub(crate) fn activity(event: &EventKind) -> Option<String> {
     match event {
         EventKind::LoopStart { .. } => Some("building the context".to_owned()),
-        EventKind::LoopIteration { .. } => Some("waiting for the model".to_owned()),
-        EventKind::ToolCall { name, .. } => Some(format!("running {}", one_line(name, SHOWN))),
+        EventKind::LoopIteration { .. } | EventKind::ModelFallback { .. } => Some("waiting for the model".to_owned()),
+        EventKind::Retry { model, .. } => Some(format!("waiting before {} is asked again", one_line(model, SHOWN))),
         _ => None,
     }
 }
 
-/// The line of a result that holds nothing but media, each described already.
-pub(crate) fn media_result(name: &str, media: &str, cost: &CallCost) -> String {
-    format!("{GREEN}✓{GREEN:#} {}", result_line(name, media, Vec::new(), cost))
-}
-
-fn result(name: &str, content: &str, cost: &CallCost) -> String {
-    result_line(name, content, vec![count(content.chars().count(), "character")], cost)
-}
-
-fn result_line(name: &str, content: &str, mut details: Vec<String>, cost: &CallCost) -> String {
-    // A call that was refused before it ran has cost nothing.
-    if *cost != CallCost::default() {
-        details.push(time(cost.wall_us));
+/// Why a reply that was being written is void, by the event that follows.
+pub(crate) fn void(event: &EventKind) -> Option<&'static str> {
+    match event {
+        EventKind::Retry { .. } | EventKind::ModelFallback { .. } => Some("it broke off"),
+        EventKind::OutputRejected { .. } => Some("it was rejected"),
+        EventKind::Error { .. } => Some("the turn ended with an error"),
+        EventKind::LoopEnd { .. } => Some("the turn was cancelled"),
+        _ => None,
     }
-    if cost.memory_bytes > 0 {
-        details.push(size(cost.memory_bytes));
-    }
-    let name = one_line(name, SHOWN);
-    let details = if details.is_empty() { String::new() } else { format!(" {DIM}({}){DIM:#}", details.join(", ")) };
-    format!("{BOLD}{name}{BOLD:#} {}{details}", one_line(content, SHOWN))
-}
-
-/// What follows the first line of a denial: how to grant what was missing.
-fn advice(message: &str) -> String {
-    let lines = message.lines().skip(1).take(ADVICE_LINES).map(|line| format!("\n    {}", one_line(line, SHOWN)));
-    lines.collect()
 }
 
 fn violations(problems: &[Violation]) -> String {
@@ -106,60 +94,32 @@ mod tests {
     use serde_json::json;
 
     fn shown(event: EventKind) -> String {
-        anstream::adapter::strip_str(&lines(&event).unwrap_or_default()).to_string()
+        anstream::adapter::strip_str(&lines(&event).or_else(|| begun(&event)).unwrap_or_default()).to_string()
     }
 
     #[test]
-    fn calls_and_results_are_one_line_each() {
+    fn events_are_one_line_each() {
         let call = CallId("c1".into());
-        let name = "text.count_file".to_owned();
-        let cost = CallCost { cpu_us: 400, wall_us: 4_200, queue_us: 0, memory_bytes: 1_258_291 };
+        let arguments = json!({"path": "x".repeat(200)});
+        let (model, reason) = ("openai/gpt".to_owned(), "503: busy\u{1b}[2J\nhtml".to_owned());
+        let fallback =
+            |to: &str| EventKind::ModelFallback { from: model.clone(), to: to.into(), reason: reason.clone() };
         let events = [
-            EventKind::ToolCall {
-                call: call.clone(),
-                name: name.clone(),
-                arguments: json!({"path": "x".repeat(200)}),
-                attempt: 2,
-            },
-            EventKind::ToolResult { call: call.clone(), name: name.clone(), content: "{\n\"lines\": 3}".into(), cost },
-            EventKind::ToolResultError {
-                call: call.clone(),
-                name: name.clone(),
-                content: "no\u{1b}[2J".into(),
-                cost: CallCost::default(),
-            },
-            EventKind::ToolResultError {
-                call: call.clone(),
-                name: name.clone(),
-                content: ToolError::NotFound { message: "there is no `a.txt`".into() }.for_model(),
-                cost,
-            },
-            EventKind::ToolResultError {
-                call: call.clone(),
-                name: name.clone(),
-                content: ToolError::Denied { message: "no tree\nTo allow it, add:\nread = [\".\"]".into() }.for_model(),
-                cost,
-            },
-            EventKind::ToolNotFound { call, name: "text.cuont".into() },
+            EventKind::ToolCall { call: call.clone(), name: "text.count_file".into(), arguments, attempt: 2 },
+            EventKind::ToolNotFound { call: call.clone(), name: "text.cuont".into() },
+            EventKind::ToolDeferred { call, name: "text.count_file".into() },
+            EventKind::Retry { model: model.clone(), attempt: 2, wait_ms: 1_500, reason: reason.clone() },
+            fallback("ollama/qwen"),
+            fallback(FALLBACK_TEXT),
         ];
         insta::assert_snapshot!(events.map(shown).join("\n"), @r#"
         → text.count_file {"path":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… (attempt 2)
-        ✓ text.count_file {… (13 characters, 4.2 ms, 1.2 MiB)
-        ✗ text.count_file no�[2J (6 characters)
-        ✗ text.count_file not found: there is no `a.txt` (30 characters, 4.2 ms, 1.2 MiB)
-        ✗ text.count_file denied: no tree… (46 characters, 4.2 ms, 1.2 MiB)
-            To allow it, add:
-            read = ["."]
         ✗ text.cuont there is no such tool
+        … text.count_file deferred: a call of higher priority ran first
+        ! openai/gpt did not answer: 503: busy�[2J…; asked again in 1.5 s (try 2)
+        ! openai/gpt did not answer: 503: busy�[2J…; ollama/qwen is asked instead
+        ! openai/gpt did not answer: 503: busy�[2J…; the configured text answers instead
         "#);
-    }
-
-    #[test]
-    fn media_are_shown_by_type_and_size() {
-        let cost = CallCost { wall_us: 4_200, ..CallCost::default() };
-        let line = media_result("chart.draw", "[image/png, 1.2 KiB, 0123]", &cost);
-        let line = anstream::adapter::strip_str(&line).to_string();
-        assert_eq!(line, "✓ chart.draw [image/png, 1.2 KiB, 0123] (4.2 ms)");
     }
 
     /// P6: a denial names the plugin, the thing, and the line to add.

@@ -1,9 +1,11 @@
 //! Foreign text, sizes and times, made fit for a line that people read.
 
+use super::flow::fitting;
 use agent_core::tool::ToolError;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use unicode_width::UnicodeWidthStr;
 
 /// Without control characters but line ends and tabs, so that foreign text cannot steer the terminal.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
@@ -24,6 +26,55 @@ pub(crate) fn one_line(text: &str, characters: usize) -> String {
     let mut shown: String = harmless(line).replace('\t', " ").chars().take(characters).collect();
     if line.len() < text.len() || line.chars().count() > characters {
         shown.push('…');
+    }
+    shown
+}
+
+/// What fits into so many columns; `…` stands for the rest.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    let text = harmless(text).replace(['\t', '\n'], " ");
+    if text.width() <= columns {
+        return text;
+    }
+    format!("{}…", &text[..fitting(&text, columns.saturating_sub(1))])
+}
+
+/// Prose on lines of so many columns, broken between words. Codes of styles take no columns.
+pub(crate) fn wrapped(text: &str, columns: usize) -> String {
+    let width = |text: &str| anstream::adapter::strip_str(text).to_string().width();
+    let lines = text.lines().map(|line| {
+        if width(line) <= columns {
+            return line.to_owned();
+        }
+        let indent = &line[..line.len() - line.trim_start_matches(' ').len()];
+        let (mut shown, mut column) = (indent.to_owned(), indent.len());
+        for (number, word) in line.trim_start_matches(' ').split(' ').enumerate() {
+            let next = width(word);
+            if number > 0 && column + 1 + next > columns {
+                shown.push_str(&format!("\n{indent}"));
+                column = indent.len();
+            } else if number > 0 {
+                shown.push(' ');
+                column += 1;
+            }
+            shown.push_str(word);
+            column += next;
+        }
+        shown
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// `1,234,567`
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let first = digits.len() % 3;
+    let mut shown = digits[..first].to_owned();
+    for group in digits.as_bytes()[first..].chunks(3) {
+        if !shown.is_empty() {
+            shown.push(',');
+        }
+        shown.extend(group.iter().map(|digit| char::from(*digit)));
     }
     shown
 }
@@ -103,6 +154,21 @@ mod tests {
         assert_eq!(one_line("\n first\r\nsecond", 100), "first…");
         assert_eq!(one_line("äöü", 2), "äö…");
         assert_eq!(one_line("äöü", 3), "äöü");
+    }
+
+    #[test]
+    fn columns_are_counted_as_the_terminal_does() {
+        assert_eq!((cut("abcdef", 6), cut("abcdef", 5)), ("abcdef".into(), "abcd…".into()));
+        assert_eq!((cut("漢字漢字", 8), cut("漢字漢字", 6)), ("漢字漢字".into(), "漢字…".into()));
+        assert_eq!([0, 12, 123, 1234, 1_234_567].map(grouped), ["0", "12", "123", "1,234", "1,234,567"]);
+    }
+
+    #[test]
+    fn prose_is_wrapped_without_counting_styles() {
+        let text = "\u{1b}[2mone two\u{1b}[0m three\n  four five six seven\nshort";
+        let shown = "\u{1b}[2mone two\u{1b}[0m\nthree\n  four five\n  six seven\nshort";
+        assert_eq!(wrapped(text, 11), shown);
+        assert_eq!(wrapped("averyverylongword and", 5), "averyverylongword\nand");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::media::CallMedia;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::grants::{self, Grant, Receiver};
-use crate::interrupt;
+use crate::interrupt::{Doing, Interrupts};
 use crate::setup::note_idle_grants;
 use crate::terminal::text::explained;
 use crate::terminal::{DIM, Terminal, YELLOW, text};
@@ -52,7 +52,7 @@ pub(super) async fn call(
     let setup = setup(&plugin, &asked.grants, terminal)?;
     let request = ToolCallRequest { name: &asked.tool, args: arguments.to_string(), context: context() };
     let ports = Ports { media: Some(Arc::new(CallMedia::default())) };
-    let cancel = interrupt::listen(terminal.clone());
+    let cancel = Interrupts::listen(terminal.clone()).begin(Doing::Turn);
     terminal.busy(format!("running {}", asked.tool));
     let report = tokio::select! {
         report = sandbox.call_tool(&setup, request, &ports) => report,

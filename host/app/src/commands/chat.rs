@@ -1,0 +1,300 @@
+//! `agent-host` on a terminal: a session of as many turns as are asked, and slash commands between them.
+
+mod completion;
+mod editor;
+mod history;
+mod lists;
+mod slash;
+
+use super::opening::{self, Opened};
+use super::run::watched;
+use super::session;
+use crate::exit::{Exit, Failure};
+use crate::interrupt::{Doing, Interrupts};
+use crate::settings::Settings;
+use crate::setup;
+use crate::terminal::turn::{Format, Kept, TurnView, Use};
+use crate::terminal::{DIM, Output, Terminal, YELLOW, text};
+use agent_core::message::{CallId, TurnInput};
+use agent_core::run::Decision;
+use agent_core::view::result_text;
+use agent_memory::{CallFilter, SessionFilter};
+use agent_models::Provider;
+use agent_runtime::{Agent, Host, Models, OpenSession, Session, TurnResult};
+use completion::Names;
+use editor::{Editor, Typed};
+use slash::Asked;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Sessions that `/session list` shows.
+const LATEST: usize = 10;
+
+/// Talks until the person leaves.
+pub(crate) async fn chat(opened: Opened, interrupts: Interrupts, terminal: &Terminal) -> Result<Exit, Failure> {
+    let _silent = terminal.silent_keyboard();
+    Interrupts::give_keyboard_back(terminal.clone());
+    let Opened { settings, host, agent, session, kept } = opened;
+    let names = Names {
+        models: lists::models(&agent),
+        tools: agent.registry().offered().iter().map(|tool| tool.author_name.clone()).collect(),
+    };
+    let mut editor = Editor::new(terminal, &interrupts, &kept.data, names);
+    let view = TurnView::new(terminal, (Format::Terminal, Use::Interactive), &session, kept.clone());
+    let mut chat = Chat { terminal, interrupts, settings, host, agent, session, kept, view };
+    chat.greet();
+    let left = chat.talk(&mut editor).await;
+    let closed = chat.close().await;
+    let exit = left?;
+    closed?;
+    Ok(exit)
+}
+
+/// An interactive session.
+struct Chat<'t> {
+    terminal: &'t Terminal,
+    interrupts: Interrupts,
+    settings: Settings,
+    host: Host,
+    agent: Arc<Agent>,
+    session: Session,
+    kept: Kept,
+    view: TurnView<'t>,
+}
+
+/// Whether the session goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Prompt,
+    Leave,
+}
+
+impl Chat<'_> {
+    fn greet(&self) {
+        let models = self.agent.models();
+        let (plugins, tools) = (self.agent.generation().plugins().len(), self.agent.registry().offered().len());
+        let (plugins, tools) = (text::count(plugins, "plugin"), text::count(tools, "tool"));
+        let model = models.first().facts().model.to_string();
+        self.prose(format!("{model} with {plugins} and {tools}"));
+        self.hint(format!("session {}", self.session.subject()));
+        self.hint("/help shows the commands; Ctrl-C cancels, Ctrl-D leaves");
+    }
+
+    async fn talk(&mut self, editor: &mut Editor) -> Result<Exit, Failure> {
+        if self.session.state().is_open() {
+            self.turn(None).await?;
+        }
+        let mut warned = false;
+        while !self.interrupts.is_leaving() {
+            self.terminal.note("");
+            let typed = editor.read().await?;
+            let is_interrupted = typed == Typed::Interrupted;
+            match typed {
+                Typed::End => return Ok(Exit::Done),
+                Typed::Interrupted if warned => return Ok(Exit::Done),
+                Typed::Interrupted => self.hint("Ctrl-C once more leaves, as does Ctrl-D"),
+                Typed::Leave => break,
+                Typed::Cleared => {}
+                Typed::Text(text) => {
+                    if self.take(text).await? == Next::Leave {
+                        return Ok(Exit::Done);
+                    }
+                }
+            }
+            warned = is_interrupted;
+        }
+        Ok(Exit::Cancelled)
+    }
+
+    async fn take(&mut self, text: String) -> Result<Next, Failure> {
+        if text.trim().is_empty() {
+            return Ok(Next::Prompt);
+        }
+        match slash::parse(&text) {
+            None if self.session.state().is_open() => {
+                self.warn("the turn before this one waits: decide with /resolve, or end it with /cancel");
+            }
+            None => self.turn(Some(text)).await?,
+            Some(Err(problem)) => self.warn(problem),
+            Some(Ok(Asked::Quit)) => return Ok(Next::Leave),
+            Some(Ok(asked)) => {
+                if let Err(failure) = self.obey(asked).await {
+                    self.terminal.failure(&failure.message);
+                }
+            }
+        }
+        Ok(Next::Prompt)
+    }
+
+    /// Runs a turn, or without an input goes on with the open one. That it fails does not end the session.
+    async fn turn(&mut self, input: Option<String>) -> Result<(), Failure> {
+        let cancel = self.interrupts.begin(Doing::Turn);
+        self.run(input, &cancel).await
+    }
+
+    async fn run(&mut self, input: Option<String>, cancel: &CancellationToken) -> Result<(), Failure> {
+        let input = input.map(TurnInput::Text);
+        let result = watched(&mut self.session, input, &mut self.view, cancel).await;
+        self.terminal.idle();
+        let shown = match result {
+            Ok(TurnResult::Idle) => Ok(Exit::Done),
+            Ok(result) => self.view.end(result).await,
+            Err(failure) => Err(failure),
+        };
+        // Nobody sees or types anything any more.
+        if !self.terminal.is_terminal(Output::Stderr) {
+            return shown.map(|_| ());
+        }
+        if let Err(failure) = shown {
+            self.terminal.failure(&failure.message);
+        }
+        Ok(())
+    }
+
+    async fn obey(&mut self, asked: Asked) -> Result<(), Failure> {
+        match asked {
+            Asked::Help => self.say(lists::help(self.terminal.width())),
+            Asked::Tools => self.say(lists::tools(&self.agent, self.terminal.width())),
+            Asked::Plugins => self.say(lists::plugins(&self.agent, self.terminal.width())),
+            Asked::Models => self.prose(lists::shown_models(&self.agent)),
+            Asked::Model(name) => self.ask_another_model(&name)?,
+            Asked::Session => self.show_session(),
+            Asked::Sessions => self.list_sessions().await?,
+            Asked::NewSession => self.go_to(OpenSession::New).await?,
+            Asked::OtherSession(id) => {
+                let which = opening::existing(&id, &self.settings.name, &*self.host.store).await?;
+                if which == OpenSession::Existing(self.session.subject().to_owned()) {
+                    self.show_session();
+                } else {
+                    self.go_to(which).await?;
+                }
+            }
+            Asked::Result => self.show_result().await?,
+            Asked::Undo => self.undo().await?,
+            Asked::Resolve(call, verdict, text) => self.resolve(call, &verdict, text).await?,
+            Asked::Cancel if self.session.state().is_open() => {
+                let cancelled = CancellationToken::new();
+                cancelled.cancel();
+                self.run(None, &cancelled).await?;
+            }
+            Asked::Cancel => self.say("there is no turn to cancel"),
+            Asked::Quit => {}
+        }
+        Ok(())
+    }
+
+    /// The models that follow in the chain stay behind the new one.
+    fn ask_another_model(&mut self, name: &str) -> Result<(), Failure> {
+        let models = self.agent.models();
+        let known = models.chain().iter().find(|model| model.facts().model.to_string() == name).cloned();
+        let first = known.map_or_else(|| setup::model(&self.settings, name), Ok)?;
+        let is_other = |model: &&Arc<dyn Provider>| model.facts().model != first.facts().model;
+        let others: Vec<_> = models.chain().iter().filter(is_other).cloned().collect();
+        let mut chain = Models::new(first.clone(), others);
+        (chain.retry, chain.cooldown) = (models.retry.clone(), models.cooldown);
+        chain.fallback_text.clone_from(&models.fallback_text);
+        self.agent = Arc::new(self.agent.with_models(chain).map_err(Failure::refused)?);
+        self.session.set_agent(self.agent.clone());
+        self.say(format!("{} answers from now on", first.facts().model));
+        Ok(())
+    }
+
+    fn show_session(&self) {
+        let state = self.session.state();
+        let turns = text::count(state.turns as usize, "turn");
+        let messages = text::count(state.view.len(), "message");
+        let tokens: u64 = state.view.iter().map(|entry| u64::from(entry.tokens)).sum();
+        self.say(self.session.subject());
+        self.hint(format!("{turns}; the model sees {messages} of about {} tokens", text::grouped(tokens)));
+    }
+
+    async fn list_sessions(&self) -> Result<(), Failure> {
+        let filter = SessionFilter { agent: Some(self.settings.name.clone()), ..SessionFilter::default() };
+        for session in session::sessions(&*self.host.store, filter, LATEST).await? {
+            self.say(session::summary(&session));
+        }
+        Ok(())
+    }
+
+    /// Opens another session and closes this one.
+    async fn go_to(&mut self, which: OpenSession) -> Result<(), Failure> {
+        let other = Session::open(&self.host, self.agent.clone(), which).await.map_err(Failure::refused)?;
+        self.view = TurnView::new(self.terminal, (Format::Terminal, Use::Interactive), &other, self.kept.clone());
+        let this = std::mem::replace(&mut self.session, other);
+        close(this, &self.host).await?;
+        self.show_session();
+        if self.session.state().is_open() {
+            self.turn(None).await?;
+        }
+        Ok(())
+    }
+
+    async fn show_result(&self) -> Result<(), Failure> {
+        let turn = self.session.state().turns;
+        let calls = self.host.store.calls(self.session.subject(), CallFilter::Turn(turn)).await;
+        let mut calls = calls.map_err(Failure::failed)?;
+        let last = calls.pop().and_then(|call| Some((call.name, call.result?)));
+        match last {
+            Some((name, result)) => {
+                self.hint(text::one_line(&name, 100));
+                self.say(text::harmless(&result_text(&result.content)));
+            }
+            None => self.say("the last turn has called no tool"),
+        }
+        Ok(())
+    }
+
+    async fn undo(&mut self) -> Result<(), Failure> {
+        let turn = self.session.state().view.iter().map(|entry| entry.turn).max();
+        self.session.undo().await.map_err(Failure::refused)?;
+        if let Some(turn) = turn {
+            self.prose(format!(
+                "turn {turn} is taken back: the model does not see it any more; what tools did stays done"
+            ));
+        }
+        Ok(())
+    }
+
+    async fn resolve(&mut self, call: String, verdict: &str, text: Option<String>) -> Result<(), Failure> {
+        let decision = match (verdict, text) {
+            ("retry", None) => Decision::Retry,
+            ("failed", text) => {
+                Decision::Failed(text.unwrap_or_else(|| "the call was interrupted and has failed".to_owned()))
+            }
+            ("result", Some(text)) => Decision::Result(text),
+            _ => return Err(Failure::refused("write /resolve CALL retry, failed [TEXT] or result TEXT")),
+        };
+        self.session.resolve(CallId(call), decision).await.map_err(Failure::refused)?;
+        self.turn(None).await
+    }
+
+    async fn close(self) -> Result<(), Failure> {
+        close(self.session, &self.host).await
+    }
+
+    fn say(&self, lines: impl AsRef<str>) {
+        self.terminal.note(lines);
+    }
+
+    fn hint(&self, line: impl AsRef<str>) {
+        self.prose(format!("{DIM}{}{DIM:#}", line.as_ref()));
+    }
+
+    fn warn(&self, line: impl AsRef<str>) {
+        self.prose(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(line.as_ref())));
+    }
+
+    fn prose(&self, words: impl AsRef<str>) {
+        self.terminal.note(text::wrapped(words.as_ref(), self.terminal.width()));
+    }
+}
+
+/// Gives the session back. One in which nothing was asked leaves nothing behind.
+async fn close(session: Session, host: &Host) -> Result<(), Failure> {
+    let (subject, turns) = (session.subject().to_owned(), session.state().turns);
+    session.close().await.map_err(Failure::failed)?;
+    if turns == 0 {
+        host.store.delete(&subject).await.map_err(Failure::failed)?;
+    }
+    Ok(())
+}

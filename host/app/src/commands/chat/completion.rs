@@ -1,0 +1,87 @@
+//! What Tab completes: slash commands, their words, names of models and of tools.
+
+use super::slash::COMMANDS;
+use reedline::{Completer, CompletionResult, Span, Suggestion};
+
+/// Names that are known in a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Names {
+    /// Of models that can be switched to.
+    pub(super) models: Vec<String>,
+    /// Of tools, as their authors wrote them.
+    pub(super) tools: Vec<String>,
+}
+
+/// Completes the word before the cursor.
+pub(super) struct NameCompleter {
+    names: Names,
+}
+
+impl NameCompleter {
+    /// From these names.
+    pub(super) fn new(names: Names) -> Self {
+        Self { names }
+    }
+
+    /// Where the word begins, and what it may become, each with a description.
+    fn candidates(&self, line: &str) -> (usize, Vec<(String, &'static str)>) {
+        let start = line.rfind(char::is_whitespace).map_or(0, |place| place + 1);
+        let word = &line[start..];
+        let named = |names: &[String]| names.iter().map(|name| (name.clone(), "")).collect::<Vec<_>>();
+        let first = line.split_whitespace().next().unwrap_or_default();
+        let all = if start == 0 && word.starts_with('/') {
+            COMMANDS.iter().map(|command| (command.name.to_owned(), command.meaning)).collect()
+        } else if first == "/model" {
+            named(&self.names.models)
+        } else if first == "/session" {
+            vec![("list".to_owned(), "the latest sessions"), ("new".to_owned(), "begin another one")]
+        } else if first == "/resolve" {
+            vec![("retry".to_owned(), "run it again"), ("failed".to_owned(), "TEXT"), ("result".to_owned(), "TEXT")]
+        } else if word.is_empty() {
+            Vec::new()
+        } else {
+            named(&self.names.tools)
+        };
+        (start, all.into_iter().filter(|(name, _)| name.starts_with(word) && name != word).collect())
+    }
+}
+
+impl Completer for NameCompleter {
+    fn complete(&mut self, line: &str, position: usize) -> CompletionResult {
+        let line = line.get(..position).unwrap_or(line);
+        let (start, candidates) = self.candidates(line);
+        let suggestions = candidates.into_iter().map(|(value, meaning)| Suggestion {
+            value,
+            description: (!meaning.is_empty()).then(|| meaning.to_owned()),
+            span: Span::new(start, line.len()),
+            append_whitespace: true,
+            ..Suggestion::default()
+        });
+        CompletionResult::fresh(suggestions.collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_completed_where_they_make_sense() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let completer = NameCompleter::new(Names {
+            models: names(&["offline/router", "openai/"]),
+            tools: names(&["text.count_file", "text.search", "files.read"]),
+        });
+        let complete = |line: &str| {
+            let (start, found) = completer.candidates(line);
+            (start, found.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(complete("/mo"), (0, "/model".to_owned()));
+        assert_eq!(complete("/model o"), (7, "offline/router openai/".to_owned()));
+        assert_eq!(complete("/session "), (9, "list new".to_owned()));
+        assert_eq!(complete("text.c"), (0, "text.count_file".to_owned()));
+        assert_eq!(complete("call text."), (5, "text.count_file text.search".to_owned()));
+        assert_eq!(complete("Zähle f"), (7, "files.read".to_owned()));
+        assert_eq!(complete("words "), (6, String::new()));
+    }
+}

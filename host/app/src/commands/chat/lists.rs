@@ -1,0 +1,114 @@
+//! What slash commands list.
+
+use super::slash::COMMANDS;
+use crate::terminal::{BOLD, DIM, GREEN, YELLOW, text};
+use agent_models::KNOWN_PROVIDERS;
+use agent_plugins::{Access, Grants};
+use agent_runtime::Agent;
+use agent_runtime::registry::Availability;
+
+/// The model that is always there.
+const OFFLINE: &str = "offline/router";
+/// Columns of a command with what it takes.
+const COMMAND_WIDTH: usize = 26;
+
+/// The commands, and the keys that are not obvious.
+pub(super) fn help(width: usize) -> String {
+    let mut lines: Vec<_> = COMMANDS
+        .iter()
+        .map(|command| {
+            let name = format!("{} {}", command.name, command.takes);
+            // On a narrow terminal, or behind a long command, the meaning has a line of its own.
+            if name.len() < COMMAND_WIDTH && width >= 60 {
+                format!("{name:COMMAND_WIDTH$}{DIM}{}{DIM:#}", command.meaning)
+            } else {
+                format!("{name}\n  {DIM}{}{DIM:#}", command.meaning)
+            }
+        })
+        .collect();
+    let keys = "Alt-Enter, or \\ and Enter, begins a new line. Ctrl-R searches what was typed before, Tab completes names. \
+                A line that begins with a space is not remembered.";
+    lines.push(text::wrapped(&format!("{DIM}{keys}{DIM:#}"), width));
+    lines.join("\n")
+}
+
+/// The tools that the model may call, and those that it may not, since they could do nothing.
+pub(super) fn tools(agent: &Agent, width: usize) -> String {
+    let mut tools: Vec<_> = agent.registry().tools().collect();
+    tools.sort_by(|one, other| one.definition.name.cmp(&other.definition.name));
+    let lines = tools.iter().map(|tool| {
+        let name = text::one_line(&tool.definition.name, 100);
+        let room = width.saturating_sub(name.len() + 2);
+        match &tool.availability {
+            Availability::Offered => {
+                let description = tool.definition.description.lines().next().unwrap_or_default();
+                format!("{BOLD}{name}{BOLD:#}  {DIM}{}{DIM:#}", text::cut(description, room))
+            }
+            Availability::Withheld(reason) => format!("{YELLOW}{name}{YELLOW:#}  {}", text::cut(reason, room)),
+        }
+    });
+    let lines: Vec<_> = lines.collect();
+    if lines.is_empty() { "there are no tools".to_owned() } else { lines.join("\n") }
+}
+
+/// The plugins: name, version, digest, kinds, and what each is granted.
+pub(super) fn plugins(agent: &Agent, width: usize) -> String {
+    let lines = agent.setups().values().map(|setup| {
+        let plugin = setup.plugin();
+        let version = plugin.manifest().map(|manifest| text::one_line(&manifest.version, 40)).unwrap_or_default();
+        let kinds: Vec<_> = plugin.kinds().iter().map(ToString::to_string).collect();
+        let digest = plugin.digest().short();
+        let mut line = format!("{BOLD}{}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}", plugin.name(), kinds.join(", "));
+        for grant in grants(setup.grants()) {
+            line.push_str(&format!("\n  {GREEN}may{GREEN:#} {}", text::cut(&grant, width.saturating_sub(6))));
+        }
+        for unmet in setup.unmet() {
+            let thing = text::one_line(&unmet.thing, 100);
+            line.push_str(&format!("\n  {YELLOW}asks for{YELLOW:#} {thing}, not granted: {}", unmet.advice.flag));
+        }
+        line
+    });
+    let lines: Vec<_> = lines.collect();
+    if lines.is_empty() { "there are no plugins".to_owned() } else { lines.join("\n") }
+}
+
+/// In words. Values of variables and settings may be secrets, so only their names are shown.
+fn grants(grants: &Grants) -> Vec<String> {
+    let trees = grants.trees.iter().map(|tree| match tree.access {
+        Access::Read => format!("read {}", tree.guest),
+        Access::ReadWrite => format!("read and write {}", tree.guest),
+    });
+    let variables = grants.env.keys().map(|name| format!("see the variable {name}"));
+    let settings = grants.config.keys().map(|key| format!("get the setting {key}"));
+    trees.chain(variables).chain(settings).collect()
+}
+
+/// Names that `/model` takes: of the agent's own models, of what is built in, and beginnings of known providers' ones.
+pub(super) fn models(agent: &Agent) -> Vec<String> {
+    let mut all = own_models(agent);
+    all.extend(KNOWN_PROVIDERS.iter().map(|provider| format!("{}/", provider.name)));
+    all
+}
+
+fn own_models(agent: &Agent) -> Vec<String> {
+    let mut own: Vec<_> = agent.models().chain().iter().map(|model| model.facts().model.to_string()).collect();
+    if !own.iter().any(|name| name == OFFLINE) {
+        own.push(OFFLINE.to_owned());
+    }
+    own
+}
+
+/// The models for people; the one that answers is marked.
+pub(super) fn shown_models(agent: &Agent) -> String {
+    let current = agent.models().first().facts().model.to_string();
+    let mut lines: Vec<_> = own_models(agent)
+        .into_iter()
+        .map(|name| {
+            let mark = if name == current { format!("{GREEN}●{GREEN:#}") } else { " ".to_owned() };
+            format!("{mark} {}", text::one_line(&name, 200))
+        })
+        .collect();
+    let providers: Vec<_> = KNOWN_PROVIDERS.iter().map(|provider| provider.name).collect();
+    lines.push(format!("{DIM}/model NAME asks another one; known providers: {}{DIM:#}", providers.join(", ")));
+    lines.join("\n")
+}

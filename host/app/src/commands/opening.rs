@@ -1,0 +1,79 @@
+//! From the command line to an open session.
+
+use crate::arguments::RunArguments;
+use crate::data::DataDirectory;
+use crate::exit::Failure;
+use crate::settings::Settings;
+use crate::setup;
+use crate::terminal::Terminal;
+use crate::terminal::turn::Kept;
+use agent_memory::{SessionLog, SqliteStore};
+use agent_runtime::{Agent, Downscaler, Host, OpenSession, Session};
+use std::path::Path;
+use std::sync::Arc;
+
+/// An open session with what it was opened from.
+pub(crate) struct Opened {
+    /// What was asked for.
+    pub(crate) settings: Settings,
+    /// What all sessions share.
+    pub(crate) host: Host,
+    /// Whose session it is.
+    pub(crate) agent: Arc<Agent>,
+    /// Itself.
+    pub(crate) session: Session,
+    /// Where it is kept.
+    pub(crate) kept: Kept,
+}
+
+/// Builds and loads the plugins, and opens the session that is asked for.
+pub(crate) async fn open(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Opened, Failure> {
+    let settings = setup::settings(&run.agent, terminal).await?;
+    let data = DataDirectory::open(data)?;
+    let store = setup::store(&data)?;
+    let which = which(run, &settings, &store).await?;
+    let sandbox = setup::sandbox(&data)?;
+    let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
+    setup::refuse(&problems)?;
+    setup::note_no_plugins(&settings, &generation, terminal);
+    let agent = setup::agent(&settings, generation, terminal)?;
+    #[cfg(all(debug_assertions, unix))]
+    let checkpoint = crate::crash::observer();
+    #[cfg(not(all(debug_assertions, unix)))]
+    let checkpoint = None;
+    let host = Host { store, sandbox, downscaler: Downscaler::default(), checkpoint };
+    let session = Session::open(&host, agent.clone(), which).await.map_err(Failure::refused)?;
+    let kept = Kept { store: host.store.clone(), data };
+    Ok(Opened { settings, host, agent, session, kept })
+}
+
+async fn which(run: &RunArguments, settings: &Settings, store: &SqliteStore) -> Result<OpenSession, Failure> {
+    let agent = &settings.name;
+    if run.continue_latest {
+        let latest = store.latest(agent).await.map_err(Failure::refused)?;
+        return latest.map(OpenSession::Existing).ok_or_else(|| {
+            Failure::refused(format!("the agent `{agent}` has no session yet: leave --continue out to begin one"))
+        });
+    }
+    match &run.session {
+        Some(asked) => existing(asked, agent, store).await,
+        None => Ok(OpenSession::New),
+    }
+}
+
+/// The session of that id, or beginning of an id, if it is this agent's.
+pub(crate) async fn existing(
+    asked: &str,
+    agent: &str,
+    store: &dyn agent_memory::Store,
+) -> Result<OpenSession, Failure> {
+    let session = super::session::find(store, Some(asked)).await?;
+    if session.agent != agent {
+        let (subject, owner) = (session.subject, session.agent);
+        let advice = "give the configuration of that agent with --agent FILE";
+        return Err(Failure::refused(format!(
+            "session {subject} belongs to the agent `{owner}`, not `{agent}`: {advice}"
+        )));
+    }
+    Ok(OpenSession::Existing(session.subject))
+}

@@ -1,0 +1,220 @@
+//! Words on lines of a terminal: wrapped at its width, written once and never touched again.
+
+use anstyle::{Effects, Style};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Columns that a wrapped line keeps for its words: where a prefix leaves fewer, it is left out.
+const LEAST_COLUMNS: usize = 10;
+/// Columns of a tab.
+const TAB: usize = 4;
+
+/// What stands before the words of a line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Prefix {
+    text: String,
+    width: usize,
+}
+
+impl Prefix {
+    /// So many spaces.
+    pub(crate) fn spaces(number: usize) -> Self {
+        Self { text: " ".repeat(number), width: number }
+    }
+
+    /// Columns that it takes.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// This one, and behind it a text.
+    pub(crate) fn with(mut self, style: Style, text: &str) -> Self {
+        write_styled(&mut self.text, style, text);
+        self.width += text.width();
+        self
+    }
+
+    /// This one, and another behind it.
+    pub(crate) fn followed_by(mut self, other: Prefix) -> Self {
+        self.text.push_str(&other.text);
+        self.width += other.width;
+        self
+    }
+
+    /// Itself, without spaces at its end.
+    pub(crate) fn trimmed(&self) -> &str {
+        self.text.trim_end()
+    }
+}
+
+/// A writer that puts words on lines. A word is held back until it is whole, since only then it is known where it goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    width: usize,
+    column: usize,
+    hanging: Prefix,
+    word: Vec<(Style, String)>,
+    word_width: usize,
+    spaces: usize,
+    /// Of the last word on this line.
+    last: Style,
+    out: String,
+}
+
+impl Flow {
+    /// An empty line of so many columns.
+    pub(crate) fn new(width: usize) -> Self {
+        Self {
+            width: width.max(1),
+            column: 0,
+            hanging: Prefix::default(),
+            word: Vec::new(),
+            word_width: 0,
+            spaces: 0,
+            last: Style::new(),
+            out: String::new(),
+        }
+    }
+
+    /// Lines have so many columns from now on.
+    pub(crate) fn resize(&mut self, width: usize) {
+        self.width = width.max(1);
+    }
+
+    /// Columns of a line.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Begins a line with `first`; lines that it is wrapped onto begin with `hanging`.
+    pub(crate) fn begin(&mut self, first: &Prefix, hanging: Prefix) {
+        self.out.push_str(&first.text);
+        (self.column, self.last) = (first.width, Style::new());
+        self.hanging = if hanging.width + LEAST_COLUMNS <= self.width { hanging } else { Prefix::default() };
+    }
+
+    /// Adds text of one style. White space separates words and is kept, but for the end of a wrapped line.
+    pub(crate) fn put(&mut self, style: Style, text: &str) {
+        for character in text.chars() {
+            match character {
+                ' ' => self.space(1),
+                '\t' => self.space(TAB),
+                _ => self.put_character(style, character),
+            }
+        }
+    }
+
+    /// Ends the line.
+    pub(crate) fn end_line(&mut self) {
+        self.end_word();
+        self.spaces = 0;
+        self.out.push('\n');
+        self.column = 0;
+    }
+
+    /// A whole line as it is.
+    pub(crate) fn line(&mut self, line: &str) {
+        self.out.push_str(line);
+        self.end_line();
+    }
+
+    /// What was written since this was asked last.
+    pub(crate) fn take(&mut self) -> String {
+        std::mem::take(&mut self.out)
+    }
+
+    fn space(&mut self, columns: usize) {
+        self.end_word();
+        self.spaces += columns;
+    }
+
+    fn put_character(&mut self, style: Style, character: char) {
+        let width = character.width().unwrap_or(0);
+        // A line may be broken between wide characters, such as those of Chinese, but not within a joined emoji.
+        if width == 2 && !self.joins(character) {
+            self.end_word();
+        }
+        match self.word.last_mut() {
+            Some((last, run)) if *last == style => run.push(character),
+            _ => self.word.push((style, character.into())),
+        }
+        self.word_width += width;
+        // It fits on no line, so it is broken anyway, and need not be held any longer.
+        if self.word_width >= self.width {
+            self.end_word();
+        }
+    }
+
+    /// Whether the character belongs to the one before it.
+    fn joins(&self, character: char) -> bool {
+        let joined = self.word.last().is_some_and(|(_, run)| run.ends_with('\u{200d}'));
+        joined || matches!(character, '\u{1f3fb}'..='\u{1f3ff}')
+    }
+
+    fn end_word(&mut self) {
+        if self.word.is_empty() {
+            return;
+        }
+        let word = std::mem::take(&mut self.word);
+        self.word_width = 0;
+        let width: usize = word.iter().map(|(_, run)| run.width()).sum();
+        let spaces = std::mem::take(&mut self.spaces);
+        if self.column + spaces + width > self.width && self.column > self.hanging.width {
+            self.wrap();
+        } else {
+            let next = word.first().map(|(style, _)| *style).unwrap_or_default();
+            write_styled(&mut self.out, between(self.last, next), &" ".repeat(spaces));
+            self.column += spaces;
+        }
+        for (style, run) in word {
+            self.write(style, &run);
+        }
+    }
+
+    /// Writes a part of a word, broken where it has to be.
+    fn write(&mut self, style: Style, run: &str) {
+        let mut rest = run;
+        while self.column + rest.width() > self.width {
+            let fits = fitting(rest, self.width.saturating_sub(self.column));
+            if fits == 0 && self.column <= self.hanging.width {
+                break;
+            }
+            write_styled(&mut self.out, style, &rest[..fits]);
+            rest = &rest[fits..];
+            self.wrap();
+        }
+        write_styled(&mut self.out, style, rest);
+        self.column += rest.width();
+        self.last = style;
+    }
+
+    fn wrap(&mut self) {
+        self.out.push('\n');
+        self.out.push_str(&self.hanging.text);
+        self.column = self.hanging.width;
+    }
+}
+
+/// The style of spaces: a line under or through words of one style has no holes.
+fn between(last: Style, next: Style) -> Style {
+    let effects = last.get_effects();
+    let is_lined = effects.contains(Effects::UNDERLINE) || effects.contains(Effects::STRIKETHROUGH);
+    if last == next && is_lined { last } else { Style::new() }
+}
+
+/// Bytes of the beginning of a text that takes at most so many columns.
+pub(crate) fn fitting(text: &str, columns: usize) -> usize {
+    let mut used = 0;
+    let over = text.char_indices().find(|(_, character)| {
+        used += character.width().unwrap_or(0);
+        used > columns
+    });
+    over.map_or(text.len(), |(place, _)| place)
+}
+
+/// Writes text between the codes of its style; none where there is nothing to write, or no style.
+pub(crate) fn write_styled(out: &mut String, style: Style, text: &str) {
+    if text.is_empty() {
+        return;
+    }
+    out.push_str(&format!("{style}{text}{style:#}"));
+}

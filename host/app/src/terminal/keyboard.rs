@@ -1,0 +1,126 @@
+//! What is typed while nobody reads it: not echoed, not lost, and no way to stop the output. Only on Unix.
+
+use std::sync::Arc;
+
+/// The keyboard of the process's terminal. Clones share what it was found as.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Keyboard {
+    found: Arc<Found>,
+}
+
+#[cfg(unix)]
+pub(super) use unix::{Found, columns};
+
+#[cfg(not(unix))]
+pub(super) use other::{Found, columns};
+
+impl Keyboard {
+    /// What is typed from now on waits for whoever reads it next.
+    pub(super) fn silence(&self) {
+        self.found.silence();
+    }
+
+    /// It is again as it was found before it was silenced.
+    pub(super) fn restore(&self) -> Silenced {
+        self.found.restore()
+    }
+}
+
+/// What the keyboard was before it was restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silenced {
+    /// Silent.
+    Was,
+    /// As it had been found.
+    WasNot,
+}
+
+/// The keyboard is silent for as long as this lives; a panic ends that, too.
+pub(crate) struct Silence {
+    keyboard: Keyboard,
+}
+
+impl Silence {
+    pub(super) fn new(keyboard: &Keyboard) -> Self {
+        keyboard.silence();
+        Self { keyboard: keyboard.clone() }
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        let _ = self.keyboard.restore();
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    use super::Silenced;
+    use rustix::termios::{
+        InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
+    };
+    use std::io::{stderr, stdin, stdout};
+    use std::sync::{Mutex, PoisonError};
+
+    /// The state of the terminal before it was silenced.
+    #[derive(Debug, Default)]
+    pub(in crate::terminal) struct Found(Mutex<Option<Termios>>);
+
+    impl Found {
+        pub(super) fn silence(&self) {
+            let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if found.is_some() {
+                return;
+            }
+            // Without a terminal there is nothing to silence.
+            let Ok(original) = tcgetattr(stdin()) else { return };
+            if tcsetattr(stdin(), OptionalActions::Now, &silent(original.clone())).is_ok() {
+                *found = Some(original);
+            }
+        }
+
+        pub(super) fn restore(&self) -> Silenced {
+            let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(original) = found.take() else { return Silenced::WasNot };
+            let _ = tcsetattr(stdin(), OptionalActions::Now, &original);
+            Silenced::Was
+        }
+    }
+
+    /// Keys arrive one by one and as they are; Ctrl-C keeps what was typed before it, and Ctrl-S stops nothing.
+    fn silent(mut modes: Termios) -> Termios {
+        modes.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ICANON);
+        modes.local_modes.insert(LocalModes::NOFLSH);
+        modes.input_modes.remove(InputModes::ICRNL | InputModes::IXON);
+        modes.special_codes[SpecialCodeIndex::VMIN] = 1;
+        modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+        modes
+    }
+
+    /// Columns of whichever output is a terminal that knows them.
+    pub(in crate::terminal) fn columns() -> Option<usize> {
+        let sizes = [tcgetwinsize(stdout()), tcgetwinsize(stderr())];
+        sizes.into_iter().flatten().map(|size| usize::from(size.ws_col)).find(|columns| *columns > 0)
+    }
+}
+
+#[cfg(not(unix))]
+mod other {
+    use super::Silenced;
+
+    /// Nothing is changed, so there is nothing to be known.
+    #[derive(Debug, Default)]
+    pub(in crate::terminal) struct Found;
+
+    impl Found {
+        pub(super) fn silence(&self) {}
+
+        pub(super) fn restore(&self) -> Silenced {
+            Silenced::WasNot
+        }
+    }
+
+    pub(in crate::terminal) fn columns() -> Option<usize> {
+        None
+    }
+}

@@ -1,0 +1,163 @@
+//! What a line is: told by its beginning, as soon as that is unambiguous.
+
+use super::inline::Ending;
+
+/// Columns of a tab.
+const TAB: usize = 4;
+
+/// What a line begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nothing but spaces.
+    Blank,
+    /// `>`; what follows is a line within the quote.
+    Quote,
+    /// So many `#`.
+    Heading(usize),
+    /// `-`, `*`, `+` or a number.
+    Item(String),
+    /// `---`
+    Rule,
+    /// Three or more backticks or tildes.
+    Fence(Fence),
+    /// `|`
+    Row,
+    /// Anything else.
+    Text,
+}
+
+/// The beginning of a block of code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fence {
+    /// Of what it is made.
+    pub(super) mark: char,
+    /// How many of them; the end has at least as many.
+    pub(super) length: usize,
+    /// What stands behind them: the language.
+    pub(super) info: String,
+}
+
+impl Fence {
+    /// Whether the line ends the block.
+    pub(super) fn is_closed_by(&self, line: &str) -> bool {
+        let line = line.trim();
+        line.len() >= self.length && line.chars().all(|character| character == self.mark)
+    }
+
+    /// Whether the beginning of a line may become the end of the block.
+    pub(super) fn may_be_closed_by(&self, line: &str) -> bool {
+        line.trim().chars().all(|character| character == self.mark)
+    }
+}
+
+/// The beginning of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Start {
+    /// Columns before it.
+    pub(super) indent: usize,
+    /// What it is.
+    pub(super) kind: Kind,
+    /// Bytes of the beginning; the text follows.
+    pub(super) length: usize,
+}
+
+/// Reads the beginning of a line; nothing where more of it is needed.
+pub(super) fn start(line: &str, ending: Ending) -> Option<Start> {
+    let rest = line.trim_start_matches([' ', '\t']);
+    let blank = &line[..line.len() - rest.len()];
+    let indent = blank.chars().map(|character| if character == '\t' { TAB } else { 1 }).sum();
+    let at = |kind, length| Some(Start { indent, kind, length: blank.len() + length });
+    let Some(first) = rest.chars().next() else {
+        return if ending == Ending::Over { at(Kind::Blank, 0) } else { None };
+    };
+    match first {
+        '>' => {
+            let more = rest.len() > 1 || ending == Ending::Over;
+            more.then(|| at(Kind::Quote, if rest[1..].starts_with(' ') { 2 } else { 1 }))?
+        }
+        '|' => at(Kind::Row, 0),
+        '#' => {
+            let (kind, length) = heading(rest, ending)?;
+            at(kind, length)
+        }
+        '`' | '~' => {
+            let (kind, length) = fence(rest, first, ending)?;
+            at(kind, length)
+        }
+        '-' | '*' | '_' | '+' => {
+            let (kind, length) = rule_or_item(rest, first, ending)?;
+            at(kind, length)
+        }
+        '0'..='9' => {
+            let (kind, length) = number(rest, ending)?;
+            at(kind, length)
+        }
+        _ => at(Kind::Text, 0),
+    }
+}
+
+fn heading(rest: &str, ending: Ending) -> Option<(Kind, usize)> {
+    let text = rest.trim_start_matches('#');
+    let level = rest.len() - text.len();
+    let words = text.trim_start();
+    if words.is_empty() && ending == Ending::Open {
+        return None;
+    }
+    let is_heading = level <= 6 && (words.len() < text.len() || text.is_empty());
+    Some(if is_heading { (Kind::Heading(level), rest.len() - words.len()) } else { (Kind::Text, 0) })
+}
+
+fn fence(rest: &str, mark: char, ending: Ending) -> Option<(Kind, usize)> {
+    let info = rest.trim_start_matches(mark);
+    let length = rest.len() - info.len();
+    if info.is_empty() && ending == Ending::Open {
+        return None;
+    }
+    if length < 3 || (mark == '`' && info.contains('`')) {
+        return Some((Kind::Text, 0));
+    }
+    // Only the whole line tells whether it is code within a line instead.
+    if ending == Ending::Open {
+        return None;
+    }
+    let info = info.trim().to_owned();
+    Some((Kind::Fence(Fence { mark, length, info }), rest.len()))
+}
+
+fn rule_or_item(rest: &str, mark: char, ending: Ending) -> Option<(Kind, usize)> {
+    let marks = rest.chars().filter(|character| *character == mark).count();
+    let nothing_else = rest.chars().all(|character| character == mark || character == ' ');
+    match (nothing_else, ending) {
+        (true, Ending::Open) => return None,
+        (true, Ending::Over) if marks >= 3 && mark != '+' => return Some((Kind::Rule, rest.len())),
+        _ => {}
+    }
+    if mark == '_' || !(rest.len() == 1 || rest[1..].starts_with([' ', '\t'])) {
+        return Some((Kind::Text, 0));
+    }
+    item(rest, 1, ending)
+}
+
+fn number(rest: &str, ending: Ending) -> Option<(Kind, usize)> {
+    let behind = rest.trim_start_matches(|character: char| character.is_ascii_digit());
+    let digits = rest.len() - behind.len();
+    if digits > 9 {
+        return Some((Kind::Text, 0));
+    }
+    let is_open = ending == Ending::Open;
+    match behind.chars().next() {
+        None if is_open => None,
+        Some('.' | ')') if behind.len() == 1 && is_open => None,
+        Some('.' | ')') if behind.len() == 1 || behind[1..].starts_with([' ', '\t']) => item(rest, digits + 1, ending),
+        _ => Some((Kind::Text, 0)),
+    }
+}
+
+/// An item with a mark of this length, once its text begins.
+fn item(rest: &str, mark: usize, ending: Ending) -> Option<(Kind, usize)> {
+    let text = rest[mark..].trim_start();
+    if text.is_empty() && ending == Ending::Open {
+        return None;
+    }
+    Some((Kind::Item(rest[..mark].to_owned()), rest.len() - text.len()))
+}

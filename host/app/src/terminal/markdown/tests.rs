@@ -1,0 +1,226 @@
+use super::*;
+use proptest::prelude::*;
+
+fn whole(look: Look, width: usize, text: &str) -> String {
+    let mut markdown = Markdown::new(look, width);
+    let mut out = markdown.push(text);
+    out.push_str(&markdown.finish());
+    out
+}
+
+fn pieces<'t>(look: Look, width: usize, pieces: impl IntoIterator<Item = &'t str>) -> String {
+    let mut markdown = Markdown::new(look, width);
+    let mut out: String = pieces.into_iter().map(|piece| markdown.push(piece)).collect();
+    out.push_str(&markdown.finish());
+    out
+}
+
+/// With styles as tags: `<b>` and `</>`.
+fn tagged(out: &str) -> String {
+    let tags = [("1", "b"), ("2", "d"), ("3", "i"), ("4", "u"), ("9", "s"), ("36", "c"), ("0", "/")];
+    tags.iter().fold(out.to_owned(), |out, (code, tag)| out.replace(&format!("\u{1b}[{code}m"), &format!("<{tag}>")))
+}
+
+fn styled(width: usize, text: &str) -> String {
+    tagged(&whole(Look::Styled, width, text))
+}
+
+const PAGE: &str = "# A title\n\nSome *italic*, **bold**, ***both***, ~~struck~~ and `code` words, a [link](https://example.com/a_b)\
+    , <https://example.com> and an ![image](a.png).\nA second line, snake_case_name, 2 * 3 * 4 and \\*no mark\\*.\n\n\
+    - one\n- two, which is long enough to be wrapped at this width\n  - nested\n    more of it\n1. first\n10) tenth\n\n\
+    > quoted **words**\n> > deeper\n\n```rust\nfn main() {\n    let very_long_name = \"a line that is longer than the terminal\";\n}\n```\n\n\
+    | Name | Count |\n|:-----|------:|\n| a | 1 |\n| a longer name | 20 |\n\n---\n\n    indented code\n\nThe end";
+
+#[test]
+fn l21_a_page_is_shown() {
+    insta::assert_snapshot!(styled(40, PAGE));
+}
+
+#[test]
+fn a_page_without_styles_keeps_its_marks() {
+    insta::assert_snapshot!(whole(Look::Plain, 40, PAGE));
+}
+
+/// Words appear as soon as they are whole, marks as soon as they are decided.
+#[test]
+fn nothing_is_held_longer_than_it_must() {
+    let mut markdown = Markdown::new(Look::Styled, 80);
+    let steps = [
+        ("Hel", ""),
+        ("lo **bo", "Hello"),
+        ("ld** and ", " <b>bold</> and"),
+        ("`a", ""),
+        ("` b ", " <c>a</> b"),
+        ("* ", " *"),
+        ("c\n", " c\n"),
+        ("- ", ""),
+        ("item ", "• item"),
+        ("\n```\nlet", "\n"),
+        (" a\n", "  <c>let a</>\n"),
+        ("```\n| a |\n", ""),
+        ("|---|\n", ""),
+        ("| 1 |\n", ""),
+        ("\n", "<b>a</>\n<d>─</>\n1\n"),
+    ];
+    for (piece, shown) in steps {
+        assert_eq!(tagged(&markdown.push(piece)), shown, "{piece:?}");
+    }
+}
+
+#[test]
+fn marks_that_are_none_mean_themselves() {
+    let cases = [
+        ("a * b * c", "a * b * c\n"),
+        ("snake_case_name and __init__", "snake_case_name and <b>init</>\n"),
+        ("2*3*4 **", "2*3*4 **\n"),
+        ("an open *mark", "an open *mark\n"),
+        ("an open `mark", "an open `mark\n"),
+        ("[no link] (x)", "[no link] (x)\n"),
+        ("[ ] to do", "[ ] to do\n"),
+        ("a < b > c", "a < b > c\n"),
+        ("#hashtag", "#hashtag\n"),
+        ("-5 degrees", "-5 degrees\n"),
+        ("1.5 times", "1.5 times\n"),
+        ("2024 was", "2024 was\n"),
+        ("|x| is no table\nnext", "|x| is no table\nnext\n"),
+        ("`` a`b ``", "<c>a`b</>\n"),
+        ("**a `*` b**", "<b>a</> <b><c>*</> <b>b</>\n"),
+        ("\\`not code\\`", "`not code`\n"),
+        ("<https://a.b>", "<u>https://a.b</>\n"),
+    ];
+    for (text, shown) in cases {
+        assert_eq!(styled(80, text).replace("\u{1b}[1m\u{1b}[36m", "<b><c>"), shown, "{text}");
+    }
+    let far = format!("*{}*", "word ".repeat(200));
+    assert!(styled(80, &far).starts_with("*word word"), "the other end is too far away");
+}
+
+#[test]
+fn lines_are_wrapped_at_words_and_wide_characters_count_two() {
+    assert_eq!(styled(10, "one two three four"), "one two\nthree four\n");
+    assert_eq!(styled(10, "漢字漢字漢字"), "漢字漢字漢\n字\n");
+    assert_eq!(styled(10, "abcdefghijklmnopqrstuvwxyz"), "abcdefghij\nklmnopqrst\nuvwxyz\n");
+    assert_eq!(styled(14, "- one two three"), "• one two\n  three\n");
+    assert_eq!(styled(16, "> one two three four"), "<d>│ </>one two three\n<d>│ </>four\n");
+    assert_eq!(styled(10, "👨‍👩‍👧 a 👍🏽"), "👨‍👩‍👧 a 👍🏽\n");
+}
+
+#[test]
+fn a_new_width_holds_from_the_next_word_on() {
+    let mut markdown = Markdown::new(Look::Plain, 20);
+    let mut out = markdown.push("one two three four ");
+    markdown.resize(10);
+    out.push_str(&markdown.push("five six seven"));
+    out.push_str(&markdown.finish());
+    assert_eq!(out, "one two three four\nfive six\nseven\n");
+}
+
+#[test]
+fn tables_are_fitted_to_the_width() {
+    let table = "| Name | What it does |\n|---|:-:|\n| `a` | reads a file that you name |\n| 数える | counts |";
+    insta::assert_snapshot!([60, 30, 14].map(|width| styled(width, table)).join("----\n"), @r"
+    <b>Name</>  <d> │ </>       <b>What</> <b>it</> <b>does</>
+    <d>───────┼───────────────────────────</>
+    <c>a</>     <d> │ </>reads a file that you name
+    数える<d> │ </>          counts
+    ----
+    <b>Name</>  <d> │ </>    <b>What</> <b>it</> <b>does</>
+    <d>───────┼──────────────────────</>
+    <c>a</>     <d> │ </>reads a file that you
+          <d> │ </>        name
+    数える<d> │ </>       counts
+    ----
+    <b>Name:</> <c>a</>
+    <b>What</> <b>it</> <b>does:</>
+      reads a file
+      that you
+      name
+
+    <b>Name:</> 数える
+    <b>What</> <b>it</> <b>does:</>
+      counts
+    ");
+    let many: String = (0..450).map(|row| format!("| {row} |\n")).collect();
+    let shown = styled(40, &format!("| n |\n|---|\n{many}"));
+    assert_eq!(shown.lines().count(), 452);
+    assert!(shown.ends_with("\n449\n"));
+}
+
+#[test]
+fn code_in_a_quote_ends_with_the_quote() {
+    assert_eq!(styled(40, "> ```\n> a\nb"), "<d>│ </>  <c>a</>\nb\n");
+    assert_eq!(
+        styled(40, "- x\n  ```sh\n  a\n\n   b\n  ```\n  y"),
+        "• x\n    <d>sh</>\n    <c>a</>\n\n    <c> b</>\n  y\n"
+    );
+}
+
+#[test]
+fn foreign_control_characters_are_harmless() {
+    assert_eq!(styled(40, "a\u{1b}[31mb\r\n`\u{7}`"), "a\u{fffd}[31mb\n<c>\u{fffd}</>\n");
+}
+
+/// Texts that are dense with marks.
+fn markdown_like() -> impl Strategy<Value = String> {
+    let token = prop_oneof![
+        4 => "[a-z]{1,9}",
+        3 => Just(" ".to_owned()),
+        2 => Just("\n".to_owned()),
+        1 => Just("\n\n".to_owned()),
+        4 => prop::sample::select(vec![
+            "*", "**", "***", "_", "__", "~~", "`", "``", "```", "[", "]", "(", ")", "](", "!", "<", ">", "\\", "#", "- ",
+            "1. ", "---", "| ", "|", "|---|---|\n", "    ", "\t", "漢", "👍🏽", "é", "https://a.b/c", "\u{1b}[2J", "\r\n",
+        ]).prop_map(str::to_owned),
+    ];
+    prop::collection::vec(token, 0..60).prop_map(|tokens| tokens.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// However a text is cut, it comes out alike.
+    #[test]
+    fn pieces_are_shown_as_the_whole(text in markdown_like(), width in 1_usize..60, cuts in prop::collection::vec(1_usize..7, 1..40)) {
+        for look in [Look::Styled, Look::Plain] {
+            let (mut rest, mut parts) = (text.as_str(), Vec::new());
+            for cut in cuts.iter().cycle() {
+                let end = rest.char_indices().nth(*cut).map_or(rest.len(), |(place, _)| place);
+                parts.push(&rest[..end]);
+                rest = &rest[end..];
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            prop_assert_eq!(pieces(look, width, parts), whole(look, width, &text));
+        }
+    }
+
+    /// No control character of the text comes through, and no style is left open.
+    #[test]
+    fn nothing_steers_the_terminal(text in markdown_like(), width in 1_usize..60) {
+        let out = whole(Look::Styled, width, &text);
+        let visible = anstream::adapter::strip_str(&out).to_string();
+        prop_assert!(!visible.contains(|character: char| character.is_control() && !matches!(character, '\n' | '\t')));
+        let closed = |line: &str| line.rfind('\u{1b}').is_none_or(|place| line[place + 1..].starts_with("[0m"));
+        prop_assert!(out.lines().all(closed));
+        prop_assert!(out.is_empty() || out.ends_with('\n'));
+    }
+
+    /// Without styles nothing but white space is added or lost; only tables get other borders.
+    #[test]
+    fn no_word_is_lost(text in markdown_like().prop_filter("tables and breaks", |text| !text.contains(['|', '\r', '\u{1b}']))) {
+        let words = |text: &str| text.replace(|character: char| character == '>' || character.is_whitespace(), "");
+        let rules = |text: &str| text.lines().any(|line| line.trim_start_matches(['>', ' ']).chars().all(|character| "-*_ \t".contains(character)) && line.contains(['-', '*', '_']));
+        prop_assume!(!rules(&text));
+        prop_assert_eq!(words(&whole(Look::Plain, 30, &text)), words(&text));
+    }
+
+    /// Words and tables stay within the width; only code does not.
+    #[test]
+    fn lines_stay_within_the_width(text in markdown_like().prop_filter("code", |text| !text.contains(['`', '~', '\t']) && !text.contains("    ")), width in 30_usize..60) {
+        for line in whole(Look::Styled, width, &text).lines() {
+            let visible = anstream::adapter::strip_str(line).to_string();
+            prop_assert!(unicode_width::UnicodeWidthStr::width(visible.as_str()) <= width, "{:?}", visible);
+        }
+    }
+}
