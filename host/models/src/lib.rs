@@ -1,6 +1,7 @@
 //! Model providers: one trait, and what stands behind it. Alone knows wire formats.
 //! Here: `scripted` (a file of replies) and `offline` (a router without a model) (M4).
 
+pub mod chat_stream;
 pub mod configuration;
 mod conversation;
 pub mod error;
@@ -11,6 +12,7 @@ pub mod provider;
 pub mod providers;
 pub mod retry;
 pub mod scripted;
+pub mod sse;
 mod stream;
 
 pub use configuration::{
