@@ -378,3 +378,16 @@ async fn what_was_answered_is_remembered() {
     finished(turn(&mut other, "Is the lighthouse open?").await);
     assert!(!results(&house, &other).await[0].2.contains("4711"));
 }
+
+/// Row 31: a reply that was cut before a call's arguments came does not run the call as if there were none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_without_its_arguments_is_not_run_when_the_reply_was_cut() {
+    let house = House::new(&["probe"]).await;
+    let cut = json!({"calls": [{"name": "probe.echo", "arguments": {"text": "a"}}, {"name": "probe.residue"}], "stop": "length"});
+    let whole = json!({"calls": [{"name": "probe.residue"}], "stop": "tool_calls"});
+    let mut session = house.session(AgentConfig::new("test"), script(&[cut, whole, saying("Done.")])).await;
+    finished(turn(&mut session, "Go.").await);
+    let results = results(&house, &session).await;
+    assert_eq!((results[0].1, results[2].1), (false, false), "{results:?}");
+    assert!(results[1].1 && results[1].2.contains("was cut"), "{}", results[1].2);
+}

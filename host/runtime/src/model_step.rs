@@ -4,12 +4,16 @@ use crate::checkpoint::Checkpoint;
 use crate::context::{answer, store_failed};
 use crate::drive::Deed;
 use crate::media::OutgoingMedia;
+use crate::registry::Registry;
 use crate::session::{Notes, Session};
 use agent_core::message::{Message, MessageId, Part, Role};
-use agent_core::model::ModelRequest;
+use agent_core::model::{ModelRequest, Reply, StopReason};
 use agent_core::plugin::{Section, StepRequest};
 use agent_core::prompt;
-use agent_core::run::{AfterFailure, Input, Mask, ModelFailure, PromptBudget, RepliedStep, StepPlan, TurnError};
+use agent_core::run::{
+    AfterFailure, Disposition, Input, Mask, ModelFailure, PromptBudget, RepliedStep, ResolvedCall, StepPlan, TurnError,
+};
+use agent_core::tool::{ToolError, Violation};
 use agent_core::view::shown_message;
 use agent_memory::{StepRecord, digest_of};
 use agent_models::{ModelError, Provider, RawReply, ReplyContext};
@@ -60,7 +64,7 @@ impl Session {
             return Err(TurnError::ModelFailed { message });
         }
         let replied = RepliedStep {
-            calls: reply.calls.iter().map(|call| registry.resolve(call)).collect(),
+            calls: resolved(registry, &reply),
             text: reply.text,
             stop: reply.stop,
             model: reply.model,
@@ -250,4 +254,20 @@ impl Session {
 fn step_message(sections: &[Section]) -> Option<Message> {
     let parts: Vec<Part> = prompt::texts(sections).into_iter().map(Part::Text).collect();
     (!parts.is_empty()).then_some(Message { role: Role::User, parts, seen_count: 0 })
+}
+
+/// The calls, looked up. Where the reply was cut before the arguments of its last call began, nothing says that there
+/// were to be none.
+fn resolved(registry: &Registry, reply: &Reply) -> Vec<ResolvedCall> {
+    let mut calls: Vec<ResolvedCall> = reply.calls.iter().map(|call| registry.resolve(call)).collect();
+    let is_cut = matches!(reply.stop, StopReason::Length | StopReason::ContentFilter);
+    if let (true, Some(last), Some(asked)) = (is_cut, calls.last_mut(), reply.calls.last())
+        && asked.arguments.trim().is_empty()
+        && matches!(last.disposition, Disposition::Ready { .. })
+    {
+        let message = "the reply was cut before the arguments of this call came: call it again, and say less before it";
+        let violation = Violation { pointer: String::new(), rule: None, message: message.to_owned() };
+        last.disposition = Disposition::Refused(ToolError::InvalidArguments { violations: vec![violation] });
+    }
+    calls
 }
