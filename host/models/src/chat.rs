@@ -16,9 +16,10 @@ mod request;
 use crate::configuration::ModelConfig;
 use crate::conversation;
 use crate::error::ModelError;
+use crate::estimate;
 use crate::known_models;
 use crate::provider::{Facts, Provider, RawReply, ReplyContext, ToolNames};
-use agent_core::model::{Delta, Model, ModelRequest};
+use agent_core::model::{Delta, Model, ModelRequest, Usage};
 use async_trait::async_trait;
 use exchange::Exchange;
 use std::fmt;
@@ -28,7 +29,8 @@ use tokio::sync::mpsc::Sender;
 pub(crate) use connection::{Connection, below, client};
 pub(crate) use model_list::ask as ask_for_models;
 
-/// One model of one provider.
+/// One model of one provider. Where the provider counts no tokens, usage is the host's own estimate, and the raw reply has
+/// none.
 pub struct Chat {
     facts: Facts,
     connection: Arc<Connection>,
@@ -74,7 +76,11 @@ impl Provider for Chat {
         let endpoint = connection.endpoint(model);
         tracing::debug!(%endpoint, bytes = body.len(), attempt = context.attempt, "asking a model");
         let decoded = Exchange { connection, model, endpoint }.reply(body, deltas).await?;
-        let RawReply { reply, raw } = decoded.into();
+        let RawReply { mut reply, raw } = decoded.into();
+        if reply.usage == Usage::default() {
+            // Some servers count nothing; budgets need a number.
+            reply.usage = estimate::usage(request, &reply.text, &reply.calls);
+        }
         Ok(RawReply { reply, raw: connection.redaction.value(raw) })
     }
 }

@@ -144,7 +144,8 @@ impl Exchange<'_> {
             }
             StreamError::Cut => self.broken(&error.to_string()),
             StreamError::Invalid { problem, excerpt } => {
-                self.invalid(format!("{problem}: `{}`", self.excerpt(excerpt.as_bytes())))
+                let problem = format!("{problem}: `{}`", self.excerpt(excerpt.as_bytes()));
+                ModelError::Garbled { endpoint: self.endpoint.clone(), problem }
             }
             StreamError::TooLarge { .. } | StreamError::TooMany { .. } => self.invalid(error.to_string()),
         }

@@ -59,7 +59,7 @@ pub(super) fn with_advice(connection: &Connection, refusal: Refusal) -> Refusal 
         Cause::Key if keyless => Some(format!("It wants a key, and none is configured: {}", config.key_advice)),
         Cause::Key => Some(format!("Check the key and what it is allowed to do: {}", config.key_advice)),
         Cause::Address => Some(format!(
-            "Nothing answers there: check the base URL `{}`, which for most servers ends in `/v1`, and the model's name",
+            "Check the base URL `{}`, which for most servers ends in `/v1`, and the model's name",
             super::connection::shown(&connection.url("")).trim_end_matches('/')
         )),
         _ => None,

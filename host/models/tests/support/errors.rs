@@ -56,7 +56,7 @@ async fn m5_a_wrong_name_of_a_model_names_the_nearest() {
 #[tokio::test]
 async fn m5_a_wrong_address() {
     let server = Server::always(vec![answer("404 Not Found", &[("content-type", "text/plain")], "404 page not found")]);
-    insta::assert_snapshot!(message(&failure(&model(&server), &go()).await, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 404: 404 page not found. Nothing answers there: check the base URL `http://127.0.0.1:PORT/v1`, which for most servers ends in `/v1`, and the model's name");
+    insta::assert_snapshot!(message(&failure(&model(&server), &go()).await, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 404: 404 page not found. Check the base URL `http://127.0.0.1:PORT/v1`, which for most servers ends in `/v1`, and the model's name");
 }
 
 #[tokio::test]
@@ -173,6 +173,7 @@ async fn row16_a_key_that_comes_back_is_never_shown() {
         answer("200 OK", &[("content-encoding", CANARY)], "{}"),
         answer("302 Found", &[("location", &format!("/{CANARY}"))], ""),
         answer("200 OK", &[], format!("data: {CANARY}\n\n")),
+        answer("200 OK", &[], format!("data: {padding}{CANARY}\n\n")),
         answer("200 OK", &[], format!("{{\"error\": {{\"message\": \"{CANARY}\", \"code\": \"{CANARY}\"}}}}")),
     ];
     for (place, page) in pages.into_iter().enumerate() {

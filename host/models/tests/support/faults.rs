@@ -172,7 +172,7 @@ async fn row31_garbage_is_named() {
     assert!(matches!(error, ModelError::NotAModel { .. }) && !error.retryable(), "{error:?}");
     let malformed = Step::Send([chunk("data: {\"choices\": [}\n\n"), chunk(END), chunk("")].concat());
     let error = failure(&model(&Server::always(vec![stream_head(), malformed])), &go()).await;
-    assert!(matches!(error, ModelError::InvalidReply { .. }), "{error:?}");
+    assert!(matches!(error, ModelError::Garbled { .. }) && error.retryable(), "{error:?}");
     let not_http = Step::Send(b"SSH-2.0-OpenSSH_9.2\r\nProtocol mismatch.\r\n".to_vec());
     let error = failure(&model(&Server::always(vec![not_http, Step::Close])), &go()).await;
     assert!(matches!(error, ModelError::Broken { .. }), "{error:?}");

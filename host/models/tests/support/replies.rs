@@ -1,10 +1,11 @@
 //! Replies that are well, in every form, and what happens when somebody stops listening.
 
-use crate::asking::{ask, config, go, hasty, model, model_of};
+use crate::asking::{ask, call as requested, config, go, hasty, model, model_of, result};
 use crate::server::{END, Server, Step, answer, chunk, json, stream_head, streamed, text_event};
+use agent_core::message::{Content, Message, Part, Role};
 use agent_core::model::Delta;
 use agent_models::{ModelConfig, NoMedia, Price, ProviderConfig, Providers, ReplyContext, local};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -66,6 +67,56 @@ async fn m1_one_document_is_a_reply_too() {
     }
     let undeclared = answer("200 OK", &[("content-type", "text/plain")], format!("{}{END}", text_event("streamed")));
     assert_eq!(ask(&model(&Server::always(vec![undeclared])), &go()).await.0.unwrap().reply.text, "streamed");
+}
+
+/// M1, L21: thinking and parallel calls come out of a stream, and what the provider wants back goes back with them.
+#[tokio::test]
+async fn m1_a_batch_of_calls_and_the_way_back() {
+    let delta = |delta: Value| chunk(format!("data: {}\n\n", json!({ "choices": [{ "index": 0, "delta": delta }] })));
+    let call = |index: u32, id: &str, arguments: &str| {
+        let function = json!({ "name": "text_count", "arguments": arguments });
+        delta(json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": function }] }))
+    };
+    let finished = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}],\
+                    \"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3}}\n\ndata: [DONE]\n\n";
+    let pieces = [
+        delta(json!({ "reasoning_content": "Two " })),
+        delta(json!({ "reasoning_content": "files." })),
+        call(0, "p1", "{\"path\":\"a\"}"),
+        call(1, "p2", "{\"path\":"),
+        delta(json!({ "tool_calls": [{ "index": 1, "function": { "arguments": "\"b\"}" } }] })),
+        chunk(finished),
+        chunk(""),
+    ];
+    let server = Server::start(vec![vec![stream_head(), Step::Send(pieces.concat())], streamed("Both are short.")]);
+    let model = model(&server);
+    let (reply, deltas) = ask(&model, &go()).await;
+    let thinking = ["Two ", "files."].map(|text| Delta::Thinking(text.to_owned()));
+    assert_eq!(deltas, [&[Delta::ThinkingStart][..], &thinking, &[Delta::ThinkingEnd]].concat());
+    let reply = reply.unwrap().reply;
+    assert_eq!((reply.usage.prompt_tokens, reply.usage.completion_tokens), (7, 3));
+    let calls: Vec<_> = reply.calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
+    assert_eq!(calls, [("text_count", "{\"path\":\"a\"}"), ("text_count", "{\"path\":\"b\"}")]);
+    let mut request = go();
+    let ids = ["call_1_1_1", "call_1_1_2"];
+    let asked = ids.iter().zip(["a", "b"]).map(|(id, path)| requested(id, "text.count", json!({ "path": path })));
+    let parts = asked.chain(reply.replay.map(Part::Replay)).collect();
+    request.messages.push(Message { role: Role::Assistant, parts, seen_count: 1 });
+    request.messages.extend(ids.map(|id| result(id, "text.count", vec![Content::Text("3".into())], false)));
+    assert_eq!(ask(&model, &request).await.0.unwrap().reply.text, "Both are short.");
+    let sent: Value = serde_json::from_slice(&server.requests()[1].body).unwrap();
+    assert_eq!(sent["messages"][2]["reasoning_content"], "Two files.");
+    assert_eq!(sent["messages"][2]["tool_calls"][1]["id"], "call_1_1_2");
+}
+
+/// L5: tokens that nobody counted are estimated.
+#[tokio::test]
+async fn l5_usage_where_the_server_counts_none() {
+    let server = Server::always(streamed("a reply of some words"));
+    let reply = ask(&model(&server), &go()).await.0.unwrap();
+    assert_eq!(reply.raw.get("usage"), None);
+    let usage = reply.reply.usage;
+    assert!((3..20).contains(&usage.prompt_tokens) && (4..10).contains(&usage.completion_tokens), "{usage:?}");
 }
 
 /// A connection is used again: a step does not pay for a new one.
