@@ -232,6 +232,17 @@ pub enum ModelError {
         /// How it begins.
         excerpt: String,
     },
+    /// What came is not what a model's server sends: it, or something on the way, spoilt it.
+    #[error(
+        "the reply of {endpoint} is garbled: {problem}. Try again; if it stays so, look at the server's own log, and at \
+         what stands between"
+    )]
+    Garbled {
+        /// Who and where.
+        endpoint: Endpoint,
+        /// What is wrong with it, and how it begins.
+        problem: String,
+    },
     /// The reply is none that can be read, or too large.
     #[error("the reply of {endpoint} cannot be read: {problem}. Try another model, or look at the server's own log")]
     InvalidReply {
@@ -258,7 +269,7 @@ impl ModelError {
         match self {
             Self::Refused(refusal) => refusal.cause == Cause::Busy,
             Self::Unreachable { why, .. } => *why != Unreachable::Tls,
-            Self::Broken { .. } | Self::Stalled { .. } => true,
+            Self::Broken { .. } | Self::Garbled { .. } | Self::Stalled { .. } => true,
             _ => false,
         }
     }
@@ -319,6 +330,7 @@ mod tests {
             ModelError::Overdue { endpoint: endpoint(), limit: Duration::from_secs(600) },
             ModelError::Redirected { endpoint: endpoint(), status: 307, to: "https://other.example/".into() },
             ModelError::InvalidReply { endpoint: endpoint(), problem: "one event has more than 8 MiB".into() },
+            ModelError::Garbled { endpoint: endpoint(), problem: "it is no JSON: `{]`".into() },
             ModelError::Broken { endpoint: endpoint(), message: "the connection closed".into() },
         ];
         insta::assert_snapshot!(errors.map(|error| error.to_string()).join("\n"), @"
@@ -331,6 +343,7 @@ mod tests {
         the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions was not complete after 600 s. Ask for less, or set a longer `total_timeout_ms` for this provider
         openai/gpt at http://127.0.0.1:9/v1/chat/completions answered with status 307 and redirects to https://other.example/. Redirects are not followed, so that no key goes to another server: where that is the right address, make it the base URL
         the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions cannot be read: one event has more than 8 MiB. Try another model, or look at the server's own log
+        the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions is garbled: it is no JSON: `{]`. Try again; if it stays so, look at the server's own log, and at what stands between
         the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions broke off: the connection closed. Try again; if it stays so, look at the network and the base URL
         ");
     }
