@@ -10,6 +10,7 @@ pub mod plugin;
 pub mod prompt;
 pub mod run;
 pub mod schema;
+pub mod thinking;
 pub mod tokens;
 pub mod tool;
 pub mod view;

@@ -1,51 +1,122 @@
 //! From a configured name to a model (M2).
 
-use crate::configuration::ProviderConfig;
+use crate::chat::{Chat, Connection};
+use crate::configuration::{KNOWN_PROVIDERS, ProviderConfig, known_provider};
 use crate::error::ModelError;
 use crate::offline::Offline;
 use crate::provider::Provider;
 use crate::scripted::Scripted;
+use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-/// What may be written as a model's name, and what it is.
+/// What may be written as a model's name without any configuration, and what it is.
 pub const PROVIDERS: &[(&str, &str)] =
     &[("offline", "built in; a router, not a language model"), ("scripted:FILE", "a file of replies")];
 
-/// The model of that name: `offline` or `scripted:FILE`. A relative file is looked for in `base`. The forms
-/// `offline/router` and `scripted/FILE`, as a stored reply names its model, mean the same.
+/// The model of that name where no provider is configured: `offline` or `scripted:FILE`. A relative file is looked for in
+/// `base`. The forms `offline/router` and `scripted/FILE`, as a stored reply names its model, mean the same.
 pub fn provider(name: &str, base: &Path) -> Result<Arc<dyn Provider>, ModelError> {
-    let (kind, rest) = name.split_once([':', '/']).unwrap_or((name, ""));
-    match (kind, rest) {
-        ("offline", "" | "router") => Ok(Arc::new(Offline::new())),
-        ("scripted", file) if !file.is_empty() => Ok(Arc::new(Scripted::open(file, base)?)),
-        _ => Err(ModelError::UnknownProvider { given: name.to_owned(), allowed: allowed() }),
-    }
+    Providers::default().model(name, base)
 }
 
-/// Every provider that is configured.
+/// Every provider that is configured. Clones share their connections.
 #[derive(Clone, Debug, Default)]
 pub struct Providers {
-    configured: Vec<ProviderConfig>,
+    configured: Arc<[Configured]>,
+}
+
+/// One provider, and its connection as soon as one of its models was wanted.
+struct Configured {
+    config: ProviderConfig,
+    connection: OnceLock<Arc<Connection>>,
 }
 
 impl Providers {
     /// Providers that speak Chat Completions; `offline` and `scripted` need no configuration.
     pub fn new(configured: Vec<ProviderConfig>) -> Self {
-        Self { configured }
+        let configured = configured.into_iter().map(|config| Configured { config, connection: OnceLock::new() });
+        Self { configured: configured.collect() }
     }
 
     /// The model of that name: `PROVIDER/MODEL` of a configured provider, `offline` or `scripted:FILE`. A model's own name
-    /// may hold further slashes.
+    /// may hold further slashes. Nobody is asked yet whether there is such a model.
     pub fn model(&self, name: &str, base: &Path) -> Result<Arc<dyn Provider>, ModelError> {
-        let _ = &self.configured;
-        provider(name, base)
+        let (kind, rest) = name.split_once([':', '/']).unwrap_or((name, ""));
+        match (kind, rest) {
+            ("offline", "" | "router") => Ok(Arc::new(Offline::new())),
+            ("scripted", file) if !file.is_empty() => Ok(Arc::new(Scripted::open(file, base)?)),
+            _ => match self.split(name) {
+                Some((configured, model)) => Ok(Arc::new(Chat::new(configured.connection()?, model))),
+                None => Err(ModelError::UnknownProvider { given: name.to_owned(), allowed: self.allowed(kind) }),
+            },
+        }
+    }
+
+    /// The models that a configured provider's server lists, asked with its key. None where it lists none in that time.
+    pub async fn list(&self, provider: &str, timeout: Duration) -> Option<Vec<String>> {
+        self.find(provider)?.connection().ok()?.models(timeout).await
+    }
+
+    /// A configured provider, and the name of its model.
+    fn split<'n>(&self, name: &'n str) -> Option<(&Configured, &'n str)> {
+        let (provider, model) = name.split_once('/').filter(|(_, model)| !model.is_empty())?;
+        Some((self.find(provider)?, model))
+    }
+
+    fn find(&self, provider: &str) -> Option<&Configured> {
+        self.configured.iter().find(|configured| configured.config.name == provider)
+    }
+
+    /// What may be written instead of a name whose provider is `wanted`.
+    fn allowed(&self, wanted: &str) -> String {
+        let mut names: Vec<String> =
+            self.configured.iter().map(|configured| format!("`{}/MODEL`", configured.config.name)).collect();
+        names.extend(PROVIDERS.iter().map(|(name, meaning)| format!("`{name}` ({meaning})")));
+        let last = names.pop().unwrap_or_default();
+        let names = if names.is_empty() { last } else { format!("{} or {last}", names.join(", ")) };
+        if self.find(wanted).is_some() {
+            return names;
+        }
+        match known_provider(wanted) {
+            Some(known) => {
+                let key = known.key_variable.map(|variable| format!(", set `{variable}`")).unwrap_or_default();
+                format!("{names}. For `{wanted}`{key} and write `[providers.{wanted}]` in agent.toml")
+            }
+            None => format!(
+                "{names}. For another server, write in agent.toml `[providers.NAME]` with `base_url = \"https://…/v1\"`, or \
+                 give `--base-url URL`{}",
+                self.known()
+            ),
+        }
+    }
+
+    /// The known providers that are not configured, as the end of a message.
+    fn known(&self) -> String {
+        let known = KNOWN_PROVIDERS.iter().filter(|known| self.find(known.name).is_none());
+        let names: Vec<String> = known.map(|known| format!("`{}`", known.name)).collect();
+        if names.is_empty() { String::new() } else { format!(". Known without an address: {}", names.join(", ")) }
     }
 }
 
-fn allowed() -> String {
-    let names = PROVIDERS.iter().map(|(name, meaning)| format!("`{name}` ({meaning})"));
-    names.collect::<Vec<_>>().join(" or ")
+impl Configured {
+    /// Two that come at once may make two clients; one of them is kept.
+    fn connection(&self) -> Result<Arc<Connection>, ModelError> {
+        match self.connection.get() {
+            Some(connection) => Ok(connection.clone()),
+            None => {
+                let made = Arc::new(Connection::new(self.config.clone())?);
+                Ok(self.connection.get_or_init(|| made).clone())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Configured {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Configured").field(&self.config.name).finish()
+    }
 }
 
 #[cfg(test)]
@@ -79,8 +150,33 @@ mod tests {
         }
         insta::assert_snapshot!(
             provider("openai/gpt", Path::new(".")).err().unwrap(),
-            @"`openai/gpt` is no model that this version knows: write `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies)"
+            @"`openai/gpt` is no model that this version knows: write `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies). For `openai`, set `OPENAI_API_KEY` and write `[providers.openai]` in agent.toml"
         );
+    }
+
+    /// M2: a model's name may hold slashes and colons; built-in names stay what they are.
+    #[test]
+    fn m2_names_of_configured_models() {
+        let config = |name: &str| ProviderConfig {
+            name: name.into(),
+            base_url: "http://127.0.0.1:1/v1".into(),
+            key: None,
+            key_advice: String::new(),
+            headers: vec![],
+            timeouts: Default::default(),
+            models: Default::default(),
+        };
+        let providers = Providers::new(vec![config("mine"), config("openrouter"), config("offline")]);
+        let name = |name: &str| {
+            let model = providers.model(name, Path::new("."));
+            model.map(|model| (model.facts().model.provider.clone(), model.facts().model.name.clone()))
+        };
+        let pair = |provider: &str, model: &str| (provider.to_owned(), model.to_owned());
+        assert_eq!(name("mine/llama3.2:1b").unwrap(), pair("mine", "llama3.2:1b"));
+        assert_eq!(name("openrouter/openai/gpt-4o:free").unwrap(), pair("openrouter", "openai/gpt-4o:free"));
+        assert_eq!(name("offline/router").unwrap(), pair("offline", "router"));
+        insta::assert_snapshot!(name("mine/").unwrap_err(), @"`mine/` is no model that this version knows: write `mine/MODEL`, `openrouter/MODEL`, `offline/MODEL`, `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies)");
+        insta::assert_snapshot!(name("gpt-4o").unwrap_err(), @r#"`gpt-4o` is no model that this version knows: write `mine/MODEL`, `openrouter/MODEL`, `offline/MODEL`, `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies). For another server, write in agent.toml `[providers.NAME]` with `base_url = "https://…/v1"`, or give `--base-url URL`. Known without an address: `openai`, `groq`, `deepseek`, `mistral`, `ollama`, `lmstudio`, `llama-cpp`, `vllm`"#);
     }
 
     #[test]

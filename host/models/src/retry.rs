@@ -59,10 +59,11 @@ impl RetryPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::{Endpoint, Refusal, Said};
 
     fn refused(status: u16, retry_after: Option<Duration>) -> ModelError {
-        let (model, message) = ("openai/gpt".to_owned(), "no".to_owned());
-        ModelError::Refused { model, status, message, request_id: None, retry_after }
+        let refusal = Refusal::new(Endpoint::local("openai/gpt"), Said::Status(status), None, "no".to_owned());
+        ModelError::Refused(Box::new(Refusal { retry_after, ..refusal }))
     }
 
     /// M3

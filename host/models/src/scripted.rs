@@ -4,7 +4,7 @@ mod expectation;
 mod script;
 
 use crate::conversation;
-use crate::error::ModelError;
+use crate::error::{Endpoint, ModelError, Refusal, Said};
 use crate::estimate;
 use crate::provider::{Facts, Provider, RawReply, ReplyContext, ToolNames};
 use crate::stream::Stream;
@@ -62,12 +62,13 @@ impl Scripted {
     }
 
     fn error(&self, error: &ScriptedError) -> ModelError {
-        let (model, message) = (self.facts.model.to_string(), error.message.clone());
+        let (endpoint, message) = (Endpoint::local(self.facts.model.to_string()), error.message.clone());
         match error.status {
-            None => ModelError::Broken { model, message },
+            None => ModelError::Broken { endpoint, message },
             Some(status) => {
                 let retry_after = error.retry_after_ms.map(Duration::from_millis);
-                ModelError::Refused { model, status, message, request_id: error.request_id.clone(), retry_after }
+                let refusal = Refusal::new(endpoint, Said::Status(status), None, message);
+                ModelError::Refused(Box::new(Refusal { request_id: error.request_id.clone(), retry_after, ..refusal }))
             }
         }
     }

@@ -1,0 +1,248 @@
+//! Messages in the words of Chat Completions.
+
+use super::body::{Body, Full};
+use super::dialect::Dialect;
+use super::media::{self, Kind};
+use super::replay::GivenBack;
+use crate::error::ModelError;
+use crate::provider::MediaSource;
+use agent_core::message::{CallId, Content, Media, Message, Part, Role, ToolCall, ToolResult};
+use agent_core::model::ModelRequest;
+use agent_core::names::ToolNames;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// Said between a tool and a user where a server insists that the assistant speaks in between.
+const SEPARATOR: &str = "I have the results.";
+
+/// Writes the messages of one request, in order.
+pub(super) struct Messages<'r> {
+    request: &'r ModelRequest,
+    dialect: Dialect,
+    source: &'r dyn MediaSource,
+    body: Body,
+    /// The provider's names of offered tools, by their authors'.
+    names: HashMap<&'r str, &'r str>,
+    /// Media of the results since the last call: no server takes them in a tool's message.
+    of_results: Vec<(&'r ToolResult, &'r Media)>,
+    /// The provider's own ids of the last calls, where it insists on them.
+    ids: HashMap<&'r CallId, &'r str>,
+    last: Option<Role>,
+}
+
+impl<'r> Messages<'r> {
+    pub(super) fn new(request: &'r ModelRequest, dialect: Dialect, source: &'r dyn MediaSource, body: Body) -> Self {
+        let names = request.tools.iter().map(|tool| (tool.author_name.as_str(), tool.name.as_str())).collect();
+        Self { request, dialect, source, body, names, of_results: Vec::new(), ids: HashMap::new(), last: None }
+    }
+
+    /// The system message; none where it would be empty.
+    pub(super) fn system(&mut self, text: &str) -> Result<(), ModelError> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.push(Role::System, json!({ "role": "system", "content": text }))
+    }
+
+    /// The next message of the conversation.
+    pub(super) async fn write(&mut self, message: &'r Message) -> Result<(), ModelError> {
+        if message.role != Role::Tool {
+            self.media_of_results().await?;
+        }
+        match message.role {
+            Role::System => self.push(Role::System, json!({ "role": "system", "content": text(&message.parts) })),
+            Role::User => {
+                let content = self.content(&message.parts).await?;
+                self.user(content)
+            }
+            Role::Assistant => {
+                let message = self.assistant(&message.parts);
+                self.push(Role::Assistant, message)
+            }
+            Role::Tool => message.parts.iter().try_for_each(|part| match part {
+                Part::ToolResult(result) => self.result(result),
+                _ => Ok(()),
+            }),
+        }
+    }
+
+    /// The whole request.
+    pub(super) async fn finish(mut self) -> Result<Vec<u8>, ModelError> {
+        self.media_of_results().await?;
+        Ok(self.body.finish())
+    }
+
+    fn user(&mut self, content: Value) -> Result<(), ModelError> {
+        if self.dialect.separates_tool_from_user() && self.last == Some(Role::Tool) {
+            self.push(Role::Assistant, json!({ "role": "assistant", "content": SEPARATOR }))?;
+        }
+        self.push(Role::User, json!({ "role": "user", "content": content }))
+    }
+
+    /// One text where there is nothing else, which every server takes; else a list of texts and media.
+    async fn content(&mut self, parts: &[Part]) -> Result<Value, ModelError> {
+        let sendable = |part: &Part| matches!(part, Part::Media(media) if self.kind(media).is_some());
+        if !parts.iter().any(sendable) {
+            return Ok(json!(text(parts)));
+        }
+        let mut content = Vec::with_capacity(parts.len());
+        for part in parts {
+            match part {
+                // Named, so that the model can ask a tool for it.
+                Part::Media(media) if self.kind(media).is_some() => {
+                    content.push(as_text(format!("[{}]", media::name(media))));
+                    content.push(self.medium(media).await?);
+                }
+                part => content.extend(part_text(part).filter(|text| !text.is_empty()).map(as_text)),
+            }
+        }
+        Ok(Value::Array(content))
+    }
+
+    fn assistant(&mut self, parts: &'r [Part]) -> Value {
+        let given_back = GivenBack::of(parts, &self.request.model.provider);
+        let calls: Vec<&ToolCall> = parts.iter().filter_map(as_call).collect();
+        self.ids.clear();
+        if let Some(ids) = given_back.ids(calls.len()) {
+            self.ids.extend(calls.iter().map(|call| &call.id).zip(ids));
+        }
+        let text = text(parts);
+        let calls: Vec<Value> = calls.into_iter().map(|call| self.call(call)).collect();
+        let mut message = Map::new();
+        message.insert("role".into(), json!("assistant"));
+        let silent = text.is_empty() && !calls.is_empty();
+        message.insert("content".into(), if silent { Value::Null } else { json!(text) });
+        if !calls.is_empty() {
+            message.insert("tool_calls".into(), Value::Array(calls));
+        }
+        given_back.add_to(&mut message);
+        Value::Object(message)
+    }
+
+    fn call(&self, call: &ToolCall) -> Value {
+        let ToolCall { id, name, arguments } = call;
+        // Servers fail on arguments that are no object, though a model wrote them.
+        let arguments = match arguments {
+            Value::Object(_) => arguments.to_string(),
+            Value::Null => "{}".to_owned(),
+            Value::String(written) if written.trim().is_empty() => "{}".to_owned(),
+            other => json!({ "not_an_object": other }).to_string(),
+        };
+        let function = json!({ "name": self.name(name), "arguments": arguments });
+        json!({ "id": self.id(id), "type": "function", "function": function })
+    }
+
+    fn id(&self, id: &CallId) -> String {
+        self.ids.get(id).map_or_else(|| self.dialect.call_id(id), |id| (*id).to_owned())
+    }
+
+    /// The provider's name of a tool; also of one that is not offered now, or that the model made up (L14).
+    fn name<'n>(&self, author: &'n str) -> Cow<'n, str>
+    where
+        'r: 'n,
+    {
+        match self.names.get(author) {
+            Some(name) => Cow::Borrowed(name),
+            None => match ToolNames::new([author]).provider_name(author) {
+                Some(name) if name != author => Cow::Owned(name.to_owned()),
+                _ => Cow::Borrowed(author),
+            },
+        }
+    }
+
+    fn result(&mut self, result: &'r ToolResult) -> Result<(), ModelError> {
+        let mut texts = Vec::with_capacity(result.content.len());
+        for content in &result.content {
+            texts.push(match content {
+                Content::Text(text) => Cow::Borrowed(text.as_str()),
+                Content::Json(json) => Cow::Owned(json.to_string()),
+                Content::Media(media) if self.kind(media).is_some() => {
+                    self.of_results.push((result, media));
+                    Cow::Owned(format!("[{}: below]", media::name(media)))
+                }
+                Content::Media(media) => Cow::Owned(media::not_shown(media)),
+            });
+        }
+        let failed = if result.is_error { "Error: " } else { "" };
+        let content = format!("{failed}{}", texts.join("\n"));
+        let id = self.id(&result.call_id);
+        self.push(Role::Tool, json!({ "role": "tool", "tool_call_id": id, "content": content }))
+    }
+
+    /// One message with the media of all results before it, each named with its call.
+    async fn media_of_results(&mut self) -> Result<(), ModelError> {
+        let media = std::mem::take(&mut self.of_results);
+        if media.is_empty() {
+            return Ok(());
+        }
+        let mut content = Vec::with_capacity(media.len() * 2);
+        for (result, medium) in media {
+            let (id, tool) = (self.id(&result.call_id), self.name(&result.name).into_owned());
+            content.push(as_text(format!("From the result of call {id} (`{tool}`): {}", media::short_name(medium))));
+            content.push(self.medium(medium).await?);
+        }
+        self.user(Value::Array(content))
+    }
+
+    fn kind(&self, media: &Media) -> Option<Kind> {
+        Kind::of(&media.mime_type, self.dialect)
+    }
+
+    async fn medium(&mut self, media: &Media) -> Result<Value, ModelError> {
+        let (request, name) = (self.request, || media::short_name(media));
+        if !request.downscaled.iter().any(|downscaled| downscaled.media.digest == media.digest) {
+            let stored = encoded(usize::try_from(media.size).unwrap_or(usize::MAX));
+            self.body.expect(stored, name).map_err(|full| too_large(request, full))?;
+        }
+        let model = || request.model.to_string();
+        let unreadable = |problem| ModelError::UnreadableMedium { model: model(), medium: name(), problem };
+        let read = self.source.read(media).await.map_err(unreadable)?;
+        self.body.hold(encoded(read.bytes.len()), name).map_err(|full| too_large(request, full))?;
+        // Scaling may have changed its type.
+        Ok(match Kind::of(&read.mime_type, self.dialect) {
+            Some(kind) => kind.part(media, &read.mime_type, &STANDARD.encode(&read.bytes)),
+            None => as_text(media::not_shown(media)),
+        })
+    }
+
+    fn push(&mut self, role: Role, message: Value) -> Result<(), ModelError> {
+        self.last = Some(role);
+        let name = || format!("a message of {}", role.as_str());
+        self.body.message(&message, name).map_err(|full| too_large(self.request, full))
+    }
+}
+
+fn as_call(part: &Part) -> Option<&ToolCall> {
+    if let Part::ToolCall(call) = part { Some(call) } else { None }
+}
+
+/// All that can be said as text, each part a paragraph.
+pub(super) fn text(parts: &[Part]) -> String {
+    let texts: Vec<Cow<'_, str>> = parts.iter().filter_map(part_text).filter(|text| !text.is_empty()).collect();
+    texts.join("\n\n")
+}
+
+fn part_text(part: &Part) -> Option<Cow<'_, str>> {
+    match part {
+        Part::Text(text) => Some(Cow::Borrowed(text)),
+        Part::Json(json) => Some(Cow::Owned(json.to_string())),
+        Part::Media(media) => Some(Cow::Owned(media::not_shown(media))),
+        Part::ToolCall(_) | Part::ToolResult(_) | Part::Replay(_) => None,
+    }
+}
+
+fn as_text<'t>(text: impl Into<Cow<'t, str>>) -> Value {
+    let text: Cow<'t, str> = text.into();
+    json!({ "type": "text", "text": text })
+}
+
+fn encoded(bytes: usize) -> usize {
+    base64::encoded_len(bytes, true).unwrap_or(usize::MAX)
+}
+
+fn too_large(request: &ModelRequest, Full { limit, largest }: Full) -> ModelError {
+    ModelError::TooLarge { model: request.model.to_string(), limit, largest }
+}

@@ -1,0 +1,224 @@
+//! Requests to servers that want them otherwise.
+
+use super::dialect::Dialect;
+use super::request;
+use crate::conversation::tests::{calls, request as plain_request, result, tool};
+use crate::provider::{MediaBytes, MediaSource, NoMedia};
+use agent_core::message::{Content, Digest, Dimensions, Media, Message, Part, Replay, Role};
+use agent_core::model::{Downscaled, ModelRequest};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+async fn sent_with(request: &ModelRequest, dialect: Dialect, media: &dyn MediaSource) -> Value {
+    let bytes = request::bytes(request, dialect, media).await.unwrap();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+async fn sent(request: &ModelRequest, dialect: Dialect) -> Value {
+    sent_with(request, dialect, &NoMedia).await
+}
+
+fn roles(body: &Value) -> Vec<&str> {
+    body["messages"].as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect()
+}
+
+/// A user, a call, its result, and a user again, as after a cancelled turn.
+fn interrupted() -> ModelRequest {
+    let done = result("call_1_1_1", "a.b", vec![Content::Text("ok".into())], false);
+    let messages = vec![
+        Message::text(Role::User, "go"),
+        calls(&[("call_1_1_1", "a.b", json!({"x": 1}))]),
+        done,
+        Message::text(Role::User, "go on"),
+    ];
+    plain_request(messages, vec![tool("a.b", "", json!({"type": "object"}))])
+}
+
+/// Mistral: unknown fields are refused, ids have nine characters, the assistant speaks between tool and user.
+#[tokio::test]
+async fn m1_mistral() {
+    let body = sent(&interrupted(), Dialect::Mistral).await;
+    assert_eq!(body.get("stream_options"), None);
+    assert_eq!(body["max_tokens"], 1000);
+    assert_eq!(roles(&body), ["system", "user", "assistant", "tool", "assistant", "user"]);
+    let id = body["messages"][2]["tool_calls"][0]["id"].as_str().unwrap();
+    assert_eq!((id.len(), &body["messages"][3]["tool_call_id"]), (9, &json!(id)));
+    let common = sent(&interrupted(), Dialect::Common).await;
+    assert_eq!(common["stream_options"], json!({"include_usage": true}));
+    assert_eq!(roles(&common), ["system", "user", "assistant", "tool", "user"]);
+    assert_eq!(common["messages"][3]["tool_call_id"], "call_1_1_1");
+}
+
+/// The bound of the reply has two names.
+#[tokio::test]
+async fn m1_the_bound_of_a_reply() {
+    let body = sent(&interrupted(), Dialect::OpenAi).await;
+    assert_eq!((&body["max_completion_tokens"], body.get("max_tokens")), (&json!(1000), None));
+    let body = sent(&interrupted(), Dialect::SelfHosted).await;
+    assert_eq!((&body["max_tokens"], body.get("max_completion_tokens")), (&json!(1000), None));
+}
+
+/// L12: the output schema goes with every call, in the field where the server takes it there, else in words.
+#[tokio::test]
+async fn l12_the_output_schema() {
+    let schema = json!({"type": "object", "required": ["answer"]});
+    let with_tools = ModelRequest { output_schema: Some(schema.clone()), ..interrupted() };
+    let without = ModelRequest { tools: vec![], ..with_tools.clone() };
+    let wanted = json!({"type": "json_schema", "json_schema": {"name": "output", "strict": false, "schema": schema}});
+    let cases = [
+        (Dialect::Common, Some(&wanted), Some(&wanted)),
+        (Dialect::OpenAi, Some(&wanted), Some(&wanted)),
+        (Dialect::Mistral, Some(&wanted), Some(&wanted)),
+        (Dialect::SelfHosted, None, Some(&wanted)),
+        (Dialect::Groq, None, Some(&wanted)),
+    ];
+    for (dialect, beside_tools, alone) in cases {
+        for (request, expected) in [(&with_tools, beside_tools), (&without, alone)] {
+            let body = sent(request, dialect).await;
+            assert_eq!(body.get("response_format"), expected, "{dialect:?}");
+            let in_words = body["messages"][0]["content"].as_str().unwrap().contains(&schema.to_string());
+            assert_eq!(in_words, expected.is_none(), "{dialect:?}");
+        }
+    }
+    let body = sent(&with_tools, Dialect::DeepSeek).await;
+    assert_eq!(body["response_format"], json!({"type": "json_object"}));
+    assert!(body["messages"][0]["content"].as_str().unwrap().contains("JSON Schema"));
+    assert_eq!(sent(&interrupted(), Dialect::Common).await.get("response_format"), None);
+}
+
+/// System messages at the beginning join the sections; later ones stay where they are. Nothing to say is no message.
+#[tokio::test]
+async fn l22_one_system_message() {
+    let system = |text: &str| Message::text(Role::System, text);
+    let user = || Message::text(Role::User, "go");
+    let request = plain_request(vec![system("First."), system("Second."), user(), system("Later."), user()], vec![]);
+    let request = ModelRequest { system: vec!["A.".into(), String::new(), "B.".into()], ..request };
+    let body = sent(&request, Dialect::Common).await;
+    assert_eq!(body["messages"][0], json!({"role": "system", "content": "A.\n\nB.\n\nFirst.\n\nSecond."}));
+    assert_eq!(roles(&body), ["system", "user", "system", "user"]);
+    let silent = ModelRequest { system: vec![], ..plain_request(vec![user()], vec![]) };
+    assert_eq!(roles(&sent(&silent, Dialect::Common).await), ["user"]);
+}
+
+/// L14: a tool that is not offered now, or never was, still has a name that the provider takes.
+#[tokio::test]
+async fn l14_names_of_tools_that_are_not_offered() {
+    let messages = vec![
+        Message::text(Role::User, "go"),
+        calls(&[("c1", "weather.forecast", json!({})), ("c2", "made up!", json!("")), ("c3", "", json!([1]))]),
+        result("c1", "weather.forecast", vec![], false),
+        result("c2", "made up!", vec![], true),
+        result("c3", "", vec![], true),
+    ];
+    let body = sent(&plain_request(messages, vec![]), Dialect::Common).await;
+    let call = |place: usize| &body["messages"][2]["tool_calls"][place]["function"];
+    assert_eq!(call(0), &json!({"name": "weather_forecast", "arguments": "{}"}));
+    assert_eq!(call(1), &json!({"name": "made_up_", "arguments": "{}"}));
+    assert_eq!(call(2), &json!({"name": "_", "arguments": "{\"not_an_object\":[1]}"}));
+    assert_eq!(body["messages"][2]["content"], Value::Null);
+    assert_eq!(body["messages"][3], json!({"role": "tool", "tool_call_id": "c1", "content": ""}));
+}
+
+fn replayed(provider: &str, data: Value) -> ModelRequest {
+    let mut message = calls(&[("c1", "a", json!({})), ("c2", "a", json!({}))]);
+    message.parts.push(Part::Replay(Replay { provider: provider.into(), data }));
+    let user = || Message::text(Role::User, "go");
+    let results = [result("c1", "a", vec![], false), result("c2", "a", vec![], false)];
+    plain_request([vec![user(), message], results.to_vec(), vec![user()]].concat(), vec![])
+}
+
+/// What a provider wants back goes back to it, and to nobody else.
+#[tokio::test]
+async fn m1_a_replay_goes_only_to_its_own_provider() {
+    let signed = json!({"google": {"thought_signature": "s"}});
+    let data = json!({
+        "message": {"reasoning_content": "hm", "role": "x"},
+        "tool_calls": [{"id": "p1", "extra_content": signed}, {"id": "p2"}]
+    });
+    let body = sent(&replayed("scripted", data.clone()), Dialect::DeepSeek).await;
+    let message = &body["messages"][2];
+    assert_eq!((&message["reasoning_content"], &message["role"]), (&json!("hm"), &json!("assistant")));
+    assert_eq!(
+        (&message["tool_calls"][0]["extra_content"], message["tool_calls"][1].get("extra_content")),
+        (&signed, None)
+    );
+    assert_eq!((&message["tool_calls"][0]["id"], &body["messages"][3]["tool_call_id"]), (&json!("c1"), &json!("c1")));
+    let body = sent(&replayed("deepseek", data), Dialect::DeepSeek).await;
+    assert_eq!(body["messages"][2].get("reasoning_content"), None);
+    assert_eq!(body["messages"][2]["tool_calls"][0].get("extra_content"), None);
+}
+
+/// Where its reasoning names its own ids, calls and results have them; else the host's.
+#[tokio::test]
+async fn m1_a_providers_own_ids_where_it_refers_to_them() {
+    let data = |first: &str, named: &str| {
+        json!({
+            "message": {"reasoning_details": [{"type": "reasoning.encrypted", "id": named, "data": "x"}]},
+            "tool_calls": [{"id": first}, {"id": "p2"}]
+        })
+    };
+    let cases = [
+        (data("p1", "p1"), ["p1", "p2"]),
+        (data("p1", "other"), ["c1", "c2"]),
+        (data("p2", "p2"), ["c1", "c2"]),
+        (data("", "p2"), ["c1", "c2"]),
+        (json!({"message": "odd", "tool_calls": 1}), ["c1", "c2"]),
+        (json!(null), ["c1", "c2"]),
+    ];
+    for (data, expected) in cases {
+        let body = sent(&replayed("scripted", data), Dialect::Common).await;
+        let calls = &body["messages"][2]["tool_calls"];
+        assert_eq!([&calls[0]["id"], &calls[1]["id"]], expected);
+        assert_eq!([&body["messages"][3]["tool_call_id"], &body["messages"][4]["tool_call_id"]], expected);
+    }
+}
+
+/// Three bytes of whatever type they are scaled to.
+struct Scaled(&'static str);
+
+#[async_trait]
+impl MediaSource for Scaled {
+    async fn read(&self, _: &Media) -> Result<MediaBytes, String> {
+        Ok(MediaBytes { mime_type: self.0.into(), bytes: b"abc".to_vec().into() })
+    }
+}
+
+fn media(mime_type: &str, size: u64) -> Media {
+    let name = Some("Report 1".to_owned());
+    Media { digest: Digest::from_sha256([7; 32]), mime_type: mime_type.into(), size, dimensions: None, name }
+}
+
+/// P4: a medium that is sent smaller is sent as what it was made.
+#[tokio::test]
+async fn p4_downscaled_media() {
+    // As it is stored it would not fit; as it is sent it does.
+    let medium = media("image/png", 1 << 40);
+    let parts = vec![Part::Media(medium.clone())];
+    let to = Dimensions { width: 1, height: 1 };
+    let request = plain_request(vec![Message { role: Role::User, parts, seen_count: 0 }], vec![]);
+    let request = ModelRequest { downscaled: vec![Downscaled { media: medium, to }], ..request };
+    let body = sent_with(&request, Dialect::Common, &Scaled("image/jpeg")).await;
+    let content = &body["messages"][1]["content"];
+    assert_eq!(content[1], json!({"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,YWJj"}}));
+    let body = sent_with(&request, Dialect::Common, &Scaled("image/bmp")).await;
+    assert!(body["messages"][1]["content"][1]["text"].as_str().unwrap().ends_with("cannot be shown it]"));
+}
+
+/// Sound and documents where the server takes them; else words.
+#[tokio::test]
+async fn p4_sound_and_documents() {
+    let parts = vec![Part::Media(media("audio/x-wav", 3)), Part::Media(media("application/pdf", 3))];
+    let request = plain_request(vec![Message { role: Role::User, parts, seen_count: 0 }], vec![]);
+    let body = sent_with(&request, Dialect::OpenAi, &Scaled("audio/x-wav")).await;
+    let content = &body["messages"][1]["content"];
+    assert_eq!(content[1], json!({"type": "input_audio", "input_audio": {"data": "YWJj", "format": "wav"}}));
+    let body = sent_with(&request, Dialect::OpenAi, &Scaled("application/pdf")).await;
+    let file = json!({"filename": "Report 1", "file_data": "data:application/pdf;base64,YWJj"});
+    assert_eq!(body["messages"][1]["content"][3], json!({"type": "file", "file": file}));
+    let body = sent(&request, Dialect::Groq).await;
+    insta::assert_snapshot!(body["messages"][1]["content"].as_str().unwrap(), @"
+        [audio/x-wav, `Report 1`, sha256:0707070707070707070707070707070707070707070707070707070707070707, 3 bytes: this model cannot be shown it]
+
+        [application/pdf, `Report 1`, sha256:0707070707070707070707070707070707070707070707070707070707070707, 3 bytes: this model cannot be shown it]
+        ");
+}

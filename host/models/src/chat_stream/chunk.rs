@@ -1,0 +1,147 @@
+//! One chunk of a stream, or one whole reply, as Chat Completions and its dialects write it. Nothing is copied that has
+//! no escapes; what is rarely there or rarely needed stays JSON until it is.
+
+use super::StreamError;
+use super::lenient::{Content, Count, Text};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Chunk<'a> {
+    #[serde(borrow)]
+    pub(super) id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) model: Text<'a>,
+    /// `error` in the errors of some servers.
+    #[serde(borrow)]
+    pub(super) object: Text<'a>,
+    /// The same, of others.
+    #[serde(borrow)]
+    pub(super) r#type: Text<'a>,
+    #[serde(borrow)]
+    pub(super) choices: Option<Vec<Choice<'a>>>,
+    #[serde(borrow)]
+    pub(super) usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) x_groq: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Choice<'a> {
+    pub(super) index: Count,
+    #[serde(borrow)]
+    pub(super) delta: Option<Said<'a>>,
+    /// In place of `delta` in a whole reply. Beside it, one server repeats here what it has said so far.
+    #[serde(borrow)]
+    pub(super) message: Option<Said<'a>>,
+    #[serde(borrow)]
+    pub(super) finish_reason: Text<'a>,
+    #[serde(borrow)]
+    pub(super) usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// What the model said: a piece of it, or all.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Said<'a> {
+    #[serde(borrow)]
+    pub(super) content: Content<'a>,
+    #[serde(borrow)]
+    pub(super) refusal: Text<'a>,
+    #[serde(borrow)]
+    pub(super) reasoning_content: Content<'a>,
+    #[serde(borrow)]
+    pub(super) reasoning: Content<'a>,
+    #[serde(borrow)]
+    pub(super) reasoning_details: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) tool_calls: Option<Vec<Option<CallPiece<'a>>>>,
+    #[serde(borrow)]
+    pub(super) extra_content: Option<&'a RawValue>,
+}
+
+/// A tool call, or a piece of one.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct CallPiece<'a> {
+    pub(super) index: Count,
+    #[serde(borrow)]
+    pub(super) id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) function: Option<Function<'a>>,
+    #[serde(borrow)]
+    pub(super) extra_content: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Function<'a> {
+    #[serde(borrow)]
+    pub(super) name: Text<'a>,
+    /// A text with JSON in it, in pieces; of some servers, the JSON itself.
+    #[serde(borrow)]
+    pub(super) arguments: Option<&'a RawValue>,
+}
+
+/// `usage`, by the names of Chat Completions or of newer APIs.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireUsage {
+    pub(super) prompt_tokens: Count,
+    pub(super) completion_tokens: Count,
+    pub(super) input_tokens: Count,
+    pub(super) output_tokens: Count,
+}
+
+/// `x_groq`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Groq<'a> {
+    #[serde(borrow)]
+    pub(super) usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// Reads a chunk, and hands it to `take`.
+pub(super) fn with_chunk(
+    json: &str,
+    take: impl FnOnce(Chunk<'_>) -> Result<(), StreamError>,
+) -> Result<(), StreamError> {
+    // An array would be read as the fields in their order.
+    if json.trim_ascii_start().starts_with('{')
+        && let Ok(chunk) = serde_json::from_str(json)
+    {
+        return take(chunk);
+    }
+    let repaired = repaired(json)?;
+    match serde_json::from_str(&repaired) {
+        Ok(chunk) => take(chunk),
+        Err(error) => Err(StreamError::invalid(format!("it is no Chat Completions reply ({error})"), json)),
+    }
+}
+
+/// Where a key is given twice the last one counts, as in most JSON libraries; of a list, as one provider sends its errors
+/// in, the first item does.
+fn repaired(json: &str) -> Result<String, StreamError> {
+    let value: Value = serde_json::from_str(json).map_err(|error| match error.is_eof() {
+        true => StreamError::Cut,
+        false => StreamError::invalid(format!("it is no JSON ({error})"), json),
+    })?;
+    let value = match value {
+        Value::Array(items) => items.into_iter().next().unwrap_or_default(),
+        value => value,
+    };
+    if value.is_object() {
+        Ok(value.to_string())
+    } else {
+        Err(StreamError::invalid("it is no JSON object".to_owned(), json))
+    }
+}

@@ -1,0 +1,17 @@
+//! Chat Completions against a real server on loopback: requests as they are on the wire, replies in every form, and every
+//! fault of row 31.
+
+#[path = "support/asking.rs"]
+mod asking;
+#[path = "support/errors.rs"]
+mod errors;
+#[path = "support/faults.rs"]
+mod faults;
+#[path = "support/replies.rs"]
+mod replies;
+#[path = "support/requests.rs"]
+mod requests;
+#[path = "support/server.rs"]
+mod server;
+#[path = "support/unreachable.rs"]
+mod unreachable;

@@ -1,0 +1,222 @@
+//! M5: what a provider's errors become for people; row 16: no key in any of them.
+
+use crate::asking::{CANARY, ask, config, failure, go, message, model, model_of};
+use crate::server::{Server, Step, answer, json, streamed};
+use agent_models::error::Cause;
+use agent_models::{ModelError, ProviderConfig, Providers, Secret};
+use serde_json::json;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+fn refused(error: &ModelError) -> &agent_models::error::Refusal {
+    let ModelError::Refused(refusal) = error else { panic!("{error:?}") };
+    refusal
+}
+
+#[tokio::test]
+async fn m5_a_wrong_key() {
+    let body =
+        json!({ "error": { "message": format!("Incorrect API key provided: {CANARY}."), "code": "invalid_api_key" } });
+    let step = answer(
+        "401 Unauthorized",
+        &[("content-type", "application/json"), ("x-request-id", "req_7")],
+        body.to_string(),
+    );
+    let server = Server::always(vec![step]);
+    let error = failure(&model(&server), &go()).await;
+    assert!(!error.retryable());
+    insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 401 (`invalid_api_key`, request req_7): Incorrect API key provided: (secret). Check the key and what it is allowed to do: set `TEST_KEY`");
+}
+
+#[tokio::test]
+async fn m5_no_key_where_one_is_wanted() {
+    let server = Server::always(vec![json("401 Unauthorized", &json!({ "error": "missing bearer token" }))]);
+    let model = model_of(ProviderConfig { key: None, ..config(&server.base_url()) });
+    insta::assert_snapshot!(message(&failure(&model, &go()).await, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 401: missing bearer token. It wants a key, and none is configured: set `TEST_KEY`");
+    assert_eq!(server.requests()[0].header("authorization"), None);
+}
+
+#[tokio::test]
+async fn m5_a_wrong_name_of_a_model_names_the_nearest() {
+    let body = json!({ "error": { "message": "The model `some/model` does not exist", "code": "model_not_found" } });
+    let list =
+        json!({ "data": [{ "id": "other" }, { "id": "some/model-2" }, { "id": "some-model" }, { "id": CANARY }] });
+    let server = Server::start(vec![vec![json("404 Not Found", &body)], vec![json("200 OK", &list)]]);
+    insta::assert_snapshot!(message(&failure(&model(&server), &go()).await, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 404 (`model_not_found`): The model `some/model` does not exist. The server has no model `some/model`, or the key may not use it. The nearest that it lists: `test/some/model-2`, `test/some-model`");
+    assert_eq!(server.requests()[1].line, "GET /v1/models HTTP/1.1");
+    // Ollama's words; and a server that lists nothing is not waited for.
+    let body =
+        json!({ "error": { "message": "model \"some/model\" not found, try pulling it first", "type": "api_error" } });
+    let server = Server::start(vec![vec![json("404 Not Found", &body)], vec![Step::AwaitClose]]);
+    let begun = std::time::Instant::now();
+    insta::assert_snapshot!(message(&failure(&model(&server), &go()).await, &server), @r#"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 404 (`api_error`): model "some/model" not found, try pulling it first. The server has no model `some/model`, or the key may not use it: check the name"#);
+    assert!(begun.elapsed() < Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn m5_a_wrong_address() {
+    let server = Server::always(vec![answer("404 Not Found", &[("content-type", "text/plain")], "404 page not found")]);
+    insta::assert_snapshot!(message(&failure(&model(&server), &go()).await, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 404: 404 page not found. Nothing answers there: check the base URL `http://127.0.0.1:PORT/v1`, which for most servers ends in `/v1`, and the model's name");
+}
+
+#[tokio::test]
+async fn m5_a_page_instead_of_a_model() {
+    let page = "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body>Company proxy</body></html>";
+    let html = [("content-type", "text/html; charset=utf-8")];
+    let server = Server::always(vec![answer("200 OK", &html, page)]);
+    let error = failure(&model(&server), &go()).await;
+    assert!(!error.retryable());
+    insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions is no model's address: status 200 and text/html came back, which begins `<!DOCTYPE html> <html><head><title>Sign in</title></head><body>Company proxy</body></html>`. Check the base URL (most end in `/v1`), and whether a proxy or a login page answers in the server's place");
+    let server = Server::always(vec![answer("403 Forbidden", &html, page)]);
+    assert!(matches!(failure(&model(&server), &go()).await, ModelError::NotAModel { status: 403, .. }));
+    // A gateway's page says that the server behind it is away.
+    let away = "<html>\r\n<head><title>502 Bad Gateway</title></head><body>nginx</body></html>";
+    let server = Server::always(vec![answer("502 Bad Gateway", &html, away)]);
+    let error = failure(&model(&server), &go()).await;
+    assert!(error.retryable());
+    insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 502: 502 Bad Gateway nginx. Ask again later, or name another model");
+}
+
+/// M3: both forms of Retry-After.
+#[tokio::test]
+async fn m3_the_wait_that_a_provider_asks_for() {
+    let body = json!({ "error": { "message": "Rate limit reached", "type": "tokens", "code": "rate_limit_exceeded" } })
+        .to_string();
+    let server = Server::always(vec![answer("429 Too Many Requests", &[("retry-after", "7")], &body)]);
+    let error = failure(&model(&server), &go()).await;
+    assert!(error.retryable());
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+    let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(20));
+    let server = Server::always(vec![answer("429 Too Many Requests", &[("retry-after", &date)], &body)]);
+    let wait = failure(&model(&server), &go()).await.retry_after().unwrap();
+    assert!(wait > Duration::from_secs(17) && wait <= Duration::from_secs(20), "{wait:?}");
+    let spent = json!({ "error": { "message": "You exceeded your current quota.", "code": "insufficient_quota" } });
+    let server = Server::always(vec![json("429 Too Many Requests", &spent)]);
+    let error = failure(&model(&server), &go()).await;
+    assert!(!error.retryable());
+    insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 429 (`insufficient_quota`): You exceeded your current quota. Check the account's credit");
+}
+
+#[tokio::test]
+async fn m5_what_else_providers_refuse() {
+    let cases = [
+        (
+            "400 Bad Request",
+            json!({ "error": { "message": "too long", "code": "context_length_exceeded" } }),
+            Cause::ContextLength,
+        ),
+        ("400 Bad Request", json!({ "error": { "message": "no", "code": "content_filter" } }), Cause::ContentFilter),
+        ("402 Payment Required", json!({ "error": { "message": "Insufficient Balance" } }), Cause::Credit),
+        (
+            "422 Unprocessable Entity",
+            json!({ "detail": [{ "loc": ["body", "x"], "msg": "field required" }] }),
+            Cause::Request,
+        ),
+        ("503 Service Unavailable", json!({ "message": "loading model" }), Cause::Busy),
+        ("529 Overloaded", json!({ "error": { "type": "overloaded_error", "message": "Overloaded" } }), Cause::Busy),
+        ("500 Internal Server Error", json!(null), Cause::Busy),
+    ];
+    let mut messages = Vec::new();
+    for (status, body, cause) in cases {
+        let server = Server::always(vec![json(status, &body)]);
+        let error = failure(&model(&server), &go()).await;
+        assert_eq!(refused(&error).cause, cause, "{status}");
+        messages.push(message(&error, &server));
+    }
+    insta::assert_snapshot!(messages.join("\n"), @"
+        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 400 (`context_length_exceeded`): too long. Begin a new session, or set the model's real `window` in the configuration, so that the host keeps within it
+        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 400 (`content_filter`): no. Say it in other words, or name another model
+        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 402: Insufficient Balance. Check the account's credit
+        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 422: field required. The provider does not take this request: change what its message names
+        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 503: loading model. Ask again later, or name another model
+        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 529 (`overloaded_error`): Overloaded. Ask again later, or name another model
+        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 500: Internal Server Error. Ask again later, or name another model
+        ");
+}
+
+/// An error's body is read up to 64 KiB and not for ever, and quoted shorter.
+#[tokio::test]
+async fn m5_an_endless_error_is_cut() {
+    let head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\r\n".to_vec();
+    let server = Server::always(vec![Step::Send(head), Step::Forever(b"word ".repeat(1000))]);
+    let error = failure(&model(&server), &go()).await;
+    assert_eq!(refused(&error).message.chars().count(), 1001);
+    server.closed().await;
+}
+
+/// A key must not leave for another server.
+#[tokio::test]
+async fn row16_redirects_are_not_followed() {
+    let other = Server::always(streamed("stolen"));
+    let location = format!("http://me:secret@{}/v1/chat/completions?token={CANARY}", other.address);
+    let server = Server::always(vec![answer("307 Temporary Redirect", &[("location", &location)], "")]);
+    let error = failure(&model(&server), &go()).await;
+    assert!(!error.retryable());
+    let message = message(&error, &server).replace(&other.address.port().to_string(), "OTHER");
+    insta::assert_snapshot!(message, @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 307 and redirects to http://127.0.0.1:OTHER/v1/chat/completions. Redirects are not followed, so that no key goes to another server: where that is the right address, make it the base URL");
+    assert!(other.requests().is_empty());
+}
+
+/// Row 16: a server that sends the key back wherever it can.
+#[tokio::test]
+async fn row16_a_key_that_comes_back_is_never_shown() {
+    let padding = "x".repeat(190);
+    let pages = [
+        answer("400 Bad Request", &[("x-request-id", CANARY)], format!("{padding}{CANARY}")),
+        answer(
+            "400 Bad Request",
+            &[],
+            json!({ "error": { "code": CANARY, "message": format!("{}{CANARY}", "x".repeat(990)) } }).to_string(),
+        ),
+        answer("400 Bad Request", &[], json!({ "error": CANARY.replace("ary", "a\u{0}ry") }).to_string()),
+        answer("200 OK", &[("content-type", CANARY)], format!("<{padding}{CANARY}")),
+        answer("200 OK", &[("content-encoding", CANARY)], "{}"),
+        answer("302 Found", &[("location", &format!("/{CANARY}"))], ""),
+        answer("200 OK", &[], format!("data: {CANARY}\n\n")),
+        answer("200 OK", &[], format!("{{\"error\": {{\"message\": \"{CANARY}\", \"code\": \"{CANARY}\"}}}}")),
+    ];
+    for (place, page) in pages.into_iter().enumerate() {
+        let error = failure(&model(&Server::always(vec![page])), &go()).await;
+        // Not even a part of it, where something was cut off.
+        assert!(!format!("{error} {error:?}").contains("sk-canary"), "{place}: {error:?}");
+    }
+    let document = json!({
+        "id": CANARY,
+        "model": format!("m {CANARY}"),
+        "choices": [{ "index": 0, "finish_reason": "stop", "message": { "role": "assistant", "content": "hi" } }]
+    });
+    let raw = ask(&model(&Server::always(vec![json("200 OK", &document)])), &go()).await.0.unwrap().raw;
+    assert!(!raw.to_string().contains("sk-canary"), "{raw}");
+    let providers = Providers::new(vec![config("http://127.0.0.1:1/v1")]);
+    assert!(!format!("{providers:?} {:?}", config("http://127.0.0.1:1/v1")).contains("sk-canary"));
+}
+
+/// What is wrong in a configuration is said before anybody is asked.
+#[test]
+fn m5_a_configuration_that_cannot_work() {
+    let problem = |config: ProviderConfig| {
+        let error = Providers::new(vec![config]).model("test/m", Path::new("/")).err().unwrap().to_string();
+        assert!(!error.contains("canary"), "{error}");
+        error
+    };
+    let good = config("http://127.0.0.1:1/v1");
+    let header = |name: &str, value: &str| vec![(name.to_owned(), Secret::new(value))];
+    let problems = [
+        problem(config("127.0.0.1:8000/v1")),
+        problem(config("localhost:8000")),
+        problem(config("ftp://x.example")),
+        problem(ProviderConfig { key: Some(Secret::new("sk-canary\nsecond line")), ..good.clone() }),
+        problem(ProviderConfig { headers: header("content length", "1"), ..good.clone() }),
+        problem(ProviderConfig { headers: header("Content-Length", "1"), ..good.clone() }),
+        problem(ProviderConfig { headers: header("x-key", "canary\u{0}end"), ..good }),
+    ];
+    insta::assert_snapshot!(problems.join("\n"), @"
+        the provider `test` cannot be asked: its base URL is none (relative URL without a base): write it like `https://api.openai.com/v1`
+        the provider `test` cannot be asked: its base URL begins with `localhost:`, not `http://` or `https://`: write it like `https://api.openai.com/v1`
+        the provider `test` cannot be asked: its base URL begins with `ftp:`, not `http://` or `https://`: write it like `https://api.openai.com/v1`
+        the provider `test` cannot be asked: its key has a character that no header can hold, such as a line end in its middle: set `TEST_KEY`
+        the provider `test` cannot be asked: the header `content length` cannot be set: take it out of its `headers`
+        the provider `test` cannot be asked: the header `Content-Length` cannot be set: take it out of its `headers`
+        the provider `test` cannot be asked: the header `x-key` has a character that no header can hold: correct it in its `headers`
+        ");
+}

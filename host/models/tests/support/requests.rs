@@ -1,0 +1,114 @@
+//! Requests as they are on the wire.
+
+use crate::asking::{Bytes, ask_with, call, medium, model, request, result};
+use crate::server::{Server, streamed};
+use agent_core::message::{Content, Message, Part, Role};
+use agent_core::model::{ModelRequest, OfferedTool};
+use agent_models::ModelError;
+use serde_json::json;
+use std::sync::atomic::Ordering;
+
+fn offered(author_name: &str, name: &str) -> OfferedTool {
+    OfferedTool {
+        name: name.into(),
+        author_name: author_name.into(),
+        description: "Does it.".into(),
+        input_schema: json!({ "type": "object", "properties": { "z": { "type": "string" }, "a": {} }, "required": ["z"] }),
+    }
+}
+
+/// Parallel calls, images in both results and in the user's message, a mask, JSON, arguments that are none.
+fn conversation() -> ModelRequest {
+    let plan = medium("plan.png", "image/png", 6);
+    let user = vec![
+        Part::Text("## memory\n\nLikes plans.".into()),
+        Part::Text("Compare these.".into()),
+        Part::Media(plan.clone()),
+        Part::Media(medium("scan.tiff", "image/tiff", 9)),
+        Part::Json(json!({ "b": 1, "a": [2] })),
+    ];
+    let first = vec![
+        Part::Text("I look.".into()),
+        call("call_1_1_1", "image.open", json!({ "path": "b.png", "a": 1 })),
+        call("call_1_1_2", "image.open", json!({ "path": "c.png" })),
+        call("call_1_1_3", "no such tool", json!("{broken")),
+    ];
+    let opened = |name| vec![Content::Text("opened".into()), Content::Media(medium(name, "image/png", 3))];
+    let messages = vec![
+        Message { role: Role::User, parts: user, seen_count: 1 },
+        Message { role: Role::Assistant, parts: first, seen_count: 1 },
+        result("call_1_1_1", "image.open", opened("b.png"), false),
+        result("call_1_1_2", "image.open", [opened("cc.png"), vec![Content::Json(json!({ "n": 1 }))]].concat(), false),
+        result("call_1_1_3", "no such tool", vec![Content::Text("there is no such tool".into())], true),
+        Message { role: Role::Assistant, parts: vec![call("call_1_2_1", "text.count", json!({}))], seen_count: 1 },
+        result("call_1_2_1", "text.count", vec![Content::Text("[image masked: seen already]".into())], false),
+        Message::text(Role::Assistant, "They differ."),
+        Message::text(Role::User, "How?"),
+    ];
+    let tools = vec![offered("image.open", "image_open"), offered("text.count", "text_count_2")];
+    let schema = json!({ "type": "object", "required": ["answer"], "properties": { "answer": { "type": "string" } } });
+    ModelRequest { tools, output_schema: Some(schema), ..request(messages) }
+}
+
+async fn sent(request: &ModelRequest) -> Vec<u8> {
+    let server = Server::always(streamed("hello"));
+    ask_with(&model(&server), request, &Bytes::default()).await.0.unwrap();
+    server.requests().remove(0).body
+}
+
+/// M1, L12, L14, P4
+#[tokio::test]
+async fn m1_a_conversation_on_the_wire() {
+    let body: serde_json::Value = serde_json::from_slice(&sent(&conversation()).await).unwrap();
+    insta::assert_json_snapshot!("a_conversation_on_the_wire", body);
+}
+
+/// L22: the same messages are the same bytes, and a longer conversation begins with the shorter one.
+#[tokio::test]
+async fn l22_growing_conversations_share_their_beginning() {
+    let whole = conversation();
+    let bytes = sent(&whole).await;
+    assert_eq!(bytes, sent(&whole).await);
+    // Where a step of the model ends: after the user, after both batches, after the answer.
+    for length in [1, 5, 7, 8] {
+        let shorter = ModelRequest { messages: whole.messages[..length].to_vec(), ..whole.clone() };
+        let shorter = sent(&shorter).await;
+        let (beginning, end) = shorter.split_at(shorter.len() - 2);
+        assert_eq!(end, b"]}");
+        assert!(bytes.starts_with(beginning), "after {length} messages");
+    }
+}
+
+/// A request is bounded, and what is too large in it is not even read.
+#[tokio::test]
+async fn a_request_too_large_names_what_is_large() {
+    let mebibytes = 1024 * 1024;
+    let media = [medium("a.png", "image/png", 30 * mebibytes), medium("big.png", "image/png", 20 * mebibytes)];
+    let parts = media.map(Part::Media).to_vec();
+    let message = Message { role: Role::User, parts, seen_count: 0 };
+    let (server, bytes) = (Server::always(streamed("hello")), Bytes::default());
+    let error = ask_with(&model(&server), &request(vec![message]), &bytes).await.0.unwrap_err();
+    insta::assert_snapshot!(error, @"the request to test/some/model would have more than 67108864 bytes; the largest in it: image/png, `a.png`, 050505050505 (41943040 bytes), image/png, `big.png`, 070707070707 (27962028 bytes). Mask or scale down media, or begin a new session");
+    assert!(!error.retryable());
+    assert_eq!((bytes.read.load(Ordering::SeqCst), server.requests().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_medium_that_cannot_be_read_is_named() {
+    let message =
+        Message { role: Role::User, parts: vec![Part::Media(medium("gone.png", "image/png", 3))], seen_count: 0 };
+    let server = Server::always(streamed("hello"));
+    let error = ask_with(&model(&server), &request(vec![message]), &Bytes::default()).await.0.unwrap_err();
+    insta::assert_snapshot!(error, @"image/png, `gone.png`, 080808080808, which test/some/model is to be sent, cannot be read: the blob store has lost it. Mask it with a media policy, or begin a new session");
+    assert!(server.requests().is_empty());
+}
+
+/// The host's own faults are found here, not at a provider.
+#[tokio::test]
+async fn a_broken_request_is_not_sent() {
+    let broken = vec![Message { role: Role::Assistant, parts: vec![call("c1", "a", json!({}))], seen_count: 1 }];
+    let server = Server::always(streamed("hello"));
+    let error = ask_with(&model(&server), &request(broken), &Bytes::default()).await.0.unwrap_err();
+    assert!(matches!(error, ModelError::BrokenRequest { .. }), "{error:?}");
+    assert!(server.requests().is_empty());
+}

@@ -1,0 +1,217 @@
+//! A real server on loopback that answers in scripted bytes, and misbehaves as it is told.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// What the server does about one request, in order. Without [`Step::Close`] the connection stays for the next one.
+#[derive(Clone)]
+pub(crate) enum Step {
+    /// Sends these bytes.
+    Send(Vec<u8>),
+    /// Sends these bytes one by one.
+    Trickle(Vec<u8>),
+    /// Sends these bytes until nobody takes them any more.
+    Forever(Vec<u8>),
+    /// Does nothing for so long.
+    Wait(Duration),
+    /// Waits until the other side closes, and notes when.
+    AwaitClose,
+    /// Closes the connection.
+    Close,
+    /// As first step: closes without having read the request's body, which resets the connection.
+    Reset,
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) line: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    /// Which connection it came on, from 0.
+    pub(crate) connection: usize,
+}
+
+impl Request {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+    }
+}
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    requests: Arc<Mutex<Vec<Request>>>,
+    closed: Receiver<Instant>,
+}
+
+impl Server {
+    /// Each request gets the next script; the last one is for all that follow.
+    pub(crate) fn start(scripts: Vec<Vec<Step>>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (sender, closed) = channel();
+        let shared = requests.clone();
+        std::thread::spawn(move || {
+            for (connection, stream) in listener.incoming().enumerate() {
+                let (stream, requests, scripts, sender) =
+                    (stream.unwrap(), shared.clone(), scripts.clone(), sender.clone());
+                std::thread::spawn(move || serve(stream, connection, &requests, &scripts, &sender));
+            }
+        });
+        Self { address, requests, closed }
+    }
+
+    /// One script for every request.
+    pub(crate) fn always(steps: Vec<Step>) -> Self {
+        Self::start(vec![steps])
+    }
+
+    pub(crate) fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    /// When the other side closed a connection on which the server waited for that.
+    pub(crate) async fn closed(&self) -> Instant {
+        let begun = Instant::now();
+        loop {
+            if let Ok(closed) = self.closed.try_recv() {
+                return closed;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(5), "the connection was not closed within 5 s");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+/// An answer with a length; its connection stays open.
+pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Step {
+    let body = body.as_ref();
+    let mut head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n", body.len());
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    Step::Send([head.as_bytes(), b"\r\n", body].concat())
+}
+
+/// A JSON answer.
+pub(crate) fn json(status: &str, body: &serde_json::Value) -> Step {
+    answer(status, &[("content-type", "application/json")], body.to_string())
+}
+
+/// The head of an event stream in chunks.
+pub(crate) fn stream_head() -> Step {
+    Step::Send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n".to_vec())
+}
+
+/// One chunk of a chunked body.
+pub(crate) fn chunk(bytes: impl AsRef<[u8]>) -> Vec<u8> {
+    let bytes = bytes.as_ref();
+    [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
+}
+
+/// The event of a piece of text.
+pub(crate) fn text_event(text: &str) -> String {
+    let delta = serde_json::json!({ "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": null }] });
+    format!("data: {delta}\n\n")
+}
+
+/// What ends a stream well.
+pub(crate) const END: &str =
+    "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+/// A whole streamed reply of one text.
+pub(crate) fn streamed(text: &str) -> Vec<Step> {
+    vec![stream_head(), Step::Send([chunk(text_event(text)), chunk(END), chunk("")].concat())]
+}
+
+fn serve(
+    mut stream: TcpStream,
+    connection: usize,
+    requests: &Mutex<Vec<Request>>,
+    scripts: &[Vec<Step>],
+    closed: &Sender<Instant>,
+) {
+    while let Some((request, length)) = read_head(&mut stream, connection) {
+        let place = {
+            let mut requests = requests.lock().unwrap();
+            requests.push(request);
+            requests.len() - 1
+        };
+        let script = scripts.get(place).unwrap_or_else(|| scripts.last().unwrap());
+        if matches!(script.first(), Some(Step::Reset)) {
+            // Bytes that came and are not read make the system reset the connection.
+            std::thread::sleep(Duration::from_millis(50));
+            return;
+        }
+        let mut body = vec![0; length];
+        if stream.read_exact(&mut body).is_err() {
+            return;
+        }
+        requests.lock().unwrap()[place].body = body;
+        for step in script {
+            if !perform(step, &mut stream, closed) {
+                return;
+            }
+        }
+    }
+}
+
+/// Whether the connection goes on.
+fn perform(step: &Step, stream: &mut TcpStream, closed: &Sender<Instant>) -> bool {
+    match step {
+        Step::Send(bytes) => stream.write_all(bytes).is_ok(),
+        Step::Trickle(bytes) => {
+            let _ = stream.set_nodelay(true);
+            bytes.iter().all(|byte| stream.write_all(&[*byte]).is_ok())
+        }
+        Step::Forever(bytes) => {
+            while stream.write_all(bytes).is_ok() {}
+            let _ = closed.send(Instant::now());
+            false
+        }
+        Step::Wait(time) => {
+            std::thread::sleep(*time);
+            true
+        }
+        Step::AwaitClose => {
+            let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+            // Nothing is to come but the end.
+            if matches!(stream.read(&mut [0; 1]), Ok(0)) || stream.take_error().is_ok_and(|error| error.is_some()) {
+                let _ = closed.send(Instant::now());
+            }
+            false
+        }
+        Step::Close | Step::Reset => false,
+    }
+}
+
+/// The head, and the length of the body that follows.
+fn read_head(stream: &mut TcpStream, connection: usize) -> Option<(Request, usize)> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+        // As servers do that are spoken to in TLS.
+        if !head[0].is_ascii_alphabetic() {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n");
+            return None;
+        }
+    }
+    let head = String::from_utf8(head).ok()?;
+    let mut lines = head.lines();
+    let line = lines.next()?.to_owned();
+    let header = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned()));
+    let headers: Vec<(String, String)> = lines.filter_map(header).collect();
+    let length =
+        headers.iter().find(|(name, _)| name == "content-length").map_or(0, |(_, value)| value.parse().unwrap());
+    Some((Request { line, headers, body: Vec::new(), connection }, length))
+}
