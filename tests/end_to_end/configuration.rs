@@ -1,11 +1,12 @@
 //! agent.toml and the models of an agent, with the real binary: written, edited, checked and run (I2, M2).
 
 use crate::support::components;
-use serde_json::Value;
-use std::io::ErrorKind;
-use std::net::TcpListener;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
 /// What a person's environment may have that changes which model is asked.
@@ -233,6 +234,110 @@ fn m2_a_key_alone_chooses_no_model() {
     assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "somebody asked the server");
     let ended = place.run_with(&["--plugins", "plugins", "--model", "offline", "hello"], &environment);
     assert!(ended.code == Some(0) && !ended.stderr.contains("OPENAI_API_KEY"), "{ended:?}");
+}
+
+/// A model server that lists some models, and answers every question alike. Its requests' first lines and keys are kept.
+struct ModelServer {
+    url: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl ModelServer {
+    fn start(models: &[&str]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let list = json!({ "object": "list", "data": models.iter().map(|id| json!({ "id": id })).collect::<Vec<_>>() });
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = asked.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let request = answer(stream.unwrap(), &list);
+                seen.lock().unwrap().extend(request);
+            }
+        });
+        Self { url, asked }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+/// One request, and its reply; none where nobody asks anything on the connection.
+fn answer(stream: TcpStream, list: &Value) -> Option<String> {
+    let mut lines = BufReader::new(stream.try_clone().unwrap());
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        if lines.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        match line.trim_end() {
+            "" => break,
+            line => head.push(line.to_owned()),
+        }
+    }
+    let header = |name: &str| {
+        let line = head.iter().find(|line| line.to_lowercase().starts_with(&format!("{name}:")))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let mut body = vec![0; header("content-length").map_or(0, |length| length.parse().unwrap())];
+    lines.read_exact(&mut body).ok()?;
+    let (kind, text) = if head[0].starts_with("GET") {
+        ("application/json", list.to_string())
+    } else {
+        let chunk = json!({ "choices": [{ "index": 0, "delta": { "content": "four" }, "finish_reason": "stop" }] });
+        ("text/event-stream", format!("data: {chunk}\n\ndata: [DONE]\n\n"))
+    };
+    let head_out = "HTTP/1.1 200 OK\r\nconnection: close";
+    let reply = format!("{head_out}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{text}", text.len());
+    (&stream).write_all(reply.as_bytes()).ok()?;
+    let model = serde_json::from_slice::<Value>(&body).ok().and_then(|body| Some(body["model"].as_str()?.to_owned()));
+    let key = header("authorization").unwrap_or_else(|| "no key".to_owned());
+    Some(format!("{} {key} {}", head[0].split(' ').take(2).collect::<Vec<_>>().join(" "), model.unwrap_or_default()))
+}
+
+/// M2: at a base URL the only model is taken, and said; of several one must be named.
+#[test]
+fn m2_a_base_url_with_and_without_a_model() {
+    let place = Place::new(&[]);
+    let run = |arguments: &[&str], environment: &[(&str, &str)]| {
+        place.run_with(&[&["--plugins", "plugins"], arguments, &["What is 2 + 2?"]].concat(), environment)
+    };
+    let one = ModelServer::start(&["Qwen/Qwen3-8B"]);
+    let ended = run(&["--base-url", &one.url], &[]);
+    assert_eq!((ended.code, ended.stdout.trim()), (Some(0), "four"), "{ended:?}");
+    assert!(ended.stderr.contains(&format!("the model is `Qwen/Qwen3-8B`, the only one at {}", one.url)), "{ended:?}");
+    assert_eq!(one.asked(), ["GET /v1/models no key ", "POST /v1/chat/completions no key Qwen/Qwen3-8B"]);
+    let several = ModelServer::start(&["small", "large"]);
+    let ended = run(&["--base-url", &several.url], &[]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    assert!(ended.stderr.contains("--model small") && ended.stderr.contains("--model large"), "{ended:?}");
+    let ended = run(&["--base-url", &several.url, "--model", "large"], &[("OPENAI_API_KEY", "k1")]);
+    assert_eq!((ended.code, ended.stdout.trim()), (Some(0), "four"), "{ended:?}");
+    assert_eq!(several.asked().last().unwrap(), "POST /v1/chat/completions Bearer k1 large");
+    let empty = ModelServer::start(&[]);
+    assert!(run(&["--base-url", &empty.url], &[]).stderr.contains("has no model"));
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let ended = run(&["--base-url", &format!("http://{nobody}/v1")], &[]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("whether the server runs"), "{ended:?}");
+}
+
+/// M2, M3: providers, keys and headers of the file reach the server; a model that is not there is followed by the next.
+#[test]
+fn m2_a_provider_of_the_file_is_asked() {
+    let server = ModelServer::start(&["large"]);
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let text = format!(
+        "model = \"gone/small\"\nfallback_models = [\"office/large\"]\n[retry]\nattempts = 1\n\
+         [providers.gone]\nbase_url = \"http://{nobody}/v1\"\n\
+         [providers.office]\nbase_url = \"{}\"\nkey_env = \"OFFICE_KEY\"\n",
+        server.url
+    );
+    let place = Place::new(&[("agent.toml", &text)]);
+    let ended = place.run_with(&["--agent", "agent.toml", "What is 2 + 2?"], &[("OFFICE_KEY", "k2")]);
+    assert_eq!((ended.code, ended.stdout.trim()), (Some(0), "four"), "{ended:?}");
+    assert_eq!(server.asked(), ["POST /v1/chat/completions Bearer k2 large"]);
 }
 
 /// M2: what is no model says what is one.

@@ -6,7 +6,7 @@ pub(crate) mod offer;
 mod providers;
 
 pub(crate) use agents::AGENT_FILE;
-pub(crate) use models::{Chain, NamedModel, WantedModels};
+pub(crate) use models::{AT_BASE_URL, Chain, NamedModel, WantedModels};
 pub(crate) use providers::OPENAI_BASE_URL;
 
 use crate::arguments::AgentArguments;

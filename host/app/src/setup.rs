@@ -57,7 +57,7 @@ pub(crate) async fn build(directory: &Path, terminal: &Terminal) -> Result<Vec<B
 /// The settings that the arguments ask for, with a model that somebody chose, after the build that they ask for.
 pub(crate) async fn settings(arguments: &AgentArguments, terminal: &Terminal) -> Result<Settings, Failure> {
     let mut settings = Settings::read(arguments, &environment::variable)?;
-    model::choose(&mut settings.models, terminal).await?;
+    model::choose(&mut settings, terminal).await?;
     if arguments.build {
         build(settings::build_directory(&settings)?, terminal).await?;
     }

@@ -80,7 +80,7 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     let plugins = plugins(&settings, &generation);
     setup::agent(&settings, generation, terminal)?;
     print(terminal, &format!("{BOLD}{}{BOLD:#}: ok", path.display()))?;
-    row("agent", &[settings.name.clone()], terminal)?;
+    row("agent", std::slice::from_ref(&settings.name), terminal)?;
     row("model", &models, terminal)?;
     row("plugins", &plugins, terminal)?;
     row("grants", &grants(&settings), terminal)

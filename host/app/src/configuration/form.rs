@@ -50,7 +50,7 @@ impl Form {
             Form::HeaderValue => text.chars().all(|character| matches!(character, ' '..='~')),
             Form::ConfigKey => !text.contains('='),
         };
-        (!fits).then(|| match self {
+        (!fits).then_some(match self {
             Form::Name => "is no name",
             Form::Variable => "is no name of a variable",
             Form::Header | Form::PlainHeader => "is no name of a header",

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// The model that is asked when none is named.
 pub(crate) const OFFLINE: &str = "offline";
 /// The provider of a model at `--base-url` that is written without one.
-const AT_BASE_URL: &str = "openai";
+pub(crate) const AT_BASE_URL: &str = "openai";
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

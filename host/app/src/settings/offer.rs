@@ -1,5 +1,6 @@
 //! What is offered on a terminal when nobody named a model: never taken silently.
 
+use agent_models::LocalServer;
 use std::fmt::Write;
 
 /// A model of OpenAI's that can do what agents need, and is not dear.
@@ -18,17 +19,6 @@ pub(crate) struct Offer {
     pub(crate) reason: &'static str,
 }
 
-/// A model server on this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Server {
-    /// Its known name.
-    pub(crate) provider: String,
-    /// Its address.
-    pub(crate) base_url: String,
-    /// What it has.
-    pub(crate) models: Vec<String>,
-}
-
 /// The model of OpenAI's that is offered where its key is set.
 pub(crate) fn of_openai(base_url: &str) -> Offer {
     let (name, base_url) = (format!("openai/{OPENAI_MODEL}"), base_url.to_owned());
@@ -36,8 +26,8 @@ pub(crate) fn of_openai(base_url: &str) -> Offer {
 }
 
 /// The models of servers on this machine.
-pub(crate) fn of_servers(servers: &[Server]) -> Vec<Offer> {
-    let of_server = |server: &Server| {
+pub(crate) fn of_servers(servers: &[LocalServer]) -> Vec<Offer> {
+    let of_server = |server: &LocalServer| {
         let offer = |model: &String| Offer {
             name: format!("{}/{model}", server.provider),
             base_url: server.base_url.clone(),
@@ -88,9 +78,9 @@ pub(crate) fn next_time(offer: &Offer) -> String {
 mod tests {
     use super::*;
 
-    fn server(models: &[&str]) -> Server {
+    fn server(models: &[&str]) -> LocalServer {
         let models = models.iter().map(|model| (*model).to_owned()).collect();
-        Server { provider: "ollama".to_owned(), base_url: "http://127.0.0.1:11434/v1".to_owned(), models }
+        LocalServer { provider: "ollama", base_url: "http://127.0.0.1:11434/v1".to_owned(), models }
     }
 
     /// Issue 3: offered, never taken silently.

@@ -1,5 +1,6 @@
 //! The JSON Schema against the reader.
 
+use super::one_list::uncommented;
 use super::*;
 
 fn validator() -> jsonschema::Validator {

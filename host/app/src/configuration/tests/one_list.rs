@@ -1,0 +1,94 @@
+//! What is made from the list of keys.
+
+use super::*;
+
+/// Every key with the value of its example, and without.
+#[test]
+fn the_template_is_right_with_and_without_its_settings() {
+    let commented = template();
+    assert_eq!(parse(&commented).expect("right"), parse("").expect("right"), "everything is commented out");
+    let all = uncommented(&commented);
+    let file = parse(&all).unwrap_or_else(|error| panic!("{error}\n{all}"));
+    for section in keys::SECTIONS {
+        assert!(section.path.is_empty() || all.contains(&format!("\n[{}]\n", section.example)), "{}", section.example);
+        for key in section.keys {
+            assert!(all.contains(&format!("\n{} = {}\n", key.name, key.example)), "{}", key.name);
+        }
+    }
+    // Every key is read by somebody: the file differs from one without it.
+    for (index, line) in all.lines().enumerate().filter(|(_, line)| line.contains(" = ") && !line.starts_with('#')) {
+        let without: Vec<_> = all.lines().enumerate().filter(|(at, _)| *at != index).map(|(_, line)| line).collect();
+        if let Ok(other) = AgentFile::parse(&format!("{}\n", without.join("\n")), Path::new("agents/agent.toml")) {
+            assert_ne!(without_places(other), without_places(file.clone()), "nobody reads `{line}`");
+        }
+    }
+}
+
+/// Lines move when one of them is taken away.
+fn without_places(file: AgentFile) -> String {
+    let shown = format!("{file:#?}");
+    let number = |line: &&str| !line.contains("agents/agent.toml:");
+    shown.lines().filter(number).collect::<Vec<_>>().join("\n")
+}
+
+pub(super) fn uncommented(template: &str) -> String {
+    let line = |line: &str| match line.strip_prefix('#') {
+        Some(setting) if !setting.is_empty() && !setting.starts_with(' ') => format!("{setting}\n"),
+        _ => format!("{line}\n"),
+    };
+    template.lines().map(line).collect()
+}
+
+/// The defaults that the list of keys tells are those of the code.
+#[test]
+fn defaults_are_told_as_they_are() {
+    let told: BTreeMap<_, _> = keys::SECTIONS
+        .iter()
+        .flat_map(|section| section.keys)
+        .filter_map(|key| match key.default {
+            keys::Default::Is(value) => Some((key.name, value.to_owned())),
+            keys::Default::Words(_) => None,
+        })
+        .collect();
+    let (bounds, agent) = (agent_core::run::LoopConfig::default(), agent_runtime::AgentConfig::new("a"));
+    let (retry, timeouts) = (agent_models::RetryPolicy::default(), agent_models::Timeouts::default());
+    let at_limit = if bounds.at_limit == AtLimit::Finish { "\"finish\"" } else { "\"error\"" };
+    let milliseconds = |time: std::time::Duration| time.as_millis().to_string();
+    let calls = agent_plugins::CallLimits::default();
+    let expected = [
+        ("model", format!("\"{}\"", crate::settings::WantedModels::default_model())),
+        ("model_cooldown_ms", milliseconds(agent_runtime::models::DEFAULT_COOLDOWN)),
+        ("reply_tokens", agent.reply_tokens.to_string()),
+        ("max_interactions", bounds.max_interactions.to_string()),
+        ("at_limit", at_limit.to_owned()),
+        ("max_corrections", bounds.max_corrections.to_string()),
+        ("parallel_calls", bounds.parallel_calls.to_string()),
+        ("result_characters", bounds.result_characters.to_string()),
+        ("minimum_remaining", bounds.minimum_remaining.to_string()),
+        ("include_history", agent.include_history.to_string()),
+        ("attempts", retry.attempts.to_string()),
+        ("first_wait_ms", milliseconds(retry.first_wait)),
+        ("longest_wait_ms", milliseconds(retry.longest_wait)),
+        ("total_ms", milliseconds(retry.total)),
+        ("connect_timeout_ms", milliseconds(timeouts.connect)),
+        ("stall_timeout_ms", milliseconds(timeouts.stall)),
+        ("total_timeout_ms", milliseconds(timeouts.total)),
+        ("memory_mib", (calls.memory >> 20).to_string()),
+    ];
+    assert_eq!(told, BTreeMap::from(expected));
+    let wall = keys::SECTIONS.iter().flat_map(|section| section.keys).find(|key| key.name == "wall_ms");
+    let [tool, builder, pure] = [calls.tool_time, calls.builder_time, calls.pure_time].map(milliseconds);
+    let expected = format!("{tool} for tools, {builder} for context builders, {pure} for validators and policies");
+    assert_eq!(wall.map(documentation::default), Some(expected));
+}
+
+/// `host/docs/agent-toml.md` has the tables that the list of keys makes.
+#[test]
+fn the_documentation_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/agent-toml.md");
+    let page = std::fs::read_to_string(path).expect("the page is there");
+    let (begin, end) = ("<!-- keys: made from host/app/src/configuration/keys.rs -->\n", "\n<!-- end of keys -->");
+    let written = page.split(begin).nth(1).and_then(|rest| rest.split(end).next()).expect("the page has its markers");
+    let made = documentation::markdown();
+    assert!(written.trim() == made.trim(), "between its markers the page shall have:\n{made}");
+}
