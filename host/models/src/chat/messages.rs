@@ -227,7 +227,7 @@ pub(super) fn text(parts: &[Part]) -> String {
 
 fn part_text(part: &Part) -> Option<Cow<'_, str>> {
     match part {
-        Part::Text(text) => Some(Cow::Borrowed(text)),
+        Part::Text(text) | Part::Preface(text) => Some(Cow::Borrowed(text)),
         Part::Json(json) => Some(Cow::Owned(json.to_string())),
         Part::Media(media) => Some(Cow::Owned(media::not_shown(media))),
         Part::ToolCall(_) | Part::ToolResult(_) | Part::Replay(_) => None,
