@@ -49,8 +49,8 @@ async fn row_31_every_fault_is_an_error_or_another_try() {
         (Answer::Whole(200, "application/json", in_body), "overloaded", true),
         (Answer::Whole(503, "application/json", r#"{"error":{"message":"busy"}}"#.into()), "busy", true),
         (Answer::Huge(10 * 1024 * 1024), "", false),
-        (Answer::Endless, "", true),
-        (Answer::Whole(200, "text/html", html), "HTML", false),
+        (Answer::Endless, "not complete", false),
+        (Answer::Whole(200, "text/html", html), "a proxy or a login page", false),
     ];
     let house = House::new(&[]).await;
     for (fault, says, again) in faults {
