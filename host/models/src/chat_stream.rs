@@ -219,3 +219,6 @@ fn begins_like_events(opening: &[u8]) -> bool {
     let fields: [&[u8]; 6] = [b"data", b"event", b"id", b"retry", b"error", b":"];
     fields.iter().any(|field| opening.starts_with(field) || field.starts_with(opening))
 }
+
+#[cfg(test)]
+mod tests;

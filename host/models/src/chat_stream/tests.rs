@@ -1,0 +1,301 @@
+//! What single dialects do otherwise (ecosystem: wire quirks).
+
+use super::*;
+use agent_core::model::{StopReason, Usage};
+use serde_json::json;
+
+/// Decodes chunks, and says the deltas in short: text as it is, thinking between braces.
+fn streamed(chunks: &[Value]) -> (Decoded, String) {
+    let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
+    for chunk in chunks {
+        stream.push(format!("data: {chunk}\n\n").as_bytes(), &mut deltas).unwrap();
+    }
+    let decoded = stream.finish(&mut deltas).unwrap();
+    let shown = deltas.into_iter().map(|delta| match delta {
+        Delta::Text(text) | Delta::Thinking(text) => text,
+        Delta::ThinkingStart => "{".to_owned(),
+        Delta::ThinkingEnd => "}".to_owned(),
+        Delta::Clear => "clear".to_owned(),
+    });
+    (decoded, shown.collect())
+}
+
+fn delta(delta: Value) -> Value {
+    json!({ "choices": [{ "index": 0, "delta": delta }] })
+}
+
+fn end(reason: &str) -> Value {
+    json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] })
+}
+
+fn piece(piece: Value) -> Value {
+    delta(json!({ "tool_calls": [piece] }))
+}
+
+/// Id, name and arguments of each call.
+fn calls(decoded: &Decoded) -> Vec<(&str, &str, &str)> {
+    let short = decoded
+        .reply
+        .calls
+        .iter()
+        .map(|call| (call.provider_id.as_deref().unwrap_or_default(), call.name.as_str(), call.arguments.as_str()));
+    short.collect()
+}
+
+/// M1: usage wherever it stands; the last one is the reply's.
+#[test]
+fn m1_usage_in_all_places() {
+    let usage = |prompt: u64, completion: u64| json!({"prompt_tokens": prompt, "completion_tokens": completion});
+    let places: [(Value, Value); 6] = [
+        (json!({"choices": [], "usage": usage(7, 3)}), usage(7, 3)),
+        (json!({"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage(7, 3)}), usage(7, 3)),
+        (json!({"choices": [{"delta": {}, "usage": usage(7, 3)}]}), usage(7, 3)),
+        (json!({"choices": [{"delta": {}}], "x_groq": {"id": "r", "usage": usage(7, 3)}}), usage(7, 3)),
+        (json!({"usage": {"input_tokens": 7, "output_tokens": 3.0}}), json!({"input_tokens": 7, "output_tokens": 3.0})),
+        (
+            json!({"choices": null, "usage": {"prompt_tokens": 7, "completion_tokens": 3, "a": null}}),
+            json!({"prompt_tokens": 7, "completion_tokens": 3, "a": null}),
+        ),
+    ];
+    for (chunk, raw) in places {
+        let earlier = json!({"choices": [{"delta": {"content": "x"}}], "usage": usage(7, 1)});
+        let later = json!({"choices": [], "usage": null});
+        let (decoded, _) = streamed(&[earlier, chunk.clone(), later, end("stop")]);
+        assert_eq!(decoded.reply.usage, Usage { prompt_tokens: 7, completion_tokens: 3 }, "{chunk}");
+        assert_eq!(decoded.raw["usage"], raw, "{chunk}");
+    }
+    let (decoded, _) = streamed(&[end("stop"), json!({"usage": {"total_tokens": "many"}})]);
+    assert_eq!((decoded.reply.usage, decoded.raw.get("usage")), (Usage::default(), None));
+}
+
+/// L21: thinking from every field, once, and never in the text.
+#[test]
+fn l21_thinking_in_all_fields() {
+    let detail = |text: &str| json!([{"type": "reasoning.text", "text": text}]);
+    let answer = delta(json!({"content": "answer"}));
+    let cases = [
+        vec![delta(json!({"reasoning_content": "a", "content": null})), delta(json!({"reasoning_content": "b"}))],
+        vec![delta(json!({"reasoning": "a", "content": ""})), delta(json!({"reasoning": "b"}))],
+        vec![delta(json!({"reasoning": "ab", "reasoning_content": "ab", "reasoning_details": detail("ab")}))],
+        vec![
+            delta(json!({"reasoning_details": detail("a")})),
+            delta(json!({"reasoning": null, "reasoning_details": detail("b")})),
+        ],
+        vec![delta(
+            json!({"reasoning_details": [{"type": "reasoning.summary", "summary": "ab"}, {"type": "reasoning.encrypted", "data": "x"}]}),
+        )],
+        vec![delta(json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "ab"}]}]}))],
+        vec![
+            delta(json!({"content": "<thi"})),
+            delta(json!({"content": "nk>a"})),
+            delta(json!({"content": "b</think>\n"})),
+        ],
+    ];
+    for mut chunks in cases {
+        let first = chunks[0].clone();
+        chunks.extend([answer.clone(), end("stop")]);
+        let (decoded, shown) = streamed(&chunks);
+        assert_eq!((decoded.reply.text.as_str(), shown.as_str()), ("answer", "{ab}answer"), "{first}");
+        assert_eq!(decoded.raw["reasoning"], "ab", "{first}");
+    }
+    let call = piece(json!({"id": "c", "function": {"name": "f", "arguments": "{}"}}));
+    let (_, shown) = streamed(&[delta(json!({"reasoning": "a"})), call, delta(json!({"content": "b"})), end("stop")]);
+    assert_eq!(shown, "{a}b");
+    let plain = "`<think>` is a tag";
+    assert_eq!(streamed(&[delta(json!({"content": plain})), end("stop")]).1, plain);
+}
+
+/// M1: content in parts, and content beside the end.
+#[test]
+fn m1_content_as_it_comes() {
+    let parts = json!([{"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}, {"type": "text", "text": "b"}]);
+    let last = json!({"choices": [{"delta": {"content": "c"}, "finish_reason": "stop"}]});
+    let repeated = json!({"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": "stop"}]});
+    let other = json!({"choices": [{"index": 1, "delta": {"content": "another"}, "finish_reason": "length"}]});
+    let (decoded, _) = streamed(&[delta(json!({"content": parts})), other, last, repeated]);
+    assert_eq!((decoded.reply.text.as_str(), decoded.reply.stop), ("abc", StopReason::Stop));
+
+    let so_far =
+        |text: &str, all: &str| json!({"choices": [{"delta": {"content": text}, "message": {"content": all}}]});
+    let last = json!({"choices": [{"message": {"content": "ab"}, "finish_reason": "stop"}]});
+    assert_eq!(streamed(&[so_far("a", "a"), so_far("b", "ab"), last]).0.reply.text, "ab");
+
+    let twice = r#"data: {"choices":[{"delta":{"content":"x","content":"y"},"finish_reason":"stop"}]}"#;
+    let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
+    stream.push(format!("{twice}\n\n").as_bytes(), &mut deltas).unwrap();
+    assert_eq!(stream.finish(&mut deltas).unwrap().reply.text, "y", "of two equal keys the last counts");
+}
+
+/// M1: a refusal is seen, is not the text, and becomes the text of what the loop gets.
+#[test]
+fn m1_a_refusal() {
+    let chunks = [delta(json!({"content": null, "refusal": "I "})), delta(json!({"refusal": "won't"})), end("stop")];
+    let (decoded, shown) = streamed(&chunks);
+    assert_eq!(
+        (decoded.reply.text.as_str(), decoded.refusal.as_deref(), shown.as_str()),
+        ("", Some("I won't"), "I won't")
+    );
+    assert_eq!(decoded.raw["refusal"], "I won't");
+    let reply = RawReply::from(decoded).reply;
+    assert_eq!((reply.text.as_str(), reply.stop), ("I won't", StopReason::Stop));
+    let (decoded, _) = streamed(&[delta(json!({"content": "text", "refusal": ""})), end("stop")]);
+    assert_eq!((RawReply::from(decoded.clone()).reply.text.as_str(), decoded.refusal), ("text", None));
+}
+
+/// M1: calls are told apart by what there is: index, id, name, and whether arguments are whole.
+#[test]
+fn m1_calls_in_all_shapes() {
+    let call = |value: Value| piece(value);
+    let cases: Vec<(Vec<Value>, Vec<(&str, &str, &str)>)> = vec![
+        // Pieces, the name repeated or null.
+        (
+            vec![
+                call(json!({"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}})),
+                call(json!({"index": 0, "id": null, "function": {"name": null, "arguments": "{\"x\":"}})),
+                call(json!({"index": 0, "id": "", "function": {"name": "f", "arguments": "\"}{\""}})),
+                call(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "}"}})),
+                call(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
+            ],
+            vec![("a", "f", "{\"x\":\"}{\"}")],
+        ),
+        // Arguments as an object; no index, no ids, one name.
+        (
+            vec![delta(json!({"tool_calls": [
+                {"function": {"name": "f", "arguments": {"x": 1}}},
+                {"function": {"name": "f", "arguments": {"x": 2}}},
+                {"function": {"name": "g"}}
+            ]}))],
+            vec![("", "f", "{\"x\":1}"), ("", "f", "{\"x\":2}"), ("", "g", "")],
+        ),
+        // All indexes 0: by id, by name, by one id for all.
+        (
+            vec![
+                call(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
+                call(json!({"index": 0, "id": "b", "function": {"name": "f", "arguments": ""}})),
+            ],
+            vec![("a", "f", ""), ("b", "f", "")],
+        ),
+        (
+            vec![
+                call(json!({"index": 0, "id": "", "function": {"name": "f", "arguments": ""}})),
+                call(json!({"index": 0, "id": "", "function": {"name": "g", "arguments": "{}"}})),
+            ],
+            vec![("", "f", ""), ("", "g", "{}")],
+        ),
+        (
+            vec![
+                call(json!({"index": 0, "id": "same", "function": {"name": "f", "arguments": "{}"}})),
+                call(json!({"index": 0, "id": "same", "function": {"name": "f", "arguments": "{}"}})),
+            ],
+            vec![("same", "f", "{}"), ("same", "f", "{}")],
+        ),
+        // Another id in each piece of one call.
+        (
+            vec![
+                call(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
+                call(json!({"index": 0, "id": "b", "function": {"arguments": "{\"x\""}})),
+                call(json!({"index": 0, "id": "c", "function": {"name": "f", "arguments": ":1}"}})),
+            ],
+            vec![("a", "f", "{\"x\":1}")],
+        ),
+        // Pieces of two calls in turn, told apart by id alone.
+        (
+            vec![
+                call(json!({"id": "a", "function": {"name": "f", "arguments": "{"}})),
+                call(json!({"id": "b", "function": {"name": "g", "arguments": "{"}})),
+                call(json!({"id": "a", "function": {"arguments": "}"}})),
+                call(json!({"id": "b", "function": {"arguments": "}"}})),
+            ],
+            vec![("a", "f", "{}"), ("b", "g", "{}")],
+        ),
+        // Numbers as ids, an index as text, and a piece that says nothing.
+        (
+            vec![
+                call(json!({"index": "0", "id": 17, "function": {"name": "f", "arguments": "{}"}})),
+                call(json!({"index": 1, "function": {}})),
+                delta(json!({"tool_calls": [null]})),
+            ],
+            vec![("17", "f", "{}")],
+        ),
+    ];
+    for (mut chunks, expected) in cases {
+        chunks.push(end("stop"));
+        let (decoded, _) = streamed(&chunks);
+        assert_eq!(calls(&decoded), expected);
+        assert_eq!(decoded.reply.stop, StopReason::ToolCalls, "by their presence");
+    }
+}
+
+/// M1: in a whole reply, each item is a call.
+#[test]
+fn m1_calls_of_a_document() {
+    let item = json!({"function": {"name": "f", "arguments": ""}});
+    let body =
+        json!({"choices": [{"message": {"content": null, "tool_calls": [item, item]}, "finish_reason": "tool_calls"}]});
+    let decoded = whole("p", "p/m", body.to_string().as_bytes()).unwrap();
+    assert_eq!(calls(&decoded), [("", "f", ""), ("", "f", "")]);
+}
+
+/// M1: stop reasons of all servers.
+#[test]
+fn m1_why_it_stopped() {
+    use StopReason::{ContentFilter, Length, Stop, ToolCalls};
+    let cases = [
+        ("stop", Stop, ToolCalls),
+        ("STOP", Stop, ToolCalls),
+        ("end_turn", Stop, ToolCalls),
+        ("tool_calls", Stop, ToolCalls),
+        ("function_call", Stop, ToolCalls),
+        ("length", Length, Length),
+        ("MAX_TOKENS", Length, Length),
+        ("model_length", Length, Length),
+        ("content_filter", ContentFilter, ContentFilter),
+        ("SAFETY", ContentFilter, ContentFilter),
+        ("sensitive", ContentFilter, ContentFilter),
+        ("a_new_word", Stop, ToolCalls),
+    ];
+    let call = piece(json!({"id": "c", "function": {"name": "f", "arguments": "{\"x\": \"trunc"}}));
+    for (reason, alone, with_calls) in cases {
+        let (decoded, _) = streamed(&[delta(json!({"content": "x"})), end(reason), end("stop")]);
+        assert_eq!(decoded.reply.stop, alone, "{reason}");
+        let (decoded, _) = streamed(&[call.clone(), end(reason), end("")]);
+        assert_eq!(decoded.reply.stop, with_calls, "{reason}");
+        assert_eq!(
+            (calls(&decoded), &decoded.raw["finish_reason"]),
+            (vec![("c", "f", "{\"x\": \"trunc")], &json!(reason))
+        );
+    }
+}
+
+/// M1: what DeepSeek and Gemini want back, and only with calls.
+#[test]
+fn m1_what_goes_back() {
+    let signature = json!({"google": {"thought_signature": "s1"}});
+    let thinking = delta(json!({"reasoning_content": "\nhm "}));
+    let more = delta(json!({"reasoning_content": "so", "extra_content": {"google": {"thought": true}}}));
+    let first =
+        piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}, "extra_content": signature}));
+    let second = piece(json!({"index": 1, "function": {"name": "g", "arguments": "{}"}}));
+    let (decoded, _) = streamed(&[thinking.clone(), more, first, second, end("tool_calls")]);
+    let replay = decoded.reply.replay.unwrap();
+    assert_eq!(replay.provider, "p");
+    let expected = json!({
+        "message": {"reasoning_content": "\nhm so", "extra_content": {"google": {"thought": true}}},
+        "tool_calls": [{"id": "a", "extra_content": signature}, {}],
+    });
+    assert_eq!(replay.data, expected);
+    let (decoded, _) = streamed(&[thinking, delta(json!({"content": "x"})), end("stop")]);
+    assert_eq!(decoded.reply.replay, None);
+}
+
+/// D1: what is recorded is bounded.
+#[test]
+fn d1_the_record_is_bounded() {
+    let much = "ä".repeat(50_000);
+    let chunk = json!({"id": much, "model": "served", "choices": [{"delta": {"reasoning": much, "refusal": much}}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "more": much}});
+    let (decoded, _) = streamed(&[chunk, end("stop")]);
+    assert!(decoded.raw.to_string().len() < 140_000, "{}", decoded.raw.to_string().len());
+    assert_eq!((&decoded.raw["model"], &decoded.raw["reasoning_bytes"]), (&json!("served"), &json!(100_000)));
+    assert_eq!(decoded.reply.model, "p/m");
+}

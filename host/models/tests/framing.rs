@@ -1,0 +1,322 @@
+//! Framing that no recording shows (M1, row 31): line ends, cuts, caps, errors in place of events.
+
+use agent_core::model::{Delta, StopReason};
+use agent_models::chat_stream::{ChatStream, Decoded, REPLY_LIMIT, StreamError, whole};
+use agent_models::sse::{Decoder, EVENT_LIMIT};
+use proptest::prelude::*;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+const HELLO: &str = r#"{"choices":[{"index":0,"delta":{"content":"hällo "}}]}"#;
+const WORLD: &str = r#"{"choices":[{"index":0,"delta":{"content":"wörld 🌍"},"finish_reason":"stop"}]}"#;
+
+fn decode<'b>(chunks: impl IntoIterator<Item = &'b [u8]>) -> (Result<Decoded, StreamError>, Vec<Delta>) {
+    let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
+    for chunk in chunks {
+        if let Err(error) = stream.push(chunk, &mut deltas) {
+            return (Err(error), joined(deltas));
+        }
+    }
+    let decoded = stream.finish(&mut deltas);
+    (decoded, joined(deltas))
+}
+
+fn text(body: &[u8]) -> Result<String, StreamError> {
+    decode([body]).0.map(|decoded| decoded.reply.text)
+}
+
+/// Adjacent deltas of a kind as one: how text is cut into pieces means nothing.
+fn joined(deltas: Vec<Delta>) -> Vec<Delta> {
+    let mut joined: Vec<Delta> = Vec::new();
+    for delta in deltas {
+        match (joined.last_mut(), delta) {
+            (Some(Delta::Text(text)), Delta::Text(more)) => text.push_str(&more),
+            (Some(Delta::Thinking(thinking)), Delta::Thinking(more)) => thinking.push_str(&more),
+            (_, delta) => joined.push(delta),
+        }
+    }
+    joined
+}
+
+/// M1: each kind of line end, byte-order mark, comments, and how an event's last line may be missing.
+#[test]
+fn m1_whatever_the_standard_allows() {
+    let plain = format!("data: {HELLO}\n\ndata: {WORLD}\n\ndata: [DONE]\n\n");
+    let bodies = [
+        plain.clone(),
+        plain.replace('\n', "\r\n"),
+        plain.replace('\n', "\r"),
+        plain.replace("\n\n", "\r\r\n"),
+        format!("\u{feff}{plain}"),
+        format!("\n\r\n \n{plain}"),
+        plain.replace("data: ", "data:"),
+        plain.replace("data:", ": ping\nid: 7\nretry: 10\nunknown\nevent: message\ndata:"),
+        plain.replace("\n\n", "\n\n:\n\n: PROCESSING\n\n"),
+        plain.replace("\"choices\":", "\ndata: \"choices\":\ndata: "),
+        plain.replace("data: [DONE]\n\n", ""),
+        plain.trim_end().to_owned(),
+        plain.replace("\n\ndata: [DONE]\n\n", ""),
+        plain.replace("data: [DONE]", "data: [DONE"),
+        plain.replace("\n\n", "\n"),
+        plain.replace("data: [DONE]\n\n", &format!("data: [DONE]\n\ndata: {HELLO}\n\n")),
+    ];
+    for body in &bodies {
+        assert_eq!(text(body.as_bytes()).as_deref(), Ok("hällo wörld 🌍"), "{body}");
+        for size in 1..12 {
+            assert_eq!(decode(body.as_bytes().chunks(size)), decode([body.as_bytes()]), "by {size} bytes: {body}");
+        }
+    }
+}
+
+/// What the standard says of `data`: each such line is one of the event's, empty ones too.
+#[test]
+fn m1_events_have_all_their_lines() {
+    let cases: [(&[u8], &[(&str, &str)]); 6] = [
+        (b"data\n\ndata\ndata\n\ndata:", &[("", ""), ("", "\n"), ("", "")]),
+        (b"event: a\ndata: x\ndata:  y\n\ndata: z\n\n", &[("a", "x\n y"), ("", "z")]),
+        (b"event: a\n\ndata: x\n\n", &[("", "x")]),
+        (b"error: {}\n\n", &[("error", "{}")]),
+        (b"\xEF\xBBdata: x\n\ndata: y\n\n", &[("", "y")]),
+        (b"data: \xFFx\n\n", &[("", "\u{FFFD}x")]),
+    ];
+    for (body, expected) in cases {
+        for size in 1..=body.len() {
+            let (mut decoder, mut found) = (Decoder::default(), Vec::new());
+            for mut chunk in body.chunks(size) {
+                while let Some(event) = decoder.next(&mut chunk).unwrap() {
+                    found.push((event.name.into_owned(), event.data.into_owned()));
+                }
+            }
+            found.extend(decoder.end().map(|event| (event.name.into_owned(), event.data.into_owned())));
+            let expected: Vec<_> =
+                expected.iter().map(|(name, data)| ((*name).to_owned(), (*data).to_owned())).collect();
+            assert_eq!(found, expected, "{:?} by {size}", String::from_utf8_lossy(body));
+        }
+    }
+}
+
+/// Row 31: a stream without an end mark is cut, wherever it stops.
+#[test]
+fn m3_without_an_end_mark_it_is_cut() {
+    let half = &WORLD[..WORLD.len() / 2];
+    let bodies = [
+        String::new(),
+        "\n".to_owned(),
+        ": PROCESSING\n\n".to_owned(),
+        "da".to_owned(),
+        "data: [DONE]\n\n".to_owned(),
+        "data: {\"choices\":[]}\n\ndata: [DONE]\n\n".to_owned(),
+        format!("data: {HELLO}\n\n"),
+        format!("data: {HELLO}\n\ndata: {half}"),
+        "{\"choices\":[{\"message\":{\"content\":\"half".to_owned(),
+    ];
+    for body in bodies {
+        assert_eq!(text(body.as_bytes()), Err(StreamError::Cut), "{body}");
+    }
+    let done_is_enough = format!("data: {HELLO}\n\ndata: [DONE]");
+    assert_eq!(text(done_is_enough.as_bytes()).as_deref(), Ok("hällo "));
+}
+
+/// Row 31: errors in a reply that began with status 200.
+#[test]
+fn m3_errors_in_place_of_a_reply() {
+    let provider = |status, code: Option<&str>, message: &str| {
+        Err(StreamError::Provider { status, code: code.map(str::to_owned), message: message.to_owned() })
+    };
+    let hello = format!("data: {HELLO}\n\n");
+    let cases = [
+        (
+            r#"{"error": {"message": "slow down", "code": "rate_limit"}}"#.to_owned(),
+            None,
+            Some("rate_limit"),
+            "slow down",
+        ),
+        ("\n\n [{\"error\": {\"code\": 503, \"message\": \"full\"}}]".to_owned(), Some(503), None, "full"),
+        (r#"{"detail": "Not Found"}"#.to_owned(), None, None, "Not Found"),
+        (format!("{hello}data: {{\"error\": {{\"message\": \"m\", \"code\": 502}}}}\n\n"), Some(502), None, "m"),
+        (format!("{hello}event: error\ndata: it broke\n\n"), None, None, "it broke"),
+        (format!("{hello}event: error\ndata: {{\"message\": \"m\"}}"), None, None, "m"),
+        (format!("{hello}error: {{\"code\": 500, \"message\": \"m\"}}\n\n"), Some(500), None, "m"),
+        (format!("{hello}data: {{\"object\": \"error\", \"message\": \"m\"}}\n\n"), None, None, "m"),
+        (
+            format!("{hello}data: {{\"choices\":[{{\"index\":0,\"error\":{{\"message\":\"m\"}}}}]}}\n\n"),
+            None,
+            None,
+            "m",
+        ),
+    ];
+    for (body, status, code, message) in cases {
+        assert_eq!(text(body.as_bytes()), provider(status, code, message), "{body}");
+    }
+    let body = format!("{hello}data: {}\n\n", WORLD.replace("\"stop\"", "\"network_error\""));
+    let message = "the provider ended the reply with finish_reason `network_error`";
+    assert_eq!(text(body.as_bytes()), provider(None, Some("network_error"), message));
+}
+
+/// What is no reply at all says so, with its beginning.
+#[test]
+fn m5_something_else_is_quoted() {
+    let cases = [
+        (
+            "<html>\n<body>Sign in</body></html>",
+            "it is neither an event stream nor JSON: `<html> <body>Sign in</body></html>`",
+        ),
+        ("data: oops\n\n", "it is no JSON (expected value at line 1 column 1): `oops`"),
+        ("data: {\"a\": \n\n", "an event of it is no whole JSON: `{\"a\":`"),
+        ("data: 7\n\n", "it is no JSON object: `7`"),
+        ("{\"a\": 1}", "it is JSON without `choices`: `{\"a\": 1}`"),
+        (
+            "data: {\"choices\": 7}\n\n",
+            "it is no Chat Completions reply (invalid type: integer `7`, expected a sequence at line 1 column 12): `{\"choices\": 7}`",
+        ),
+    ];
+    for (body, expected) in cases {
+        assert_eq!(text(body.as_bytes()).unwrap_err().to_string(), expected, "{body}");
+    }
+    assert_eq!(text(format!("event: ping\ndata: pong\n\ndata: {WORLD}\n\n").as_bytes()).as_deref(), Ok("wörld 🌍"));
+}
+
+/// Row 31: an event of 10 MB is refused as soon as it is too large, and one of less is read.
+#[test]
+fn m3_the_largest_event() {
+    let frame = WORLD.len() + "data: ".len();
+    for (length, fits) in [(EVENT_LIMIT - frame, true), (10_000_000, false)] {
+        let event = format!("data: {}\n\n", WORLD.replace("wörld 🌍", &"x".repeat(length)));
+        let expected =
+            if fits { Ok(length) } else { Err(StreamError::TooLarge { what: "one event of it", limit: EVENT_LIMIT }) };
+        assert_eq!(text(event.as_bytes()).map(|text| text.len()), expected);
+        assert_eq!(decode(event.as_bytes().chunks(65_536)).0.map(|decoded| decoded.reply.text.len()), expected);
+    }
+    let many_lines = "data: x\n".repeat(EVENT_LIMIT / 2 + 1);
+    assert!(matches!(decode(many_lines.as_bytes().chunks(65_536)).0, Err(StreamError::TooLarge { .. })));
+}
+
+/// Row 31: an endless stream is refused, be it text, calls, or one document.
+#[test]
+fn m3_the_largest_reply() {
+    let endless = |chunk: &str| {
+        let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
+        let pushes = (1..=REPLY_LIMIT).map(|n| (n, stream.push(chunk.as_bytes(), &mut std::mem::take(&mut deltas))));
+        pushes.into_iter().find_map(|(n, result)| result.err().map(|error| (n, error))).unwrap()
+    };
+    let piece = "x".repeat(1 << 20);
+    let too_large = StreamError::TooLarge { what: "it", limit: REPLY_LIMIT };
+    assert_eq!(endless(&format!("data: {}\n\n", HELLO.replace("hällo ", &piece))), (65, too_large.clone()));
+    let thinking = HELLO.replace("content", "reasoning").replace("hällo ", &piece);
+    assert_eq!(endless(&format!("data: {thinking}\n\n")), (65, too_large.clone()));
+    let call = json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}}]});
+    assert_eq!(endless(&format!("data: {call}\n\n")), (65, too_large.clone()));
+    assert_eq!(endless(&format!("{{{piece}")).1, too_large);
+    let call = r#"{"choices":[{"delta":{"tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}}]}"#;
+    assert_eq!(endless(&format!("data: {call}\n\n")), (1025, StreamError::TooMany { what: "tool calls", limit: 1024 }));
+}
+
+/// Twice as much takes twice as long, whatever the pieces: no byte is looked at again.
+#[test]
+fn m3_time_is_linear_in_the_size_of_an_event() {
+    let time = |length: usize| {
+        let event = format!("data: {}\n\n", WORLD.replace("wörld 🌍", &"x".repeat(length)));
+        let run = || {
+            let start = Instant::now();
+            assert!(decode(event.as_bytes().chunks(8)).0.is_ok());
+            start.elapsed()
+        };
+        (0..5).map(|_| run()).min().unwrap_or(Duration::MAX)
+    };
+    let (one, four) = (time(1_500_000), time(6_000_000));
+    // Quadratic time would make it sixteen.
+    assert!(four < one * 9, "{one:?} for 1.5 MB, {four:?} for four times as much");
+}
+
+/// M1: `index` is a name, not a place: no memory is taken by it, and it may begin anywhere, repeat, or be missing.
+#[test]
+fn m1_indexes_of_calls() {
+    let call = |index: serde_json::Value, id: &str, name: &str, arguments: &str| {
+        let mut call = json!({"id": id, "function": {"name": name, "arguments": arguments}});
+        if !index.is_null() {
+            call["index"] = index;
+        }
+        format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}))
+    };
+    let none = serde_json::Value::Null;
+    let two = [("a", "f", "{\"x\":1}"), ("b", "g", "{}")];
+    let huge = json!(u64::MAX);
+    let cases = [
+        [call(json!(2_000_000), "a", "f", "{\"x\""), call(json!(2_000_000), "", "", ":1}"), call(huge, "b", "g", "{}")],
+        [call(none.clone(), "a", "f", "{\"x\""), call(none.clone(), "", "", ":1}"), call(none.clone(), "b", "g", "{}")],
+        [call(json!(0), "a", "f", "{\"x\""), call(json!(0), "", "", ":1}"), call(json!(0), "b", "g", "{}")],
+        [call(json!(1), "a", "f", "{\"x\""), call(json!(1), "a", "f", ":1}"), call(json!(2), "b", "g", "{}")],
+        [call(json!(1), "a", "f", "{\"x\""), call(json!(0), "b", "g", "{}"), call(json!(1), "", "", ":1}")],
+    ];
+    for case in cases {
+        let body = format!("{}data: [DONE]\n\n", case.concat());
+        let reply = decode([body.as_bytes()]).0.unwrap().reply;
+        let calls = reply
+            .calls
+            .iter()
+            .map(|call| (call.provider_id.as_deref().unwrap_or_default(), call.name.as_str(), call.arguments.as_str()));
+        assert_eq!(calls.collect::<Vec<_>>(), two, "{body}");
+        assert_eq!(reply.stop, StopReason::ToolCalls);
+    }
+}
+
+/// M1: the same reply as a document, with blank lines before it as DeepSeek sends it.
+#[test]
+fn m1_a_document_is_a_reply() {
+    let body = format!("\n\n\n{}", WORLD.replace("delta", "message"));
+    let decoded = whole("p", "p/m", body.as_bytes()).unwrap();
+    assert_eq!((decoded.reply.text.as_str(), decoded.reply.stop), ("wörld 🌍", StopReason::Stop));
+    assert_eq!(decode(body.as_bytes().chunks(3)), (Ok(decoded), vec![Delta::Text("wörld 🌍".into())]));
+}
+
+/// Pieces of streams, good and bad.
+const FRAGMENTS: &[&str] = &[
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\\n<think>ü\"}}]}",
+    "data: {\"choices\":[{\"delta\":{\"content\":\"b</think>🌍\",\"reasoning\":\"r\"}}]}",
+    "data:{\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":\"{\"}}]}}]}",
+    "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"arguments\":\"}\"}}]},\"finish_reason\":\"length\"}]}",
+    "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}",
+    "data: {\"choices\":",
+    "data: [DONE]",
+    "{\"choices\":[{\"message\":{\"content\":\"d\"}}]}",
+    ": comment",
+    "event: ping",
+    "event: error",
+    "data: {\"error\":\"e\"}",
+    "data: no json",
+    "\u{feff}",
+    " ",
+    "id: 1",
+    "\n",
+    "\n\n",
+    "\r\n\r\n",
+    "\r",
+    "\n\n",
+];
+
+proptest! {
+    /// M1: how the bytes are cut changes nothing.
+    #[test]
+    fn m1_cuts_change_nothing(
+        fragments in prop::collection::vec(prop::sample::select(FRAGMENTS), 0..24),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..24),
+    ) {
+        let body = fragments.concat().into_bytes();
+        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len() + 1)).collect();
+        places.extend([0, body.len()]);
+        places.sort_unstable();
+        let chunks = places.windows(2).map(|ends| &body[ends[0]..ends[1]]);
+        prop_assert_eq!(decode(chunks), decode([&body[..]]));
+    }
+
+    /// M1: nothing that a server may send makes the host panic, and noise is no reply.
+    #[test]
+    fn m1_noise_is_no_reply(noise in prop::collection::vec(any::<u8>(), 0..400), broken in any::<prop::sample::Index>()) {
+        prop_assert!(decode(noise.chunks(7)).0.is_err());
+        let mut body = format!("data: {HELLO}\n\ndata: {WORLD}\n\n").into_bytes();
+        let place = broken.index(body.len());
+        body.splice(place..place, noise);
+        let _ = decode(body.chunks(5));
+        let _ = whole("p", "p/m", &body[7..]);
+    }
+}
