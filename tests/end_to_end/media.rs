@@ -215,6 +215,30 @@ async fn p4_what_was_seen_is_masked_and_the_prompt_keeps_its_beginning() {
     assert_eq!(stored, photo);
 }
 
+/// P4: what is masked once stays masked, with its text, though the policy changes its mind, over turns and a restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_a_mask_outlives_a_change_of_mind() {
+    let house = House::new(&["bad-policy"]).await;
+    let mut config = AgentConfig::new("test");
+    config.media_policies.insert("openai".to_owned(), "bad-policy".to_owned());
+    let words = script(&[saying("One."), saying("Two."), saying("Three."), saying("Four.")]);
+    let model = Watched::new(&house, ("openai", "gpt-4o"), words);
+    let models = || Models::new(model.clone(), []);
+    let mut session = open(&house, agent(&house, config.clone(), models()).await).await;
+    let attached = attach(&session, png(8, 8, 1), "fickle").await;
+    turn_with(&mut session, "One.", &[&attached]).await;
+    turn(&mut session, "Two.").await;
+    turn(&mut session, "Three.").await;
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+    let which = OpenSession::Existing(subject);
+    let mut session = Session::open(&house.host(), agent(&house, config, models()).await, which).await.unwrap();
+    turn(&mut session, "Four.").await;
+    let shown = model.sent().into_iter().map(|sent| sent.request.messages[0].parts[1].clone()).collect::<Vec<_>>();
+    let mask = Part::Text("[seen once]".to_owned());
+    assert_eq!(shown, [Part::Media(attached), mask.clone(), mask.clone(), mask]);
+}
+
 /// P4: the policy is told position, role, seen count, type, bytes, size, digest and earlier masks of each medium, and never
 /// its bytes.
 #[tokio::test(flavor = "multi_thread")]

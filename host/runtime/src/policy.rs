@@ -188,3 +188,53 @@ fn replace(request: &mut ModelRequest, position: MediaPosition, text: String) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_core::message::{CallId, Message, Role, StoredMessage, ToolResult};
+    use agent_core::model::Model;
+    use agent_core::view::shown_message;
+    use agent_memory::digest_of;
+
+    fn medium(name: &str) -> Media {
+        let (digest, mime_type) = (digest_of(name.as_bytes()), "image/png".to_owned());
+        Media { digest, mime_type, size: 5, dimensions: None, name: Some(name.to_owned()) }
+    }
+
+    fn request(message: Message) -> ModelRequest {
+        let model = Model { provider: "p".to_owned(), name: "m".to_owned(), window: 1 };
+        let (system, messages, tools) = (Vec::new(), vec![message], Vec::new());
+        ModelRequest { model, system, messages, downscaled: vec![], tools, output_schema: None, max_tokens: 1 }
+    }
+
+    /// P4: a mask stays where it is, whether the texts before the medium are shown whole or cut.
+    #[test]
+    fn places_do_not_depend_on_what_is_shown_of_texts() {
+        let text = |text: &str| Content::Text(text.to_owned());
+        let content =
+            vec![text("one"), text("two"), Content::Media(medium("a")), text("three"), Content::Media(medium("b"))];
+        let result = ToolResult { call_id: CallId("c".to_owned()), name: "t".to_owned(), content, is_error: false };
+        let parts = vec![Part::ToolResult(result)];
+        let stored = StoredMessage { id: 7, turn: 1, role: Role::Tool, parts, tokens: 1 };
+        let of = |limit: usize| {
+            let request = request(shown_message(&stored, 0, limit));
+            let found = found(&request, &[7], |place| place == (7, 0, Some(1)));
+            let about = |found: &Found| (found.place, found.item.position.item, found.item.masked);
+            found.iter().map(about).collect::<Vec<_>>()
+        };
+        assert_eq!(of(1_000), [((7, 0, Some(0)), Some(2), false), ((7, 0, Some(1)), Some(4), true)]);
+        assert_eq!(of(5), [((7, 0, Some(0)), Some(1), false), ((7, 0, Some(1)), Some(2), true)]);
+    }
+
+    #[test]
+    fn a_picture_at_two_places_is_sent_as_small_as_the_smaller() {
+        let mut downscaled = Vec::new();
+        let size = |width, height| Dimensions { width, height };
+        send_smaller(&mut downscaled, &medium("a"), size(100, 50));
+        send_smaller(&mut downscaled, &medium("b"), size(10, 10));
+        send_smaller(&mut downscaled, &medium("a"), size(80, 60));
+        let sizes: Vec<_> = downscaled.iter().map(|downscaled| downscaled.to).collect();
+        assert_eq!(sizes, [size(80, 50), size(10, 10)]);
+    }
+}

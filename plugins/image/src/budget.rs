@@ -22,7 +22,6 @@ pub(crate) fn check_pixels(title: &str, pixels: u64) -> Result<(), ToolError> {
 /// Refuses a picture whose decoding, with `further` bytes for the result, does not fit into the call's memory. Without
 /// this, the call would end in the middle, and nobody would learn why.
 pub(crate) fn check_memory(title: &str, header: &Header, bytes: &[u8], further: u64) -> Result<(), ToolError> {
-    check_pixels(title, header.pixels())?;
     let needed = decoding(header, bytes).saturating_add(further);
     let free = usize::try_from(needed).is_ok_and(|needed| Vec::<u8>::new().try_reserve_exact(needed).is_ok());
     if needed <= MOST_MEMORY && free {

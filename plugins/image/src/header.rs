@@ -76,14 +76,12 @@ impl Header {
     /// Reads it; nothing is allocated that grows with the number of pixels.
     pub(crate) fn read(title: &str, bytes: &[u8]) -> Result<Self, ToolError> {
         let format = format_of(title, bytes)?;
+        check_size(title, imagesize::blob_size(bytes))?;
         let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
         reader.limits(limits());
         let broken = |error| ToolError::failed(format!("the header of `{title}` cannot be read: {error}"));
         let mut decoder = reader.into_decoder().map_err(broken)?;
         let (width, height) = decoder.dimensions();
-        if width == 0 || height == 0 {
-            return Err(ToolError::failed(format!("`{title}` has no pixels")));
-        }
         // A picture with broken EXIF data is shown as it is stored, as everywhere.
         let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
         Ok(Self { format, width, height, colour: decoder.color_type(), orientation })
@@ -104,6 +102,16 @@ impl Header {
     /// Format, name and media type.
     pub(crate) fn names(&self) -> (ImageFormat, &'static str, &'static str) {
         names_of(self.format)
+    }
+}
+
+/// Refuses what no call decodes, before a decoder is made.
+pub(crate) fn check_size(title: &str, size: imagesize::ImageResult<imagesize::ImageSize>) -> Result<(), ToolError> {
+    let size = size.map_err(|error| ToolError::failed(format!("the header of `{title}` cannot be read: {error}")))?;
+    let pixels = (size.width as u64).saturating_mul(size.height as u64);
+    match pixels {
+        0 => Err(ToolError::failed(format!("`{title}` has no pixels"))),
+        _ => budget::check_pixels(title, pixels),
     }
 }
 

@@ -1,8 +1,7 @@
 //! `image.open`: a file's bytes as they are, as a medium of the conversation.
 
-use crate::budget;
 use crate::deliver::{INLINE_BYTES, described};
-use crate::header::{format_of, lies, limits, names_of};
+use crate::header::{check_size, format_of, lies, limits, names_of};
 use crate::source::file_name;
 use agent_host_sdk::media::NewMedium;
 use agent_host_sdk::prelude::*;
@@ -39,12 +38,13 @@ pub(crate) fn open(Open { path }: Open) -> Result<Done, ToolError> {
     file.by_ref().take(SIGNATURE_BYTES).read_to_end(&mut signature).map_err(failed)?;
     let format = format_of(&path, &signature)?;
     file.seek(SeekFrom::Start(0)).map_err(failed)?;
+    check_size(&path, imagesize::reader_size(BufReader::new(&file)))?;
+    file.seek(SeekFrom::Start(0)).map_err(failed)?;
     let mut reader = ImageReader::with_format(BufReader::new(&file), format);
     reader.limits(limits());
     let broken = |error| ToolError::failed(format!("the header of `{path}` cannot be read: {error}"));
     let mut decoder = reader.into_decoder().map_err(broken)?;
     let (width, height) = decoder.dimensions();
-    budget::check_pixels(&path, u64::from(width) * u64::from(height))?;
     let upright = match lies(decoder.orientation().unwrap_or(Orientation::NoTransforms)) {
         true => (height, width),
         false => (width, height),

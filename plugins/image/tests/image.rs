@@ -217,12 +217,13 @@ fn row_34_bombs_are_refused_by_their_headers() {
     let bytes = bomb(60_000, 60_000);
     assert!(bytes.len() < 100);
     let file = pictures.file("bomb.png", &bytes);
-    let about = pictures.call("image.describe", json!({ "from": file })).expect("a description").value();
-    assert_eq!(about.expect("JSON")["width"], 60_000, "the header may be read");
     let crop = json!({ "from": file, "x": 0, "y": 0, "width": 1, "height": 1 });
-    for (tool, arguments) in
-        [("image.open", file.clone()), ("image.crop", crop), ("image.scale", json!({ "from": file, "width": 9 }))]
-    {
+    for (tool, arguments) in [
+        ("image.open", file.clone()),
+        ("image.describe", json!({ "from": file })),
+        ("image.crop", crop),
+        ("image.scale", json!({ "from": file, "width": 9 })),
+    ] {
         let error = pictures.error(tool, arguments);
         assert!(error.contains("claims 3600.0 megapixels; at most 64.0 are taken"), "{tool}: {error}");
     }
