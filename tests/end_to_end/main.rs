@@ -8,4 +8,6 @@ mod peers;
 mod sandbox;
 mod scenarios;
 mod support;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod walls;
