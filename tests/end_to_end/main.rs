@@ -13,5 +13,7 @@ mod peers;
 mod sandbox;
 mod scenarios;
 mod support;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod walls;
 mod wire;

@@ -77,15 +77,8 @@ impl Interrupts {
     pub(crate) fn give_keyboard_back(terminal: Terminal) {
         #[cfg(unix)]
         tokio::spawn(async move {
-            use tokio::signal::unix::{SignalKind, signal};
-            let kind = SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw());
-            match signal(kind) {
-                Ok(mut suspensions) => {
-                    while suspensions.recv().await.is_some() {
-                        suspend(&terminal);
-                    }
-                }
-                Err(error) => tracing::warn!("Ctrl-Z cannot be watched: {error}"),
+            if let Err(error) = suspensions(&terminal).await {
+                tracing::warn!("Ctrl-Z cannot be watched: {error}");
             }
         });
         #[cfg(not(unix))]
@@ -118,17 +111,23 @@ impl Interrupts {
     }
 }
 
-/// Sleeps until somebody wakes the process up, with the keyboard as it was found.
+/// At each Ctrl-Z, sleeps until somebody wakes the process up, with the keyboard as it was found.
 #[cfg(unix)]
-fn suspend(terminal: &Terminal) {
+async fn suspensions(terminal: &Terminal) -> std::io::Result<()> {
     use rustix::process::{Signal, getpid, kill_process};
-    let keyboard = terminal.restore_keyboard();
-    if let Err(error) = kill_process(getpid(), Signal::STOP) {
-        tracing::warn!("the process cannot be suspended: {error}");
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut suspended = signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
+    let mut continued = signal(SignalKind::from_raw(Signal::CONT.as_raw()))?;
+    while suspended.recv().await.is_some() {
+        let keyboard = terminal.restore_keyboard();
+        kill_process(getpid(), Signal::STOP)?;
+        // By now the shell has set the terminal as it likes it for this process.
+        continued.recv().await;
+        if keyboard == Silenced::Was {
+            terminal.silence_keyboard();
+        }
     }
-    if keyboard == Silenced::Was {
-        terminal.silence_keyboard();
-    }
+    Ok(())
 }
 
 #[cfg(unix)]

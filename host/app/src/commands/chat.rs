@@ -14,7 +14,7 @@ use crate::interrupt::{Doing, Interrupts};
 use crate::settings::Settings;
 use crate::setup;
 use crate::terminal::turn::{Format, Kept, TurnView, Use};
-use crate::terminal::{DIM, Output, Terminal, YELLOW, text};
+use crate::terminal::{DIM, Output, RED, Terminal, YELLOW, text};
 use agent_core::message::{CallId, TurnInput};
 use agent_core::run::Decision;
 use agent_core::view::result_text;
@@ -93,7 +93,10 @@ impl Chat<'_> {
                 Typed::End => return Ok(Exit::Done),
                 Typed::Interrupted if warned => return Ok(Exit::Done),
                 Typed::Interrupted => self.hint("Ctrl-C once more leaves, as does Ctrl-D"),
-                Typed::Leave => break,
+                Typed::Leave => {
+                    self.terminal.note("");
+                    break;
+                }
                 Typed::Cleared => {}
                 Typed::Text(text) => {
                     if self.take(text).await? == Next::Leave {
@@ -119,7 +122,7 @@ impl Chat<'_> {
             Some(Ok(Asked::Quit)) => return Ok(Next::Leave),
             Some(Ok(asked)) => {
                 if let Err(failure) = self.obey(asked).await {
-                    self.terminal.failure(&failure.message);
+                    self.fail(&failure);
                 }
             }
         }
@@ -146,7 +149,7 @@ impl Chat<'_> {
             return shown.map(|_| ());
         }
         if let Err(failure) = shown {
-            self.terminal.failure(&failure.message);
+            self.fail(&failure);
         }
         Ok(())
     }
@@ -282,6 +285,11 @@ impl Chat<'_> {
 
     fn warn(&self, line: impl AsRef<str>) {
         self.prose(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(line.as_ref())));
+    }
+
+    fn fail(&self, failure: &Failure) {
+        let message = text::harmless(&failure.message);
+        self.prose(format!("{RED}error:{RED:#} {message}"));
     }
 
     fn prose(&self, words: impl AsRef<str>) {

@@ -1,6 +1,6 @@
 //! A call and its result as one card: what was asked, what came of it, what it cost.
 
-use super::text::{count, cut, explained, harmless, size, time};
+use super::text::{count, cut, explained, harmless, size, time, wrapped};
 use super::{BOLD, DIM, GREEN, RED};
 use agent_core::tool::{CallCost, ToolError};
 use serde_json::Value;
@@ -8,6 +8,8 @@ use unicode_width::UnicodeWidthStr;
 
 /// Lines of a result that are shown.
 const RESULT_LINES: usize = 6;
+/// Lines of an error that are shown: it says what to do.
+const ERROR_LINES: usize = 12;
 /// Lines of the arguments that are shown, where they don't fit beside the name.
 const ARGUMENT_LINES: usize = 6;
 /// Columns below which arguments are not shown beside the name.
@@ -110,8 +112,14 @@ impl Card<'_> {
             // People read the error's message, of a denial with the lines to add.
             Outcome::Error(content) => {
                 let message = serde_json::from_str::<ToolError>(content).map(|error| explained(&error));
-                let message = message.unwrap_or_else(|_| content.clone());
-                beginning(&message, message.len(), (width, rest))
+                let message = harmless(&message.unwrap_or_else(|_| content.clone())).into_owned();
+                let all = wrapped(message.trim_end(), width);
+                let left = all.lines().count().saturating_sub(ERROR_LINES);
+                let mut lines: Vec<_> = all.lines().take(ERROR_LINES).map(str::to_owned).collect();
+                if left > 0 {
+                    lines.push(format!("{DIM}… {} more{rest}{DIM:#}", count(left, "line")));
+                }
+                lines
             }
         }
     }

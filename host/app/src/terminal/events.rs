@@ -32,15 +32,15 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
         EventKind::Retry { model, attempt, wait_ms, reason } => {
             let wait = time(wait_ms.saturating_mul(1000));
             let (model, reason) = (one_line(model, SHOWN), one_line(reason, REASON));
-            format!("{YELLOW}!{YELLOW:#} {model} did not answer: {reason}; asked again in {wait} (try {attempt})")
+            format!("{YELLOW}!{YELLOW:#} {reason}\n  {model} is asked again in {wait}, try {attempt}")
         }
         EventKind::ModelFallback { from, to, reason } => {
             let (from, reason) = (one_line(from, SHOWN), one_line(reason, REASON));
             let instead = match to.as_str() {
-                FALLBACK_TEXT => "the configured text answers instead".to_owned(),
-                to => format!("{BOLD}{}{BOLD:#} is asked instead", one_line(to, SHOWN)),
+                FALLBACK_TEXT => "the configured text answers".to_owned(),
+                to => format!("{} is asked", one_line(to, SHOWN)),
             };
-            format!("{YELLOW}!{YELLOW:#} {from} did not answer: {reason}; {instead}")
+            format!("{YELLOW}!{YELLOW:#} {reason}\n  {instead} instead of {from}")
         }
         EventKind::OutputRejected { by, attempt, problems } => {
             let by = one_line(by, SHOWN);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_one_line_each() {
+    fn events_are_a_line_or_two() {
         let call = CallId("c1".into());
         let arguments = json!({"path": "x".repeat(200)});
         let (model, reason) = ("openai/gpt".to_owned(), "503: busy\u{1b}[2J\nhtml".to_owned());
@@ -116,9 +116,12 @@ mod tests {
         → text.count_file {"path":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… (attempt 2)
         ✗ text.cuont there is no such tool
         … text.count_file deferred: a call of higher priority ran first
-        ! openai/gpt did not answer: 503: busy�[2J…; asked again in 1.5 s (try 2)
-        ! openai/gpt did not answer: 503: busy�[2J…; ollama/qwen is asked instead
-        ! openai/gpt did not answer: 503: busy�[2J…; the configured text answers instead
+        ! 503: busy�[2J…
+          openai/gpt is asked again in 1.5 s, try 2
+        ! 503: busy�[2J…
+          ollama/qwen is asked instead of openai/gpt
+        ! 503: busy�[2J…
+          the configured text answers instead of openai/gpt
         "#);
     }
 

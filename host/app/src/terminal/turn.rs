@@ -213,7 +213,7 @@ impl<'t> TurnView<'t> {
                 calls.retain(|call| call.state == CallState::OutcomeUnknown);
                 let waiting = match self.usage {
                     Use::Once => show::waiting(&self.session, &calls, &self.kept.data),
-                    Use::Interactive => waiting(&calls),
+                    Use::Interactive => self.fitted(waiting(&calls)),
                 };
                 self.page.note(Block::Note, waiting);
                 Ok(Exit::Suspended)
@@ -343,6 +343,10 @@ impl<'t> TurnView<'t> {
         self.terminal.is_terminal(To::Stderr)
     }
 
+    fn fitted(&self, lines: String) -> String {
+        if self.is_seen() { text::wrapped(&lines, self.terminal.width()) } else { lines }
+    }
+
     fn show_running(&self) {
         let names: Vec<_> = self.running.values().map(|(name, ..)| text::one_line(name, 100)).collect();
         match names.as_slice() {
@@ -434,7 +438,8 @@ impl<'t> TurnView<'t> {
             Use::Once => format!(" · session {}", output.session),
             Use::Interactive => String::new(),
         };
-        self.page.note(Block::Note, format!("{DIM}{model}: {spent}{session}{DIM:#}"));
+        let line = format!("{DIM}{model}: {spent}{session}{DIM:#}");
+        self.page.note(Block::Note, self.fitted(line));
         Ok(())
     }
 }

@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
 
+/// What stands before the line.
+const ARROW: &str = "> ";
 /// Name of the menu that Tab opens.
 const MENU: &str = "names";
 /// Most bytes of a line where there is no editor.
@@ -111,7 +113,7 @@ impl Editor {
         let _ = self.terminal.restore_keyboard();
         let mut text = String::new();
         let typed = loop {
-            let prompt = if text.is_empty() { "> " } else { "  " };
+            let prompt = if text.is_empty() { ARROW } else { "  " };
             self.terminal.ask(prompt).map_err(Failure::output)?;
             let mut line = reading.take().unwrap_or_else(|| tokio::task::spawn_blocking(read_line));
             let line = tokio::select! {
@@ -129,6 +131,10 @@ impl Editor {
                 },
             }
         };
+        if !matches!(typed, Typed::Text(_)) {
+            // The cursor still stands behind the prompt.
+            self.terminal.note("");
+        }
         self.terminal.silence_keyboard();
         Ok(typed)
     }
@@ -153,7 +159,7 @@ impl Full {
         let newline = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), newline);
         let edit_mode: Box<dyn EditMode> = Box::new(Emacs::new(keys));
-        let menu = ColumnarMenu::default().with_name(MENU);
+        let menu = ColumnarMenu::default().with_name(MENU).with_marker(ARROW);
         let colours = terminal.look(crate::terminal::Output::Stderr) == Look::Styled;
         let reedline = Reedline::create()
             .with_edit_mode(edit_mode)
@@ -232,7 +238,7 @@ impl Prompt for Arrow {
     }
 
     fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
-        "> ".into()
+        ARROW.into()
     }
 
     fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {

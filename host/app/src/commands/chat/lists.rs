@@ -22,7 +22,7 @@ pub(super) fn help(width: usize) -> String {
             if name.len() < COMMAND_WIDTH && width >= 60 {
                 format!("{name:COMMAND_WIDTH$}{DIM}{}{DIM:#}", command.meaning)
             } else {
-                format!("{name}\n  {DIM}{}{DIM:#}", command.meaning)
+                text::wrapped(&format!("{name}\n  {DIM}{}{DIM:#}", command.meaning), width)
             }
         })
         .collect();
