@@ -7,7 +7,7 @@ use image::codecs::png::PngEncoder;
 use image::{DynamicImage, ImageFormat, RgbImage};
 
 /// Most bytes that stand in a result itself; more goes through the media store.
-pub(crate) const INLINE_BYTES: u64 = 4 * 1024 * 1024;
+const INLINE_BYTES: usize = 4 * 1024 * 1024;
 /// Of JPEG, from 1 to 100.
 const QUALITY: u8 = 88;
 /// Under transparent pixels, where the format has no transparency.
@@ -42,7 +42,7 @@ impl Format {
 }
 
 /// A line on a picture.
-pub(crate) fn described(mime_type: &str, (width, height): (u32, u32), bytes: u64) -> String {
+pub(crate) fn described(mime_type: &str, (width, height): (u32, u32), bytes: usize) -> String {
     format!("{mime_type}, {width} × {height} pixels, {bytes} bytes")
 }
 
@@ -58,12 +58,17 @@ pub(crate) fn deliver(
     let bytes = encode(picture, format)?;
     let stem = original.rsplit_once('.').map_or(original, |(stem, _)| stem);
     let name = format!("{stem}-{word}.{ending}");
-    let length = bytes.len() as u64;
-    let about = Done::text(format!("{text} is {name}: {}", described(mime_type, size, length)));
-    if length <= INLINE_BYTES {
-        return Ok(about.and_media(bytes, mime_type, Some(&name)));
+    let text = format!("{text} is {name}: {}", described(mime_type, size, bytes.len()));
+    hand_over(bytes, mime_type, &name, text)
+}
+
+/// A small picture stands in the result itself, a larger one goes through the media store.
+pub(crate) fn hand_over(bytes: Vec<u8>, mime_type: &str, name: &str, text: String) -> Result<Done, ToolError> {
+    let about = Done::text(text);
+    if bytes.len() <= INLINE_BYTES {
+        return Ok(about.and_media(bytes, mime_type, Some(name)));
     }
-    let medium = NewMedium::new(mime_type, Some(&name));
+    let medium = NewMedium::new(mime_type, Some(name));
     medium.write(&bytes)?;
     Ok(about.and_stored(medium.finish()?.digest))
 }

@@ -76,12 +76,18 @@ impl Header {
     /// Reads it; nothing is allocated that grows with the number of pixels.
     pub(crate) fn read(title: &str, bytes: &[u8]) -> Result<Self, ToolError> {
         let format = format_of(title, bytes)?;
-        check_size(title, imagesize::blob_size(bytes))?;
+        if let Some(pixels) = claimed_by_png(format, bytes) {
+            budget::check_pixels(title, pixels)?;
+        }
         let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
         reader.limits(limits());
         let broken = |error| ToolError::failed(format!("the header of `{title}` cannot be read: {error}"));
         let mut decoder = reader.into_decoder().map_err(broken)?;
         let (width, height) = decoder.dimensions();
+        if width == 0 || height == 0 {
+            return Err(ToolError::failed(format!("`{title}` has no pixels")));
+        }
+        budget::check_pixels(title, u64::from(width) * u64::from(height))?;
         // A picture with broken EXIF data is shown as it is stored, as everywhere.
         let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
         Ok(Self { format, width, height, colour: decoder.color_type(), orientation })
@@ -105,13 +111,12 @@ impl Header {
     }
 }
 
-/// Refuses what no call decodes, before a decoder is made.
-pub(crate) fn check_size(title: &str, size: imagesize::ImageResult<imagesize::ImageSize>) -> Result<(), ToolError> {
-    let size = size.map_err(|error| ToolError::failed(format!("the header of `{title}` cannot be read: {error}")))?;
-    let pixels = (size.width as u64).saturating_mul(size.height as u64);
-    match pixels {
-        0 => Err(ToolError::failed(format!("`{title}` has no pixels"))),
-        _ => budget::check_pixels(title, pixels),
+/// Pixels by a PNG's first chunk. On 32 bits, its decoder cannot even be made where they are too many.
+fn claimed_by_png(format: ImageFormat, bytes: &[u8]) -> Option<u64> {
+    let side = |place: usize| bytes.get(place..place + 4)?.try_into().ok().map(u32::from_be_bytes);
+    match (format, side(16), side(20)) {
+        (ImageFormat::Png, Some(width), Some(height)) => Some(u64::from(width) * u64::from(height)),
+        _ => None,
     }
 }
 

@@ -240,9 +240,12 @@ fn errors_say_what_is_wrong_and_where() {
     let mut cut = encoded(quarters(64, 64), ImageFormat::Png);
     cut.truncate(120);
     let cut = pictures.file("cut.png", &cut);
+    let empty = pictures.file("empty.gif", b"GIF89a\0\0\x10\x27\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02\x44\x01\0;");
     let absent = json!({ "path": pictures.path("absent.png") });
     let cases = [
         ("image.open", text.clone(), "is no PNG, JPEG, GIF or WebP picture"),
+        ("image.open", empty.clone(), "has no pixels"),
+        ("image.scale", json!({ "from": empty, "width": 5 }), "has no pixels"),
         ("image.open", absent, "there is no `"),
         ("image.open", json!({ "path": "/etc/hostname" }), "outside of the granted trees"),
         ("image.describe", json!({ "from": text }), "is no PNG, JPEG, GIF or WebP picture"),

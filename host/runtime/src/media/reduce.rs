@@ -50,6 +50,9 @@ pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalabl
     }
     let mut decoder = reader(bytes, format).into_decoder().map_err(unreadable)?;
     let (width, height) = decoder.dimensions();
+    if width == 0 || height == 0 {
+        return Err(Unscalable::Unreadable("it has no pixels".to_owned()));
+    }
     if width <= to.width && height <= to.height {
         return Ok(Reduced::Fits);
     }
@@ -252,6 +255,8 @@ mod tests {
     fn what_cannot_be_decoded_says_why() {
         assert_eq!(reduced(b"<svg/>", size(1, 1)), Err(Unscalable::Format));
         assert_eq!(reduced(b"BM\0\0\0\0", size(1, 1)), Err(Unscalable::Format));
+        let empty = b"GIF89a\0\0\x10\x27\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02\x44\x01\0;";
+        assert_eq!(reduced(empty, size(8, 8)), Err(Unscalable::Unreadable("it has no pixels".to_owned())));
         let mut cut = written(RgbImage::from_fn(64, 64, |x, y| Rgb([x as u8, y as u8, 0])), ImageFormat::Png);
         cut.truncate(90);
         assert!(matches!(reduced(&cut, size(8, 8)), Err(Unscalable::Unreadable(_))));
