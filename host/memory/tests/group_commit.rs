@@ -150,16 +150,23 @@ async fn polls(number: usize) {
     }
 }
 
-/// D6: the search index is a projection that follows the commits by itself.
+/// D6: the search index is a projection that follows the commits by itself, also when it was up to date before.
 #[tokio::test]
 async fn the_index_follows_when_nobody_waits() {
     let store = SqliteStore::open_in_memory().unwrap();
     let lease = store.open("s", OpenMode::CreateNew, SessionMeta::default()).await.unwrap().lease;
-    store.commit(&lease, 0, commit("words")).await.unwrap();
-    while store.stats().index_transactions == 0 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    for number in 1..=2 {
+        store.commit(&lease, number - 1, numbered(number)).await.unwrap();
+        let indexed = async {
+            while store.stats().index_transactions < number {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), indexed).await.expect("the thread looks after the index");
+        assert_eq!(store.search_messages("words", 10).await.unwrap().len() as u64, number);
+        // By then the thread has found nothing more to index.
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
     }
-    assert_eq!(store.search_messages("words", 10).await.unwrap().len(), 1);
 }
 
 /// D2: what was queued when the store was dropped is written.

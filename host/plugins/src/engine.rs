@@ -39,6 +39,8 @@ pub(crate) fn engine(slots: Slots) -> wasmtime::Result<Engine> {
         .shared_memory(false)
         .max_wasm_stack(limits::WASM_STACK_BYTES)
         .async_stack_size(limits::ASYNC_STACK_BYTES)
+        // For debuggers of native code only; registering it would cost every load.
+        .native_unwind_info(cfg!(windows))
         .wasm_backtrace_details(WasmBacktraceDetails::Disable);
     Engine::new(&config)
 }

@@ -168,10 +168,10 @@ async fn load_and_keep(
     path: &Path,
     progress: &Progress<'_>,
 ) -> Result<Arc<LoadedPlugin>, LoadError> {
-    let plugin = sandbox.load_file_with(path, progress).await?;
+    let (plugin, bytes) = sandbox.load_with_bytes(path, progress).await?;
     if let Some(store) = sandbox.store() {
-        let (store, plugin) = (store.clone(), Arc::clone(&plugin));
-        let kept = tokio::task::spawn_blocking(move || store.put(plugin.digest(), &plugin.bytes)).await;
+        let (store, digest) = (store.clone(), plugin.digest().clone());
+        let kept = tokio::task::spawn_blocking(move || store.put(&digest, &bytes)).await;
         kept.map_err(|error| LoadError::Stopped(error.to_string()))??;
     }
     Ok(plugin)

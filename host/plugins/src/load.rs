@@ -138,10 +138,19 @@ impl Sandbox {
 
     /// Loads a component from a file, telling about its progress.
     pub async fn load_file_with(&self, path: &Path, progress: &Progress<'_>) -> Result<Arc<LoadedPlugin>, LoadError> {
+        self.load_with_bytes(path, progress).await.map(|(plugin, _)| plugin)
+    }
+
+    /// The same, with the file's bytes: a plugin does not hold them, since they are as much as its code again.
+    pub(crate) async fn load_with_bytes(
+        &self,
+        path: &Path,
+        progress: &Progress<'_>,
+    ) -> Result<(Arc<LoadedPlugin>, Arc<Vec<u8>>), LoadError> {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let path = path.to_owned();
-        let bytes = blocking(move || read_component(&path)).await??;
-        self.load_bytes_with(&stem, bytes, progress).await
+        let bytes = Arc::new(blocking(move || read_component(&path)).await??);
+        Ok((self.load(&stem, Arc::clone(&bytes), progress).await?, bytes))
     }
 
     /// Loads a component from memory. `name` is its name if it has no manifest.
@@ -156,8 +165,17 @@ impl Sandbox {
         bytes: Vec<u8>,
         progress: &Progress<'_>,
     ) -> Result<Arc<LoadedPlugin>, LoadError> {
+        self.load(name, Arc::new(bytes), progress).await
+    }
+
+    async fn load(
+        &self,
+        name: &str,
+        bytes: Arc<Vec<u8>>,
+        progress: &Progress<'_>,
+    ) -> Result<Arc<LoadedPlugin>, LoadError> {
         let name = name_of_stem(name);
-        let bytes: Arc<[u8]> = bytes.into();
+        let size = bytes.len() as u64;
         let (shared, known) = (Arc::clone(&self.shared), Arc::clone(&bytes));
         let first = {
             let name = name.clone();
@@ -168,7 +186,7 @@ impl Sandbox {
             FirstLook::Cached { digest, component, facts } => {
                 let identity = identity(&name, digest, &facts);
                 let links = self.link(&component, &facts)?;
-                (loaded(identity, facts, links, bytes), CodeSource::Cache)
+                (loaded(identity, facts, links, size), CodeSource::Cache)
             }
             FirstLook::Unknown { digest, facts } => {
                 progress(LoadEvent::Compiling { name: name.clone() });
@@ -186,18 +204,19 @@ impl Sandbox {
         name: &str,
         digest: Digest,
         mut facts: Facts,
-        bytes: Arc<[u8]>,
+        bytes: Arc<Vec<u8>>,
     ) -> Result<Arc<LoadedPlugin>, LoadError> {
-        let component = self.compile(Arc::clone(&bytes)).await?;
+        let size = bytes.len() as u64;
+        let component = self.compile(bytes).await?;
         let identity = identity(name, digest, &facts);
         let links = self.link(&component, &facts)?;
         facts.tools = self.learn(&identity, &links).await?;
         let (shared, kept, digest) = (Arc::clone(&self.shared), facts.clone(), identity.digest.clone());
         blocking(move || keep(&shared, &digest, &kept, &component)).await?;
-        Ok(loaded(identity, facts, links, bytes))
+        Ok(loaded(identity, facts, links, size))
     }
 
-    async fn compile(&self, bytes: Arc<[u8]>) -> Result<Component, LoadError> {
+    async fn compile(&self, bytes: Arc<Vec<u8>>) -> Result<Component, LoadError> {
         let permit = Arc::clone(&self.shared.compiling).acquire_owned().await;
         let engine = self.shared.engine.clone();
         let compiled = blocking(move || {
@@ -379,8 +398,8 @@ fn identity(name: &str, digest: Digest, facts: &Facts) -> Arc<PluginIdentity> {
     Arc::new(PluginIdentity { name, digest })
 }
 
-fn loaded(identity: Arc<PluginIdentity>, facts: Facts, links: Links, bytes: Arc<[u8]>) -> Arc<LoadedPlugin> {
-    Arc::new(LoadedPlugin { identity, facts, size: bytes.len() as u64, links, bytes })
+fn loaded(identity: Arc<PluginIdentity>, facts: Facts, links: Links, size: u64) -> Arc<LoadedPlugin> {
+    Arc::new(LoadedPlugin { identity, facts, size, links })
 }
 
 fn read_component(path: &Path) -> Result<Vec<u8>, LoadError> {

@@ -17,8 +17,6 @@ pub struct LoadedPlugin {
     pub(crate) facts: Facts,
     pub(crate) size: u64,
     pub(crate) links: Links,
-    /// The component's own bytes, for the plugin store.
-    pub(crate) bytes: Arc<[u8]>,
 }
 
 /// What was learned about a component when it was first loaded. It depends on nothing but its bytes and this host.
