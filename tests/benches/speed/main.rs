@@ -1,5 +1,6 @@
-//! Measures what the design promises of a tool call and of a loop step: host and raw wasmtime in one process, sample by
-//! sample in turn, so that noise hits both alike. Prints one table; asserts nothing about time.
+//! Measures what the design promises of a tool call, of a loop step and of a model's stream; the first with host and raw
+//! wasmtime in one process, sample by sample in turn, so that noise hits both alike. Prints one table; asserts nothing
+//! about time.
 
 #![allow(clippy::print_stdout, reason = "the table is what this program is for")]
 
@@ -15,6 +16,7 @@ mod engine;
 mod limits;
 
 mod component;
+mod decoding;
 mod loop_step;
 mod raw;
 mod samples;
@@ -35,6 +37,9 @@ fn main() -> wasmtime::Result<()> {
     }
     if "loop step".contains(&wanted) {
         runtime.block_on(loop_step::measure(&mut table))?;
+    }
+    if "stream decoding".contains(&wanted) {
+        decoding::measure(&mut table)?;
     }
     print!("{table}");
     Ok(())
