@@ -56,7 +56,7 @@ fn m1_whatever_the_standard_allows() {
         plain.replace("data: [DONE]\n\n", ""),
         plain.trim_end().to_owned(),
         plain.replace("\n\ndata: [DONE]\n\n", ""),
-        plain.replace("data: [DONE]", "data: [DONE"),
+        plain.replace("data: [DONE]\n\n", "data: [DONE"),
         plain.replace("\n\n", "\n"),
         plain.replace("data: [DONE]\n\n", &format!("data: [DONE]\n\ndata: {HELLO}\n\n")),
     ];

@@ -17,6 +17,7 @@ mod limits;
 mod agent;
 mod compiled_code;
 mod component;
+mod decoding;
 mod long_history;
 mod loop_step;
 mod many_sessions;
@@ -59,6 +60,9 @@ fn main() -> wasmtime::Result<()> {
     }
     if is_wanted("media policy") {
         runtime.block_on(media_policy::measure(&built("plugins/mask-openai")?, &mut table))?;
+    }
+    if is_wanted("stream decoding") {
+        decoding::measure(&mut table)?;
     }
     print!("{table}");
     Ok(())

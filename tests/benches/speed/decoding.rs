@@ -1,0 +1,87 @@
+//! "Stream decoding": bytes of a Chat Completions stream to deltas, JSON included, in reads of 64 KiB on one core.
+
+use crate::samples::Samples;
+use crate::table::{Table, reached};
+use agent_core::model::Delta;
+use agent_models::chat_stream::ChatStream;
+use std::time::{Duration, Instant};
+use wasmtime::bail;
+
+const WARM_UP: usize = 5;
+const ROUNDS: usize = 60;
+const READ: usize = 64 * 1024;
+/// Bytes of a second.
+const TARGET: f64 = 200e6;
+/// Chunks of the stream of small events: about 8 MB.
+const CHUNKS: usize = 25_000;
+/// Text of one large event; the larger one has four times as much.
+const LARGE: usize = 1024 * 1024;
+/// Four times as much may take this many times as long: less than half of what quadratic time would.
+const MOST: f64 = 7.0;
+
+const WORDS: [&str; 8] = [" the", " answer", " is", ",", " forty", "-two", "\\n\\n", " because"];
+
+/// Measures a reply of small chunks, as providers stream text, and single large events of two sizes.
+pub(crate) fn measure(table: &mut Table) -> wasmtime::Result<()> {
+    let text = stream((0..CHUNKS).map(|chunk| chunk_of("content", WORDS[chunk % WORDS.len()])));
+    let thinking = stream((0..CHUNKS).map(|chunk| chunk_of("reasoning_content", WORDS[chunk % WORDS.len()])));
+    let large = "word ".repeat(LARGE / 5);
+    let [large, larger] = [1, 4].map(|times| stream([chunk_of("content", &large.repeat(times))].into_iter()));
+
+    let title = format!("stream decoding: bytes to deltas, reads of {} KiB, {ROUNDS} samples", READ / 1024);
+    table.title(title);
+    for (what, body) in [("text in small chunks", &text), ("thinking in small chunks", &thinking)] {
+        let samples = decode(body)?;
+        let rate = body.len() as f64 / samples.median().as_secs_f64();
+        let size = body.len() as f64 / 1e6;
+        let verdict = format!("{size:.1} MB, {:.0} MB/s; target 200 MB/s: {}", rate / 1e6, reached(rate >= TARGET));
+        table.line(what, samples, verdict);
+    }
+    let (one, four) = (decode(&large)?, decode(&larger)?);
+    let times = four.median().as_secs_f64() / one.median().as_secs_f64();
+    table.line("one event of 1 MiB", one, String::new());
+    let verdict = format!("{times:.1} × the time; target linear: {}", reached(times <= MOST));
+    table.line("one event of 4 MiB", four, verdict);
+    Ok(())
+}
+
+/// One chunk with all that OpenAI sends with each.
+fn chunk_of(field: &str, json_text: &str) -> String {
+    format!(
+        "data: {{\"id\":\"chatcmpl-0123456789abcdefghijklmnopqrs\",\"object\":\"chat.completion.chunk\",\
+         \"created\":1741570283,\"model\":\"gpt-4o-mini-2024-07-18\",\"service_tier\":\"default\",\
+         \"system_fingerprint\":\"fp_0123456789\",\"choices\":[{{\"index\":0,\"delta\":{{\"{field}\":\"{json_text}\"}},\
+         \"logprobs\":null,\"finish_reason\":null}}],\"obfuscation\":\"aBcDeFgH\"}}\n\n"
+    )
+}
+
+fn stream(chunks: impl Iterator<Item = String>) -> Vec<u8> {
+    let end = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    chunks.chain([end.to_owned()]).collect::<String>().into_bytes()
+}
+
+/// Times of decoding the whole body, one reply each.
+fn decode(body: &[u8]) -> wasmtime::Result<Samples> {
+    let mut samples = Samples::default();
+    let mut deltas: Vec<Delta> = Vec::new();
+    for round in 0..WARM_UP + ROUNDS {
+        let started = Instant::now();
+        let mut stream = ChatStream::new("bench", "bench/model");
+        for read in body.chunks(READ) {
+            // As the reader of a connection does, which hands them on at once.
+            deltas.clear();
+            if let Err(error) = stream.push(read, &mut deltas) {
+                bail!("the stream was not decoded: {error}");
+            }
+        }
+        let decoded = stream.finish(&mut deltas);
+        let elapsed: Duration = started.elapsed();
+        if let Err(error) = decoded {
+            bail!("the stream was not decoded: {error}");
+        }
+        if round >= WARM_UP {
+            samples.push(elapsed);
+        }
+    }
+    Ok(samples)
+}
