@@ -194,7 +194,7 @@ impl Chat<'_> {
         let is_other = |model: &&Arc<dyn Provider>| model.facts().model != first.facts().model;
         let others: Vec<_> = models.chain().iter().filter(is_other).cloned().collect();
         let mut chain = Models::new(first.clone(), others);
-        (chain.retry, chain.cooldown) = (models.retry.clone(), models.cooldown);
+        (chain.retry, chain.cooldown) = (models.retry, models.cooldown);
         chain.fallback_text.clone_from(&models.fallback_text);
         self.agent = Arc::new(self.agent.with_models(chain).map_err(Failure::refused)?);
         self.session.set_agent(self.agent.clone());

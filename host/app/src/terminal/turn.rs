@@ -1,23 +1,22 @@
-//! A running turn, for people or as JSON lines, and how it ended.
+//! A running turn, for people or as JSON lines.
+
+mod ending;
 
 use super::card::{Card, Outcome};
-use super::markdown::Markdown;
 use super::page::{Block, Page, Spacing};
 use super::reply::{Reply, Seen};
 use super::spent::Spent;
-use super::{DIM, Output as To, Terminal, YELLOW, events, text};
+use super::{DIM, Output as To, Terminal, events, text};
 use crate::commands::session::show;
 use crate::data::DataDirectory;
-use crate::exit::{Exit, Failure};
-use agent_core::change::{CallRecord, CallState};
-use agent_core::event::{Event, EventKind, Suspension};
+use agent_core::change::CallRecord;
+use agent_core::event::{Event, EventKind};
 use agent_core::message::{CallId, Content};
-use agent_core::run::Output;
 use agent_core::tool::CallCost;
 use agent_core::view::result_text;
 use agent_memory::{CallFilter, MAX_PAGE, Store};
-use agent_runtime::{Session, TurnResult};
-use serde_json::{Value, json};
+use agent_runtime::Session;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -138,91 +137,6 @@ impl<'t> TurnView<'t> {
             Err(TryRecvError::Empty | TryRecvError::Closed) => return Ok(false),
         }
         Ok(true)
-    }
-
-    /// Nothing is left to do; what follows is how the last turn ended.
-    pub(crate) fn nothing_interrupted(&self) {
-        self.terminal.note(format!("{DIM}nothing was interrupted; this is how the last turn ended:{DIM:#}"));
-    }
-
-    /// The session waits, so what was asked now has not been sent.
-    pub(crate) fn not_asked(&self) {
-        self.terminal
-            .note(format!("{YELLOW}!{YELLOW:#} the interrupted turn comes first: what you ask now was not sent"));
-    }
-
-    /// An interrupted turn has ended, and another begins.
-    pub(crate) fn interrupted_turn_ended(&self, result: &TurnResult) -> Result<(), Failure> {
-        match (result, self.format) {
-            (TurnResult::Finished(output), Format::Json) => self.print_output(output),
-            (TurnResult::Finished(_), Format::Terminal) => {
-                self.terminal.note(format!("{DIM}the interrupted turn has ended{DIM:#}"));
-                Ok(())
-            }
-            (TurnResult::Finished(output), Format::Lines) => {
-                let answer = text::harmless(&answer(output)).into_owned();
-                self.terminal.note(format!("{DIM}the interrupted turn has ended:{DIM:#}\n{answer}"));
-                Ok(())
-            }
-            (TurnResult::Failed(error), _) => {
-                self.terminal
-                    .note(format!("{YELLOW}!{YELLOW:#} the interrupted turn has ended with an error: {error}"));
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Shows how the last turn came out.
-    pub(crate) async fn end(&mut self, result: TurnResult) -> Result<Exit, Failure> {
-        self.terminal.idle();
-        match result {
-            TurnResult::Finished(output) => {
-                match self.format {
-                    Format::Json => self.print_output(&output)?,
-                    Format::Lines | Format::Terminal => self.print_answer(&output)?,
-                }
-                Ok(Exit::Done)
-            }
-            TurnResult::Failed(error) => {
-                let (code, message) = (error.code(), error.to_string());
-                self.print_status("failed", json!({"code": code, "message": message}))?;
-                match self.usage {
-                    Use::Once => Err(Failure::failed(format!("{error} · session {}", self.session))),
-                    Use::Interactive => Err(Failure::failed(error)),
-                }
-            }
-            TurnResult::Cancelled => {
-                // Where nobody reads any more, that is why the turn was cancelled.
-                self.print_status("cancelled", json!({}))
-                    .map_err(|failure| Failure { exit: Exit::Cancelled, ..failure })?;
-                let (session, flag) = (&self.session, self.kept.data.flag());
-                self.page.note(
-                    Block::Note,
-                    match self.usage {
-                        Use::Once => format!("{DIM}cancelled; to ask on: --session {session}{flag} \"…\"{DIM:#}"),
-                        Use::Interactive => format!("{DIM}cancelled; ask on, or /undo takes the turn back{DIM:#}"),
-                    },
-                );
-                Ok(Exit::Cancelled)
-            }
-            TurnResult::Suspended(suspension) => {
-                let Suspension::OutcomeUnknown { calls } = &suspension;
-                self.print_status("suspended", json!({"suspension": suspension}))?;
-                let mut calls = self.calls(calls.clone()).await.map_err(Failure::failed)?;
-                calls.retain(|call| call.state == CallState::OutcomeUnknown);
-                let waiting = match self.usage {
-                    Use::Once => show::waiting(&self.session, &calls, &self.kept.data),
-                    Use::Interactive => self.fitted(waiting(&calls)),
-                };
-                self.page.note(Block::Note, waiting);
-                Ok(Exit::Suspended)
-            }
-            TurnResult::Idle => {
-                self.terminal.note("there is nothing to go on with: ask something");
-                Ok(Exit::Done)
-            }
-        }
     }
 
     async fn show(&mut self, event: &Event) -> io::Result<()> {
@@ -392,75 +306,5 @@ impl<'t> TurnView<'t> {
                 self.show(&missed.event).await?;
             }
         }
-    }
-
-    fn print_output(&self, output: &Output) -> Result<(), Failure> {
-        let mut line = serde_json::Map::from_iter([("type".to_owned(), Value::from("output"))]);
-        if let Value::Object(fields) = serde_json::to_value(output).map_err(Failure::failed)? {
-            line.extend(fields);
-        }
-        self.terminal.print(Value::Object(line).to_string()).map_err(Failure::output)
-    }
-
-    /// The last line where there is no output.
-    fn print_status(&self, status: &str, details: Value) -> Result<(), Failure> {
-        if self.format != Format::Json {
-            return Ok(());
-        }
-        let mut line = json!({"type": "result", "status": status, "session": self.session});
-        if let (Some(line), Value::Object(details)) = (line.as_object_mut(), details) {
-            line.extend(details);
-        }
-        self.terminal.print(line.to_string()).map_err(Failure::output)
-    }
-
-    fn print_answer(&mut self, output: &Output) -> Result<(), Failure> {
-        let answer = answer(output);
-        match self.format {
-            Format::Terminal if self.answered.as_ref() == Some(&answer) => {}
-            Format::Terminal if output.data.is_string() => {
-                let mut markdown = Markdown::new(self.terminal.look(To::Stdout), self.terminal.width());
-                let shown = markdown.push(&answer) + &markdown.finish();
-                self.page.stream(Block::Words, &shown).map_err(Failure::output)?;
-            }
-            Format::Terminal => {
-                let shown = format!("{}\n", text::harmless(&answer));
-                self.page.stream(Block::Words, &shown).map_err(Failure::output)?;
-            }
-            Format::Lines | Format::Json => self.terminal.print_foreign(&answer).map_err(Failure::output)?,
-        }
-        if output.limit_reached {
-            let reached = "the turn ended at a bound: of its model calls (`max_interactions` in agent.toml), or of the model's window";
-            self.page.note(Block::Note, format!("{YELLOW}!{YELLOW:#} {reached}"));
-        }
-        let (model, spent) = (&output.model, self.spent.line(output.interactions, output.usage));
-        let session = match self.usage {
-            Use::Once => format!(" · session {}", output.session),
-            Use::Interactive => String::new(),
-        };
-        let line = format!("{DIM}{model}: {spent}{session}{DIM:#}");
-        self.page.note(Block::Note, self.fitted(line));
-        Ok(())
-    }
-}
-
-/// What an interactive session waits for, and how to decide there.
-fn waiting(calls: &[CallRecord]) -> String {
-    let mut lines = vec![format!(
-        "{YELLOW}waits for a decision{YELLOW:#}: the host stopped while these calls ran, and it is not known whether \
-         they had their effect"
-    )];
-    for call in calls {
-        let (name, arguments) = (text::one_line(&call.name, 100), text::json_line(&call.arguments, 100));
-        lines.push(format!("  {name} {arguments}\n    /resolve {} retry|failed|result [TEXT]", call.id));
-    }
-    lines.push("  or /cancel ends the turn".to_owned());
-    lines.join("\n")
-}
-
-fn answer(output: &Output) -> String {
-    match &output.data {
-        Value::String(text) => text.clone(),
-        json => format!("{json:#}"),
     }
 }

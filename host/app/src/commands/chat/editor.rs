@@ -268,7 +268,7 @@ struct Continuation(Arc<LineState>);
 impl Validator for Continuation {
     fn validate(&self, line: &str) -> ValidationResult {
         let backslashes = line.len() - line.trim_end_matches('\\').len();
-        if backslashes % 2 == 0 {
+        if backslashes.is_multiple_of(2) {
             return ValidationResult::Complete;
         }
         self.0.continued().push(line.to_owned());
