@@ -91,11 +91,7 @@ impl<'r> Messages<'r> {
         let mut content = Vec::with_capacity(parts.len());
         for part in parts {
             match part {
-                // Named, so that the model can ask a tool for it.
-                Part::Media(media) if self.kind(media).is_some() => {
-                    content.push(as_text(format!("[{}]", media::name(media))));
-                    content.push(self.medium(media).await?);
-                }
+                Part::Media(media) if self.kind(media).is_some() => content.push(self.medium(media).await?),
                 part => content.extend(part_text(part).filter(|text| !text.is_empty()).map(as_text)),
             }
         }
@@ -161,7 +157,7 @@ impl<'r> Messages<'r> {
                 Content::Json(json) => Cow::Owned(json.to_string()),
                 Content::Media(media) if self.kind(media).is_some() => {
                     self.of_results.push((result, media));
-                    Cow::Owned(format!("[{}: below]", media::name(media)))
+                    Cow::Owned(format!("[{}: below]", media::short_name(media)))
                 }
                 Content::Media(media) => Cow::Owned(media::not_shown(media)),
             });

@@ -199,9 +199,9 @@ async fn p4_downscaled_media() {
     let request = ModelRequest { downscaled: vec![Downscaled { media: medium, to }], ..request };
     let body = sent_with(&request, Dialect::Common, &Scaled("image/jpeg")).await;
     let content = &body["messages"][1]["content"];
-    assert_eq!(content[1], json!({"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,YWJj"}}));
+    assert_eq!(content[0], json!({"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,YWJj"}}));
     let body = sent_with(&request, Dialect::Common, &Scaled("image/bmp")).await;
-    assert!(body["messages"][1]["content"][1]["text"].as_str().unwrap().ends_with("cannot be shown it]"));
+    assert!(body["messages"][1]["content"][0]["text"].as_str().unwrap().ends_with("cannot be shown it]"));
 }
 
 /// Sound and documents where the server takes them; else words.
@@ -211,10 +211,10 @@ async fn p4_sound_and_documents() {
     let request = plain_request(vec![Message { role: Role::User, parts, seen_count: 0 }], vec![]);
     let body = sent_with(&request, Dialect::OpenAi, &Scaled("audio/x-wav")).await;
     let content = &body["messages"][1]["content"];
-    assert_eq!(content[1], json!({"type": "input_audio", "input_audio": {"data": "YWJj", "format": "wav"}}));
+    assert_eq!(content[0], json!({"type": "input_audio", "input_audio": {"data": "YWJj", "format": "wav"}}));
     let body = sent_with(&request, Dialect::OpenAi, &Scaled("application/pdf")).await;
     let file = json!({"filename": "Report 1", "file_data": "data:application/pdf;base64,YWJj"});
-    assert_eq!(body["messages"][1]["content"][3], json!({"type": "file", "file": file}));
+    assert_eq!(body["messages"][1]["content"][1], json!({"type": "file", "file": file}));
     let body = sent(&request, Dialect::Groq).await;
     insta::assert_snapshot!(body["messages"][1]["content"].as_str().unwrap(), @"
         [audio/x-wav, `Report 1`, sha256:0707070707070707070707070707070707070707070707070707070707070707, 3 bytes: this model cannot be shown it]
