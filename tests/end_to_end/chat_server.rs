@@ -262,7 +262,8 @@ fn check_pairs(messages: &[Value], problems: &mut Vec<String>) {
 
 /// The same bytes, but for images that have become texts.
 fn same_or_masked(one: &Value, other: &Value) -> Result<(), String> {
-    if one.to_string() == other.to_string() {
+    let bytes = |message: &Value| serde_json::to_vec(message).expect("JSON");
+    if bytes(one) == bytes(other) {
         return Ok(());
     }
     let parts = (one["content"].as_array(), other["content"].as_array());

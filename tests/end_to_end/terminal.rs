@@ -218,7 +218,7 @@ fn a_pasted_block_is_one_input() {
     let expected = json!({"text": "Read.", "expect": {"last_contains": [block]}});
     let desk = Desk::new(&[expected, json!({"text": "Both.", "expect": {"last_contains": "one\ntwo"}})]);
     let mut screen = desk.session();
-    screen.send(&format!("\u{1b}[200~{}\u{1b}[201~", block.replace('\n', "\r")));
+    screen.paste(block);
     screen.wait_for_end("> first line\n  second \\\n  third line");
     screen.send(ENTER);
     screen.wait_for("\nRead.\n");

@@ -69,7 +69,14 @@ impl Screen {
         Self { keyboard, terminal, seen, child }
     }
 
-    /// Types, or pastes.
+    /// Pastes: the terminal marks what it pastes for whoever has asked for that.
+    pub(super) fn paste(&mut self, text: &str) {
+        let text = text.replace('\n', "\r");
+        let is_marked = self.seen.lock().unwrap().parser.screen().bracketed_paste();
+        self.send(&if is_marked { format!("\u{1b}[200~{text}\u{1b}[201~") } else { text });
+    }
+
+    /// Types.
     pub(super) fn send(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).expect("the terminal takes what is typed");
     }

@@ -1,6 +1,5 @@
 //! What the router says: results of calls, tools to choose from, and always that it is no language model.
 
-use crate::providers::PROVIDERS;
 use agent_core::message::{Content, Message, Part, Role, ToolCall, ToolResult};
 use agent_core::model::OfferedTool;
 use agent_core::tool::ToolError;
@@ -20,11 +19,8 @@ const ROW_LIMIT: usize = 20;
 
 /// Adds the line that every answer ends with. What does not fit into so many characters is cut from the body.
 pub(super) fn labelled(body: &str, limit: usize) -> String {
-    let names = PROVIDERS.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(" and ");
-    let label = format!(
-        "This is the offline router, not a language model: it runs tools, it does not think. Configure a model with \
-         `--model NAME`, or `model = \"NAME\"` in agent.toml; this version has {names}."
-    );
+    let label = "This is the offline router, not a language model: it runs tools, it does not think. To ask one, write \
+                 `--model PROVIDER/MODEL`, or `model = \"PROVIDER/MODEL\"` in agent.toml.";
     let room = limit.saturating_sub(label.chars().count() + 2);
     format!("{}\n\n{label}", cut(body.trim_end(), room))
 }

@@ -166,7 +166,7 @@ async fn shows_the_three_nearest_with_lines_to_type() {
     text.count_file {"path": "…"}
       Counts the lines, words, characters and bytes of a text file, given its path.
 
-    This is the offline router, not a language model: it runs tools, it does not think. Configure a model with `--model NAME`, or `model = "NAME"` in agent.toml; this version has `offline` and `scripted:FILE`.
+    This is the offline router, not a language model: it runs tools, it does not think. To ask one, write `--model PROVIDER/MODEL`, or `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
     insta::assert_snapshot!(said("read the first 10 lines of README.md").await, @r#"
     Which tool that means is not certain, so none was run. The nearest, each as a line to type:
@@ -180,12 +180,12 @@ async fn shows_the_three_nearest_with_lines_to_type() {
     read_result {"call_id": "…"}
       Reads on in the result of an earlier call of this session that was cut.
 
-    This is the offline router, not a language model: it runs tools, it does not think. Configure a model with `--model NAME`, or `model = "NAME"` in agent.toml; this version has `offline` and `scripted:FILE`.
+    This is the offline router, not a language model: it runs tools, it does not think. To ask one, write `--model PROVIDER/MODEL`, or `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
     insta::assert_snapshot!(said("Guten Morgen").await, @r#"
     No tool's name or description has a word in common with that.
 
-    This is the offline router, not a language model: it runs tools, it does not think. Configure a model with `--model NAME`, or `model = "NAME"` in agent.toml; this version has `offline` and `scripted:FILE`.
+    This is the offline router, not a language model: it runs tools, it does not think. To ask one, write `--model PROVIDER/MODEL`, or `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
     insta::assert_snapshot!(said("text.counts {\"path\": \"a\"}").await, @r#"
     No tool `text.counts` is offered. Nothing was run. The nearest, each as a line to type:
@@ -199,7 +199,7 @@ async fn shows_the_three_nearest_with_lines_to_type() {
     text.diff_files {"old_path": "…", "new_path": "…"}
       Compares two text files line by line and returns a unified diff.
 
-    This is the offline router, not a language model: it runs tools, it does not think. Configure a model with `--model NAME`, or `model = "NAME"` in agent.toml; this version has `offline` and `scripted:FILE`.
+    This is the offline router, not a language model: it runs tools, it does not think. To ask one, write `--model PROVIDER/MODEL`, or `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
 }
 
@@ -210,7 +210,7 @@ async fn obeys_lines() {
     insta::assert_snapshot!(said("text.count_file {\"path\": a.md}").await, @r#"
     The call of text.count_file in line 1 is not right: expected value at line 1, column 26. Nothing was run.
 
-    This is the offline router, not a language model: it runs tools, it does not think. Configure a model with `--model NAME`, or `model = "NAME"` in agent.toml; this version has `offline` and `scripted:FILE`.
+    This is the offline router, not a language model: it runs tools, it does not think. To ask one, write `--model PROVIDER/MODEL`, or `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
 }
 
@@ -251,7 +251,7 @@ async fn answers_from_the_results() {
       lines: 10
       words: 99
 
-    This is the offline router, not a language model: it runs tools, it does not think. Configure a model with `--model NAME`, or `model = "NAME"` in agent.toml; this version has `offline` and `scripted:FILE`.
+    This is the offline router, not a language model: it runs tools, it does not think. To ask one, write `--model PROVIDER/MODEL`, or `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
     request.tools.clear();
     assert!(ask(&request).await.0.text.contains("words: 99"));
