@@ -71,7 +71,8 @@ fn m1_whatever_the_standard_allows() {
 /// What the standard says of `data`: each such line is one of the event's, empty ones too.
 #[test]
 fn m1_events_have_all_their_lines() {
-    let cases: [(&[u8], &[(&str, &str)]); 6] = [
+    type Case = (&'static [u8], &'static [(&'static str, &'static str)]);
+    let cases: [Case; 6] = [
         (b"data\n\ndata\ndata\n\ndata:", &[("", ""), ("", "\n"), ("", "")]),
         (b"event: a\ndata: x\ndata:  y\n\ndata: z\n\n", &[("a", "x\n y"), ("", "z")]),
         (b"event: a\n\ndata: x\n\n", &[("", "x")]),

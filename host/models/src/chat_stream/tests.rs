@@ -146,7 +146,8 @@ fn m1_a_refusal() {
 #[test]
 fn m1_calls_in_all_shapes() {
     let call = |value: Value| piece(value);
-    let cases: Vec<(Vec<Value>, Vec<(&str, &str, &str)>)> = vec![
+    type Case = (Vec<Value>, Vec<(&'static str, &'static str, &'static str)>);
+    let cases: Vec<Case> = vec![
         // Pieces, the name repeated or null.
         (
             vec![
