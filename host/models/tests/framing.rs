@@ -53,6 +53,7 @@ fn m1_whatever_the_standard_allows() {
         plain.replace("data:", ": ping\nid: 7\nretry: 10\nunknown\nevent: message\ndata:"),
         plain.replace("\n\n", "\n\n:\n\n: PROCESSING\n\n"),
         plain.replace("\"choices\":", "\ndata: \"choices\":\ndata: "),
+        plain.replace("\"choices\":", "\ndata: \"choices\":\ndata: ").replace('\n', "\r\n"),
         plain.replace("data: [DONE]\n\n", ""),
         plain.trim_end().to_owned(),
         plain.replace("\n\ndata: [DONE]\n\n", ""),
@@ -68,11 +69,13 @@ fn m1_whatever_the_standard_allows() {
     }
 }
 
+/// A body, and the names and data of its events.
+type Framed<'f> = (&'f [u8], &'f [(&'f str, &'f str)]);
+
 /// What the standard says of `data`: each such line is one of the event's, empty ones too.
 #[test]
 fn m1_events_have_all_their_lines() {
-    type Case = (&'static [u8], &'static [(&'static str, &'static str)]);
-    let cases: [Case; 6] = [
+    let cases: [Framed<'_>; 6] = [
         (b"data\n\ndata\ndata\n\ndata:", &[("", ""), ("", "\n"), ("", "")]),
         (b"event: a\ndata: x\ndata:  y\n\ndata: z\n\n", &[("a", "x\n y"), ("", "z")]),
         (b"event: a\n\ndata: x\n\n", &[("", "x")]),
@@ -135,6 +138,7 @@ fn m3_errors_in_place_of_a_reply() {
         ("\n\n [{\"error\": {\"code\": 503, \"message\": \"full\"}}]".to_owned(), Some(503), None, "full"),
         (r#"{"detail": "Not Found"}"#.to_owned(), None, None, "Not Found"),
         (format!("{hello}data: {{\"error\": {{\"message\": \"m\", \"code\": 502}}}}\n\n"), Some(502), None, "m"),
+        (format!("{hello}data: [{{\"error\": {{\"message\": \"m\"}}}}]\n\n"), None, None, "m"),
         (format!("{hello}event: error\ndata: it broke\n\n"), None, None, "it broke"),
         (format!("{hello}event: error\ndata: {{\"message\": \"m\"}}"), None, None, "m"),
         (format!("{hello}error: {{\"code\": 500, \"message\": \"m\"}}\n\n"), Some(500), None, "m"),
@@ -212,21 +216,13 @@ fn m3_the_largest_reply() {
     assert_eq!(endless(&format!("data: {call}\n\n")), (1025, StreamError::TooMany { what: "tool calls", limit: 1024 }));
 }
 
-/// Twice as much takes twice as long, whatever the pieces: no byte is looked at again.
+/// Row 31: no byte is looked at again when more comes. This takes some hundredths of a second; if it did look again, minutes.
 #[test]
 fn m3_time_is_linear_in_the_size_of_an_event() {
-    let time = |length: usize| {
-        let event = format!("data: {}\n\n", WORLD.replace("wörld 🌍", &"x".repeat(length)));
-        let run = || {
-            let start = Instant::now();
-            assert!(decode(event.as_bytes().chunks(8)).0.is_ok());
-            start.elapsed()
-        };
-        (0..5).map(|_| run()).min().unwrap_or(Duration::MAX)
-    };
-    let (one, four) = (time(1_500_000), time(6_000_000));
-    // Quadratic time would make it sixteen.
-    assert!(four < one * 9, "{one:?} for 1.5 MB, {four:?} for four times as much");
+    let event = format!("data: {}\n\n", WORLD.replace("wörld 🌍", &"x".repeat(8_000_000)));
+    let start = Instant::now();
+    assert!(decode(event.as_bytes().chunks(16)).0.is_ok());
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
 /// M1: `index` is a name, not a place: no memory is taken by it, and it may begin anywhere, repeat, or be missing.

@@ -5,6 +5,8 @@ use super::chunk::CallPiece;
 use super::lenient::Text;
 use agent_core::model::RequestedCall;
 use serde_json::Value;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Most calls of one reply.
@@ -87,24 +89,23 @@ impl Call {
     /// others none, and some no ids, or one id to all.
     fn is_followed_by(&self, piece: &CallPiece<'_>) -> bool {
         let (name, is_whole) = (piece.name(), self.extent.is_whole());
-        if !self.id.is_empty() && !piece.id.is_empty() && *piece.id != self.id {
-            // A piece that names no tool goes on: some servers make a new id for each piece.
-            return if name.is_empty() || name == self.name {
-                !self.extent.is_open() && (is_whole || !name.is_empty())
-            } else {
-                true
-            };
+        let have_ids = !self.id.is_empty() && !piece.id.is_empty();
+        if have_ids && *piece.id != self.id {
+            // Some servers make a new id for each piece: what names no tool, or falls among arguments, goes on.
+            return if name.is_empty() { is_whole } else { name != self.name || !self.extent.is_open() };
         }
         if name.is_empty() || self.name.is_empty() {
             return false;
         }
-        let is_same_id = !self.id.is_empty() && !piece.id.is_empty();
-        (is_whole && piece.has_arguments()) || (name != self.name && !is_same_id)
+        let arguments = piece.arguments();
+        let has_more = is_whole && !arguments.is_empty();
+        if have_ids { has_more && arguments != self.arguments } else { has_more || name != self.name }
     }
 
+    /// Adds what the piece says; how many bytes of it are kept.
     fn extend(&mut self, piece: &CallPiece<'_>) -> usize {
         let mut size = 0;
-        if self.id.is_empty() && !piece.id.is_empty() {
+        if self.id.is_empty() {
             self.id.push_str(&piece.id);
             size += piece.id.len();
         }
@@ -112,8 +113,12 @@ impl Call {
             self.name.push_str(piece.name());
             size += self.name.len();
         }
-        if let Some(arguments) = piece.function.as_ref().and_then(|function| function.arguments) {
-            size += self.extend_arguments(arguments.get());
+        let arguments = piece.arguments();
+        // Some servers say the whole call once more at the end.
+        if !(self.extent.is_whole() && arguments == self.arguments) {
+            self.extent.read(&arguments);
+            self.arguments.push_str(&arguments);
+            size += arguments.len();
         }
         if let Some(extra) = piece.extra_content {
             self.extra_content = serde_json::from_str(extra.get()).ok().filter(|extra| *extra != Value::Null);
@@ -121,29 +126,22 @@ impl Call {
         }
         size
     }
-
-    fn extend_arguments(&mut self, json: &str) -> usize {
-        let before = self.arguments.len();
-        if json.starts_with('"') {
-            let Text(piece) = serde_json::from_str(json).unwrap_or_default();
-            self.extent.read(&piece);
-            self.arguments.push_str(&piece);
-        } else if json.starts_with(['{', '[']) {
-            self.extent.read(json);
-            self.arguments.push_str(json);
-        }
-        self.arguments.len() - before
-    }
 }
 
-impl CallPiece<'_> {
+impl<'a> CallPiece<'a> {
     fn name(&self) -> &str {
         self.function.as_ref().map(|function| &*function.name).unwrap_or_default()
     }
 
-    fn has_arguments(&self) -> bool {
-        let arguments = self.function.as_ref().and_then(|function| function.arguments);
-        arguments.is_some_and(|arguments| arguments.get() != "\"\"")
+    fn arguments(&self) -> Cow<'a, str> {
+        let json = self.function.as_ref().and_then(|function| function.arguments);
+        match json.map(RawValue::get) {
+            Some(text) if text.starts_with('"') => {
+                serde_json::from_str(text).map(|Text(text)| text).unwrap_or_default()
+            }
+            Some(json) if json.starts_with(['{', '[']) => Cow::Borrowed(json),
+            _ => Cow::default(),
+        }
     }
 }
 

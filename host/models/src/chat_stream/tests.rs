@@ -32,8 +32,10 @@ fn piece(piece: Value) -> Value {
     delta(json!({ "tool_calls": [piece] }))
 }
 
-/// Id, name and arguments of each call.
-fn calls(decoded: &Decoded) -> Vec<(&str, &str, &str)> {
+/// Id, name and arguments of a call.
+type Call<'c> = (&'c str, &'c str, &'c str);
+
+fn calls(decoded: &Decoded) -> Vec<Call<'_>> {
     let short = decoded
         .reply
         .calls
@@ -142,23 +144,73 @@ fn m1_a_refusal() {
     assert_eq!((RawReply::from(decoded.clone()).reply.text.as_str(), decoded.refusal), ("text", None));
 }
 
-/// M1: calls are told apart by what there is: index, id, name, and whether arguments are whole.
+fn check_calls(cases: Vec<(Vec<Value>, Vec<Call<'_>>)>) {
+    for (mut chunks, expected) in cases {
+        chunks.push(end("stop"));
+        let (decoded, _) = streamed(&chunks);
+        assert_eq!(calls(&decoded), expected);
+        assert_eq!(decoded.reply.stop, StopReason::ToolCalls, "by their presence");
+    }
+}
+
+/// M1: the pieces of a call, however it is named in them.
 #[test]
-fn m1_calls_in_all_shapes() {
-    let call = |value: Value| piece(value);
-    type Case = (Vec<Value>, Vec<(&'static str, &'static str, &'static str)>);
-    let cases: Vec<Case> = vec![
+fn m1_calls_in_pieces() {
+    let cases: Vec<(Vec<Value>, Vec<Call<'_>>)> = vec![
         // Pieces, the name repeated or null.
         (
             vec![
-                call(json!({"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}})),
-                call(json!({"index": 0, "id": null, "function": {"name": null, "arguments": "{\"x\":"}})),
-                call(json!({"index": 0, "id": "", "function": {"name": "f", "arguments": "\"}{\""}})),
-                call(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "}"}})),
-                call(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
+                piece(json!({"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}})),
+                piece(json!({"index": 0, "id": null, "function": {"name": null, "arguments": "{\"x\":"}})),
+                piece(json!({"index": 0, "id": "", "function": {"name": "f", "arguments": "\"}{\""}})),
+                piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "}"}})),
+                piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
             ],
             vec![("a", "f", "{\"x\":\"}{\"}")],
         ),
+        // A brace in a text that holds a quote ends nothing.
+        (
+            vec![
+                piece(json!({"index": 0, "function": {"name": "f", "arguments": "{\"x\":\"\\\"}"}})),
+                piece(json!({"index": 0, "function": {"name": "f", "arguments": "\"}"}})),
+            ],
+            vec![("", "f", "{\"x\":\"\\\"}\"}")],
+        ),
+        // All of it once more at the end: to run it twice would be worse than anything.
+        (
+            vec![
+                piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":"}})),
+                piece(json!({"index": 0, "function": {"arguments": "1}"}})),
+                piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":1}"}})),
+            ],
+            vec![("a", "f", "{\"x\":1}")],
+        ),
+        // Another id in each piece of one call.
+        (
+            vec![
+                piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
+                piece(json!({"index": 0, "id": "b", "function": {"arguments": "{\"x\""}})),
+                piece(json!({"index": 0, "id": "c", "function": {"name": "f", "arguments": ":1}"}})),
+            ],
+            vec![("a", "f", "{\"x\":1}")],
+        ),
+        // Numbers as ids, an index as text, and a piece that says nothing.
+        (
+            vec![
+                piece(json!({"index": "0", "id": 17, "function": {"name": "f", "arguments": "{}"}})),
+                piece(json!({"index": 1, "function": {}})),
+                delta(json!({"tool_calls": [null]})),
+            ],
+            vec![("17", "f", "{}")],
+        ),
+    ];
+    check_calls(cases);
+}
+
+/// M1: calls are told apart by what there is: index, id, name, and whether arguments are whole.
+#[test]
+fn m1_calls_told_apart() {
+    let cases: Vec<(Vec<Value>, Vec<Call<'_>>)> = vec![
         // Arguments as an object; no index, no ids, one name.
         (
             vec![delta(json!({"tool_calls": [
@@ -171,60 +223,37 @@ fn m1_calls_in_all_shapes() {
         // All indexes 0: by id, by name, by one id for all.
         (
             vec![
-                call(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
-                call(json!({"index": 0, "id": "b", "function": {"name": "f", "arguments": ""}})),
+                piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
+                piece(json!({"index": 0, "id": "b", "function": {"name": "f", "arguments": ""}})),
             ],
             vec![("a", "f", ""), ("b", "f", "")],
         ),
         (
             vec![
-                call(json!({"index": 0, "id": "", "function": {"name": "f", "arguments": ""}})),
-                call(json!({"index": 0, "id": "", "function": {"name": "g", "arguments": "{}"}})),
+                piece(json!({"index": 0, "id": "", "function": {"name": "f", "arguments": ""}})),
+                piece(json!({"index": 0, "id": "", "function": {"name": "g", "arguments": "{}"}})),
             ],
             vec![("", "f", ""), ("", "g", "{}")],
         ),
         (
             vec![
-                call(json!({"index": 0, "id": "same", "function": {"name": "f", "arguments": "{}"}})),
-                call(json!({"index": 0, "id": "same", "function": {"name": "f", "arguments": "{}"}})),
+                piece(json!({"index": 0, "id": "same", "function": {"name": "f", "arguments": "{\"x\":1}"}})),
+                piece(json!({"index": 0, "id": "same", "function": {"name": "f", "arguments": "{\"x\":2}"}})),
             ],
-            vec![("same", "f", "{}"), ("same", "f", "{}")],
-        ),
-        // Another id in each piece of one call.
-        (
-            vec![
-                call(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
-                call(json!({"index": 0, "id": "b", "function": {"arguments": "{\"x\""}})),
-                call(json!({"index": 0, "id": "c", "function": {"name": "f", "arguments": ":1}"}})),
-            ],
-            vec![("a", "f", "{\"x\":1}")],
+            vec![("same", "f", "{\"x\":1}"), ("same", "f", "{\"x\":2}")],
         ),
         // Pieces of two calls in turn, told apart by id alone.
         (
             vec![
-                call(json!({"id": "a", "function": {"name": "f", "arguments": "{"}})),
-                call(json!({"id": "b", "function": {"name": "g", "arguments": "{"}})),
-                call(json!({"id": "a", "function": {"arguments": "}"}})),
-                call(json!({"id": "b", "function": {"arguments": "}"}})),
+                piece(json!({"id": "a", "function": {"name": "f", "arguments": "{"}})),
+                piece(json!({"id": "b", "function": {"name": "g", "arguments": "{"}})),
+                piece(json!({"id": "a", "function": {"arguments": "}"}})),
+                piece(json!({"id": "b", "function": {"arguments": "}"}})),
             ],
             vec![("a", "f", "{}"), ("b", "g", "{}")],
         ),
-        // Numbers as ids, an index as text, and a piece that says nothing.
-        (
-            vec![
-                call(json!({"index": "0", "id": 17, "function": {"name": "f", "arguments": "{}"}})),
-                call(json!({"index": 1, "function": {}})),
-                delta(json!({"tool_calls": [null]})),
-            ],
-            vec![("17", "f", "{}")],
-        ),
     ];
-    for (mut chunks, expected) in cases {
-        chunks.push(end("stop"));
-        let (decoded, _) = streamed(&chunks);
-        assert_eq!(calls(&decoded), expected);
-        assert_eq!(decoded.reply.stop, StopReason::ToolCalls, "by their presence");
-    }
+    check_calls(cases);
 }
 
 /// M1: in a whole reply, each item is a call.
