@@ -2,13 +2,17 @@
 
 use crate::chat_server::{Answer, ChatServer};
 use crate::support::{House, event_types, results, turn};
+use agent_core::message::{Part, TurnInput};
 use agent_core::run::TurnError;
 use agent_models::{ProviderConfig, Providers, RetryPolicy, Timeouts};
+use agent_plugins::MediumToStore;
 use agent_runtime::{Agent, AgentConfig, Models, OpenSession, Session, TurnResult};
-use serde_json::json;
+use base64::Engine;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 const STORY: &str = "A story of many words that is only worth something as a whole.";
 
@@ -110,4 +114,39 @@ async fn l22_every_request_begins_as_the_one_before() {
     assert_eq!(requests[1], requests[2], "a try that failed changes nothing");
     let offered = requests[0]["tools"].as_array().unwrap().iter().map(|tool| &tool["function"]["name"]);
     assert!(offered.into_iter().any(|name| name == "probe_echo"), "{}", requests[0]["tools"]);
+}
+
+/// P4, D1: an image is sent once as it is, and as a text from then on; nothing else of what was sent changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_an_image_goes_over_the_wire_once() {
+    let house = House::new(&["mask-openai", "probe"]).await;
+    let server = ChatServer::start([
+        Answer::Calls("", vec![("probe_echo", json!({"text": "one"}))]),
+        Answer::Text("A grey picture."),
+        Answer::Text("As I said."),
+    ])
+    .await;
+    let mut config = AgentConfig::new("test");
+    config.media_policies.insert("openai".to_owned(), "mask-openai".to_owned());
+    let mut session = open(&house, config, models(&server, 1)).await;
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    image::GrayImage::new(1600, 1200).write_to(&mut bytes, image::ImageFormat::Png).unwrap();
+    let bytes = bytes.into_inner();
+    let medium =
+        MediumToStore { bytes: bytes.clone(), mime_type: "image/png".to_owned(), name: Some("grey.png".to_owned()) };
+    let media = session.attach(medium).await.unwrap();
+    let parts = vec![Part::Text("What is this?".to_owned()), Part::Media(media.clone())];
+    let result = session.run(Some(TurnInput::Message(parts)), CancellationToken::new()).await.unwrap();
+    assert!(matches!(&result, TurnResult::Finished(output) if output.data == json!("A grey picture.")), "{result:?}");
+    let result = turn(&mut session, "Sure?").await;
+    assert!(matches!(&result, TurnResult::Finished(output) if output.data == json!("As I said.")), "{result:?}");
+    let requests: Vec<String> = server.requests().iter().map(ToString::to_string).collect();
+    let sent = base64::engine::general_purpose::STANDARD.encode(&bytes);
+    let has_image: Vec<bool> = requests.iter().map(|request| request.contains(&sent)).collect();
+    assert_eq!(has_image, [true, false, false]);
+    assert!(requests.iter().all(|request| request.contains(media.digest.as_str())), "a tool can still be asked for it");
+    // From the second request on nothing changes any more, to the byte.
+    let messages = |request: &Value| request["messages"].as_array().unwrap().clone();
+    let (second, third) = (messages(&server.requests()[1]), messages(&server.requests()[2]));
+    assert_eq!(second[..], third[..second.len()]);
 }
