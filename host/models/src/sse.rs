@@ -63,13 +63,8 @@ impl Decoder {
         while let Some(line) = self.take_line(input)? {
             let line = match line {
                 Cow::Borrowed(line) => read(line),
-                Cow::Owned(mut line) => {
-                    let is_end = self.keep(&line)?;
-                    line.clear();
-                    self.line = line;
-                    if is_end {
-                        break;
-                    }
+                Cow::Owned(line) => {
+                    self.keep_owned(line)?;
                     continue;
                 }
             };
@@ -104,8 +99,10 @@ impl Decoder {
     pub fn end(&mut self) -> Option<Event<'_>> {
         self.forget_given();
         let line = std::mem::take(&mut self.line);
-        // Nothing follows, and both together were within the limit's reach.
-        let _ = self.keep(&line);
+        if !line.is_empty() {
+            // Nothing is too large: what was kept was checked when it came.
+            let _ = self.keep_owned(line);
+        }
         self.has_data.then(|| Event { name: text(&self.name), data: text(&self.data) })
     }
 
@@ -168,8 +165,23 @@ impl Decoder {
         if self.line.len() + self.data.len() + more > EVENT_LIMIT { Err(TooLarge) } else { Ok(()) }
     }
 
-    fn keep(&mut self, line: &[u8]) -> Result<bool, TooLarge> {
-        self.keep_line(read(line))
+    /// Takes a line that was put together from pieces. It is not empty, so no event ends with it.
+    fn keep_owned(&mut self, mut line: Vec<u8>) -> Result<(), TooLarge> {
+        match read(&line) {
+            Line::Data(data) if !self.has_data => {
+                // Its buffer becomes the data's: large events are copied only once.
+                let before = line.len() - data.len();
+                line.drain(..before);
+                self.has_data = true;
+                self.line = std::mem::replace(&mut self.data, line);
+            }
+            read => {
+                self.keep_line(read)?;
+                self.line = line;
+            }
+        }
+        self.line.clear();
+        Ok(())
     }
 
     /// Takes what the line says; whether an event ends with it.
