@@ -1,11 +1,13 @@
 //! Compiled code on disk (P9). Loading compiled code means running it, so a file counts only if this host wrote it for
 //! exactly this component and engine: its keyed hash says so. Anything else is ignored and rebuilt.
 
+use crate::record::lock;
 use crate::store::{make_private_directory, write_atomically};
 use agent_core::message::Digest;
-use std::fs::Metadata;
-use std::io;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 /// First bytes of a cache file.
 pub(crate) const MAGIC: &[u8] = b"agent-host compiled 1\n";
@@ -15,20 +17,33 @@ const KEY_BYTES: usize = blake3::KEY_LEN;
 const MAC_BYTES: usize = blake3::OUT_LEN;
 const LENGTH_BYTES: usize = size_of::<u32>();
 
+/// Buffers that are kept, each up to so many bytes.
+const SPARE_BUFFERS: usize = 4;
+const SPARE_BYTES: usize = 2 * 1024 * 1024;
+
 /// A directory of compiled components for one engine.
 pub(crate) struct CompiledCache {
     directory: PathBuf,
     engine: blake3::Hash,
     key: [u8; KEY_BYTES],
+    /// What files were read into before: new memory for each file costs a start with many plugins more than reading it.
+    spare: Mutex<Vec<Vec<u8>>>,
 }
 
 /// A verified cache file: what was learned about the component, and its compiled code.
-pub(crate) struct CacheEntry {
+pub(crate) struct CacheEntry<'a> {
+    cache: &'a CompiledCache,
     bytes: Vec<u8>,
     record_end: usize,
 }
 
-impl CacheEntry {
+impl Drop for CacheEntry<'_> {
+    fn drop(&mut self) {
+        self.cache.give_back(std::mem::take(&mut self.bytes));
+    }
+}
+
+impl CacheEntry<'_> {
     /// The record's JSON.
     pub(crate) fn record(&self) -> &[u8] {
         &self.bytes[HEADER_BYTES..self.record_end]
@@ -61,17 +76,20 @@ impl CompiledCache {
             make_private(directory)?;
         }
         let key = open_key(directory, user, past)?;
-        Ok(Some(Self { directory: directory.join(engine.to_hex().as_str()), engine, key }))
+        let directory = directory.join(engine.to_hex().as_str());
+        Ok(Some(Self { directory, engine, key, spare: Mutex::default() }))
     }
 
     /// The verified entry for this component, if there is one.
-    pub(crate) fn get(&self, component: &Digest) -> Option<CacheEntry> {
+    pub(crate) fn get(&self, component: &Digest) -> Option<CacheEntry<'_>> {
         let path = self.path(component);
         let metadata = std::fs::metadata(&path).ok()?;
         if !metadata.is_file() || metadata.len() > FILE_BYTES {
             return None;
         }
-        let bytes = std::fs::read(&path).ok()?;
+        let mut bytes = lock(&self.spare).pop().unwrap_or_default();
+        bytes.reserve(usize::try_from(metadata.len()).ok()?);
+        File::open(&path).ok()?.take(FILE_BYTES).read_to_end(&mut bytes).ok()?;
         let entry = self.verify(component, bytes);
         if entry.is_none() {
             tracing::warn!(file = %path.display(), "compiled code in the cache does not verify; it is built again");
@@ -87,7 +105,15 @@ impl CompiledCache {
         write_atomically(&self.directory, &self.path(component), &parts)
     }
 
-    fn verify(&self, component: &Digest, bytes: Vec<u8>) -> Option<CacheEntry> {
+    fn give_back(&self, mut bytes: Vec<u8>) {
+        let mut spare = lock(&self.spare);
+        if spare.len() < SPARE_BUFFERS && bytes.capacity() <= SPARE_BYTES {
+            bytes.clear();
+            spare.push(bytes);
+        }
+    }
+
+    fn verify(&self, component: &Digest, bytes: Vec<u8>) -> Option<CacheEntry<'_>> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let (mac, payload) = rest.split_at_checked(MAC_BYTES)?;
         let stored = blake3::Hash::from_bytes(mac.try_into().ok()?);
@@ -97,7 +123,7 @@ impl CompiledCache {
         }
         let length = u32::from_le_bytes(*payload.first_chunk()?) as usize;
         let record_end = HEADER_BYTES.checked_add(length)?;
-        (record_end <= bytes.len()).then_some(CacheEntry { bytes, record_end })
+        (record_end <= bytes.len()).then_some(CacheEntry { cache: self, bytes, record_end })
     }
 
     fn mac(&self, component: &Digest, payload: &[&[u8]]) -> blake3::Hash {
@@ -229,6 +255,25 @@ mod tests {
         let other = tempfile::tempdir().expect("a directory");
         let foreign = open(&other, "a");
         assert!(foreign.verify(&component, file).is_none(), "another host's code");
+    }
+
+    // P9: memory is used again, and nothing that was read into it before shows.
+    #[test]
+    fn buffers_are_used_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = open(&directory, "a");
+        let [long, short] = [&b"one with much code"[..], b"two"].map(|code| {
+            cache.put(&digest_of(code), b"record", code).expect("stored");
+            code
+        });
+        let memory = cache.get(&digest_of(long)).expect("verified").bytes.as_ptr();
+        let entry = cache.get(&digest_of(short)).expect("verified");
+        assert_eq!((entry.bytes.as_ptr(), entry.code()), (memory, short));
+        let both = cache.get(&digest_of(long)).expect("verified");
+        assert_eq!((entry.code(), both.code()), (short, long));
+        drop((entry, both));
+        cache.give_back(Vec::with_capacity(SPARE_BYTES + 1));
+        assert_eq!(lock(&cache.spare).len(), 2, "large ones are not kept");
     }
 
     // P9: the key is made once, also by many at once, and a key that others can read is replaced.

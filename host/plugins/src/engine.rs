@@ -39,8 +39,9 @@ pub(crate) fn engine(slots: Slots) -> wasmtime::Result<Engine> {
         .shared_memory(false)
         .max_wasm_stack(limits::WASM_STACK_BYTES)
         .async_stack_size(limits::ASYNC_STACK_BYTES)
-        // For debuggers of native code only; registering it would cost every load.
+        // For debuggers only, and a sixth of what every load has to read and copy.
         .native_unwind_info(cfg!(windows))
+        .generate_address_map(false)
         .wasm_backtrace_details(WasmBacktraceDetails::Disable);
     Engine::new(&config)
 }

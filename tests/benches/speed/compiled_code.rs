@@ -20,6 +20,7 @@ const MEGABYTE: f64 = 1e6;
 pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmtime::Result<()> {
     table.title(format!("compiled code: loaded from the cache, verified, {ROUNDS} samples each"));
     for component in components {
+        std::fs::create_dir_all(scratch())?;
         // A cache of its own, so that the only file of compiled code in it is this component's.
         let cache = tempfile::tempdir_in(scratch())?;
         let options = SandboxOptions { cache_directory: Some(cache.path().to_owned()), ..SandboxOptions::default() };

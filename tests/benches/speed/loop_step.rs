@@ -1,19 +1,22 @@
 //! "One loop step": an instant scripted model, no tool, SQLite without `fsync` on a file system in memory.
 
 use crate::agent::{in_memory, scripted};
+use crate::component::scratch;
 use crate::samples::Samples;
 use crate::table::{Table, micros, reached};
 use agent_core::message::TurnInput;
 use agent_memory::{Options, SqliteStore, Synchronous};
 use agent_plugins::{Sandbox, SandboxOptions};
 use agent_runtime::{Checkpoint, CheckpointObserver, Host, OpenSession, Session, TurnResult};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use wasmtime::bail;
 
-const WARM_UP: usize = 300;
 const ROUNDS: usize = 3_000;
+/// Where each waits for the disk.
+const DURABLE_ROUNDS: usize = 100;
 const TARGET: Duration = Duration::from_micros(150);
 
 /// When the step began and ended in its turn.
@@ -33,41 +36,62 @@ impl Step {
     }
 }
 
-/// Measures whole turns of one step each, every turn in a new session, and the step within them.
+/// What the turns of one store took.
+#[derive(Default)]
+struct Measured {
+    steps: Samples,
+    turns: Samples,
+    commits: u64,
+    step_commits: u32,
+}
+
+/// Measures the step and the turn around it; and, as a reader will ask, the same where every commit waits for the disk.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let (directory, place) = in_memory()?;
-    let options = Options { synchronous: Synchronous::Off, ..Options::default() };
-    let store = Arc::new(SqliteStore::open(directory.path().join("bench.db"), options)?);
+    let Measured { steps, turns, commits, step_commits } = turns(directory.path(), Synchronous::Off, ROUNDS).await?;
+    std::fs::create_dir_all(scratch())?;
+    let disk = tempfile::tempdir_in(scratch())?;
+    let durable = self::turns(disk.path(), Synchronous::Full, DURABLE_ROUNDS).await?;
+
+    table.title(format!("one loop step: scripted model, no tool, synchronous=OFF {place}, {} samples", steps.count()));
+    let verdict = format!("{step_commits} commits; target {}: {}", micros(TARGET), reached(steps.median() <= TARGET));
+    table.line("the step: prompt, reply, verdict", steps, verdict);
+    let each = turns.median().as_secs_f64() * 1e6 / commits as f64;
+    table.line("the whole turn around it", turns, format!("{commits} commits, {each:.1} µs for each"));
+    let note = format!("{} samples, no target", durable.steps.count());
+    table.line("the step, synchronous=FULL on disk", durable.steps, note);
+    Ok(())
+}
+
+/// Whole turns of one step each, every turn in a new session.
+async fn turns(directory: &Path, synchronous: Synchronous, rounds: usize) -> wasmtime::Result<Measured> {
+    let options = Options { synchronous, ..Options::default() };
+    let store = Arc::new(SqliteStore::open(directory.join("bench.db"), options)?);
     let step: Arc<Mutex<Step>> = Arc::default();
     let (sandbox, checkpoint) = (Sandbox::new(SandboxOptions::default())?, Some(observer(step.clone())));
     let host = Host { store: store.clone(), sandbox, checkpoint };
-    let agent = scripted(directory.path(), 1)?;
+    let agent = scripted(directory, 1)?;
 
-    let (mut steps, mut turns) = (Samples::default(), Samples::default());
-    let (mut commits, mut step_commits) = (0, 0);
-    for round in 0..WARM_UP + ROUNDS {
+    let mut measured = Measured::default();
+    let warm_up = rounds / 10;
+    for round in 0..warm_up + rounds {
         let mut session = Session::open(&host, agent.clone(), OpenSession::New).await?;
         let before = store.stats().commits;
         let input = Some(TurnInput::Text("How many lines has notes.txt?".to_owned()));
         let started = Instant::now();
         let result = session.run(input, CancellationToken::new()).await?;
         let turn = started.elapsed();
-        commits = store.stats().commits - before;
+        measured.commits = store.stats().commits - before;
         session.close().await?;
         let TurnResult::Finished(_) = result else { bail!("the turn ended with {result:?}") };
         let Some((time, counted)) = Step::taken(&step) else { bail!("the turn had no step") };
-        step_commits = counted;
-        if round >= WARM_UP {
-            steps.push(time);
-            turns.push(turn);
+        measured.step_commits = counted;
+        if round >= warm_up {
+            measured.steps.push(time);
+            measured.turns.push(turn);
         }
     }
-    table.title(format!("one loop step: scripted model, no tool, synchronous=OFF {place}, {} samples", steps.count()));
-    let verdict = format!("{step_commits} commits; target {}: {}", micros(TARGET), reached(steps.median() <= TARGET));
-    table.line("the step: prompt, reply, verdict", steps, verdict);
-    let each = turns.median().as_secs_f64() * 1e6 / commits as f64;
-    table.line("the whole turn around it", turns, format!("{commits} commits, {each:.1} µs for each"));
-    Ok(())
+    Ok(measured)
 }
 
 /// A step is one model call with what follows from it (spec, words): it begins when what was before it is stored, and ends

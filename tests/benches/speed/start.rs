@@ -84,6 +84,8 @@ fn start(directory: &Path, plugins: &Path) -> wasmtime::Result<Duration> {
         .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        // That a folder without plugins is one is known.
+        .stderr(Stdio::null())
         .spawn()?;
     let mut elapsed = None;
     let output = host.stdout.take().context("the output is a pipe")?;

@@ -177,24 +177,3 @@ fn in_real_folder(path: &Path) -> Result<PathBuf, String> {
     let folder = fs::canonicalize(folder).map_err(|error| format!("its folder `{}`: {error}", folder.display()))?;
     Ok(folder.join(name))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rusqlite::{OptionalExtension, StatementStatus};
-
-    /// Each new value would compile the outer join anew, which costs more than running it.
-    #[test]
-    fn statements_are_compiled_once() {
-        let connection = open_in_memory().unwrap();
-        let sql = "SELECT run FROM sessions LEFT JOIN snapshots ON snapshots.session = sessions.id WHERE subject = ?1";
-        let mut statement = connection.prepare_cached(sql).unwrap();
-        for session in ["a", "b", "c"] {
-            statement.query_row([session], |_| Ok(())).optional().unwrap();
-        }
-        assert_eq!(
-            (statement.get_status(StatementStatus::Run), statement.get_status(StatementStatus::RePrepare)),
-            (3, 0)
-        );
-    }
-}

@@ -118,6 +118,9 @@ impl SessionLog for SqliteStore {
     }
 }
 
+const OPENED: &str = "SELECT epoch, revision, run, agent, user, last_message, last_event
+                      FROM sessions LEFT JOIN snapshots ON snapshots.session = sessions.id WHERE subject = ?1";
+
 fn take_lease(
     connection: &Connection,
     owner: &Owner,
@@ -151,9 +154,7 @@ fn take_lease(
     connection
         .prepare_cached("UPDATE sessions SET epoch = epoch + 1, owner = ?2 WHERE subject = ?1")?
         .execute(params![session, owner.id()])?;
-    let sql = "SELECT epoch, revision, run, agent, user, last_message, last_event
-               FROM sessions LEFT JOIN snapshots ON snapshots.session = sessions.id WHERE subject = ?1";
-    let opened = connection.prepare_cached(sql)?.query_row([session], |row| {
+    let opened = connection.prepare_cached(OPENED)?.query_row([session], |row| {
         Ok(OpenedSession {
             lease: Lease { session: session.to_owned(), epoch: unsigned(row.get(0)?) },
             revision: unsigned(row.get(1)?),
@@ -311,4 +312,24 @@ fn refuse_long_list(what: &str, length: usize) -> Result<(), StoreError> {
         return Ok(());
     }
     Err(invalid(what, format!("it has {length} entries, and {MAX_PAGE} is the most")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::StatementStatus::{RePrepare, Run};
+
+    /// Compiling a statement anew for each value that is bound to it would cost more than running it.
+    #[tokio::test]
+    async fn statements_are_compiled_once() {
+        let store = SqliteStore::open_in_memory().unwrap();
+        for session in ["a", "b", "c"] {
+            store.open(session, OpenMode::CreateNew, SessionMeta::default()).await.unwrap();
+        }
+        let counts = store.write(Effort::Short, |connection| {
+            let statement = connection.prepare_cached(OPENED)?;
+            Ok((statement.get_status(Run), statement.get_status(RePrepare)))
+        });
+        assert_eq!(counts.await, Ok((3, 0)));
+    }
 }
