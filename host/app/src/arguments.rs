@@ -67,7 +67,7 @@ pub(crate) struct AgentArguments {
 /// What a turn is run with.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub(crate) struct RunArguments {
-    /// What the agent is asked; `-` reads it from stdin, as does no prompt and a pipe
+    /// What the agent is asked; `-` reads it from stdin, as does no prompt and a pipe; none on a terminal is a session
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
     /// Which agent.

@@ -11,7 +11,8 @@ pub(super) const SHORT: &str = "\
 Example:
   agent-host --plugins plugins --build --grant text:read=. \"Count the lines of README.md\"
 
-The answer goes to stdout, all else to stderr. Exit codes: 0 answered, 1 ended with an
+On a terminal and without a PROMPT it is a session in which you type; /help lists its
+commands. The answer goes to stdout, all else to stderr. Exit codes: 0 answered, 1 ended with an
 error, 2 nothing was begun (wrong usage, configuration, plugin or data), 3 waits for a
 decision, 130 cancelled. More examples and the full story: agent-host --help";
 
@@ -21,6 +22,9 @@ Examples:
   Build the plugin projects in ./plugins, let `text` read this folder, and ask:
     agent-host --plugins plugins --build --grant text:read=. \\
       \"Count the lines of README.md\"
+
+  A session in which you type, with a language model:
+    agent-host --plugins plugins --model openai/gpt-4.1-mini
 
   From a pipe into a file (the answer goes to stdout, all else to stderr):
     echo 'text.count_file {\"path\": \"README.md\"}' |
