@@ -75,7 +75,12 @@ enum Line {
 impl Terminal {
     /// The process's own.
     pub(crate) fn new() -> Self {
-        let interactive = io::stderr().is_terminal() && !crate::environment::is_terminal_dumb();
+        let is_dumb = crate::environment::is_terminal_dumb();
+        if is_dumb {
+            // Else the library would still write colours where `CI` is set.
+            anstream::ColorChoice::Never.write_global();
+        }
+        let interactive = io::stderr().is_terminal() && !is_dumb;
         Self { interactive, screen: Arc::default(), keyboard: Keyboard::default() }
     }
 
