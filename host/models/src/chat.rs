@@ -44,7 +44,8 @@ impl Chat {
         let ModelConfig { window, price } = connection.model(name);
         let window = window.or(known.window).unwrap_or(known_models::WINDOW);
         let model = Model { provider: provider.to_owned(), name: name.to_owned(), window };
-        let facts = Facts { model, tool_names: ToolNames::COMMON, price: price.or(known.price) };
+        let known_price = known.price.filter(|_| connection.is_at_home());
+        let facts = Facts { model, tool_names: ToolNames::COMMON, price: price.or(known_price) };
         Self { facts, connection }
     }
 }

@@ -179,6 +179,26 @@ mod tests {
         insta::assert_snapshot!(name("gpt-4o").unwrap_err(), @r#"`gpt-4o` is no model that this version knows: write `mine/MODEL`, `openrouter/MODEL`, `offline/MODEL`, `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies). For another server, write in agent.toml `[providers.NAME]` with `base_url = "https://…/v1"`, or give `--base-url URL`. Known without an address: `openai`, `groq`, `deepseek`, `mistral`, `ollama`, `lmstudio`, `llama-cpp`, `vllm`"#);
     }
 
+    /// M2: a known price is the known provider's, not that of another server in its place.
+    #[test]
+    fn m2_known_prices_hold_at_the_providers_own_address() {
+        let price = |base_url: &str| {
+            let config = ProviderConfig {
+                name: "openai".into(),
+                base_url: base_url.into(),
+                key: None,
+                key_advice: String::new(),
+                headers: vec![],
+                timeouts: Default::default(),
+                models: Default::default(),
+            };
+            let model = Providers::new(vec![config]).model("openai/gpt-4.1-mini", Path::new(".")).unwrap();
+            model.facts().price
+        };
+        assert!(price("https://api.openai.com/v1").is_some());
+        assert_eq!(price("http://127.0.0.1:8000/v1"), None);
+    }
+
     #[test]
     fn a_missing_script_is_named() {
         let error = provider("scripted:absent.json", Path::new("/nowhere")).err().unwrap();

@@ -3,7 +3,7 @@
 use super::dialect::{Dialect, is_loopback};
 use super::model_list;
 use super::redaction::Redaction;
-use crate::configuration::{ModelConfig, ProviderConfig, Secret};
+use crate::configuration::{ModelConfig, ProviderConfig, Secret, known_provider};
 use crate::error::{Endpoint, ModelError};
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, redirect};
@@ -38,6 +38,12 @@ impl Connection {
     /// What stands before the `/` of a model's name.
     pub(super) fn provider(&self) -> &str {
         &self.config.name
+    }
+
+    /// Whether the provider is where it is known to be: another server in its place has prices of its own, or none.
+    pub(super) fn is_at_home(&self) -> bool {
+        let known = known_provider(&self.config.name).and_then(|known| Url::parse(known.base_url).ok());
+        known.is_some_and(|known| known.origin() == self.base_url.origin())
     }
 
     /// What the configuration says of a model.

@@ -1,3 +1,5 @@
+//! Of the renderer: what a page looks like, and that pieces make the whole.
+
 use super::*;
 use proptest::prelude::*;
 
