@@ -202,7 +202,7 @@ fn m2_facts_of_a_model() {
         let config = ProviderConfig { name: "openai".into(), ..config };
         Providers::new(vec![config]).model(name, Path::new("/")).unwrap().facts().clone()
     };
-    let plain = config("http://127.0.0.1:1/v1");
+    let plain = config("https://api.openai.com/v1");
     let known = facts("openai/gpt-4o-mini", plain.clone());
     assert_eq!((known.model.window, known.price), (128_000, Some(Price { prompt: 0.15, completion: 0.6 })));
     assert_eq!(known.model.to_string(), "openai/gpt-4o-mini");
@@ -212,6 +212,8 @@ fn m2_facts_of_a_model() {
     let models = [("gpt-4o-mini".to_owned(), said)].into_iter().collect();
     let said = facts("openai/gpt-4o-mini", ProviderConfig { models, ..plain });
     assert_eq!((said.model.window, said.price), (1000, Some(Price { prompt: 0.15, completion: 0.6 })));
+    let elsewhere = facts("openai/gpt-4o-mini", config("http://127.0.0.1:1/v1"));
+    assert_eq!((elsewhere.model.window, elsewhere.price), (128_000, None), "another server has other prices");
 }
 
 /// A server on this machine is found by its list of models; anything else there is none.
