@@ -4,7 +4,7 @@ use super::failure::Failure;
 use super::{Options, Synchronous, schema};
 use crate::StoreError;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -80,7 +80,10 @@ impl DatabaseFile {
         if connection.is_readonly("main")? {
             return Err(StoreError::ReadOnly { path: self.path.clone() }.into());
         }
-        schema::check(&connection, &self.path)?;
+        // In one transaction, so that what another process makes of a new file meanwhile is seen whole or not at all.
+        let unchanged = Transaction::new_unchecked(&connection, TransactionBehavior::Deferred)?;
+        schema::check(&unchanged, &self.path)?;
+        drop(unchanged);
         if size <= CHECKED_BYTES {
             let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
             if verdict != "ok" {
