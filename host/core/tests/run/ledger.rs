@@ -113,6 +113,10 @@ impl Ledger {
                     self.request(record, call, highest);
                 }
                 CallChange::Moved { id, state, attempt } => self.moved((id, *state), *attempt, input),
+                CallChange::Edited { id, arguments } => {
+                    assert!(matches!(input, Input::Approval { .. }), "only an approval edits arguments (L17)");
+                    self.call_mut(id).record.edited = Some(arguments.clone());
+                }
                 CallChange::Finished { id, result } => {
                     let record = &mut self.call_mut(id).record;
                     assert_ne!(record.state, CallState::Finished, "{id} has two results");
@@ -157,10 +161,20 @@ impl Ledger {
             CallState::Waiting => {
                 let recovered = *input == Input::Recover && from == CallState::Started && call.is_repeatable();
                 let retried = call.retry && from == CallState::OutcomeUnknown;
-                assert!(recovered || retried, "{id} waits again without a reason");
+                let allowed = matches!(input, Input::Approval { .. }) && from == CallState::Asking;
+                assert!(recovered || retried || allowed, "{id} waits again without a reason");
             }
             CallState::OutcomeUnknown => {
                 assert!(*input == Input::Recover && from == CallState::Started && !call.is_repeatable(), "{id}");
+            }
+            CallState::Asking => {
+                assert!(matches!(input, Input::AskAgain { .. }) && from == CallState::Waiting, "{id}");
+            }
+            CallState::Outstanding => {
+                let dispatched = matches!(input, Input::Dispatched { .. }) && from == CallState::Waiting;
+                let pending = matches!(input, Input::Pending { .. }) && from == CallState::Started;
+                assert!(dispatched || pending, "{id} is handed on without a reason");
+                call.dispatches += u32::from(dispatched);
             }
             CallState::Finished => panic!("{id} finished without a result"),
         }
@@ -262,7 +276,14 @@ impl Ledger {
             Action::AwaitOutcome => assert!(!running.is_empty()),
             Action::Suspended(suspension) => {
                 assert!(running.is_empty() && waiting.is_empty() && !unknown.is_empty());
-                assert_eq!(suspension, Suspension::OutcomeUnknown { calls: unknown });
+                let waits: Vec<CallId> = suspension.waits.iter().map(|wait| wait.call.clone()).collect();
+                let mut waiting = unknown;
+                waiting.extend(self.in_state(CallState::Asking));
+                waiting.extend(self.in_state(CallState::Outstanding));
+                waiting.sort();
+                let mut sorted = waits.clone();
+                sorted.sort();
+                assert_eq!(sorted, waiting);
                 let said = self.events.iter().rev().find_map(|event| match &event.kind {
                     EventKind::Suspended { suspension } => Some(Some(suspension)),
                     EventKind::Resumed | EventKind::LoopStart { .. } => Some(None),

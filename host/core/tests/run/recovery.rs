@@ -14,7 +14,12 @@ fn id(place: u32) -> CallId {
 }
 
 fn suspended(calls: &[u32]) -> Action {
-    Action::Suspended(Suspension::OutcomeUnknown { calls: calls.iter().map(|place| id(*place)).collect() })
+    let wait = |place: &u32| Wait {
+        call: id(*place),
+        name: NAMES[*place as usize - 1].into(),
+        cause: WaitCause::OutcomeUnknown,
+    };
+    Action::Suspended(Suspension { waits: calls.iter().map(wait).collect() })
 }
 
 #[test]
