@@ -13,4 +13,5 @@ mod properties;
 mod recovery;
 mod seen_counts;
 mod session;
+mod stored_states;
 mod views;
