@@ -78,6 +78,8 @@ pub struct SessionMeta {
     pub agent: String,
     /// Where the host knows one.
     pub user: Option<String>,
+    /// Subject of the session that delegated the work (L16).
+    pub delegated_by: Option<String>,
 }
 
 /// The right to write to a session, until it is released or taken over.
@@ -214,6 +216,8 @@ pub struct SessionFilter {
     pub user: Option<String>,
     /// In this state.
     pub state: Option<String>,
+    /// Children of this session: those that it delegated work to (L16).
+    pub delegated_by: Option<String>,
 }
 
 /// A session as lists show it.
@@ -225,6 +229,8 @@ pub struct SessionSummary {
     pub agent: String,
     /// Where the host knows one.
     pub user: Option<String>,
+    /// Subject of the session that delegated the work (L16).
+    pub delegated_by: Option<String>,
     /// RFC 3339 in UTC.
     pub created: String,
     /// RFC 3339 in UTC.
