@@ -6,6 +6,7 @@ mod bounds;
 mod calls;
 mod endings;
 mod events;
+mod forks;
 mod ledger;
 mod models;
 mod output;

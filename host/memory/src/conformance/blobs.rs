@@ -108,8 +108,7 @@ pub(super) async fn references_by_session_and_page(place: Place) {
     let media = store.put("s", b"pixels".to_vec(), picture("a.png")).await.unwrap();
     store.put("other", b"theirs".to_vec(), picture("b.png")).await.unwrap();
     writing.commit(Commit { texts: vec!["a text".to_owned()], ..Commit::default() }).await.unwrap();
-    let mut expected =
-        vec![BlobReference::Media(media), BlobReference::Text { digest: digest_of(b"a text"), size: 6 }];
+    let mut expected = vec![BlobReference::Media(media), BlobReference::Text { digest: digest_of(b"a text"), size: 6 }];
     expected.sort_by_key(|reference| reference.digest().clone());
     assert_eq!(store.references("s", None, 9).await.as_deref(), Ok(expected.as_slice()));
     assert_eq!(store.references("s", None, 1).await.as_deref(), Ok(&expected[..1]));

@@ -25,7 +25,11 @@ pub(super) async fn lists_and_the_latest(place: Place) {
     let store = &place.store;
     assert_eq!(store.latest("a").await, Ok(None));
     for (session, agent) in [("one", "a"), ("two", "b"), ("three", "a")] {
-        let meta = SessionMeta { agent: agent.to_owned(), user: (agent == "b").then(|| "u".to_owned()), ..SessionMeta::default() };
+        let meta = SessionMeta {
+            agent: agent.to_owned(),
+            user: (agent == "b").then(|| "u".to_owned()),
+            ..SessionMeta::default()
+        };
         let opened = store.open(session, OpenMode::CreateNew, meta).await.unwrap();
         let status = Status { state: "idle".to_owned(), turn: 2, title: Some(format!("title of {session}")) };
         store.commit(&opened.lease, 0, Commit { status, ..Commit::default() }).await.unwrap();
@@ -53,7 +57,8 @@ pub(super) async fn lists_and_the_latest(place: Place) {
 /// L16: who delegated stands with the session, and its children are found by it.
 pub(super) async fn children_of_a_session(place: Place) {
     let store = &place.store;
-    for (session, parent) in [("parent", None), ("first", Some("parent")), ("second", Some("parent")), ("of", Some("p"))]
+    for (session, parent) in
+        [("parent", None), ("first", Some("parent")), ("second", Some("parent")), ("of", Some("p"))]
     {
         let meta = SessionMeta { delegated_by: parent.map(str::to_owned), ..meta("a") };
         let opened = store.open(session, OpenMode::CreateNew, meta.clone()).await.unwrap();

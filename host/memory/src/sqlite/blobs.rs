@@ -181,9 +181,9 @@ fn describe(connection: &Connection, session: i64, blob: i64, about: &MediaDescr
 fn media(connection: &Connection, session: i64, digest: &Digest) -> Result<Option<Media>, Failure> {
     let sql = "SELECT size, mime_type, width, height, name FROM blobs JOIN blob_references ON blob = blobs.id
                WHERE session = ?1 AND digest = ?2 AND mime_type IS NOT NULL";
-    let found = connection.prepare_cached(sql)?.query_row(params![session, key_of(digest)?], |row| {
-        described(row, digest.clone())
-    });
+    let found = connection
+        .prepare_cached(sql)?
+        .query_row(params![session, key_of(digest)?], |row| described(row, digest.clone()));
     Ok(found.optional()?)
 }
 

@@ -24,9 +24,20 @@ pub(super) enum CallRow {
         edited: Option<String>,
         result: Option<String>,
     },
-    Moved { id: CallId, state: CallState, attempt: u32 },
-    Edited { id: CallId, json: String },
-    Finished { id: CallId, result: CallResult, json: String },
+    Moved {
+        id: CallId,
+        state: CallState,
+        attempt: u32,
+    },
+    Edited {
+        id: CallId,
+        json: String,
+    },
+    Finished {
+        id: CallId,
+        result: CallResult,
+        json: String,
+    },
 }
 
 pub(super) struct EventRow {
