@@ -36,14 +36,13 @@ impl Run {
             let message = *number.get(&mask.message)?;
             Some(Mask { message, ..mask.clone() })
         });
-        Self {
-            model_calls: self.model_calls,
-            next_message: kept.len() as MessageId + 1,
-            turns: kept.iter().map(|entry| entry.turn).max().unwrap_or(0),
-            masks: masks.collect(),
-            view: kept.iter().zip(1..).map(|(entry, id)| Entry { id, ..*entry }).collect(),
-            ..Self::new(subject, self.agent.clone())
-        }
+        let mut fork = Self::new(subject, self.agent.clone());
+        fork.model_calls = self.model_calls;
+        fork.next_message = kept.len() as MessageId + 1;
+        fork.turns = kept.iter().map(|entry| entry.turn).max().unwrap_or(0);
+        fork.masks = masks.collect();
+        fork.view = kept.iter().zip(1..).map(|(entry, id)| Entry { id, ..*entry }).collect();
+        fork
     }
 
     /// Calls of the open batch, whatever they wait for. Each has a record in the store.
