@@ -210,6 +210,8 @@ pub enum RecordRange {
 /// Which sessions to list; what is not set does not filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
+    /// This one.
+    pub subject: Option<String>,
     /// Of this agent.
     pub agent: Option<String>,
     /// Of this user.
