@@ -8,6 +8,7 @@ mod batch;
 mod depth;
 mod end;
 mod failure;
+mod fork;
 mod input;
 mod state;
 mod step;
@@ -16,6 +17,7 @@ mod waiting;
 
 pub use end::{Output, TurnEnd, TurnError};
 pub use failure::FALLBACK_TEXT;
+pub use fork::{NoPlace, last_place, whole_until};
 pub use input::{
     AfterFailure, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, ModelFailure, OutputVerdict,
     Refused, RepliedStep, ResolvedCall, TurnContext,
