@@ -15,11 +15,19 @@ pub(crate) struct Watchers {
     sender: broadcast::Sender<Event>,
     /// What happened while nobody watched, for the next one who does: opening a session may change it already.
     unseen: Mutex<VecDeque<Event>>,
+    /// Those of the session that a person asked, where this one works for it: they get the durable events, too (L16).
+    above: Option<broadcast::Sender<Event>>,
 }
 
 impl Watchers {
     pub(crate) fn new() -> Self {
-        Self { sender: broadcast::Sender::new(RING), unseen: Mutex::default() }
+        Self { sender: broadcast::Sender::new(RING), unseen: Mutex::default(), above: None }
+    }
+
+    /// Of a session that works for this one.
+    pub(crate) fn below(&self) -> Self {
+        let above = self.above.as_ref().unwrap_or(&self.sender);
+        Self { above: Some(above.clone()), ..Self::new() }
     }
 
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
@@ -33,8 +41,13 @@ impl Watchers {
 
     pub(crate) fn publish(&self, events: impl IntoIterator<Item = Event>) {
         for event in events {
+            if let (Some(above), None) = (&self.above, event.provisional) {
+                // Nobody may watch there.
+                let _ = above.send(event.clone());
+            }
             if let Err(SendError(event)) = self.sender.send(event)
                 && event.provisional.is_none()
+                && self.above.is_none()
             {
                 let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
                 if unseen.len() == RING {

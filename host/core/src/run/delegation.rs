@@ -1,6 +1,9 @@
 //! Delegation: which agents a session may hand work to, and the session that does the work (L16; row 13).
 
-use super::state::{LoopConfig, Run, Turn};
+use super::batch::Progress;
+use super::state::{LoopConfig, Phase, Run, Turn};
+use crate::event::WaitCause;
+use crate::message::CallId;
 use crate::tool::ToolError;
 
 impl Run {
@@ -29,6 +32,23 @@ impl Run {
             return Err(ToolError::Denied { message });
         }
         Ok(())
+    }
+
+    /// Calls of the open batch that wait for another agent's output, each with that agent's session.
+    pub fn delegations(&self) -> Vec<(CallId, String)> {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return Vec::new() };
+        let outstanding = batch.calls.iter().filter(|call| call.state == Progress::Outstanding);
+        let delegated = outstanding.filter_map(|call| match &call.awaits {
+            Some(WaitCause::Agent { session }) => Some((call.id.clone(), session.clone())),
+            _ => None,
+        });
+        delegated.collect()
+    }
+
+    /// Whether a sequential call runs: nothing begins beside it (L9).
+    pub fn runs_alone(&self) -> bool {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return false };
+        batch.calls.iter().any(|call| call.state == Progress::Running && call.sequential)
     }
 
     /// A new session of an agent that does work for this one.

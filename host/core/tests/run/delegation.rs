@@ -98,7 +98,10 @@ fn l16_a_call_waits_for_the_agents_answer() {
     let both = Suspension { waits: vec![wait(0, "writer"), wait(1, "reader")] };
     assert_eq!(session.run.action(), Action::Suspended(both));
     let respond = |place: usize| Input::Respond { call: calls[place].clone(), result: result("written") };
+    let child = |place: usize, name: &str| (calls[place].clone(), format!("{name}/1"));
+    assert_eq!(session.run.delegations(), [child(0, "writer"), child(1, "reader")]);
     let change = session.must(respond(1));
+    assert_eq!(session.run.delegations(), [child(0, "writer")]);
     assert_eq!(kinds(&change), ["tool_result", "suspended"]);
     assert_eq!(session.run.action(), Action::Suspended(Suspension { waits: vec![wait(0, "writer")] }));
     assert!(session.tell(respond(1)).is_err(), "an answer counts once");
