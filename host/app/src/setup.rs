@@ -131,7 +131,6 @@ pub(crate) fn agent(
         AgentError::NoPlugin { key, .. } | AgentError::WrongKind { key, .. } => settings.problem(key, &error),
         AgentError::OutputSchema(_) => settings.problem("output_schema", &error),
         AgentError::FallbackText(_) => settings.problem("fallback_text", &error),
-        _ => Failure::refused(&error),
     })
 }
 

@@ -3,7 +3,7 @@
 use crate::agent::Agent;
 use crate::delegation::{Delegate, failed, result};
 use crate::drive::Deed;
-use crate::events::Watchers;
+use crate::events::{Watchers, WatchersAbove};
 use crate::session::{Host, Notes, Session, SessionError, TurnResult};
 use agent_core::change::{CallRecord, CallResult};
 use agent_core::event::WaitCause;
@@ -11,14 +11,18 @@ use agent_core::message::{CallId, TurnInput};
 use agent_core::plugin::TraceContext;
 use agent_core::run::{Awaited, Input, LoopConfig, Run, TurnError};
 use agent_core::tool::ToolError;
-use agent_memory::{OpenMode, StoreError};
+use agent_memory::{Lease, OpenMode, Store, StoreError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+/// How often, and after what time, it is looked again whether a dropped driver has let its session go.
+const LETTING_GO: u32 = 50;
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The children of one session that are at work here.
 pub(crate) struct Children {
@@ -52,7 +56,7 @@ struct Work {
     input: TurnInput,
     bounds: LoopConfig,
     trace: TraceContext,
-    watchers: Watchers,
+    above: WatchersAbove,
     cancel: CancellationToken,
 }
 
@@ -194,7 +198,7 @@ impl Session {
             new: self.run.delegated(subject, name),
             input: delegate.input(record.effective_arguments()),
             trace,
-            watchers: self.watchers.below(),
+            above: self.watchers.above(),
             cancel: cancel.clone(),
         }))
     }
@@ -217,23 +221,62 @@ fn take_up(work: Work) -> BoxFuture<'static, (CallId, Came)> {
 
 /// Goes on with the child's turn, or begins it. A session that does not exist is not made to be cancelled.
 async fn drive(work: Work) -> Result<TurnResult, SessionError> {
-    let Work { host, agent, new, input, bounds, trace, watchers, cancel, .. } = work;
-    let mode = if cancel.is_cancelled() { OpenMode::Existing } else { OpenMode::Either };
-    let mut session = match Session::open_as(&host, agent, (new, mode), watchers).await {
-        Err(SessionError::Store(StoreError::NoSession { .. })) if cancel.is_cancelled() => {
+    let mut session = match open(&work).await {
+        Err(SessionError::Store(StoreError::NoSession { .. })) if work.cancel.is_cancelled() => {
             return Ok(TurnResult::Idle);
         }
         opened => opened?,
     };
+    let mut lease = HeldLease { store: work.host.store.clone(), lease: Some(session.lease()) };
+    let Work { input, bounds, trace, cancel, .. } = work;
     let ended = match (session.state().turns, cancel.is_cancelled()) {
         (0, true) => Ok(TurnResult::Idle),
         (0, false) => session.begin(input, bounds, trace, cancel).await,
         _ => session.run(None, cancel).await,
     };
     let closed = session.close().await;
+    lease.lease = None;
     let ended = ended?;
     closed?;
     Ok(ended)
+}
+
+/// Opens the child's session. Where the parent's driver was dropped, the child's last driver here is just letting go of it.
+async fn open(work: &Work) -> Result<Session, SessionError> {
+    let mode = if work.cancel.is_cancelled() { OpenMode::Existing } else { OpenMode::Either };
+    for _ in 0..LETTING_GO {
+        match open_now(work, mode).await {
+            Err(SessionError::Store(StoreError::Busy { holder, .. })) if holder == std::process::id() => {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            opened => return opened,
+        }
+    }
+    open_now(work, mode).await
+}
+
+async fn open_now(work: &Work, mode: OpenMode) -> Result<Session, SessionError> {
+    let watchers = Watchers::below(work.above.clone());
+    Session::open_as(&work.host, work.agent.clone(), (work.new.clone(), mode), watchers).await
+}
+
+/// The lease of a child that is being driven. Whoever drops the driver gives it back, so that the child can be taken up
+/// again by the same process.
+struct HeldLease {
+    store: Arc<dyn Store>,
+    lease: Option<Lease>,
+}
+
+impl Drop for HeldLease {
+    fn drop(&mut self) {
+        let (Some(lease), Ok(runtime)) = (self.lease.take(), tokio::runtime::Handle::try_current()) else { return };
+        let store = self.store.clone();
+        runtime.spawn(async move {
+            if let Err(error) = store.release(lease).await {
+                tracing::warn!(%error, "the session of another agent was not let go");
+            }
+        });
+    }
 }
 
 /// What a child that cannot be worked on means for its parent.

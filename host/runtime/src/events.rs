@@ -16,18 +16,25 @@ pub(crate) struct Watchers {
     /// What happened while nobody watched, for the next one who does: opening a session may change it already.
     unseen: Mutex<VecDeque<Event>>,
     /// Those of the session that a person asked, where this one works for it: they get the durable events, too (L16).
-    above: Option<broadcast::Sender<Event>>,
+    above: Option<WatchersAbove>,
 }
+
+/// Where the durable events of sessions go, too, that work for a watched one.
+pub(crate) type WatchersAbove = broadcast::Sender<Event>;
 
 impl Watchers {
     pub(crate) fn new() -> Self {
         Self { sender: broadcast::Sender::new(RING), unseen: Mutex::default(), above: None }
     }
 
-    /// Of a session that works for this one.
-    pub(crate) fn below(&self) -> Self {
-        let above = self.above.as_ref().unwrap_or(&self.sender);
-        Self { above: Some(above.clone()), ..Self::new() }
+    /// Of a session that works for another one.
+    pub(crate) fn below(above: WatchersAbove) -> Self {
+        Self { above: Some(above), ..Self::new() }
+    }
+
+    /// Who watches sessions that work for this one: those of the session that a person asked.
+    pub(crate) fn above(&self) -> WatchersAbove {
+        self.above.clone().unwrap_or_else(|| self.sender.clone())
     }
 
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {

@@ -280,6 +280,11 @@ impl Session {
         self.configured = agent;
     }
 
+    /// The right to write to it.
+    pub(crate) fn lease(&self) -> Lease {
+        self.lease.clone()
+    }
+
     /// Gives the lease back.
     pub async fn close(self) -> Result<(), SessionError> {
         Ok(self.shared.store.release(self.lease).await?)
