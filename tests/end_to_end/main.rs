@@ -1,6 +1,9 @@
 //! End to end: the real runtime and the real binary, real components, a real SQLite file. Only the model's words are
 //! scripted.
 
+#[cfg(unix)]
+mod agent_files;
+mod agents;
 mod binary;
 mod chat_server;
 mod configuration;

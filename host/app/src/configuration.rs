@@ -1,6 +1,7 @@
 //! An agent's configuration: `agent.toml`, read into validated values; every error names file, line, key and what is
 //! allowed (I2).
 
+mod agents;
 mod check;
 mod document;
 mod documentation;
@@ -13,6 +14,7 @@ mod providers;
 mod report;
 mod template;
 
+pub(crate) use agents::AgentTable;
 pub(crate) use check::BUILT_IN;
 pub(crate) use form::url_problem;
 pub(crate) use json_schema::json_schema;
@@ -85,6 +87,10 @@ pub(crate) struct AgentFile {
     pub(crate) media_policies: BTreeMap<String, String>,
     /// Limits, by plugin.
     pub(crate) limits: BTreeMap<String, PluginLimits>,
+    /// Agents that it may delegate to, by the name of their tool.
+    pub(crate) agents: BTreeMap<String, AgentTable>,
+    /// How often work may be handed down.
+    pub(crate) max_depth: Option<u32>,
     /// Grants of all plugins and of the host's own tools.
     pub(crate) grants: Vec<Grant>,
     /// Where the keys stand whose values can be checked only when the plugins are loaded: `agent.toml:3`.
@@ -179,6 +185,8 @@ impl AgentFile {
             context_builder: text("context_builder"),
             media_policies: root.get("media_policies").map(|found| pairs(&found)).unwrap_or_default(),
             limits: BTreeMap::new(),
+            agents: agents::read(root, &folder),
+            max_depth: number("max_depth"),
             grants: Vec::new(),
             places: CHECKED_LATER.into_iter().filter_map(|key| Some((key, root.get(key)?.line()))).collect(),
             plugin_tables: BTreeMap::new(),

@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Settings {
     /// Its name; sessions belong to it.
     pub(crate) name: String,
+    /// Its file, where it has one.
+    pub(crate) path: Option<PathBuf>,
     /// The models that it asks.
     pub(crate) models: WantedModels,
     /// The folder with the plugins.
@@ -55,7 +57,7 @@ impl Settings {
         let tables = file.plugin_tables.iter().map(|(name, place)| (name.as_str(), place.as_str()));
         let spoken_of = tables.chain(granted).map(|(name, place)| (name.to_owned(), place.to_owned())).collect();
         let name = name(path.as_deref(), &file)?;
-        Ok(Self { name, models, plugins, file, grants, spoken_of })
+        Ok(Self { name, path, models, plugins, file, grants, spoken_of })
     }
 
     /// The models in order, and how each provider is reached. Whatever is wrong with any of them is in the error, each

@@ -5,6 +5,7 @@
 //! The same state and the same input always give the same next action, so a session goes on wherever its state is read.
 
 mod batch;
+mod delegation;
 mod depth;
 mod end;
 mod failure;

@@ -1,6 +1,7 @@
 //! An agent: a configuration, a model, and one generation of plugins with the registry of their tools.
 
 use crate::builtins;
+use crate::delegation::Delegate;
 use crate::models::Models;
 use crate::registry::{Availability, Registry, RegistryError};
 use agent_core::plugin::OutputData;
@@ -12,6 +13,7 @@ use agent_memory::digest_of;
 use agent_plugins::{CallLimits, Generation, Grants, Kind, PluginSetup, TreeGrant};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Tokens kept for the reply unless configured otherwise.
 pub const DEFAULT_REPLY_TOKENS: u32 = 4_096;
@@ -52,6 +54,8 @@ pub struct AgentConfig {
     pub validators: Vec<String>,
     /// Plugin by the provider's name (P4).
     pub media_policies: BTreeMap<String, String>,
+    /// Agents that it may delegate to, by the name of their tool (L16). Default: none.
+    pub delegates: BTreeMap<String, Delegate>,
 }
 
 impl AgentConfig {
@@ -70,6 +74,7 @@ impl AgentConfig {
             context_builder: None,
             validators: Vec::new(),
             media_policies: BTreeMap::new(),
+            delegates: BTreeMap::new(),
         }
     }
 }
@@ -130,7 +135,9 @@ impl Agent {
             tools.map(move |tool| (tool.clone(), source.clone(), Availability::Offered)).collect::<Vec<_>>()
         });
         let own = builtins::definitions(!config.host_trees.is_empty());
-        let registry = Registry::new(own.into_iter().chain(of_plugins))?;
+        let delegates = config.delegates.iter();
+        let delegates = delegates.map(|(name, to)| (to.definition(name), to.source(), Availability::Offered));
+        let registry = Registry::new(own.into_iter().chain(of_plugins).chain(delegates))?;
         let output_schema = config.output_schema.as_ref().map(Schema::compile).transpose()?;
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
         let setups = generation.plugins().map(|plugin| {
@@ -157,6 +164,15 @@ impl Agent {
     /// The same agent with other models.
     pub fn with_models(&self, models: impl Into<Models>) -> Result<Self, AgentError> {
         Self::new(self.config.clone(), models, self.generation.clone())
+    }
+
+    /// The same agent, working for that user: itself where it does already.
+    pub(crate) fn for_user(self: &Arc<Self>, user: Option<&str>) -> Result<Arc<Self>, AgentError> {
+        if self.config.user.as_deref() == user {
+            return Ok(self.clone());
+        }
+        let config = AgentConfig { user: user.map(str::to_owned), ..self.config.clone() };
+        Self::new(config, self.models.clone(), self.generation.clone()).map(Arc::new)
     }
 
     /// Who answers.

@@ -4,7 +4,9 @@ pub mod agent;
 pub mod builtins;
 mod calls;
 pub mod checkpoint;
+mod children;
 mod context;
+mod delegation;
 mod drive;
 mod events;
 pub mod media;
@@ -20,6 +22,7 @@ mod trace;
 
 pub use agent::{Agent, AgentConfig, AgentError, PluginAllowance};
 pub use checkpoint::{Checkpoint, CheckpointObserver};
+pub use delegation::Delegate;
 pub use media::Downscaler;
 pub use models::Models;
 pub use registry::{Registry, RegistryError};

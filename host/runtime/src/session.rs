@@ -7,7 +7,10 @@ use crate::media::{Downscaler, StoredMedia};
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, Change};
 use agent_core::event::{Event, Suspension};
 use agent_core::message::{CallId, Digest, Message, MessageId, Part, StoredMessage, ToolResult, TurnInput};
-use agent_core::run::{Action, Decision, Entry, Input, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
+use agent_core::plugin::TraceContext;
+use agent_core::run::{
+    Action, Decision, Entry, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError,
+};
 use agent_core::view::shown_message;
 use agent_memory::{
     CallFilter, Commit, Lease, MAX_PAGE, MessageRange, OpenMode, SessionMeta, Status, StepRecord, Store, StoreError,
@@ -96,6 +99,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// What other sessions of this process share with this one.
+    pub(crate) fn host(&self) -> Host {
+        Host {
+            store: self.store.clone(),
+            sandbox: self.sandbox.clone(),
+            downscaler: self.downscaler.clone(),
+            checkpoint: self.checkpoint.clone(),
+        }
+    }
+
     pub(crate) fn pass(&self, checkpoint: Checkpoint<'_>) {
         if let Some(observer) = &self.checkpoint {
             observer(checkpoint);
@@ -137,10 +150,25 @@ impl Session {
             OpenSession::New => (new_subject(&name), OpenMode::CreateNew),
             OpenSession::Existing(subject) => (subject, OpenMode::Existing),
         };
-        let meta = SessionMeta { agent: name.clone(), user: agent.config().user.clone(), delegated_by: None };
+        Self::open_as(host, agent, (Run::new(subject, name), mode), Watchers::new()).await
+    }
+
+    /// The same for a session that is as `new` where nothing of it is stored yet.
+    pub(crate) async fn open_as(
+        host: &Host,
+        agent: Arc<Agent>,
+        (new, mode): (Run, OpenMode),
+        watchers: Watchers,
+    ) -> Result<Self, SessionError> {
+        let subject = new.session.clone();
+        let meta = SessionMeta {
+            agent: new.agent.clone(),
+            user: agent.config().user.clone(),
+            delegated_by: new.delegated_by.clone(),
+        };
         let opened = host.store.open(&subject, mode, meta).await?;
         let run = match opened.revision {
-            0 => Ok(Run::new(&subject, &name)),
+            0 => Ok(new),
             _ => Run::restore(opened.snapshot.as_deref()),
         };
         let run = match run {
@@ -162,7 +190,7 @@ impl Session {
         let mut session = Self {
             shared: Arc::new(shared),
             run,
-            watchers: Watchers::new(),
+            watchers,
             last_event: None,
             asking_since: None,
             retry_at: None,
@@ -214,14 +242,24 @@ impl Session {
             if self.run.is_open() {
                 return Err(Refused::TurnOpen(self.run.turns).into());
             }
-            self.use_agent(self.configured.clone());
-            let (config, plugins) = (self.configured.bounds(), self.configured.pins());
-            let start = Input::Start { input, config, plugins, trace: crate::trace::root() };
-            self.apply(start, Notes::default()).await?;
-        } else {
-            // A commit that failed has stopped the turn in the middle: what was running then is gone.
-            self.recover().await?;
+            return self.begin(input, self.configured.bounds(), crate::trace::root(), cancel).await;
         }
+        // A commit that failed has stopped the turn in the middle: what was running then is gone.
+        self.recover().await?;
+        self.drive(&cancel).await
+    }
+
+    /// Begins a turn within these bounds and in this trace.
+    pub(crate) async fn begin(
+        &mut self,
+        input: TurnInput,
+        config: LoopConfig,
+        trace: TraceContext,
+        cancel: CancellationToken,
+    ) -> Result<TurnResult, SessionError> {
+        self.use_agent(self.configured.clone());
+        let plugins = self.configured.pins();
+        self.apply(Input::Start { input, config, plugins, trace }, Notes::default()).await?;
         self.drive(&cancel).await
     }
 
@@ -244,6 +282,11 @@ impl Session {
     /// keeps the one that it began with.
     pub fn set_agent(&mut self, agent: Arc<Agent>) {
         self.configured = agent;
+    }
+
+    /// The right to write to it.
+    pub(crate) fn lease(&self) -> Lease {
+        self.lease.clone()
     }
 
     /// Gives the lease back.

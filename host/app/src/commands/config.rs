@@ -3,11 +3,14 @@
 use crate::arguments::{AgentArguments, ConfigCommand};
 use crate::configuration::{json_schema, template};
 use crate::data::DataDirectory;
+use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::settings::{Settings, agents};
+use crate::setup::{self, agents::Projects};
 use crate::terminal::{BOLD, DIM, RED, Terminal, text};
-use crate::{environment, setup};
 use agent_plugins::{Access, Generation, Grants, TreeGrant};
+use agent_runtime::Delegate;
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -78,11 +81,14 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     setup::refuse(&problems)?;
     setup::note_no_plugins(&settings, &generation, terminal);
     let plugins = plugins(&settings, &generation);
-    setup::agent(&settings, generation, terminal)?;
+    let delegates = setup::agents::delegates(&settings, &sandbox, Projects::Leave, terminal).await?;
+    let below = below(&delegates);
+    setup::agent(&settings, generation, delegates, terminal)?;
     print(terminal, &format!("{BOLD}{}{BOLD:#}: ok", path.display()))?;
     row("agent", std::slice::from_ref(&settings.name), terminal)?;
     row("model", &models, terminal)?;
     row("plugins", &plugins, terminal)?;
+    row("agents", &below, terminal)?;
     row("grants", &grants(&settings), terminal)
 }
 
@@ -111,6 +117,17 @@ fn models(settings: &Settings) -> Result<Vec<String>, Failure> {
     lines
         .extend(settings.file.fallback_text.as_ref().map(|text| format!("then the text {}", text::one_line(text, 60))));
     Ok(lines)
+}
+
+/// The agents that it may delegate to, each with those below it.
+fn below(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (tool, delegate) in delegates {
+        let config = delegate.agent.config();
+        lines.push(format!("{tool}: the agent {}", config.name));
+        lines.extend(below(&config.delegates).into_iter().map(|line| format!("  {line}")));
+    }
+    lines
 }
 
 fn plugins(settings: &Settings, generation: &Generation) -> Vec<String> {

@@ -3,6 +3,7 @@
 
 use super::chat;
 use super::opening::{Opened, open};
+use super::session::below;
 use crate::arguments::{Arguments, RunArguments};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Doing, Interrupts};
@@ -55,11 +56,16 @@ async fn once(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let Opened { mut session, kept, .. } = opened;
+    let data = kept.data.clone();
     let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept);
     let result = turns(&mut session, prompt, &mut view, cancel).await;
+    let parent = session.state().delegated_by.clone().filter(|_| !session.state().is_open());
     let closed = session.close().await;
     let exit = view.end(result?).await?;
     closed.map_err(Failure::failed)?;
+    if let Some(parent) = parent {
+        terminal.note(below::parent_waits(&parent, &data));
+    }
     Ok(exit)
 }
 

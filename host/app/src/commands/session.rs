@@ -1,5 +1,6 @@
 //! `session list|show|resolve|delete`: what is stored, for people and for programs.
 
+pub(crate) mod below;
 mod resolve;
 pub(crate) mod show;
 

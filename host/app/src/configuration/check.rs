@@ -1,5 +1,6 @@
 //! Compares a document with the list of keys: unknown keys, keys in the wrong table, and wrong values.
 
+use super::agents;
 use super::document::{Entry, Found, Table};
 use super::form::{Form, is_secret};
 use super::keys::{Key, SECTIONS, Section, Value};
@@ -66,8 +67,10 @@ fn check_inner(around: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
     let Some(table) = entry.found.table() else {
         return report_no_table(&entry.found, path);
     };
-    if path == ["providers", "NAME"] {
-        check_provider(around, entry, &table);
+    match path {
+        ["providers", "NAME"] => check_provider(around, entry, &table),
+        ["agents", "NAME"] => agents::check(around, entry, &table),
+        _ => {}
     }
     check_table(&table, path);
 }

@@ -35,6 +35,9 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
                     ["providers"] => {
                         properties.insert((*step).to_owned(), providers());
                     }
+                    ["agents"] => {
+                        properties.insert((*step).to_owned(), agents());
+                    }
                     _ => {
                         let inner = table(&inner);
                         properties.entry(*step).or_insert_with(|| Json::Object(inner));
@@ -68,6 +71,15 @@ fn providers() -> Json {
         "propertyNames": { "allOf": [text(Form::Name), { "not": { "enum": BUILT_IN } }] },
         "additionalProperties": { "allOf": [provider], "required": ["base_url"] },
     })
+}
+
+/// Each needs its file and its description.
+fn agents() -> Json {
+    let mut agent = table(&["agents", "NAME"]);
+    agent.insert("required".to_owned(), json!(["agent", "description"]));
+    agent["properties"]["input_schema"]["properties"] = json!({ "type": { "const": "object" } });
+    agent["properties"]["input_schema"]["required"] = json!(["type"]);
+    json!({ "type": "object", "propertyNames": text(Form::Name), "additionalProperties": agent })
 }
 
 fn of_key(key: &Key) -> Json {

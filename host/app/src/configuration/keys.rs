@@ -6,7 +6,7 @@ mod tables;
 
 use super::form::Form;
 use agent::{AGENT, MODELS, TURN};
-use tables::{GRANTS, HOST_GRANTS, LIMITS, PROVIDER, PROVIDER_MODEL, RETRY};
+use tables::{DELEGATES, GRANTS, HOST_GRANTS, LIMITS, PROVIDER, PROVIDER_MODEL, RETRY};
 
 /// A table of the file with some of its keys.
 pub(super) struct Section {
@@ -70,4 +70,4 @@ const NONE: Default = Default::Words("none");
 
 /// All of them, in order of reading; those of the top come first, as TOML wants it.
 pub(super) const SECTIONS: &[Section] =
-    &[AGENT, MODELS, TURN, RETRY, PROVIDER, PROVIDER_MODEL, HOST_GRANTS, GRANTS, LIMITS];
+    &[AGENT, MODELS, TURN, RETRY, PROVIDER, PROVIDER_MODEL, DELEGATES, HOST_GRANTS, GRANTS, LIMITS];

@@ -1,5 +1,6 @@
 //! `session resolve`: a person says what became of a call whose outcome is unknown (D3).
 
+use super::below;
 use crate::arguments::Verdict;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
@@ -49,9 +50,13 @@ pub(super) async fn resolve(
     let which = OpenSession::Existing(session.subject.clone());
     let mut open = Session::open(&host, Arc::new(agent), which).await.map_err(Failure::refused)?;
     let resolved = open.resolve(CallId(call.to_owned()), decision).await;
+    let parent = open.state().delegated_by.clone();
     open.close().await.map_err(Failure::failed)?;
     resolved.map_err(Failure::refused)?;
     report(&*host.store, (&session.subject, call), data, terminal).await?;
+    if let Some(parent) = parent {
+        terminal.note(below::parent_waits(&parent, data));
+    }
     Ok(Exit::Done)
 }
 

@@ -42,6 +42,8 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "[providers.openai.models.\"a/b\"]\nprompt_price = 0\ncompletion_price = 0.5",
         "[plugins.\"a b\".grants]\nconfig = { k = \"v=w\" }",
         "[plugins.a]\n[host]",
+        "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"",
+        "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"\ninput_schema = { type = \"object\" }",
     ];
     let wrong = [
         "modle = \"a\"",
@@ -95,6 +97,13 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "[plugins.a.grants]\nenv = [\"A B\"]",
         "[plugins.a.grants]\nconfig = { \"a=b\" = \"c\" }",
         "[plugins.a.limits]\nmemory_mib = 257",
+        "max_depth = 17",
+        "agents = \"a.toml\"",
+        "[agents.a]\nagent = \"a.toml\"",
+        "[agents.a]\ndescription = \"d\"",
+        "[agents.\"a b\"]\nagent = \"a.toml\"\ndescription = \"d\"",
+        "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"\nmodel = \"offline\"",
+        "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"\ninput_schema = { type = \"string\" }",
         "[host.grants]\nwrite = [\".\"]",
     ];
     let validator = validator();
