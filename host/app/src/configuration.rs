@@ -7,6 +7,7 @@ mod documentation;
 mod form;
 mod json_schema;
 mod keys;
+mod mcp;
 mod nearest;
 mod output_schema;
 mod providers;
@@ -16,6 +17,7 @@ mod template;
 pub(crate) use check::BUILT_IN;
 pub(crate) use form::url_problem;
 pub(crate) use json_schema::json_schema;
+pub(crate) use mcp::McpTable;
 pub(crate) use nearest::nearest;
 pub(crate) use providers::ProviderTable;
 pub(crate) use report::ConfigurationError;
@@ -85,6 +87,8 @@ pub(crate) struct AgentFile {
     pub(crate) media_policies: BTreeMap<String, String>,
     /// Limits, by plugin.
     pub(crate) limits: BTreeMap<String, PluginLimits>,
+    /// MCP servers, by name.
+    pub(crate) mcp: BTreeMap<String, McpTable>,
     /// Grants of all plugins and of the host's own tools.
     pub(crate) grants: Vec<Grant>,
     /// Where the keys stand whose values can be checked only when the plugins are loaded: `agent.toml:3`.
@@ -96,8 +100,8 @@ pub(crate) struct AgentFile {
 }
 
 /// Keys whose values depend on what is loaded.
-const CHECKED_LATER: [&str; 6] =
-    ["plugin_directory", "fallback_text", "output_schema", "validators", "context_builder", "media_policies"];
+const CHECKED_LATER: [&str; 7] =
+    ["plugin_directory", "fallback_text", "output_schema", "validators", "context_builder", "media_policies", "mcp"];
 
 /// A text with the place where it was written, for messages: `agent.toml:3: model`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,6 +183,7 @@ impl AgentFile {
             context_builder: text("context_builder"),
             media_policies: root.get("media_policies").map(|found| pairs(&found)).unwrap_or_default(),
             limits: BTreeMap::new(),
+            mcp: mcp::read(root),
             grants: Vec::new(),
             places: CHECKED_LATER.into_iter().filter_map(|key| Some((key, root.get(key)?.line()))).collect(),
             plugin_tables: BTreeMap::new(),

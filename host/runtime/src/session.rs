@@ -1,6 +1,6 @@
 //! A session that is open here: its lease, its run, and the one way to change it.
 
-use crate::agent::Agent;
+use crate::agent::{Agent, AgentError};
 use crate::checkpoint::{Checkpoint, CheckpointObserver};
 use crate::events::Watchers;
 use crate::media::{Downscaler, StoredMedia};
@@ -9,6 +9,7 @@ use agent_core::event::{Event, Suspension};
 use agent_core::message::{CallId, Digest, Message, MessageId, Part, StoredMessage, ToolResult, TurnInput};
 use agent_core::run::{Action, Decision, Entry, Input, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
 use agent_core::view::shown_message;
+use agent_mcp::Held;
 use agent_memory::{
     CallFilter, Commit, Lease, MAX_PAGE, MessageRange, OpenMode, SessionMeta, Status, StepRecord, Store, StoreError,
     digest_of,
@@ -67,6 +68,9 @@ pub enum SessionError {
     /// The plugins that the turn is pinned to cannot be loaded now.
     #[error("the plugins that the open turn began with cannot be loaded now: {0}; try again")]
     Generation(#[from] GenerationError),
+    /// The tools that MCP servers have now cannot stand beside the others.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
 }
 
 /// How far a turn has come.
@@ -204,18 +208,26 @@ impl Session {
     }
 
     /// Begins a turn with the input, or without one goes on with the open turn, until it ends or waits. Cancelling stops
-    /// it within 100 ms and leaves a session that can go on (L29).
+    /// it within 100 ms and leaves a session that can go on (L29). MCP servers are connected meanwhile, and let go of when
+    /// the turn ends, fails or waits (I5).
     pub async fn run(
         &mut self,
         input: Option<TurnInput>,
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
+        let begins = input.is_some();
+        if begins && self.run.is_open() {
+            return Err(Refused::TurnOpen(self.run.turns).into());
+        }
+        // Let go of when the turn has ended or waits, and where an error or the caller stops it.
+        let _held = match (begins, self.run.is_open()) {
+            (true, _) => self.connect(self.configured.clone(), &cancel).await?,
+            (false, true) => self.connect(self.shared.agent.clone(), &cancel).await?,
+            (false, false) => None,
+        };
         if let Some(input) = input {
-            if self.run.is_open() {
-                return Err(Refused::TurnOpen(self.run.turns).into());
-            }
-            self.use_agent(self.configured.clone());
-            let (config, plugins) = (self.configured.bounds(), self.configured.pins());
+            let agent = &self.shared.agent;
+            let (config, plugins) = (agent.bounds(), agent.pins());
             let start = Input::Start { input, config, plugins, trace: crate::trace::root() };
             self.apply(start, Notes::default()).await?;
         } else {
@@ -223,6 +235,37 @@ impl Session {
             self.recover().await?;
         }
         self.drive(&cancel).await
+    }
+
+    /// Takes the agent for what follows, with the tools that its MCP servers have now. An open turn keeps the tools that
+    /// it began with, as long as this process remembers them.
+    async fn connect(&mut self, agent: Arc<Agent>, cancel: &CancellationToken) -> Result<Option<Held>, SessionError> {
+        let idle = !self.run.is_open();
+        if agent.servers().is_empty() {
+            self.use_agent(agent);
+            return Ok(None);
+        }
+        let held = tokio::select! {
+            biased;
+            () = cancel.cancelled() => {
+                self.use_agent(agent);
+                return Ok(None);
+            }
+            held = agent.servers().acquire() => held,
+        };
+        let known = agent.catalogue();
+        if known.is_none_or(|known| known.problems() != held.catalogue().problems()) {
+            for problem in held.catalogue().problems() {
+                tracing::warn!("{problem}");
+            }
+        }
+        let same = known.is_some_and(|known| !idle || known == held.catalogue());
+        let agent = if same { agent } else { Arc::new(agent.with_catalogue(held.catalogue().clone())?) };
+        if idle {
+            self.configured = agent.clone();
+        }
+        self.use_agent(agent);
+        Ok(Some(held))
     }
 
     /// Decides about a call whose outcome is unknown (D3). [`Session::run`] then goes on.

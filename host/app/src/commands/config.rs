@@ -7,6 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::settings::{Settings, agents};
 use crate::terminal::{BOLD, DIM, RED, Terminal, text};
 use crate::{environment, setup};
+use agent_mcp::{ServerConfig, Transport};
 use agent_plugins::{Access, Generation, Grants, TreeGrant};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -78,12 +79,13 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     setup::refuse(&problems)?;
     setup::note_no_plugins(&settings, &generation, terminal);
     let plugins = plugins(&settings, &generation);
-    setup::agent(&settings, generation, terminal)?;
+    let agent = setup::agent(&settings, generation, terminal)?;
     print(terminal, &format!("{BOLD}{}{BOLD:#}: ok", path.display()))?;
     row("agent", std::slice::from_ref(&settings.name), terminal)?;
     row("model", &models, terminal)?;
     row("plugins", &plugins, terminal)?;
-    row("grants", &grants(&settings), terminal)
+    row("grants", &grants(&settings), terminal)?;
+    row("mcp", &servers(&agent.config().mcp), terminal)
 }
 
 fn row(name: &str, values: &[String], terminal: &Terminal) -> Result<(), Failure> {
@@ -119,6 +121,15 @@ fn plugins(settings: &Settings, generation: &Generation) -> Vec<String> {
         Some(folder) if !names.is_empty() => vec![format!("{} (in {})", names.join(", "), folder.display())],
         _ => vec!["none".to_owned()],
     }
+}
+
+/// What would be started or reached; nothing is. Values may be secret, so that only programs and addresses are shown.
+fn servers(servers: &[ServerConfig]) -> Vec<String> {
+    let line = |server: &ServerConfig| match &server.transport {
+        Transport::Stdio(child) => format!("{}: {} {}", server.name, child.command, child.args.join(" ")),
+        Transport::Http(address) => format!("{}: {}", server.name, address.url),
+    };
+    servers.iter().map(line).collect()
 }
 
 fn grants(settings: &Settings) -> Vec<String> {
