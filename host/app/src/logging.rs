@@ -5,8 +5,16 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::time::uptime;
 
 /// Whose logs `-v` shows: the host's own crates, and `plugin` for what plugins print.
-const OWN: [&str; 8] =
-    ["plugin", "agent_host", "agent_kit", "agent_runtime", "agent_plugins", "agent_memory", "agent_models", "agent_mcp"];
+const OWN: [&str; 8] = [
+    "plugin",
+    "agent_host",
+    "agent_kit",
+    "agent_runtime",
+    "agent_plugins",
+    "agent_memory",
+    "agent_models",
+    "agent_mcp",
+];
 
 /// Begins to log. What the wasm engine and its compiler log is for their authors, so it stays at warnings. What the MCP
 /// library logs holds whole messages of servers; what matters of it the host says itself.

@@ -75,7 +75,10 @@ pub(crate) async fn list(peer: &Peer<RoleClient>, config: &ServerConfig) -> Resu
     let info = peer.peer_info();
     if info.is_some_and(|info| info.capabilities.tools.is_none()) {
         let reason = "it offers no tools".to_owned();
-        return Ok(Listing { tools: Vec::new(), problems: vec![McpError::Cut { server: config.name.clone(), reason }] });
+        return Ok(Listing {
+            tools: Vec::new(),
+            problems: vec![McpError::Cut { server: config.name.clone(), reason }],
+        });
     }
     let limits = &config.limits;
     let (mut tools, mut bytes, mut pages, mut cut) = (Vec::new(), 0, 0, None);

@@ -31,7 +31,9 @@ pub enum McpConfigError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McpError {
     /// Its process did not start.
-    #[error("MCP server {server}: `{command}` could not be started ({reason}): check its `command`, `directory` and PATH")]
+    #[error(
+        "MCP server {server}: `{command}` could not be started ({reason}): check its `command`, `directory` and PATH"
+    )]
     Start {
         /// Its name.
         server: String,
@@ -49,7 +51,9 @@ pub enum McpError {
         reason: String,
     },
     /// It did not answer in time.
-    #[error("MCP server {server} did not {deed} within {time:?}: see whether it waits for something, or raise `start_timeout_ms`")]
+    #[error(
+        "MCP server {server} did not {deed} within {time:?}: see whether it waits for something, or raise `start_timeout_ms`"
+    )]
     Slow {
         /// Its name.
         server: String,

@@ -55,7 +55,9 @@ fn headers(address: &HttpAddress) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &address.headers {
         let parsed = HeaderName::from_bytes(name.as_bytes()).ok().filter(|name| !RESERVED.contains(&name.as_str()));
-        let Some(parsed) = parsed else { return Err(format!("`{name}` is no header that can be set here: take it out")) };
+        let Some(parsed) = parsed else {
+            return Err(format!("`{name}` is no header that can be set here: take it out"));
+        };
         let mut value = HeaderValue::from_str(value)
             .map_err(|_| format!("the value of its header `{name}` has a character that no header can hold"))?;
         value.set_sensitive(true);
@@ -82,7 +84,9 @@ fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, S
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {
-        format!("no secure connections can be made ({error}): install this system's root certificates (`ca-certificates`)")
+        format!(
+            "no secure connections can be made ({error}): install this system's root certificates (`ca-certificates`)"
+        )
     })
 }
 

@@ -135,11 +135,15 @@ impl Reading<'_> {
 
     /// All text, or else the structured part: an error is told in words.
     fn message(self, structured: Option<Value>) -> String {
-        let texts: Vec<String> = self.content.into_iter().filter_map(|content| match content {
-            McpContent::Text(text) => Some(text),
-            McpContent::Json(json) => Some(json.to_string()),
-            McpContent::Media { .. } => None,
-        }).collect();
+        let texts: Vec<String> = self
+            .content
+            .into_iter()
+            .filter_map(|content| match content {
+                McpContent::Text(text) => Some(text),
+                McpContent::Json(json) => Some(json.to_string()),
+                McpContent::Media { .. } => None,
+            })
+            .collect();
         match (texts.is_empty(), structured) {
             (false, _) => texts.join("\n"),
             (true, Some(json)) => {

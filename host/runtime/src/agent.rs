@@ -183,11 +183,7 @@ impl Agent {
 
     /// The same processes and connections, whatever else differs.
     fn parts(&self) -> Parts {
-        Parts {
-            generation: self.generation.clone(),
-            servers: self.servers.clone(),
-            catalogue: self.catalogue.clone(),
-        }
+        Parts { generation: self.generation.clone(), servers: self.servers.clone(), catalogue: self.catalogue.clone() }
     }
 
     /// Its MCP servers. All agents that were made of one another share them.

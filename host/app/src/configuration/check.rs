@@ -110,7 +110,10 @@ fn check_server(around: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
         _ => {
             for (needing, needed) in MCP_NEEDS {
                 if let (Some(found), None) = (table.get(needing), table.get(needed)) {
-                    found.problem(&format!("stands without `{needed}`"), &format!("it is only for servers with `{needed}`"));
+                    found.problem(
+                        &format!("stands without `{needed}`"),
+                        &format!("it is only for servers with `{needed}`"),
+                    );
                 }
             }
         }

@@ -45,7 +45,10 @@ impl Form {
             Form::Line => !text.contains(char::is_control),
             Form::Name => text.chars().count() <= 64 && text.chars().all(in_name),
             Form::Url => return url_problem(text),
-            Form::Server => text.len() <= 64 && text.chars().all(|character| character.is_ascii_alphanumeric() || "-_".contains(character)),
+            Form::Server => {
+                text.len() <= 64
+                    && text.chars().all(|character| character.is_ascii_alphanumeric() || "-_".contains(character))
+            }
             Form::ServerUrl => return address_problem(text),
             Form::Variable => in_variable(text),
             Form::Header => text.chars().all(in_header),
@@ -137,8 +140,7 @@ pub(super) fn is_secret(name: &str) -> bool {
 /// The address of a provider, wherever it is written.
 pub(crate) fn url_problem(text: &str) -> Option<&'static str> {
     let ends_with_path = || text.trim_end_matches('/').ends_with(CHAT_PATH);
-    address_problem(text)
-        .or_else(|| ends_with_path().then_some("ends with `/chat/completions`, which the host adds"))
+    address_problem(text).or_else(|| ends_with_path().then_some("ends with `/chat/completions`, which the host adds"))
 }
 
 fn address_problem(text: &str) -> Option<&'static str> {

@@ -104,7 +104,10 @@ mod tests {
         let Transport::Stdio(child) = &server.transport else { panic!("{server:?}") };
         let env = [("A", "b"), ("NOTES_TOKEN", "hush"), ("PATH", "/bin")].map(|(a, b)| (a.to_owned(), b.to_owned()));
         assert_eq!(child.env, env.into());
-        assert_eq!((child.command.as_str(), child.directory.as_deref()), ("/agents/bin/notes", Some(Path::new("/agents/work"))));
+        assert_eq!(
+            (child.command.as_str(), child.directory.as_deref()),
+            ("/agents/bin/notes", Some(Path::new("/agents/work")))
+        );
         assert_eq!((server.keep, server.tools.clone()), (Keep::Always, ToolSelection::Only(vec!["one".to_owned()])));
         assert_eq!((server.limits.call_time.as_millis(), server.limits.connect_time.as_millis()), (5, 6));
         let on_the_path = read("[mcp.notes]\ncommand = \"notes\"").unwrap();
@@ -119,7 +122,8 @@ mod tests {
         let Transport::Http(found) = &servers[0].transport else { panic!("{servers:?}") };
         let headers = [("A", "b"), ("Authorization", "hush")].map(|(a, b)| (a.to_owned(), b.to_owned()));
         assert_eq!((found.url.as_str(), &found.headers), ("https://a/mcp", &headers.into()));
-        let problems = read(&format!("{address}{{ Authorization = \"EMPTY\" }}\n[mcp.a]\ncommand = \"a\"\npass_env = [\"B\"]"));
+        let problems =
+            read(&format!("{address}{{ Authorization = \"EMPTY\" }}\n[mcp.a]\ncommand = \"a\"\npass_env = [\"B\"]"));
         let problems = problems.unwrap_err().join("\n");
         assert!(problems.contains("agent.toml:4") && problems.contains("`EMPTY`"), "{problems}");
         assert!(problems.contains("agent.toml:7") && problems.contains("`B`"), "{problems}");
