@@ -44,7 +44,7 @@ fn main() {
                 pages += 1;
                 list(mode, pages, &message);
             }
-            "tools/call" => call(mode, &message, &mut waiting),
+            "tools/call" => call((mode, diary.as_deref()), &message, &mut waiting),
             "ping" => message.answer("{}"),
             "notifications/cancelled" => waiting.clear(),
             _ if message.id.is_some() => message.refuse(-32601, "unknown method"),
@@ -64,7 +64,7 @@ fn list(mode: &str, page: usize, message: &Message) {
         )
     };
     let names =
-        ["echo", "error", "refuse", "image", "structured", "hang", "die", "garbage", "huge", "change", "env", "loud"];
+        ["echo", "error", "refuse", "image", "structured", "hang", "die", "garbage", "huge", "change", "env", "loud", "flood"];
     match mode {
         "endless-pages" => {
             let tool = tool(&format!("tool{page}"), "{}");
@@ -102,7 +102,7 @@ fn list(mode: &str, page: usize, message: &Message) {
     }
 }
 
-fn call(mode: &str, message: &Message, waiting: &mut VecDeque<String>) {
+fn call((mode, diary): (&str, Option<&str>), message: &Message, waiting: &mut VecDeque<String>) {
     let text = |text: &str| format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#);
     let name = message.text_of("name").unwrap_or_default();
     match name.as_str() {
@@ -134,6 +134,15 @@ fn call(mode: &str, message: &Message, waiting: &mut VecDeque<String>) {
             let mut names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
             names.sort();
             message.answer(&text(&names.join(" ")));
+        }
+        // Asks without end and reads nothing.
+        "flood" => {
+            for number in 0..10_000_000 {
+                say(&format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#));
+                if number % 1000 == 0 {
+                    note(diary, "a thousand questions");
+                }
+            }
         }
         "loud" => {
             for number in 0..100_000 {

@@ -2,8 +2,7 @@
 
 use crate::configuration::{ChildCommand, ServerConfig};
 use crate::error::shown;
-use rustix::process::{Pid, Signal, kill_process_group};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +13,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// From the signal that asks a process to end to the one that ends it.
 const TERMINATION_TIME: Duration = Duration::from_millis(500);
+/// From the end of a process to the end of its log.
+const LAST_WORDS_TIME: Duration = Duration::from_millis(500);
 /// Bytes of one line of standard error that are logged.
 const LOGGED_LINE: usize = 1 << 10;
 /// Bytes of standard error that are logged of one process.
@@ -26,6 +27,7 @@ const QUOTED_CHARACTERS: usize = 300;
 /// A process that runs, or has ended. Dropping it ends the process and all that it started.
 pub(crate) struct Child {
     ended: CancellationToken,
+    silent: CancellationToken,
     said: Arc<LastLines>,
     stop: DropGuard,
 }
@@ -41,28 +43,31 @@ impl Child {
     /// Starts the process. It is given the configured time to end by itself when it is to end.
     pub(crate) fn start(config: &ServerConfig, command: &ChildCommand, groups: &Groups) -> io::Result<Started> {
         let mut starting = Command::new(&command.command);
-        starting.args(&command.args).env_clear().envs(&command.env).process_group(0).kill_on_drop(true);
+        starting.args(&command.args).env_clear().envs(&command.env).kill_on_drop(true);
+        #[cfg(unix)]
+        starting.process_group(0);
         starting.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(directory) = &command.directory {
             starting.current_dir(directory);
         }
         let mut process = starting.spawn()?;
-        let group = groups.add(process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+        let group = groups.add(process.id());
         let missing = || io::Error::other("a pipe is missing");
         let stdin = process.stdin.take().ok_or_else(missing)?;
         let stdout = process.stdout.take().ok_or_else(missing)?;
         let stderr = process.stderr.take().ok_or_else(missing)?;
         let said = Arc::new(LastLines::default());
-        tokio::spawn(log(config.name.clone(), stderr, said.clone()));
-        let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
+        let (stop, ended, silent) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let logging = log(config.name.clone(), stderr, said.clone());
+        tokio::spawn(until_silent(logging, ended.clone(), silent.clone().drop_guard()));
         let guard = ended.clone().drop_guard();
         tokio::spawn(supervise(process, (group, guard), stop.clone(), config.limits.close_time));
-        Ok(Started { child: Self { ended, said, stop: stop.drop_guard() }, stdin, stdout })
+        Ok(Started { child: Self { ended, silent, said, stop: stop.drop_guard() }, stdin, stdout })
     }
 
-    /// Waits until the process has ended by itself.
-    pub(crate) async fn ended(&self) {
-        self.ended.cancelled().await;
+    /// Waits until the process has said all that it says on standard error.
+    pub(crate) async fn silent(&self) {
+        self.silent.cancelled().await;
     }
 
     /// Ends it, and waits until it and all that it started are gone.
@@ -82,22 +87,22 @@ impl Child {
 
 /// All groups of processes that run: for the end of a host that waits for nothing any more.
 #[derive(Clone, Default)]
-pub(crate) struct Groups(Arc<Mutex<BTreeMap<i32, Pid>>>);
+pub(crate) struct Groups(Arc<Mutex<BTreeSet<u32>>>);
 
 impl Groups {
     /// Kills all.
     pub(crate) fn kill(&self) {
-        for group in self.all().values() {
-            signal(*group, Signal::KILL);
+        for group in self.all().iter() {
+            signal(*group, Word::Kill);
         }
     }
 
-    fn add(&self, group: Option<Pid>) -> Group {
-        self.all().extend(group.map(|group| (group.as_raw_nonzero().get(), group)));
+    fn add(&self, group: Option<u32>) -> Group {
+        self.all().extend(group);
         Group { group, among: self.clone() }
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<i32, Pid>> {
+    fn all(&self) -> MutexGuard<'_, BTreeSet<u32>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -105,12 +110,12 @@ impl Groups {
 /// The processes of one group. Dropping it kills all that are left; the operating system gives the number of a group to
 /// nobody else while one of them lives.
 struct Group {
-    group: Option<Pid>,
+    group: Option<u32>,
     among: Groups,
 }
 
 impl Group {
-    fn signal(&self, word: Signal) {
+    fn signal(&self, word: Word) {
         if let Some(group) = self.group {
             signal(group, word);
         }
@@ -119,17 +124,38 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.signal(Signal::KILL);
+        self.signal(Word::Kill);
         if let Some(group) = self.group {
-            self.among.all().remove(&group.as_raw_nonzero().get());
+            self.among.all().remove(&group);
         }
     }
 }
 
-fn signal(group: Pid, signal: Signal) {
-    // The only error is that nobody is left.
-    let _ = kill_process_group(group, signal);
+/// What a group is told.
+#[derive(Clone, Copy)]
+enum Word {
+    /// To end.
+    Terminate,
+    /// Nothing: it is ended.
+    Kill,
 }
+
+#[cfg(unix)]
+fn signal(group: u32, word: Word) {
+    use rustix::process::{Pid, Signal, kill_process_group};
+    let signal = match word {
+        Word::Terminate => Signal::TERM,
+        Word::Kill => Signal::KILL,
+    };
+    if let Some(group) = i32::try_from(group).ok().and_then(Pid::from_raw) {
+        // The only error is that nobody is left.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+/// Elsewhere the process alone is ended, by its handle.
+#[cfg(not(unix))]
+fn signal(_: u32, _: Word) {}
 
 /// Waits for the end of the process or for the word to end it. The group outlives the process within this future, so
 /// that also a runtime that is torn down kills both; `_ended` tells of it last.
@@ -144,15 +170,28 @@ async fn supervise(
         () = stop.cancelled() => {
             // Its input is being closed, which is the protocol's way to say it.
             if tokio::time::timeout(close_time, process.wait()).await.is_err() {
-                group.signal(Signal::TERM);
+                group.signal(Word::Terminate);
                 if tokio::time::timeout(TERMINATION_TIME, process.wait()).await.is_err() {
-                    group.signal(Signal::KILL);
+                    group.signal(Word::Kill);
+                    let _ = process.start_kill();
                     let _ = process.wait().await;
                 }
             }
         }
     }
     drop(group);
+}
+
+/// Logs until the pipe is closed; a process that left the group, and outlives it, may hold it open for ever.
+async fn until_silent(logging: impl Future<Output = ()>, ended: CancellationToken, _silent: DropGuard) {
+    let last_words = async {
+        ended.cancelled().await;
+        tokio::time::sleep(LAST_WORDS_TIME).await;
+    };
+    tokio::select! {
+        () = logging => {}
+        () = last_words => {}
+    }
 }
 
 #[derive(Default)]

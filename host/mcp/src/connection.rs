@@ -1,5 +1,6 @@
 //! One connection to a server, from the handshake to the end: its process, its catalogue, its calls.
 
+use crate::answering::Answering;
 use crate::catalogue::{Listing, list};
 use crate::child::{Child, Groups, Started};
 use crate::configuration::{ChildCommand, HttpAddress, McpLimits, ServerConfig, Transport};
@@ -93,6 +94,7 @@ impl Connection {
         let stdout = ShortLines::new(stdout, message_bytes(limits), broken.clone());
         // The reader before it is the one that cuts off: here a line that long would only be skipped.
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
+        let transport = Answering::new(transport);
         let served = listener.clone().serve_with_lifecycle(transport, lifecycle()).await;
         match served {
             Ok(service) => Ok(Self::new(service, listener, (Some(child), broken)).await),
@@ -102,7 +104,7 @@ impl Connection {
                     false => explained(&error),
                 };
                 // A process that is ending may not have said why yet.
-                let _ = timeout(limits.close_time, child.ended()).await;
+                let _ = timeout(limits.close_time, child.silent()).await;
                 let reason = format!("{reason}{}", child.last_words());
                 Err(McpError::Connect { server: config.name.clone(), reason })
             }

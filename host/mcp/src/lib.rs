@@ -1,6 +1,7 @@
 //! The client side of the Model Context Protocol (I5): child processes and HTTP servers whose tools the host offers. Alone
 //! knows the protocol; a server can fail, hang, crash or lie, and nobody else notices more than an error.
 
+mod answering;
 mod catalogue;
 mod child;
 pub mod configuration;

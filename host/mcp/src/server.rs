@@ -69,12 +69,12 @@ impl Server {
         let mut state = self.state();
         state.holders = state.holders.saturating_sub(1);
         let unneeded = state.holders == 0 && self.config.keep == Keep::Turn;
-        if unneeded { state.part() } else { None }
+        if unneeded { state.part(&self.config) } else { None }
     }
 
     /// Gives up the connection, whoever needs it.
     pub(crate) fn part(&self) -> Option<Attempt> {
-        self.state().part()
+        self.state().part(&self.config)
     }
 
     /// Calls a tool, over a new connection where the last one was lost.
@@ -96,20 +96,10 @@ impl Server {
     /// The attempt that is going on or has succeeded, or a new one.
     fn attempt(&self) -> Result<Attempt, McpError> {
         let mut state = self.state();
-        if let Some((attempt, since)) = &state.attempt {
-            match attempt.peek() {
-                None => return Ok(attempt.clone()),
-                Some(Ok(connection)) if connection.is_open() => return Ok(attempt.clone()),
-                Some(Ok(lost)) => {
-                    let reason = lost.obituary(&self.config.limits);
-                    let since = *since;
-                    state.failed(reason, FIRST_WAIT, since);
-                }
-                Some(Err(Failure { error, at, took })) => {
-                    let (reason, took, at) = (error.to_string(), (*took).max(FIRST_WAIT), *at);
-                    state.failed(reason, took, at);
-                }
-            }
+        // What is left of a lost connection ends in the background.
+        drop(state.lost(&self.config));
+        if let Some((attempt, _)) = &state.attempt {
+            return Ok(attempt.clone());
         }
         let now = Instant::now();
         let wait = state.not_before.as_ref().map_or(Duration::ZERO, |(time, _)| time.saturating_duration_since(now));
@@ -127,21 +117,33 @@ impl Server {
 }
 
 impl State {
+    /// The attempt that failed, or whose connection was lost: it counts now, and is no more.
+    fn lost(&mut self, config: &ServerConfig) -> Option<Attempt> {
+        let (attempt, since) = self.attempt.as_ref()?;
+        let (reason, base, since) = match attempt.peek()? {
+            Ok(connection) if connection.is_open() => return None,
+            Ok(lost) => (lost.obituary(&config.limits), FIRST_WAIT, *since),
+            Err(Failure { error, at, took }) => (error.to_string(), (*took).max(FIRST_WAIT), *at),
+        };
+        self.failed(reason, base, since);
+        self.attempt.take().map(|(attempt, _)| attempt)
+    }
+
     /// The server was lost, or could not be reached, `since` then.
     fn failed(&mut self, reason: String, base: Duration, since: Instant) {
-        self.attempt = None;
         self.failures = if since.elapsed() >= LONGEST_WAIT { 1 } else { self.failures.saturating_add(1) };
         let wait = base.saturating_mul(2_u32.saturating_pow(self.failures - 1)).min(LONGEST_WAIT);
         self.not_before = Some((since + wait, reason));
     }
 
-    fn part(&mut self) -> Option<Attempt> {
-        self.attempt.take().map(|(attempt, _)| attempt)
+    fn part(&mut self, config: &ServerConfig) -> Option<Attempt> {
+        self.lost(config).or_else(|| self.attempt.take().map(|(attempt, _)| attempt))
     }
 }
 
 /// Connects in a task of its own: who stops waiting does not stop it for the others. Nobody waiting any more stops it.
 fn attempt((config, groups): (Arc<ServerConfig>, Groups), wait: Duration) -> Attempt {
+    let ending = McpError::Connect { server: config.name.clone(), reason: "the host is ending".to_owned() };
     let connecting = tokio::spawn(async move {
         tokio::time::sleep(wait).await;
         let begun = Instant::now();
@@ -150,9 +152,10 @@ fn attempt((config, groups): (Arc<ServerConfig>, Groups), wait: Duration) -> Att
     });
     let connecting = AbortOnDropHandle::new(connecting);
     let joined = async move {
-        match connecting.await {
+        match connecting.await.map_err(tokio::task::JoinError::try_into_panic) {
             Ok(connected) => connected,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            Err(Err(_)) => Err(Failure { error: ending, at: Instant::now(), took: Duration::ZERO }),
         }
     };
     joined.boxed().shared()

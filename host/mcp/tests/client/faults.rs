@@ -144,6 +144,37 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
     fixture.diary.all_gone().await;
 }
 
+/// Also where each turn begins and ends a connection of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_server_that_never_starts_is_left_alone_over_turns() {
+    let fixture = Fixture::new("exits");
+    let servers = fixture.servers();
+    let mut told = String::new();
+    for _ in 0..8 {
+        let held = servers.acquire().await;
+        told = problems(&held);
+        held.release().await;
+    }
+    assert!(told.contains("is tried again in") && told.contains("database"), "{told}");
+    assert!(fixture.diary.started().len() <= 4, "{:?}", fixture.diary.started());
+}
+
+/// A server that asks without end and reads no answer is not heard any more: nothing piles up here.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_server_that_asks_without_end_is_not_heard() {
+    let mut fixture = Fixture::new("good");
+    fixture.config.limits.call_time = Duration::from_secs(2);
+    let servers = fixture.servers();
+    let held = servers.acquire().await;
+    let message = failed(call(&servers, "flood").await);
+    assert!(message.contains("no result within 2s"), "{message}");
+    // What the two pipes and our own bound hold; a host that heard all would have taken a hundred times as many.
+    let thousands = fixture.diary.count("a thousand questions");
+    assert!(thousands <= 10, "{thousands} thousand questions were heard");
+    held.release().await;
+    fixture.diary.all_gone().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_huge_line_ends_the_call_and_not_the_host() {
     let mut fixture = Fixture::new("good");

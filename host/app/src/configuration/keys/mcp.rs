@@ -7,7 +7,7 @@ pub(in crate::configuration) const MCP: &str = "mcp";
 pub(super) const MCP_PROCESS: Section = Section {
     path: &[MCP, "NAME"],
     example: "mcp.notes",
-    title: "MCP servers: child processes",
+    title: "MCP servers as child processes",
     about: "Servers of the Model Context Protocol, whose tools the agent has as `NAME.tool`. The program runs as you, outside \
             of the sandbox that plugins have: it can do whatever you can. It is started when a turn begins. `tools`, `keep` \
             and both times are also for servers with a `url`.",
