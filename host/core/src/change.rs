@@ -1,5 +1,7 @@
 //! What one transition of a run changes in the stored session. The store commits it whole or not at all (D2, D6).
 
+use crate::approval::LastingGrant;
+use crate::cloud_event::CloudEvent;
 use crate::event::Event;
 use crate::message::{CallId, Content, MessageId, Part, Role};
 use crate::tool::{CallCost, ToolSource};
@@ -17,6 +19,29 @@ pub struct Change {
     pub calls: Vec<CallChange>,
     /// Durable events.
     pub events: Vec<Event>,
+    /// Deeds outside the session that follow from it, once each (D6).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outbox: Vec<OutboxItem>,
+}
+
+/// A deed outside the session: stored with the change that asks for it and done after the commit, as often as it takes.
+/// Doing it again changes nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutboxItem {
+    /// Unique in the session: the same deed has the same id.
+    pub id: String,
+    /// What is to be done.
+    pub effect: OutboxEffect,
+}
+
+/// What is to be done outside the session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind", content = "body")]
+pub enum OutboxEffect {
+    /// Hand this event on (I6).
+    Event(CloudEvent),
+    /// Remember this approval beyond the session (L17).
+    Allow(LastingGrant),
 }
 
 /// A message to append.
@@ -59,6 +84,10 @@ pub struct HiddenMessage {
 pub enum CallState {
     /// Not dispatched.
     Waiting,
+    /// Not dispatched: somebody must allow it first (L17).
+    Asking,
+    /// Handed on, its answer has not come (L10).
+    Outstanding,
     /// Its intent is committed; it may be running.
     Started,
     /// It was running when the host died and cannot be repeated unasked (D3).
@@ -72,6 +101,8 @@ impl CallState {
     pub fn as_str(self) -> &'static str {
         match self {
             CallState::Waiting => "waiting",
+            CallState::Asking => "asking",
+            CallState::Outstanding => "outstanding",
             CallState::Started => "started",
             CallState::OutcomeUnknown => "outcome_unknown",
             CallState::Finished => "finished",
@@ -93,6 +124,13 @@ pub enum CallChange {
         state: CallState,
         /// Dispatches so far.
         attempt: u32,
+    },
+    /// Somebody has changed its arguments before it ran (L17). The model's own stay in its message.
+    Edited {
+        /// Which.
+        id: CallId,
+        /// With these it runs.
+        arguments: Value,
     },
     /// It has its result; the state is now [`CallState::Finished`]. Once a call.
     Finished {
@@ -118,12 +156,22 @@ pub struct CallRecord {
     pub source: Option<ToolSource>,
     /// As the model wrote them.
     pub arguments: Value,
+    /// As somebody changed them when it was approved (L17).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edited: Option<Value>,
     /// How far it has come.
     pub state: CallState,
     /// Dispatches so far.
     pub attempt: u32,
     /// Once it has finished.
     pub result: Option<CallResult>,
+}
+
+impl CallRecord {
+    /// The arguments with which it runs.
+    pub fn effective_arguments(&self) -> &Value {
+        self.edited.as_ref().unwrap_or(&self.arguments)
+    }
 }
 
 /// Something that a plugin wanted and is not granted (P6).

@@ -1,8 +1,10 @@
 //! What a session tells those who watch it: one closed set of events (L30).
 
+use crate::approval::ApprovalWord;
 use crate::change::Denial;
 use crate::message::{CallId, Digest};
 use crate::model::Usage;
+use crate::plan::PlanStep;
 use crate::tool::{CallCost, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -31,6 +33,12 @@ pub struct Event {
 pub enum EndReason {
     /// The model answered without a tool call, and the answer was accepted.
     Answered,
+    /// `task_completion` ended it with a result that was accepted (L18).
+    Completed,
+    /// `converse` ended it with a message (L18).
+    Converse,
+    /// It had asked a question that nobody answered in time (L18).
+    Asked,
     /// At the bound of interactions or of the window, with a last answer.
     Limit,
     /// Somebody stopped it.
@@ -39,15 +47,114 @@ pub enum EndReason {
     Error,
 }
 
-/// Why a turn waits.
+/// What a turn waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredSuspension")]
+pub struct Suspension {
+    /// In call order, at least one.
+    pub waits: Vec<Wait>,
+}
+
+/// One call that waits for somebody.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// Which.
+    pub call: CallId,
+    /// As its author wrote it.
+    #[serde(default)]
+    pub name: String,
+    /// For what.
+    #[serde(flatten)]
+    pub cause: WaitCause,
+}
+
+/// What a call waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "cause")]
-pub enum Suspension {
-    /// Calls that had started when the host died and cannot be repeated unasked.
-    OutcomeUnknown {
-        /// Which.
-        calls: Vec<CallId>,
+pub enum WaitCause {
+    /// A decision: it had started when the host died and cannot be repeated unasked (D3).
+    OutcomeUnknown,
+    /// Somebody's leave (L17).
+    Approval,
+    /// A service's response (L10).
+    Service {
+        /// CloudEvent type of the request.
+        event_type: String,
+        /// Milliseconds since 1970 when the host answers `unavailable` itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_at: Option<u64>,
     },
+    /// Another agent's output (L16).
+    Agent {
+        /// Subject of its session.
+        session: String,
+    },
+    /// The user's answer (L18).
+    Answer {
+        /// What was asked.
+        question: String,
+        /// Milliseconds since 1970 when the turn ends without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_at: Option<u64>,
+    },
+}
+
+impl WaitCause {
+    /// Milliseconds since 1970 when it is waited for no longer.
+    pub fn expires_at(&self) -> Option<u64> {
+        match self {
+            WaitCause::Service { expires_at, .. } | WaitCause::Answer { expires_at, .. } => *expires_at,
+            WaitCause::OutcomeUnknown | WaitCause::Approval | WaitCause::Agent { .. } => None,
+        }
+    }
+}
+
+impl Suspension {
+    /// The calls whose outcome is unknown.
+    pub fn unknown(&self) -> impl Iterator<Item = &Wait> {
+        self.waits.iter().filter(|wait| wait.cause == WaitCause::OutcomeUnknown)
+    }
+}
+
+/// Also as the first version wrote it, which knew one cause.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StoredSuspension {
+    Waits { waits: Vec<Wait> },
+    First { calls: Vec<CallId> },
+}
+
+impl From<StoredSuspension> for Suspension {
+    fn from(stored: StoredSuspension) -> Self {
+        let unknown = |call| Wait { call, name: String::new(), cause: WaitCause::OutcomeUnknown };
+        match stored {
+            StoredSuspension::Waits { waits } => Self { waits },
+            StoredSuspension::First { calls } => Self { waits: calls.into_iter().map(unknown).collect() },
+        }
+    }
+}
+
+/// Why a reply was not taken as the end (L23).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NudgeCause {
+    /// It says itself that something is left to do.
+    Incomplete,
+    /// It refuses or asks instead of doing.
+    Deflection,
+    /// It is empty.
+    Empty,
+    /// The third empty one in a row: tools are withheld, so that it must say something.
+    ForcedSummary,
+}
+
+/// One call of an approval request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalItem {
+    /// Which.
+    pub call: CallId,
+    /// As its author wrote it.
+    pub name: String,
 }
 
 /// What happened.
@@ -183,6 +290,62 @@ pub enum EventKind {
         call: CallId,
         /// As its author wrote it.
         name: String,
+    },
+    /// The same call has failed the same way three times: the tool is off for the rest of the turn (L28).
+    ToolDisabled {
+        /// The third.
+        call: CallId,
+        /// As its author wrote it.
+        name: String,
+    },
+    /// In the mode of loop-breaking tools a reply called no tool (L19).
+    NoToolCall {
+        /// In a row.
+        count: u32,
+        /// What the model is told.
+        reminder: String,
+    },
+    /// A reply was not taken as the end, and the model goes on (L23).
+    Nudge {
+        /// Why.
+        cause: NudgeCause,
+        /// Of this cause, from 1.
+        attempt: u32,
+        /// What the model is told.
+        text: String,
+    },
+    /// The oldest messages have left the prompt; they stay stored and are summarised (L27).
+    Evicted {
+        /// How many.
+        messages: u32,
+        /// Their estimated tokens.
+        tokens: u32,
+        /// Estimated tokens of the session summary now.
+        summary_tokens: u32,
+    },
+    /// The planner has made a plan (L24).
+    Plan {
+        /// In order.
+        steps: Vec<PlanStep>,
+    },
+    /// There is no plan any more; one model goes on with what is there (L24).
+    PlanFallback {
+        /// Why.
+        reason: String,
+    },
+    /// Somebody must allow these calls (L17). One request for all calls of a reply.
+    ApprovalRequested {
+        /// In call order.
+        calls: Vec<ApprovalItem>,
+    },
+    /// Somebody has decided about a call (L17).
+    ApprovalResolved {
+        /// Which.
+        call: CallId,
+        /// As its author wrote it.
+        name: String,
+        /// How.
+        verdict: ApprovalWord,
     },
     /// A plugin wanted what it is not granted (P6).
     Denied {

@@ -1,11 +1,14 @@
 //! The agent loop as a value, and the words of the domain. No I/O, no async, no clock.
 
+pub mod approval;
 pub mod change;
+pub mod cloud_event;
 pub mod event;
 pub mod message;
 pub mod model;
 pub mod names;
 pub mod nearest;
+pub mod plan;
 pub mod plugin;
 pub mod prompt;
 pub mod run;

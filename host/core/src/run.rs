@@ -12,15 +12,17 @@ mod input;
 mod state;
 mod step;
 mod transition;
+mod waiting;
 
 pub use end::{Output, TurnEnd, TurnError};
 pub use failure::FALLBACK_TEXT;
 pub use input::{
-    AfterFailure, Decision, DispatchedCall, Disposition, Input, ModelFailure, OutputVerdict, Refused, RepliedStep,
-    ResolvedCall, TurnContext,
+    AfterFailure, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, ModelFailure, OutputVerdict,
+    Refused, RepliedStep, ResolvedCall, TurnContext,
 };
 pub use state::{AtLimit, Entry, LoopConfig, Mask, PinnedPlugin, PromptBudget, RestoreError, Run, StepPlan, Turn};
 
+use crate::approval::LastingGrant;
 use crate::change::Change;
 use crate::event::Suspension;
 use crate::message::CallId;
@@ -42,7 +44,7 @@ pub enum Action {
     AwaitOutcome,
     /// Ask the validators in order, then the output schema; answer with [`Input::Verdict`].
     Validate(Validation),
-    /// Nothing until somebody decides ([`Input::Resolve`]) or cancels.
+    /// Nothing until somebody answers, decides or cancels: [`Input::Respond`], [`Input::Approval`], [`Input::Resolve`].
     Suspended(Suspension),
     /// The turn is over. [`Input::Start`] begins the next.
     Ended,
@@ -55,6 +57,9 @@ pub struct Dispatch {
     pub call: CallId,
     /// From 1.
     pub attempt: u32,
+    /// What allowed it. It must not run where the tool is another one now: answer with [`Input::AskAgain`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted: Option<LastingGrant>,
 }
 
 /// An output to validate.

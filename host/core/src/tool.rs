@@ -186,6 +186,11 @@ pub enum ToolSource {
         /// CloudEvent type of its requests.
         event_type: String,
     },
+    /// Another agent (L16).
+    Agent {
+        /// Its configured name.
+        agent: String,
+    },
 }
 
 impl std::fmt::Display for ToolSource {
@@ -195,6 +200,7 @@ impl std::fmt::Display for ToolSource {
             ToolSource::BuiltIn => formatter.write_str("the host"),
             ToolSource::Mcp { server } => write!(formatter, "MCP server {server}"),
             ToolSource::Service { event_type } => write!(formatter, "service {event_type}"),
+            ToolSource::Agent { agent } => write!(formatter, "agent {agent}"),
         }
     }
 }

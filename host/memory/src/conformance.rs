@@ -130,6 +130,7 @@ fn call(id: &str, turn: u32) -> CallRecord {
         name: "files.read".to_owned(),
         source: Some(ToolSource::BuiltIn),
         arguments: json!({"path": "README.md", "from": 1}),
+        edited: None,
         state: CallState::Waiting,
         attempt: 0,
         result: None,

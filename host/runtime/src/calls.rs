@@ -74,13 +74,13 @@ async fn once(
     match &tool.source {
         ToolSource::BuiltIn => {
             let started = Instant::now();
-            let outcome = builtins::call(shared, &record.name, &record.arguments).await;
+            let outcome = builtins::call(shared, &record.name, record.effective_arguments()).await;
             let wall_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
             Ok(Brought { outcome, cost: CallCost { wall_us, ..CallCost::default() }, denials: Vec::new() })
         }
         ToolSource::Plugin { plugin, .. } => in_plugin(shared, plugin, record, (attempt, scope)).await,
         ToolSource::Mcp { server } => mcp::call(shared, server, record).await,
-        ToolSource::Service { .. } => {
+        ToolSource::Service { .. } | ToolSource::Agent { .. } => {
             let message = format!("this host cannot reach {} yet", tool.source);
             Ok(Brought::without_cost(Err(ToolError::Unavailable { message, retry_after: None })))
         }
@@ -97,7 +97,7 @@ async fn in_plugin(
         return Err(TurnError::PluginChanged { reason: format!("`{name}` is not loaded") });
     };
     let context = ToolCallContext { id: record.id.clone(), attempt, time_limit: LONGEST_CALL, scope };
-    let request = ToolCallRequest { name: &record.name, args: record.arguments.to_string(), context };
+    let request = ToolCallRequest { name: &record.name, args: record.effective_arguments().to_string(), context };
     let ports = Ports { media: Some(shared.media.clone()) };
     let report = shared.sandbox.call_tool(setup, request, &ports).await;
     let outcome = match report.result {

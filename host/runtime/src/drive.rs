@@ -109,7 +109,7 @@ impl Session {
         }
         let calls = records
             .iter()
-            .map(|record| DispatchedCall { call: record.id.clone(), arguments: record.arguments.clone() });
+            .map(|record| DispatchedCall::running(record.id.clone(), record.effective_arguments().clone()));
         let calls = calls.collect();
         self.commit((Input::Dispatched { calls }, Notes::default()), running, cancel).await?;
         for (record, dispatch) in records.into_iter().zip(dispatches) {

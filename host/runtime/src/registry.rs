@@ -2,7 +2,7 @@
 
 use agent_core::model::{OfferedTool, RequestedCall};
 use agent_core::names::ToolNames;
-use agent_core::run::{Disposition, ResolvedCall};
+use agent_core::run::{Approval, Disposition, ResolvedCall};
 use agent_core::schema::{Schema, SchemaError, parse_arguments};
 use agent_core::tokens;
 use agent_core::tool::{ToolDefinition, ToolError, ToolSource};
@@ -131,7 +131,8 @@ impl Registry {
         };
         let Some(tool) = self.tools.get(author) else {
             let disposition = Disposition::NotFound { message: self.not_found(author) };
-            return ResolvedCall { name: author.to_owned(), arguments, source: None, disposition };
+            let (name, approval) = (author.to_owned(), Approval::NotNeeded);
+            return ResolvedCall { name, arguments, source: None, disposition, approval };
         };
         let disposition = match readable.and_then(|()| tool.admit(&arguments)) {
             Err(error) => Disposition::Refused(error),
@@ -141,7 +142,8 @@ impl Registry {
                 repeatable: tool.definition.traits.repeatable(),
             },
         };
-        ResolvedCall { name: author.to_owned(), arguments, source: Some(tool.source.clone()), disposition }
+        let (name, source, approval) = (author.to_owned(), Some(tool.source.clone()), Approval::NotNeeded);
+        ResolvedCall { name, arguments, source, disposition, approval }
     }
 
     fn offer(&self, tool: &RegisteredTool) -> OfferedTool {

@@ -342,6 +342,11 @@ impl Session {
                         record.result = Some(result.clone());
                     }
                 }
+                CallChange::Edited { id, arguments } => {
+                    if let Some(record) = self.calls.get_mut(id) {
+                        record.edited = Some(arguments.clone());
+                    }
+                }
                 CallChange::Moved { .. } => {}
             }
         }
@@ -494,6 +499,11 @@ fn name_of(input: &Input) -> &'static str {
         Input::Failed(_) => "failed",
         Input::Cancel => "cancel",
         Input::Recover => "recover",
+        Input::Pending { .. } => "pending",
+        Input::Respond { .. } => "respond",
+        Input::Expire { .. } => "expire",
+        Input::Approval { .. } => "approval",
+        Input::AskAgain { .. } => "ask_again",
         Input::Resolve { .. } => "resolve",
     }
 }

@@ -2,10 +2,13 @@
 
 use super::input::{DispatchedCall, Refused};
 use super::{Action, Dispatch};
+use crate::approval::LastingGrant;
 use crate::change::{CallChange, CallState};
-use crate::event::Suspension;
+use crate::event::{Suspension, Wait, WaitCause};
 use crate::message::CallId;
+use crate::tool::CallCost;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The calls of one reply, in call order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,6 +17,12 @@ pub(super) struct Batch {
     pub(super) calls: Vec<BatchCall>,
     /// The suspension has been announced.
     pub(super) suspended: bool,
+    /// Somebody has been asked for the calls that must be allowed (L17).
+    #[serde(default)]
+    pub(super) asked: bool,
+    /// Calls that were handed on, by tool (L11).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) outstanding: BTreeMap<String, u32>,
 }
 
 /// One call. Its arguments and its result stand in its record, not here.
@@ -25,6 +34,18 @@ pub(super) struct BatchCall {
     pub(super) repeatable: bool,
     pub(super) attempt: u32,
     pub(super) state: Progress,
+    /// What it waits for while it is outstanding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) awaits: Option<WaitCause>,
+    /// It was outstanding and has its answer.
+    #[serde(default)]
+    pub(super) answered: bool,
+    /// What allowed it (L17).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) granted: Option<LastingGrant>,
+    /// Of a call that ran before it was handed on.
+    #[serde(default)]
+    pub(super) spent: CallCost,
 }
 
 /// How far a call is.
@@ -32,17 +53,36 @@ pub(super) struct BatchCall {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Progress {
     Waiting,
+    Asking,
     Running,
+    Outstanding,
     Unknown,
     Done { tokens: u32 },
 }
 
 impl BatchCall {
+    pub(super) fn new(id: CallId, name: String, state: Progress) -> Self {
+        Self {
+            id,
+            name,
+            sequential: false,
+            repeatable: false,
+            attempt: 0,
+            state,
+            awaits: None,
+            answered: false,
+            granted: None,
+            spent: CallCost::default(),
+        }
+    }
+
     /// For its record: how far it is.
     pub(super) fn moved(&self) -> CallChange {
         let state = match self.state {
             Progress::Waiting => CallState::Waiting,
+            Progress::Asking => CallState::Asking,
             Progress::Running => CallState::Started,
+            Progress::Outstanding => CallState::Outstanding,
             Progress::Unknown => CallState::OutcomeUnknown,
             Progress::Done { .. } => CallState::Finished,
         };
@@ -54,7 +94,9 @@ impl Progress {
     fn for_people(self) -> &'static str {
         match self {
             Progress::Waiting => "waiting to run",
+            Progress::Asking => "waiting for an approval",
             Progress::Running => "running",
+            Progress::Outstanding => "waiting for an answer",
             Progress::Unknown => "waiting for a decision, its outcome being unknown",
             Progress::Done { .. } => "finished",
         }
@@ -75,13 +117,30 @@ impl Batch {
 
     /// What the batch waits for when nothing of it can run.
     pub(super) fn suspension(&self) -> Suspension {
-        let calls = self.calls.iter().filter(|call| call.state == Progress::Unknown);
-        Suspension::OutcomeUnknown { calls: calls.map(|call| call.id.clone()).collect() }
+        let waits = self.calls.iter().filter_map(|call| {
+            let cause = match call.state {
+                Progress::Unknown => WaitCause::OutcomeUnknown,
+                Progress::Asking => WaitCause::Approval,
+                Progress::Outstanding => call.awaits.clone()?,
+                Progress::Waiting | Progress::Running | Progress::Done { .. } => return None,
+            };
+            Some(Wait { call: call.id.clone(), name: call.name.clone(), cause })
+        });
+        Suspension { waits: waits.collect() }
     }
 
-    /// Whether only a decision can go on with it.
+    /// Whether only somebody outside can go on with it.
     pub(super) fn is_stuck(&self) -> bool {
-        self.any(Progress::Unknown) && !self.any(Progress::Running) && !self.any(Progress::Waiting)
+        !self.is_done() && !self.any(Progress::Running) && !self.any(Progress::Waiting)
+    }
+
+    /// How many answers have come, by tool (L11).
+    pub(super) fn answered(&self) -> BTreeMap<String, u32> {
+        let mut answered = BTreeMap::new();
+        for call in self.calls.iter().filter(|call| call.answered) {
+            *answered.entry(call.name.clone()).or_default() += 1;
+        }
+        answered
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -113,6 +172,37 @@ impl Batch {
         self.check_state(id, Progress::Unknown)
     }
 
+    pub(super) fn check_outstanding(&self, id: &CallId) -> Result<(), Refused> {
+        self.check_state(id, Progress::Outstanding)
+    }
+
+    /// Each waits for an approval that somebody has been asked for.
+    pub(super) fn check_asked<'a>(&self, ids: impl Iterator<Item = &'a CallId>) -> Result<(), Refused> {
+        let mut seen = Vec::new();
+        for id in ids {
+            if seen.contains(&id) {
+                return Err(Refused::Settled(id.clone(), "named twice"));
+            }
+            self.check_state(id, Progress::Asking)?;
+            seen.push(id);
+        }
+        match (seen.is_empty(), self.asked) {
+            (false, true) => Ok(()),
+            _ => Err(Refused::Unexpected("an approval")),
+        }
+    }
+
+    /// Each has been allowed and has not run.
+    pub(super) fn check_approved(&self, ids: &[CallId]) -> Result<(), Refused> {
+        for id in ids {
+            self.check_state(id, Progress::Waiting)?;
+            if self.find(id)?.granted.is_none() {
+                return Err(Refused::Settled(id.clone(), "not one that somebody had to allow"));
+            }
+        }
+        if ids.is_empty() { Err(Refused::Unexpected("an approval")) } else { Ok(()) }
+    }
+
     fn check_state(&self, id: &CallId, expected: Progress) -> Result<(), Refused> {
         let found = self.find(id)?.state;
         if found == expected { Ok(()) } else { Err(Refused::Settled(id.clone(), found.for_people())) }
@@ -122,7 +212,7 @@ impl Batch {
         self.calls.iter().find(|call| call.id == *id).ok_or_else(|| Refused::UnknownCall(id.clone()))
     }
 
-    fn any(&self, state: Progress) -> bool {
+    pub(super) fn any(&self, state: Progress) -> bool {
         self.calls.iter().any(|call| call.state == state)
     }
 
@@ -138,7 +228,8 @@ impl Batch {
             if picked.len() == free {
                 break;
             }
-            let dispatch = Dispatch { call: call.id.clone(), attempt: call.attempt + 1 };
+            let granted = call.granted.clone();
+            let dispatch = Dispatch { call: call.id.clone(), attempt: call.attempt + 1, granted };
             if !call.sequential {
                 picked.push(dispatch);
                 continue;

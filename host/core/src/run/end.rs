@@ -6,6 +6,7 @@ use crate::model::Usage;
 use crate::plugin::OutputData;
 use crate::tool::Violation;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How a turn ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,6 +94,19 @@ pub enum TurnError {
         /// Of the model.
         window: u32,
     },
+    /// Not every call that was handed on has been answered, or more were than had been (L11). The stored state is
+    /// damaged: no model is asked.
+    #[error(
+        "outstanding_mismatch: answers are missing or too many, by tool: {} were handed on, {} were answered",
+        counts_for_people(handed_on),
+        counts_for_people(answered)
+    )]
+    OutstandingMismatch {
+        /// Calls that were handed on, by tool.
+        handed_on: BTreeMap<String, u32>,
+        /// Calls that were answered, by tool.
+        answered: BTreeMap<String, u32>,
+    },
     /// No model answered.
     #[error("the model did not answer: {message}")]
     ModelFailed {
@@ -128,12 +142,20 @@ impl TurnError {
             TurnError::InteractionsExhausted { .. } => "interactions_exhausted",
             TurnError::OutputRejected { .. } => "output_rejected",
             TurnError::PromptTooLarge { .. } => "prompt_too_large",
+            TurnError::OutstandingMismatch { .. } => "outstanding_mismatch",
             TurnError::ModelFailed { .. } => "model_failed",
             TurnError::PluginFailed { .. } => "plugin_failed",
             TurnError::PluginChanged { .. } => "plugin_changed",
             TurnError::HostFailed { .. } => "host_failed",
         }
     }
+}
+
+fn counts_for_people(counts: &BTreeMap<String, u32>) -> String {
+    if counts.is_empty() {
+        return "none".to_owned();
+    }
+    counts.iter().map(|(tool, count)| format!("{count} of `{tool}`")).collect::<Vec<_>>().join(", ")
 }
 
 fn problems_for_people(problems: &[Violation]) -> String {

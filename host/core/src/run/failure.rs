@@ -4,7 +4,7 @@ use super::end::TurnError;
 use super::input::{AfterFailure, ModelFailure};
 use super::state::{Fit, Phase, PromptBudget, Run};
 use crate::change::Change;
-use crate::event::EventKind;
+use crate::event::{EndReason, EventKind};
 use crate::model::Usage;
 
 /// Stands for a model's name where the configured text answered.
@@ -59,6 +59,6 @@ impl Run {
         self.emit(change, EventKind::StreamClear);
         self.emit(change, EventKind::ModelFallback { from: model, to: to.clone(), reason: message });
         self.emit(change, EventKind::StreamComplete { text, model: to, usage: Usage::default() });
-        self.finish(data, change);
+        self.finish(data, EndReason::Answered, change);
     }
 }

@@ -2,11 +2,14 @@
 
 use super::end::TurnError;
 use super::state::{LoopConfig, Mask, Phase, PinnedPlugin, PromptBudget, Run};
+use crate::approval::{ApprovalAnswer, LastingGrant};
 use crate::change::CallResult;
+use crate::cloud_event::CloudEvent;
+use crate::event::WaitCause;
 use crate::message::{CallId, Message, Replay, TurnInput};
 use crate::model::{StopReason, Usage};
 use crate::plugin::{History, OutputData, Section, TraceContext};
-use crate::tool::{ToolError, ToolSource, Violation};
+use crate::tool::{CallCost, ToolError, ToolSource, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -54,6 +57,37 @@ pub enum Input {
     Cancel,
     /// The state has been read after its host had gone; nothing of it is running any more (D3).
     Recover,
+    /// A running call has asked for a service instead of bringing a result (P2).
+    Pending {
+        /// Which.
+        call: CallId,
+        /// What it waits for now.
+        awaits: Awaited,
+        /// What running it has cost.
+        cost: CallCost,
+    },
+    /// The answer to an outstanding call has come (L10).
+    Respond {
+        /// Which.
+        call: CallId,
+        /// Whole.
+        result: CallResult,
+    },
+    /// An outstanding call is waited for no longer.
+    Expire {
+        /// Which.
+        call: CallId,
+    },
+    /// Somebody has answered the approval request, for some of its calls or for all (L17).
+    Approval {
+        /// At least one.
+        answers: Vec<ApprovalAnswer>,
+    },
+    /// The tools of these calls are others than those that were approved: somebody is asked again (L17).
+    AskAgain {
+        /// Which.
+        calls: Vec<CallId>,
+    },
     /// Somebody has decided about a call whose outcome is unknown (D3).
     Resolve {
         /// Which.
@@ -122,6 +156,26 @@ pub struct DispatchedCall {
     pub call: CallId,
     /// From its record, for the event.
     pub arguments: Value,
+    /// What it waits for from here on; none: the host runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaits: Option<Awaited>,
+}
+
+/// What an outstanding call waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Awaited {
+    /// For whom or what.
+    pub cause: WaitCause,
+    /// Handed on in the same commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<CloudEvent>,
+}
+
+impl DispatchedCall {
+    /// A call that the host runs.
+    pub fn running(call: CallId, arguments: Value) -> Self {
+        Self { call, arguments, awaits: None }
+    }
 }
 
 /// One whole reply.
@@ -158,6 +212,22 @@ pub struct ResolvedCall {
     pub source: Option<ToolSource>,
     /// What may be done with it.
     pub disposition: Disposition,
+    /// Whether somebody must allow it first.
+    #[serde(default)]
+    pub approval: Approval,
+}
+
+/// Whether a call must be allowed before it runs (L17).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Approval {
+    /// It need not be.
+    #[default]
+    NotNeeded,
+    /// Somebody must be asked.
+    Needed,
+    /// Somebody has been, earlier; it runs only while the tool is the one that this names.
+    Remembered(LastingGrant),
 }
 
 /// What may be done with a call.
@@ -260,7 +330,23 @@ impl Run {
             }
             (Input::Outcome { call, .. }, Phase::Working(batch)) => batch.check_running(call),
             (Input::Resolve { call, .. }, Phase::Working(batch)) => batch.check_unknown(call),
-            (Input::Outcome { call, .. } | Input::Resolve { call, .. }, _) => Err(Refused::UnknownCall(call.clone())),
+            (Input::Pending { call, .. }, Phase::Working(batch)) => batch.check_running(call),
+            (Input::Respond { call, .. } | Input::Expire { call }, Phase::Working(batch)) => {
+                batch.check_outstanding(call)
+            }
+            (Input::Approval { answers }, Phase::Working(batch)) => {
+                batch.check_asked(answers.iter().map(|answer| &answer.call))
+            }
+            (Input::AskAgain { calls }, Phase::Working(batch)) => batch.check_approved(calls),
+            (
+                Input::Outcome { call, .. }
+                | Input::Resolve { call, .. }
+                | Input::Pending { call, .. }
+                | Input::Respond { call, .. }
+                | Input::Expire { call },
+                _,
+            ) => Err(Refused::UnknownCall(call.clone())),
+            (Input::Approval { .. } | Input::AskAgain { .. }, _) => Err(Refused::Unexpected("an approval")),
             (Input::Context { .. }, _) => Err(Refused::Unexpected("a context")),
             (Input::Reply(_) | Input::ModelFailed(_), _) => Err(Refused::Unexpected("a reply")),
             (Input::Dispatched { .. }, _) => Err(Refused::Unexpected("calls to be dispatched")),

@@ -3,6 +3,7 @@
 use super::batch::Batch;
 use super::end::TurnEnd;
 use super::{Action, Validation};
+use crate::approval::LastingGrant;
 use crate::event::{Event, EventKind};
 use crate::message::{Digest, MessageId, TurnInput};
 use crate::model::Usage;
@@ -23,6 +24,12 @@ pub struct Run {
     /// Subject of the session that delegated the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegated_by: Option<String>,
+    /// Names of the agents above this one, the outermost first (L16).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delegation: Vec<String>,
+    /// What somebody has allowed for the rest of the session (L17).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<LastingGrant>,
     /// Successful model calls of the whole session: the clock of the seen counts (L3).
     pub model_calls: u64,
     /// Place of the next message.
@@ -271,6 +278,8 @@ impl Run {
             session: session.into(),
             agent: agent.into(),
             delegated_by: None,
+            delegation: Vec::new(),
+            grants: Vec::new(),
             model_calls: 0,
             next_message: 1,
             sequence: 0,

@@ -3,14 +3,14 @@
 use super::batch::{Batch, BatchCall, Progress};
 use super::depth;
 use super::end::{Output, TurnEnd, TurnError};
-use super::input::{DispatchedCall, Disposition, RepliedStep, ResolvedCall};
+use super::input::{Approval, DispatchedCall, Disposition, RepliedStep, ResolvedCall};
 use super::state::{AtLimit, Fit, Mask, Phase, Run, Turn};
 use crate::change::{Body, CallChange, CallRecord, CallResult, CallState, Change};
 use crate::event::{EndReason, EventKind};
 use crate::message::{CallId, Content, Part, Replay, Role, ToolCall};
 use crate::model::StopReason;
 use crate::plugin::{Lifecycle, OutputData};
-use crate::tool::{ToolError, Violation};
+use crate::tool::{CallCost, ToolError, Violation};
 use crate::{tokens, view};
 
 const DEFERRED: &str = "deferred: a higher-priority call ran first; call it again if it is still needed";
@@ -24,6 +24,7 @@ pub(super) fn text_result(text: &str, is_error: bool) -> CallResult {
 /// What a call of a reply begins with: it waits, or it has its result already.
 enum Beginning {
     Waits { sequential: bool, repeatable: bool },
+    Asks { sequential: bool, repeatable: bool },
     Settled { result: CallResult, event: fn(CallId, String, String) -> EventKind },
 }
 
@@ -131,7 +132,8 @@ impl Run {
         let ids = (1..=calls.len()).map(|n| CallId(format!("call_{turn_number}_{step}_{n}")));
         let calls: Vec<(CallId, ResolvedCall)> = ids.zip(calls.into_iter().map(shallow_call)).collect();
         self.append_request((text, replay), &calls, change);
-        let mut batch = Batch { step, calls: Vec::new(), suspended: false };
+        let mut batch =
+            Batch { step, calls: Vec::new(), suspended: false, asked: false, outstanding: Default::default() };
         for (id, call) in calls {
             let entry = self.begin_call(id, call, (step, highest), change);
             batch.calls.push(entry);
@@ -140,6 +142,7 @@ impl Run {
             turn.phase = Phase::Working(batch);
         }
         self.complete_batch(change);
+        self.announce_suspension(change);
     }
 
     /// The model's own message: what it wrote, then its calls.
@@ -177,13 +180,22 @@ impl Run {
             name: call.name.clone(),
             source: call.source,
             arguments: call.arguments,
+            edited: None,
             state: CallState::Waiting,
             attempt: 0,
             result: None,
         };
         let name = call.name.clone();
-        let (sequential, repeatable, state) = match beginning(call.disposition, highest) {
+        let granted = match &call.approval {
+            Approval::Remembered(grant) => Some(grant.clone()),
+            Approval::NotNeeded | Approval::Needed => None,
+        };
+        let (sequential, repeatable, state) = match beginning(call.disposition, &call.approval, highest) {
             Beginning::Waits { sequential, repeatable } => (sequential, repeatable, Progress::Waiting),
+            Beginning::Asks { sequential, repeatable } => {
+                record.state = CallState::Asking;
+                (sequential, repeatable, Progress::Asking)
+            }
             Beginning::Settled { result, event } => {
                 let shown = self.shown(&id, &result);
                 self.emit(change, event(id.clone(), call.name, shown.clone()));
@@ -193,19 +205,18 @@ impl Run {
             }
         };
         change.calls.push(CallChange::Requested(record));
-        BatchCall { id, name, sequential, repeatable, attempt: 0, state }
+        BatchCall { sequential, repeatable, granted, ..BatchCall::new(id, name, state) }
     }
 
     /// Ends the turn with an accepted output (L13).
-    pub(super) fn finish(&mut self, data: OutputData, change: &mut Change) {
+    pub(super) fn finish(&mut self, data: OutputData, finish: EndReason, change: &mut Change) {
         self.append_text(change, Role::Assistant, &data.for_history());
         let session = self.session.clone();
         let Some(turn) = &self.turn else { return };
-        let limit_reached = matches!(turn.phase, Phase::Validating { last: true, .. });
         let output = Output {
             data: data.into_value(),
-            finish: if limit_reached { EndReason::Limit } else { EndReason::Answered },
-            limit_reached,
+            finish,
+            limit_reached: finish == EndReason::Limit,
             execution_units: turn.execution_units,
             usage: turn.usage,
             interactions: turn.interactions,
@@ -258,16 +269,21 @@ impl Run {
             return;
         };
         let mut events = Vec::with_capacity(calls.len());
-        for DispatchedCall { call: id, arguments } in calls {
+        for DispatchedCall { call: id, arguments, awaits } in calls {
             let Some(call) = batch.call_mut(&id) else { continue };
             call.state = Progress::Running;
             call.attempt += 1;
-            change.calls.push(call.moved());
-            events.push(EventKind::ToolCall { call: id, name: call.name.clone(), arguments, attempt: call.attempt });
+            let (name, attempt) = (call.name.clone(), call.attempt);
+            match awaits {
+                Some(awaits) => batch.hand_on(&id, awaits, change),
+                None => change.calls.push(call.moved()),
+            }
+            events.push(EventKind::ToolCall { call: id, name, arguments, attempt });
         }
         for kind in events {
             self.emit(change, kind);
         }
+        self.announce_suspension(change);
     }
 
     /// A call has its result. When it was the last of its batch, the results go into the history in call order (L9).
@@ -280,8 +296,9 @@ impl Run {
         };
         let Some(call) = batch.call_mut(id) else { return };
         call.state = Progress::Done { tokens };
-        let name = call.name.clone();
-        self.record_result((id, name), result, shown, change);
+        let (name, spent) = (call.name.clone(), call.spent);
+        let cost = if result.cost == CallCost::default() { spent } else { result.cost };
+        self.record_result((id, name), CallResult { cost, ..result }, shown, change);
         self.complete_batch(change);
         self.announce_suspension(change);
     }
@@ -291,7 +308,12 @@ impl Run {
             return;
         };
         if batch.is_done() {
+            let (handed_on, answered) = (batch.outstanding.clone(), batch.answered());
+            self.announce_resumption(change);
             self.append_results(change);
+            if handed_on != answered {
+                return self.fail(TurnError::OutstandingMismatch { handed_on, answered }, change);
+            }
             if let Some(turn) = &mut self.turn {
                 turn.lifecycle = Lifecycle::ToolResult;
             }
@@ -322,8 +344,12 @@ impl Run {
         let mut abandoned = Vec::new();
         for call in &mut batch.calls {
             let text = match call.state {
-                Progress::Waiting if call.attempt == 0 => waiting,
-                Progress::Waiting | Progress::Running | Progress::Unknown => running,
+                Progress::Waiting | Progress::Asking if call.attempt == 0 => waiting,
+                Progress::Waiting
+                | Progress::Asking
+                | Progress::Running
+                | Progress::Outstanding
+                | Progress::Unknown => running,
                 Progress::Done { .. } => continue,
             };
             call.state = Progress::Done { tokens: tokens::of_text(text) };
@@ -346,18 +372,6 @@ impl Run {
         };
         change.calls.push(CallChange::Finished { id: id.clone(), result });
         self.emit(change, kind);
-    }
-
-    /// Says that the turn waits for a decision, once per suspension.
-    pub(super) fn announce_suspension(&mut self, change: &mut Change) {
-        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
-            return;
-        };
-        if batch.is_stuck() && !batch.suspended {
-            batch.suspended = true;
-            let suspension = batch.suspension();
-            self.emit(change, EventKind::Suspended { suspension });
-        }
     }
 
     fn shown(&self, id: &CallId, result: &CallResult) -> String {
@@ -390,12 +404,15 @@ fn cut(stop: StopReason) -> Option<Violation> {
     Some(Violation { pointer: String::new(), rule: Some("whole".to_owned()), message: message.to_owned() })
 }
 
-fn beginning(disposition: Disposition, highest: Option<i32>) -> Beginning {
+fn beginning(disposition: Disposition, approval: &Approval, highest: Option<i32>) -> Beginning {
     match disposition {
         Disposition::Ready { priority, .. } if Some(priority) < highest => Beginning::Settled {
             result: text_result(DEFERRED, true),
             event: |call, name, _| EventKind::ToolDeferred { call, name },
         },
+        Disposition::Ready { sequential, repeatable, .. } if *approval == Approval::Needed => {
+            Beginning::Asks { sequential, repeatable }
+        }
         Disposition::Ready { sequential, repeatable, .. } => Beginning::Waits { sequential, repeatable },
         Disposition::NotFound { message } => Beginning::Settled {
             result: text_result(&ToolError::NotFound { message }.for_model(), true),

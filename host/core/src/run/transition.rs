@@ -6,7 +6,7 @@ use super::end::{TurnEnd, TurnError};
 use super::input::{Decision, Input, OutputVerdict, TurnContext};
 use super::state::{Entry, LoopConfig, Phase, PinnedPlugin, PromptBudget, Run, Turn};
 use crate::change::{Body, Change, HiddenMessage, NewMessage};
-use crate::event::{EventKind, plugin_at_digest};
+use crate::event::{EndReason, EventKind, plugin_at_digest};
 use crate::message::{MessageId, Part, Role, TurnInput};
 use crate::model::Usage;
 use crate::plugin::{History, Lifecycle, OutputData, TraceContext};
@@ -37,6 +37,11 @@ impl Run {
             }
             Input::Cancel => self.cancel(change),
             Input::Recover => self.recover(change),
+            Input::Pending { call, awaits, cost } => self.pending(&call, awaits, cost, change),
+            Input::Respond { call, result } => self.respond(&call, result, change),
+            Input::Expire { call } => self.expire(&call, change),
+            Input::Approval { answers } => self.approval(answers, change),
+            Input::AskAgain { calls } => self.ask_again(&calls, change),
             Input::Resolve { call, decision } => self.resolve(&call, decision, change),
             Input::Undo => self.undo(change),
         }
@@ -142,7 +147,10 @@ impl Run {
                 let problem = Violation { pointer: String::new(), rule: Some("depth".to_owned()), message };
                 self.rejected("the host".to_owned(), vec![problem], change);
             }
-            _ => self.finish(data, change),
+            _ => {
+                let last = matches!(&self.turn, Some(Turn { phase: Phase::Validating { last: true, .. }, .. }));
+                self.finish(data, if last { EndReason::Limit } else { EndReason::Answered }, change);
+            }
         }
     }
 
@@ -219,7 +227,7 @@ impl Run {
     }
 
     /// Says that the turn goes on, once per suspension.
-    fn announce_resumption(&mut self, change: &mut Change) {
+    pub(super) fn announce_resumption(&mut self, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return;
         };

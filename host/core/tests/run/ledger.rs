@@ -1,7 +1,7 @@
 //! A naive model of a session: what a store would hold, and what must be true of it after every change.
 
 use agent_core::change::{Body, CallChange, CallRecord, CallState, Change};
-use agent_core::event::{Event, EventKind, Suspension};
+use agent_core::event::{Event, EventKind};
 use agent_core::message::{CallId, Part, Role};
 use agent_core::plugin::History;
 use agent_core::run::{Action, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run};
@@ -113,6 +113,10 @@ impl Ledger {
                     self.request(record, call, highest);
                 }
                 CallChange::Moved { id, state, attempt } => self.moved((id, *state), *attempt, input),
+                CallChange::Edited { id, arguments } => {
+                    assert!(matches!(input, Input::Approval { .. }), "only an approval edits arguments (L17)");
+                    self.call_mut(id).record.edited = Some(arguments.clone());
+                }
                 CallChange::Finished { id, result } => {
                     let record = &mut self.call_mut(id).record;
                     assert_ne!(record.state, CallState::Finished, "{id} has two results");
@@ -157,10 +161,20 @@ impl Ledger {
             CallState::Waiting => {
                 let recovered = *input == Input::Recover && from == CallState::Started && call.is_repeatable();
                 let retried = call.retry && from == CallState::OutcomeUnknown;
-                assert!(recovered || retried, "{id} waits again without a reason");
+                let allowed = matches!(input, Input::Approval { .. }) && from == CallState::Asking;
+                assert!(recovered || retried || allowed, "{id} waits again without a reason");
             }
             CallState::OutcomeUnknown => {
                 assert!(*input == Input::Recover && from == CallState::Started && !call.is_repeatable(), "{id}");
+            }
+            CallState::Asking => {
+                assert!(matches!(input, Input::AskAgain { .. }) && from == CallState::Waiting, "{id}");
+            }
+            CallState::Outstanding => {
+                let dispatched = matches!(input, Input::Dispatched { .. }) && from == CallState::Waiting;
+                let pending = matches!(input, Input::Pending { .. }) && from == CallState::Started;
+                assert!(dispatched || pending, "{id} is handed on without a reason");
+                call.dispatches += u32::from(dispatched);
             }
             CallState::Finished => panic!("{id} finished without a result"),
         }
@@ -246,7 +260,6 @@ impl Ledger {
 
     fn check_action(&self, action: Action) {
         let (running, waiting) = (self.in_state(CallState::Started), self.in_state(CallState::Waiting));
-        let unknown = self.in_state(CallState::OutcomeUnknown);
         match action {
             Action::Dispatch(dispatches) => {
                 let all = dispatches.iter().map(|dispatch| self.call(&dispatch.call));
@@ -261,8 +274,13 @@ impl Ledger {
             }
             Action::AwaitOutcome => assert!(!running.is_empty()),
             Action::Suspended(suspension) => {
-                assert!(running.is_empty() && waiting.is_empty() && !unknown.is_empty());
-                assert_eq!(suspension, Suspension::OutcomeUnknown { calls: unknown });
+                let states = [CallState::OutcomeUnknown, CallState::Asking, CallState::Outstanding];
+                let mut stuck: Vec<CallId> = states.into_iter().flat_map(|state| self.in_state(state)).collect();
+                stuck.sort();
+                assert!(running.is_empty() && waiting.is_empty() && !stuck.is_empty());
+                let mut waits: Vec<CallId> = suspension.waits.iter().map(|wait| wait.call.clone()).collect();
+                waits.sort();
+                assert_eq!(waits, stuck);
                 let said = self.events.iter().rev().find_map(|event| match &event.kind {
                     EventKind::Suspended { suspension } => Some(Some(suspension)),
                     EventKind::Resumed | EventKind::LoopStart { .. } => Some(None),
@@ -271,7 +289,8 @@ impl Ledger {
                 assert_eq!(said.flatten(), Some(&suspension), "a suspension is announced, as it is");
             }
             Action::Idle | Action::BuildContext | Action::CallModel(_) | Action::Validate(_) | Action::Ended => {
-                assert!(running.is_empty() && waiting.is_empty() && unknown.is_empty(), "{action:?} with open calls");
+                let open = self.calls.iter().filter(|call| call.record.state != CallState::Finished).count();
+                assert_eq!(open, 0, "{action:?} with open calls");
                 self.check_pairs();
             }
         }

@@ -7,8 +7,8 @@ use agent_core::message::{CallId, Content, TurnInput};
 use agent_core::model::Usage;
 use agent_core::plugin::{OutputData, TraceContext};
 use agent_core::run::{
-    Action, Decision, DispatchedCall, Disposition, Input, LoopConfig, Output, OutputVerdict, PromptBudget, Refused,
-    RepliedStep, ResolvedCall, Run, TurnContext, TurnEnd, TurnError,
+    Action, Approval, Decision, DispatchedCall, Disposition, Input, LoopConfig, Output, OutputVerdict, PromptBudget,
+    Refused, RepliedStep, ResolvedCall, Run, TurnContext, TurnEnd, TurnError,
 };
 use agent_core::tool::{ToolSource, Violation};
 use serde_json::{Value, json};
@@ -167,7 +167,7 @@ pub(crate) fn reply(text: &str, calls: Vec<ResolvedCall>) -> RepliedStep {
 }
 
 pub(crate) fn dispatched(calls: &[CallId]) -> Input {
-    let calls = calls.iter().map(|call| DispatchedCall { call: call.clone(), arguments: json!({}) });
+    let calls = calls.iter().map(|call| DispatchedCall::running(call.clone(), json!({})));
     Input::Dispatched { calls: calls.collect() }
 }
 
@@ -187,7 +187,8 @@ pub(crate) fn result(text: &str) -> CallResult {
 
 pub(crate) fn call(name: &str, disposition: Disposition) -> ResolvedCall {
     let arguments: Value = json!({"of": name});
-    ResolvedCall { name: name.into(), arguments, source: Some(ToolSource::BuiltIn), disposition }
+    let (source, approval) = (Some(ToolSource::BuiltIn), Approval::NotNeeded);
+    ResolvedCall { name: name.into(), arguments, source, disposition, approval }
 }
 
 /// A call that may run beside others, of priority 0, and that nobody may repeat unasked.

@@ -81,6 +81,7 @@ pub(super) fn call(row: &Row<'_>) -> Result<CallRecord, Failure> {
         attempt: row.get(5)?,
         source: optional(6)?.map(from_json).transpose()?,
         arguments: from_json(row.get_ref(7)?.as_str().map_err(rusqlite::Error::from)?)?,
+        edited: None,
         result: optional(8)?.map(from_json).transpose()?,
     })
 }
@@ -95,7 +96,15 @@ pub(super) fn role(text: &str) -> Result<Role, Failure> {
 
 /// As [`CallState::as_str`] wrote it.
 fn call_state(text: &str) -> Result<CallState, Failure> {
-    [CallState::Waiting, CallState::Started, CallState::OutcomeUnknown, CallState::Finished]
+    let states = [
+        CallState::Waiting,
+        CallState::Asking,
+        CallState::Outstanding,
+        CallState::Started,
+        CallState::OutcomeUnknown,
+        CallState::Finished,
+    ];
+    states
         .into_iter()
         .find(|state| state.as_str() == text)
         .ok_or_else(|| Failure::Unreadable(format!("`{text}` is not a call's state")))

@@ -18,7 +18,7 @@ pub(super) async fn call(shared: &Shared, server: &str, record: &CallRecord) -> 
         let message = format!("MCP server {server} has no tool `{}` any more", record.name);
         return Ok(Brought::without_cost(Err(ToolError::NotFound { message })));
     };
-    let called = shared.agent.servers().call(server, &tool.remote_name, &record.arguments).await;
+    let called = shared.agent.servers().call(server, &tool.remote_name, record.effective_arguments()).await;
     let outcome = match called {
         Ok(done) => stored(shared, server, done).await?,
         Err(error) => Err(error),

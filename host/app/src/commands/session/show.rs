@@ -81,6 +81,9 @@ async fn ends(store: &dyn Store, session: &str) -> Result<BTreeMap<u32, String>,
 fn end(reason: EndReason, error: Option<&str>) -> String {
     match reason {
         EndReason::Answered => format!("{GREEN}answered{GREEN:#}"),
+        EndReason::Completed => format!("{GREEN}completed{GREEN:#}"),
+        EndReason::Converse => format!("{GREEN}said something{GREEN:#}"),
+        EndReason::Asked => format!("{YELLOW}asked{YELLOW:#}, and nobody answered in time"),
         EndReason::Limit => format!("{YELLOW}answered{YELLOW:#} at its bound"),
         EndReason::Cancelled => format!("{YELLOW}cancelled{YELLOW:#}"),
         EndReason::Error => {
@@ -106,6 +109,8 @@ fn open_call(call: &CallRecord) -> String {
     let (name, arguments) = (text::one_line(&call.name, SHOWN), text::json_line(&call.arguments, SHOWN));
     let waits = match call.state {
         CallState::Waiting => "has not begun; it runs when the turn goes on",
+        CallState::Asking => "waits for an approval",
+        CallState::Outstanding => "waits for an answer",
         CallState::Started => "had begun; it is repeated if it may be, else the turn will wait for your decision",
         CallState::OutcomeUnknown => "waits for your decision",
         CallState::Finished => "has its result",
@@ -187,6 +192,7 @@ mod tests {
             attempt: 1,
             source: None,
             arguments: serde_json::json!({"path": "a"}),
+            edited: None,
             result: None,
         };
         let shown = |state| anstream::adapter::strip_str(&open_call(&call(state))).to_string();

@@ -6,7 +6,6 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::markdown::Markdown;
 use crate::terminal::{DIM, YELLOW, text};
 use agent_core::change::{CallRecord, CallState};
-use agent_core::event::Suspension;
 use agent_core::run::Output;
 use agent_runtime::TurnResult;
 use serde_json::{Value, json};
@@ -79,9 +78,9 @@ impl TurnView<'_> {
                 Ok(Exit::Cancelled)
             }
             TurnResult::Suspended(suspension) => {
-                let Suspension::OutcomeUnknown { calls } = &suspension;
+                let calls = suspension.unknown().map(|wait| wait.call.clone()).collect();
                 self.print_status("suspended", json!({"suspension": suspension}))?;
-                let mut calls = self.calls(calls.clone()).await.map_err(Failure::failed)?;
+                let mut calls = self.calls(calls).await.map_err(Failure::failed)?;
                 calls.retain(|call| call.state == CallState::OutcomeUnknown);
                 let waiting = match self.usage {
                     Use::Once => show::waiting(&self.session, &calls, &self.kept.data),

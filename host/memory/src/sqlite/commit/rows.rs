@@ -52,6 +52,7 @@ pub(super) fn call_row(change: CallChange) -> Result<CallRow, StoreError> {
             Err(invalid(format!("call `{id}`"), "it cannot finish without a result"))
         }
         CallChange::Moved { id, state, attempt } => Ok(CallRow::Moved { id, state, attempt }),
+        CallChange::Edited { id, .. } => Err(invalid(format!("call `{id}`"), "edited arguments cannot be stored")),
         CallChange::Finished { id, result } => {
             let json = to_json(&format!("the result of call `{id}`"), &result)?;
             Ok(CallRow::Finished { id, result, json })

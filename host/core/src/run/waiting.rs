@@ -1,0 +1,177 @@
+//! Calls that wait for somebody outside: a service, another agent, the user's answer, an approval (L10, L11, L16, L17).
+
+use super::batch::{Batch, Progress};
+use super::input::Awaited;
+use super::state::{Phase, Run, Turn};
+use super::step::text_result;
+use crate::approval::{ApprovalAnswer, ApprovalVerdict, ApprovalWord, GrantScope, ScopedGrant};
+use crate::change::{CallChange, CallResult, Change, OutboxEffect, OutboxItem};
+use crate::event::{ApprovalItem, EndReason, EventKind, WaitCause};
+use crate::message::CallId;
+use crate::plugin::OutputData;
+use crate::tool::{CallCost, ToolError};
+use serde_json::Value;
+
+const EXPIRED: &str = "no answer came in time";
+const DENIED: &str = "a person was asked and did not allow this call; don't repeat it";
+
+impl Batch {
+    /// From here on a call waits for somebody outside; what asks for it is handed on with the same commit.
+    pub(super) fn hand_on(&mut self, id: &CallId, awaits: Awaited, change: &mut Change) {
+        let Some(call) = self.call_mut(id) else { return };
+        call.state = Progress::Outstanding;
+        call.awaits = Some(awaits.cause);
+        change.calls.push(call.moved());
+        let name = call.name.clone();
+        *self.outstanding.entry(name).or_default() += 1;
+        // The call's id is the deed's: handing it on again has no further effect.
+        let item = |event| OutboxItem { id: id.0.clone(), effect: OutboxEffect::Event(event) };
+        change.outbox.extend(awaits.event.map(item));
+    }
+}
+
+impl Run {
+    /// A running call has asked for a service (P2).
+    pub(super) fn pending(&mut self, id: &CallId, awaits: Awaited, cost: CallCost, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
+        batch.hand_on(id, awaits, change);
+        if let Some(call) = batch.call_mut(id) {
+            call.spent = cost;
+        }
+        self.announce_suspension(change);
+    }
+
+    /// An outstanding call has its answer. The turn stays suspended until all have come, and says so (L10).
+    pub(super) fn respond(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
+        let stuck = batch.is_stuck();
+        if let Some(call) = batch.call_mut(id) {
+            call.answered = true;
+        }
+        // What is waited for has changed: it is said again.
+        let suspended = std::mem::replace(&mut batch.suspended, false);
+        let last = batch.calls.iter().all(|call| call.id == *id || matches!(call.state, Progress::Done { .. }));
+        batch.suspended = suspended && (last || !stuck);
+        self.settle(id, result, change);
+    }
+
+    /// An outstanding call is waited for no longer: the model is told, or, of a question, the turn ends (L18).
+    pub(super) fn expire(&mut self, id: &CallId, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
+        let awaits = batch.call_mut(id).and_then(|call| call.awaits.clone());
+        if let Some(WaitCause::Answer { question, .. }) = awaits {
+            self.announce_resumption(change);
+            self.abandon_batch(EXPIRED, EXPIRED, change);
+            return self.finish(OutputData::Text(question), EndReason::Asked, change);
+        }
+        let error = ToolError::Unavailable { message: EXPIRED.to_owned(), retry_after: None };
+        self.respond(id, text_result(&error.for_model(), true), change);
+    }
+
+    /// Somebody has answered the approval request: what is granted runs as the model asked for it, or as it was edited;
+    /// what is denied gets an error result (L17).
+    pub(super) fn approval(&mut self, answers: Vec<ApprovalAnswer>, change: &mut Change) {
+        let mut denied = Vec::new();
+        for ApprovalAnswer { call, verdict } in answers {
+            match verdict {
+                ApprovalVerdict::Granted { edited, grant } => self.grant(call, edited, grant, change),
+                ApprovalVerdict::Denied { reason } => denied.push((call, reason)),
+            }
+        }
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
+        // What is waited for has changed. A turn that goes on says that it does, one that still waits says for what.
+        let settled = |id: &CallId| denied.iter().any(|(call, _)| call == id);
+        let ends = batch.calls.iter().all(|call| settled(&call.id) || matches!(call.state, Progress::Done { .. }));
+        match batch.any(Progress::Waiting) || ends {
+            true => self.announce_resumption(change),
+            false => batch.suspended = false,
+        }
+        for (call, reason) in denied {
+            let name = self.name_of(&call);
+            self.emit(change, EventKind::ApprovalResolved { call: call.clone(), name, verdict: ApprovalWord::Denied });
+            let message = reason.map_or(DENIED.to_owned(), |reason| format!("{DENIED}. They say: {reason}"));
+            self.settle(&call, text_result(&ToolError::Denied { message }.for_model(), true), change);
+        }
+        self.announce_suspension(change);
+    }
+
+    fn grant(&mut self, id: CallId, edited: Option<Value>, scoped: ScopedGrant, change: &mut Change) {
+        let ScopedGrant { scope, grant } = scoped;
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
+        let Some(call) = batch.call_mut(&id) else { return };
+        call.state = Progress::Waiting;
+        call.granted = Some(grant.clone());
+        let name = call.name.clone();
+        change.calls.push(call.moved());
+        change.calls.extend(edited.map(|arguments| CallChange::Edited { id: id.clone(), arguments }));
+        let verdict = match scope {
+            GrantScope::Once => ApprovalWord::Once,
+            GrantScope::Session => ApprovalWord::Session,
+            GrantScope::Always => ApprovalWord::Always,
+        };
+        match scope {
+            GrantScope::Once => {}
+            GrantScope::Session if self.grants.contains(&grant) => {}
+            GrantScope::Session => self.grants.push(grant),
+            GrantScope::Always => {
+                change.outbox.push(OutboxItem { id: format!("allow/{id}"), effect: OutboxEffect::Allow(grant) });
+            }
+        }
+        self.emit(change, EventKind::ApprovalResolved { call: id, name, verdict });
+    }
+
+    /// What was allowed is not what would run now (L17).
+    pub(super) fn ask_again(&mut self, ids: &[CallId], change: &mut Change) {
+        for id in ids {
+            let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+                return;
+            };
+            batch.asked = false;
+            let Some(call) = batch.call_mut(id) else { continue };
+            (call.state, call.granted) = (Progress::Asking, None);
+            let name = call.name.clone();
+            change.calls.push(call.moved());
+            let verdict = ApprovalWord::Void;
+            self.emit(change, EventKind::ApprovalResolved { call: id.clone(), name, verdict });
+        }
+        self.announce_suspension(change);
+    }
+
+    /// Says that the turn waits and for what, once per suspension. Before it, once nothing else of the batch can run, all
+    /// calls that must be allowed are asked for in one request.
+    pub(super) fn announce_suspension(&mut self, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
+        if !batch.is_stuck() || batch.suspended {
+            return;
+        }
+        batch.suspended = true;
+        let suspension = batch.suspension();
+        let asking = suspension.waits.iter().filter(|wait| wait.cause == WaitCause::Approval);
+        let calls: Vec<_> =
+            asking.map(|wait| ApprovalItem { call: wait.call.clone(), name: wait.name.clone() }).collect();
+        if !calls.is_empty() && !std::mem::replace(&mut batch.asked, true) {
+            self.emit(change, EventKind::ApprovalRequested { calls });
+        }
+        self.emit(change, EventKind::Suspended { suspension });
+    }
+
+    fn name_of(&self, id: &CallId) -> String {
+        let batch = match &self.turn {
+            Some(Turn { phase: Phase::Working(batch), .. }) => batch,
+            _ => return String::new(),
+        };
+        batch.calls.iter().find(|call| call.id == *id).map(|call| call.name.clone()).unwrap_or_default()
+    }
+}
