@@ -9,6 +9,9 @@ mod chat_server;
 mod configuration;
 mod contract;
 mod crash;
+#[path = "../mcp_server/fixture.rs"]
+mod fixture;
+mod mcp;
 mod media;
 mod model_servers;
 mod models;

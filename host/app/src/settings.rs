@@ -1,6 +1,7 @@
 //! What an agent is run with: agent.toml and the command line together, checked.
 
 pub(crate) mod agents;
+mod mcp;
 mod models;
 pub(crate) mod offer;
 mod providers;
@@ -13,8 +14,12 @@ use crate::arguments::AgentArguments;
 use crate::configuration::{AgentFile, UNNAMED, is_name, name_of_file};
 use crate::exit::Failure;
 use crate::grants::{self, ResolvedGrants};
+use agent_mcp::ServerConfig;
 use agent_models::ProviderConfig;
 use std::path::{Path, PathBuf};
+
+/// Reads variables of the environment.
+type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
 /// An agent as it was asked for.
 #[derive(Clone, Debug)]
@@ -78,6 +83,11 @@ impl Settings {
         problems.sort_by_key(|(index, _)| *index);
         let problems: Vec<_> = problems.into_iter().map(|(_, problem)| problem).collect();
         Err(Failure::refused(problems.join("\n")))
+    }
+
+    /// The MCP servers.
+    pub(crate) fn servers(&self, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<ServerConfig>, Failure> {
+        mcp::servers(&self.file, variable).map_err(|problems| Failure::refused(problems.join("\n")))
     }
 
     /// Plugins that the settings speak of and that are not there, each with where it was written.

@@ -122,7 +122,8 @@ pub(crate) fn agent(
         note_idle_grants(plugin, settings.grants.plugins.get(plugin.name()), terminal);
     }
     let models = models(settings)?;
-    let configuration = AgentConfig { delegates, ..configuration(settings) };
+    let mcp = settings.servers(&environment::variable)?;
+    let configuration = AgentConfig { delegates, mcp, ..configuration(settings) };
     Agent::new(configuration, models, generation).map(Arc::new).map_err(|error| match &error {
         AgentError::Registry(RegistryError::Duplicate { name, .. } | RegistryError::Schema { name, .. }) => {
             let place = settings.file.agents.get(name).map(|table| format!("{}: ", table.place));
@@ -131,6 +132,7 @@ pub(crate) fn agent(
         AgentError::NoPlugin { key, .. } | AgentError::WrongKind { key, .. } => settings.problem(key, &error),
         AgentError::OutputSchema(_) => settings.problem("output_schema", &error),
         AgentError::FallbackText(_) => settings.problem("fallback_text", &error),
+        AgentError::Mcp(_) => settings.problem("mcp", &error),
     })
 }
 

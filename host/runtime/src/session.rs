@@ -1,6 +1,6 @@
 //! A session that is open here: its lease, its run, and the one way to change it.
 
-use crate::agent::Agent;
+use crate::agent::{Agent, AgentError};
 use crate::checkpoint::{Checkpoint, CheckpointObserver};
 use crate::events::Watchers;
 use crate::media::{Downscaler, StoredMedia};
@@ -12,6 +12,7 @@ use agent_core::run::{
     Action, Decision, Entry, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError,
 };
 use agent_core::view::shown_message;
+use agent_mcp::Held;
 use agent_memory::{
     CallFilter, Commit, Lease, MAX_PAGE, MessageRange, OpenMode, SessionMeta, Status, StepRecord, Store, StoreError,
     digest_of,
@@ -70,6 +71,9 @@ pub enum SessionError {
     /// The plugins that the turn is pinned to cannot be loaded now.
     #[error("the plugins that the open turn began with cannot be loaded now: {0}; try again")]
     Generation(#[from] GenerationError),
+    /// The tools that MCP servers have now cannot stand beside the others.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
 }
 
 /// How far a turn has come.
@@ -232,18 +236,21 @@ impl Session {
     }
 
     /// Begins a turn with the input, or without one goes on with the open turn, until it ends or waits. Cancelling stops
-    /// it within 100 ms and leaves a session that can go on (L29).
+    /// it within 100 ms and leaves a session that can go on (L29). MCP servers are connected meanwhile, and let go of when
+    /// the turn ends, fails or waits (I5).
     pub async fn run(
         &mut self,
         input: Option<TurnInput>,
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
         if let Some(input) = input {
-            if self.run.is_open() {
-                return Err(Refused::TurnOpen(self.run.turns).into());
-            }
             return self.begin(input, self.configured.bounds(), crate::trace::root(), cancel).await;
         }
+        // Let go of when the turn has ended or waits, and where an error or the caller stops it.
+        let _held = match self.run.is_open() {
+            true => self.connect(self.shared.agent.clone(), &cancel).await?,
+            false => None,
+        };
         // A commit that failed has stopped the turn in the middle: what was running then is gone.
         self.recover().await?;
         self.drive(&cancel).await
@@ -257,10 +264,44 @@ impl Session {
         trace: TraceContext,
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
-        self.use_agent(self.configured.clone());
-        let plugins = self.configured.pins();
+        if self.run.is_open() {
+            return Err(Refused::TurnOpen(self.run.turns).into());
+        }
+        let _held = self.connect(self.configured.clone(), &cancel).await?;
+        let plugins = self.shared.agent.pins();
         self.apply(Input::Start { input, config, plugins, trace }, Notes::default()).await?;
         self.drive(&cancel).await
+    }
+
+    /// Takes the agent for what follows, with the tools that its MCP servers have now. An open turn keeps the tools that
+    /// it began with, as long as this process remembers them.
+    async fn connect(&mut self, agent: Arc<Agent>, cancel: &CancellationToken) -> Result<Option<Held>, SessionError> {
+        let idle = !self.run.is_open();
+        if agent.servers().is_empty() {
+            self.use_agent(agent);
+            return Ok(None);
+        }
+        let held = tokio::select! {
+            biased;
+            () = cancel.cancelled() => {
+                self.use_agent(agent);
+                return Ok(None);
+            }
+            held = agent.servers().acquire() => held,
+        };
+        let known = agent.catalogue();
+        if known.is_none_or(|known| known.problems() != held.catalogue().problems()) {
+            for problem in held.catalogue().problems() {
+                tracing::warn!("{problem}");
+            }
+        }
+        let same = known.is_some_and(|known| !idle || known == held.catalogue());
+        let agent = if same { agent } else { Arc::new(agent.with_catalogue(held.catalogue().clone())?) };
+        if idle {
+            self.configured = agent.clone();
+        }
+        self.use_agent(agent);
+        Ok(Some(held))
     }
 
     /// Decides about a call whose outcome is unknown (D3). [`Session::run`] then goes on.

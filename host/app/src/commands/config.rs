@@ -8,6 +8,7 @@ use crate::exit::{Exit, Failure};
 use crate::settings::{Settings, agents};
 use crate::setup::{self, agents::Projects};
 use crate::terminal::{BOLD, DIM, RED, Terminal, text};
+use agent_mcp::{ServerConfig, Transport};
 use agent_plugins::{Access, Generation, Grants, TreeGrant};
 use agent_runtime::Delegate;
 use std::collections::BTreeMap;
@@ -83,13 +84,14 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     let plugins = plugins(&settings, &generation);
     let delegates = setup::agents::delegates(&settings, &sandbox, Projects::Leave, terminal).await?;
     let below = below(&delegates);
-    setup::agent(&settings, generation, delegates, terminal)?;
+    let agent = setup::agent(&settings, generation, delegates, terminal)?;
     print(terminal, &format!("{BOLD}{}{BOLD:#}: ok", path.display()))?;
     row("agent", std::slice::from_ref(&settings.name), terminal)?;
     row("model", &models, terminal)?;
     row("plugins", &plugins, terminal)?;
     row("agents", &below, terminal)?;
-    row("grants", &grants(&settings), terminal)
+    row("grants", &grants(&settings), terminal)?;
+    row("mcp", &servers(&agent.config().mcp), terminal)
 }
 
 fn row(name: &str, values: &[String], terminal: &Terminal) -> Result<(), Failure> {
@@ -136,6 +138,15 @@ fn plugins(settings: &Settings, generation: &Generation) -> Vec<String> {
         Some(folder) if !names.is_empty() => vec![format!("{} (in {})", names.join(", "), folder.display())],
         _ => vec!["none".to_owned()],
     }
+}
+
+/// What would be started or reached; nothing is. Values may be secret, so that only programs and addresses are shown.
+fn servers(servers: &[ServerConfig]) -> Vec<String> {
+    let line = |server: &ServerConfig| match &server.transport {
+        Transport::Stdio(child) => format!("{}: {} {}", server.name, child.command, child.args.join(" ")),
+        Transport::Http(address) => format!("{}: {}", server.name, address.url),
+    };
+    servers.iter().map(line).collect()
 }
 
 fn grants(settings: &Settings) -> Vec<String> {

@@ -44,6 +44,9 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "[plugins.a]\n[host]",
         "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"",
         "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"\ninput_schema = { type = \"object\" }",
+        "[mcp]",
+        "[mcp.a-b_1]\ncommand = \"a\"\nargs = []\nenv = {}",
+        "[mcp.a]\nurl = \"http://127.0.0.1:1/chat/completions\"\nheader_env = { Authorization = \"A\" }",
     ];
     let wrong = [
         "modle = \"a\"",
@@ -105,6 +108,18 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"\nmodel = \"offline\"",
         "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"\ninput_schema = { type = \"string\" }",
         "[host.grants]\nwrite = [\".\"]",
+        "[mcp.a]",
+        "[mcp.a]\nkeep = \"turn\"",
+        "[mcp.a]\ncommand = \"a\"\nurl = \"http://a/mcp\"",
+        "[mcp.a]\ncommand = \"a\"\nheaders = { A = \"b\" }",
+        "[mcp.a]\nurl = \"http://a/mcp\"\nargs = [\"b\"]",
+        "[mcp.a]\nurl = \"http://a/mcp?key=b\"",
+        "[mcp.a]\nurl = \"http://a/mcp\"\nheaders = { Authorization = \"b\" }",
+        "[mcp.\"a.b\"]\ncommand = \"a\"",
+        "[mcp.\"ä\"]\ncommand = \"a\"",
+        "[mcp.a]\ncommand = \"a\"\nkeep = \"for ever\"",
+        "[mcp.a]\ncommand = \"a\"\ntimeout_ms = 120001",
+        "[mcp.a]\ncommand = \"a\"\npass_env = [\"A B\"]",
     ];
     let validator = validator();
     for text in right {
