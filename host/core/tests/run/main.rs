@@ -17,3 +17,4 @@ mod seen_counts;
 mod session;
 mod stored_states;
 mod views;
+mod waiting;
