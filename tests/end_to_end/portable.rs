@@ -67,7 +67,9 @@ fn timeless(document: &[u8], subject: &str, to: &str) -> Value {
 
 /// Opens a session that was closed, with the same agent, and runs a turn in it.
 async fn goes_on(house: &House, subject: &str, reply: Value) -> Session {
-    let agent = house.agent(granting(house, "probe"), script(&[reply])).await;
+    // The script goes on behind the four replies that the session has had.
+    let replies = [vec![saying("Spent."); 4], vec![reply]].concat();
+    let agent = house.agent(granting(house, "probe"), script(&replies)).await;
     let which = OpenSession::Existing(subject.to_owned());
     let mut session = Session::open(&house.host(), agent, which).await.unwrap();
     assert_eq!(finished(turn(&mut session, "Go on.").await).data, json!("Going on."));
@@ -150,7 +152,7 @@ async fn d5_an_open_turn_travels_with_its_calls() {
     let listed = other.store.sessions(SessionFilter::default(), 9).await.unwrap().remove(0);
     assert_eq!((listed.state.as_str(), listed.open_in, listed.title.as_deref()), ("running", None, Some("Count.")));
 
-    let agent = other.agent(granting(&other, "probe"), script(&[json!(null), saying("Decided.")])).await;
+    let agent = other.agent(granting(&other, "probe"), script(&[saying("Spent."), saying("Decided.")])).await;
     let which = OpenSession::Existing(subject.clone());
     let mut session = Session::open(&other.host(), agent, which).await.unwrap();
     let waits = session.run(None, CancellationToken::new()).await.unwrap();
@@ -259,7 +261,7 @@ async fn d5_a_fork_that_cannot_be_cut_there_names_the_nearest_places() {
     assert!(hidden.ends_with("the nearest that it can be cut behind are 5 and 8"), "{hidden}");
     let busy = fork(&*house.store, session.subject(), ForkAt::Last).await.unwrap_err();
     assert!(matches!(busy, PortableError::Store(StoreError::Busy { .. })), "{busy}");
-    let empty = house.session(AgentConfig::new("empty"), script(&[])).await;
+    let empty = house.session(AgentConfig::new("empty"), script(&[saying("Unasked.")])).await;
     let refused = empty.fork(ForkAt::Last).await.unwrap_err();
     assert!(matches!(refused, PortableError::Empty { .. }), "{refused}");
     let before = house.store.sessions(SessionFilter::default(), 99).await.unwrap().len();
