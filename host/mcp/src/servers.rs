@@ -11,6 +11,7 @@ use agent_core::tool::{ToolError, Violation};
 use futures::future::join_all;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
@@ -101,6 +102,12 @@ impl McpServers {
         self.closing.close();
         self.closing.wait().await;
         self.closing.reopen();
+    }
+}
+
+impl fmt::Debug for McpServers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.names()).finish()
     }
 }
 

@@ -1,5 +1,7 @@
 //! A session that is open here: its lease, its run, and the one way to change it.
 
+mod servers;
+
 use crate::agent::{Agent, AgentError};
 use crate::checkpoint::{Checkpoint, CheckpointObserver};
 use crate::events::Watchers;
@@ -12,7 +14,6 @@ use agent_core::run::{
     Action, Decision, Entry, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError,
 };
 use agent_core::view::shown_message;
-use agent_mcp::Held;
 use agent_memory::{
     CallFilter, Commit, Lease, MAX_PAGE, MessageRange, OpenMode, SessionMeta, Status, StepRecord, Store, StoreError,
     digest_of,
@@ -271,37 +272,6 @@ impl Session {
         let plugins = self.shared.agent.pins();
         self.apply(Input::Start { input, config, plugins, trace }, Notes::default()).await?;
         self.drive(&cancel).await
-    }
-
-    /// Takes the agent for what follows, with the tools that its MCP servers have now. An open turn keeps the tools that
-    /// it began with, as long as this process remembers them.
-    async fn connect(&mut self, agent: Arc<Agent>, cancel: &CancellationToken) -> Result<Option<Held>, SessionError> {
-        let idle = !self.run.is_open();
-        if agent.servers().is_empty() {
-            self.use_agent(agent);
-            return Ok(None);
-        }
-        let held = tokio::select! {
-            biased;
-            () = cancel.cancelled() => {
-                self.use_agent(agent);
-                return Ok(None);
-            }
-            held = agent.servers().acquire() => held,
-        };
-        let known = agent.catalogue();
-        if known.is_none_or(|known| known.problems() != held.catalogue().problems()) {
-            for problem in held.catalogue().problems() {
-                tracing::warn!("{problem}");
-            }
-        }
-        let same = known.is_some_and(|known| !idle || known == held.catalogue());
-        let agent = if same { agent } else { Arc::new(agent.with_catalogue(held.catalogue().clone())?) };
-        if idle {
-            self.configured = agent.clone();
-        }
-        self.use_agent(agent);
-        Ok(Some(held))
     }
 
     /// Decides about a call whose outcome is unknown (D3). [`Session::run`] then goes on.
