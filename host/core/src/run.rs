@@ -9,6 +9,7 @@ mod delegation;
 mod depth;
 mod end;
 mod failure;
+mod fork;
 mod input;
 mod state;
 mod step;
@@ -17,6 +18,7 @@ mod waiting;
 
 pub use end::{Output, TurnEnd, TurnError};
 pub use failure::FALLBACK_TEXT;
+pub use fork::{NoPlace, last_place, whole_until};
 pub use input::{
     AfterFailure, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, ModelFailure, OutputVerdict,
     Refused, RepliedStep, ResolvedCall, TurnContext,

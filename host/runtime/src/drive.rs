@@ -3,19 +3,17 @@
 use crate::calls;
 use crate::checkpoint::Checkpoint;
 use crate::children::Children;
+use crate::remember;
 use crate::session::{Notes, Session, SessionError, TurnResult};
 use agent_core::change::{CallRecord, CallResult};
 use agent_core::message::{CallId, Message};
-use agent_core::run::{Action, Awaited, Dispatch, DispatchedCall, Input, Output, TurnError};
-use agent_memory::{Memory, MemoryKind, StoreError};
+use agent_core::run::{Action, Awaited, Dispatch, DispatchedCall, Input, StepPlan, TurnError};
+use agent_memory::StoreError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::pin::pin;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-
-/// Characters of the question and of the answer that are remembered for long.
-const REMEMBERED_CHARACTERS: usize = 2_000;
 
 /// An input for the run with what is stored beside it, or the error that ends the turn.
 pub(crate) type Deed = Result<(Input, Notes), TurnError>;
@@ -124,10 +122,17 @@ impl Session {
     async fn act(&mut self, action: Action) -> Deed {
         match action {
             Action::BuildContext => self.build_context().await,
-            Action::CallModel(plan) => self.call_model(plan).await,
+            Action::CallModel(plan) => self.step(plan).await,
             Action::Validate(validation) => self.validate(validation).await,
             other => Err(TurnError::HostFailed { message: format!("nobody does what the loop wants: {other:?}") }),
         }
+    }
+
+    /// Makes one model call. What the tools brought before it is remembered meanwhile.
+    async fn step(&mut self, plan: StepPlan) -> Deed {
+        let interaction = self.interaction_before(&plan).await;
+        let remembering = remember::write(self.shared.store.clone(), interaction);
+        tokio::join!(remembering, self.call_model(plan)).1
     }
 
     /// Commits the intents, then lets the calls run. Those of other agents are handed on: their turns are driven beside.
@@ -188,42 +193,17 @@ impl Session {
 
     /// The result of a turn that is over.
     async fn finished(&mut self) -> Result<TurnResult, SessionError> {
+        let ending = self.ending().await;
+        remember::write(self.shared.store.clone(), ending).await;
         let mut result = self.ended();
-        if let TurnResult::Finished(output) = &mut result {
-            self.remember_for_long(output).await;
-            if self.shared.agent.config().include_history {
-                let turn = self.run.turns;
-                let messages = self.shown_up_to(usize::MAX, |entry| entry.turn == turn).await?;
-                output.messages = Some(messages.into_iter().map(Message::without_hosts_parts).collect());
-            }
+        if let TurnResult::Finished(output) = &mut result
+            && self.shared.agent.config().include_history
+        {
+            let turn = self.run.turns;
+            let messages = self.shown_up_to(usize::MAX, |entry| entry.turn == turn).await?;
+            output.messages = Some(messages.into_iter().map(Message::without_hosts_parts).collect());
         }
         Ok(result)
-    }
-
-    /// Writes the ending into the user's long-term memory (D4). A failed write never fails the turn; the id is the turn's,
-    /// so that writing it again changes nothing.
-    async fn remember_for_long(&self, output: &Output) {
-        let (Some(user), Some(turn)) = (&self.shared.agent.config().user, &self.run.turn) else { return };
-        let (kind, word) = match output.limit_reached {
-            true => (MemoryKind::Limit, "limit"),
-            false => (MemoryKind::Final, "final"),
-        };
-        let asked = first_characters(&turn.input.message().plain_text());
-        let answered = match &output.data {
-            serde_json::Value::String(text) => first_characters(text),
-            json => first_characters(&json.to_string()),
-        };
-        let memory = Memory {
-            user: user.clone(),
-            kind,
-            session: output.session.clone(),
-            text: format!("Asked: {asked}\nAnswered: {answered}"),
-            written: None,
-        };
-        let id = format!("{}/{}/{word}", output.session, output.turn);
-        if let Err(error) = self.shared.store.add(&id, memory).await {
-            tracing::warn!(session = %output.session, %error, "the answer was not remembered");
-        }
     }
 }
 
@@ -262,8 +242,4 @@ async fn await_outcome(running: &mut Running) -> Deed {
         Some(Err(error)) => Err(TurnError::HostFailed { message: format!("a call of a tool ended abruptly: {error}") }),
         None => Err(TurnError::HostFailed { message: "a call is marked as running, and nothing runs".to_owned() }),
     }
-}
-
-fn first_characters(text: &str) -> String {
-    text.chars().take(REMEMBERED_CHARACTERS).collect()
 }

@@ -14,7 +14,9 @@ mod model_step;
 pub mod models;
 mod output;
 mod policy;
+pub mod portable;
 pub mod registry;
+mod remember;
 pub mod session;
 mod trace;
 

@@ -147,7 +147,7 @@ impl Session {
     pub async fn open(host: &Host, agent: Arc<Agent>, which: OpenSession) -> Result<Self, SessionError> {
         let name = agent.config().name.clone();
         let (subject, mode) = match which {
-            OpenSession::New => (format!("{name}/{}", Uuid::now_v7()), OpenMode::CreateNew),
+            OpenSession::New => (new_subject(&name), OpenMode::CreateNew),
             OpenSession::Existing(subject) => (subject, OpenMode::Existing),
         };
         Self::open_as(host, agent, (Run::new(subject, name), mode), Watchers::new()).await
@@ -161,7 +161,8 @@ impl Session {
         watchers: Watchers,
     ) -> Result<Self, SessionError> {
         let subject = new.session.clone();
-        let meta = SessionMeta { agent: new.agent.clone(), user: agent.config().user.clone() };
+        let (user, delegated_by) = (agent.config().user.clone(), new.delegated_by.clone());
+        let meta = SessionMeta { agent: new.agent.clone(), user, delegated_by };
         let opened = host.store.open(&subject, mode, meta).await?;
         let run = match opened.revision {
             0 => Ok(new),
@@ -310,17 +311,8 @@ impl Session {
     }
 
     fn commit_of(&self, run: &Run, change: Change, notes: Notes) -> Commit {
-        let state = match run.action() {
-            Action::Suspended(_) => "suspended",
-            _ if run.is_open() => "running",
-            _ => match run.turn.as_ref().and_then(|turn| turn.end()) {
-                Some(TurnEnd::Failed(_)) => "failed",
-                Some(TurnEnd::Cancelled) => "cancelled",
-                Some(TurnEnd::Finished(_)) | None => "idle",
-            },
-        };
         let title = run.turn.as_ref().filter(|turn| turn.number == 1).map(|turn| title_of(&turn.input));
-        let status = Status { state: state.to_owned(), turn: run.turns, title };
+        let status = status(run, title);
         let new = |text: &String| !self.stored_texts.contains(&digest_of(text.as_bytes()));
         let texts = notes.texts.into_iter().filter(new).collect();
         Commit { snapshot: run.snapshot(), change, records: notes.records, texts, status }
@@ -469,6 +461,25 @@ impl Session {
             None => TurnResult::Idle,
         }
     }
+}
+
+/// A subject that no session has.
+pub(crate) fn new_subject(agent: &str) -> String {
+    format!("{agent}/{}", Uuid::now_v7())
+}
+
+/// What lists show of a session in this state.
+pub(crate) fn status(run: &Run, title: Option<String>) -> Status {
+    let state = match run.action() {
+        Action::Suspended(_) => "suspended",
+        _ if run.is_open() => "running",
+        _ => match run.turn.as_ref().and_then(|turn| turn.end()) {
+            Some(TurnEnd::Failed(_)) => "failed",
+            Some(TurnEnd::Cancelled) => "cancelled",
+            Some(TurnEnd::Finished(_)) | None => "idle",
+        },
+    };
+    Status { state: state.to_owned(), turn: run.turns, title }
 }
 
 fn result_part(call: &CallId, name: String, result: CallResult) -> Part {

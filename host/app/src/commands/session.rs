@@ -3,6 +3,7 @@
 pub(crate) mod below;
 mod resolve;
 pub(crate) mod show;
+mod tree;
 
 use crate::arguments::SessionCommand;
 use crate::data::DataDirectory;
@@ -21,11 +22,14 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
     match command {
         SessionCommand::List { limit, json } => {
             let found = sessions(&*store, SessionFilter::default(), limit as usize).await?;
-            for session in &found {
-                if json { print_json(terminal, session)? } else { print(terminal, summary(session))? }
-            }
             if found.is_empty() && !json {
                 terminal.note("there are no sessions yet");
+            }
+            if json {
+                return found.iter().try_for_each(|session| print_json(terminal, session)).map(|()| Exit::Done);
+            }
+            for (depth, session) in tree::in_order(found) {
+                print(terminal, tree::line(depth, &session))?;
             }
         }
         SessionCommand::Show { session, json } => {
@@ -46,9 +50,12 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
                 meant.push(find(&*store, Some(session)).await?.subject);
             }
             meant.dedup();
-            for session in meant {
-                store.delete(&session).await.map_err(Failure::refused)?;
+            for session in &meant {
+                let mut children = tree::children(&*store, session).await?;
+                children.retain(|child| !meant.contains(&child.subject));
+                store.delete(session).await.map_err(Failure::refused)?;
                 terminal.note(format!("deleted {session}"));
+                tree::kept(&children, &data.flag()).into_iter().for_each(|line| terminal.note(line));
             }
         }
     }
