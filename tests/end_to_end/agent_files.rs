@@ -180,19 +180,44 @@ fn l16_d3_a_decision_below_is_named_above() {
     assert_eq!(std::fs::read_to_string(folder.path("effects.txt")).unwrap().lines().count(), 1);
 }
 
-/// L16: a child can be gone on with by itself; its parent then takes what it said.
+/// L16, D5: a child can be gone on with by itself, and then its parent takes what it said. Lists show it below its parent, each
+/// names the other, `--continue` never means a child, and a deleted parent leaves it with a word.
 #[test]
-fn l16_a_child_ends_by_itself_and_its_parent_goes_on() {
+fn l16_d5_a_child_is_seen_below_its_parent_and_ends_by_itself() {
     let folder = lead_and_worker("probe.idempotent");
     folder.clear();
     assert!(was_killed(&folder.run(&["--agent", "lead.toml", "Go."], Some("before-commit:outcome"))));
-    let output = folder.run(&["--agent", "worker.toml", "--continue"], None);
-    let shown = stderr(&output);
-    assert!(output.status.success() && shown.contains("go on with --session lead/"), "{shown}");
+    let (lead, worker) = block_on(async {
+        let sessions = folder.store().sessions(SessionFilter::default(), 10).await.unwrap();
+        let of = |agent: &str| sessions.iter().find(|session| session.agent == agent).unwrap().subject.clone();
+        (of("lead"), of("worker"))
+    });
+    let stdout = |arguments: &[&str]| {
+        let output = folder.run(arguments, None);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let listed = stdout(&["session", "list"]);
+    let (above, below) = (listed.find(&lead).unwrap(), listed.find(&format!("└ {worker}")).unwrap());
+    assert!(above < below, "{listed}");
+    let shown = stdout(&["session", "show", &lead]);
+    assert!(shown.contains(&format!("delegated to {worker}")), "{shown}");
+    assert!(shown.contains("waits for the agent worker"), "{shown}");
+    assert!(stdout(&["session", "show", &worker]).contains(&format!("works for {lead}")));
+    let refused = folder.run(&["--agent", "worker.toml", "--continue"], None);
+    assert_eq!(refused.status.code(), Some(2), "no session of its own: {}", stderr(&refused));
+    let output = folder.run(&["--agent", "worker.toml", "--session", &worker], None);
+    let told = stderr(&output);
+    assert!(output.status.success() && told.contains(&format!("go on with --session {lead}")), "{told}");
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "Counted.");
-    let output = folder.run(&["--agent", "lead.toml", "--continue"], None);
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "Finished.");
+    assert_eq!(stdout(&["--agent", "lead.toml", "--continue"]).trim(), "Finished.");
+    let deleted = folder.run(&["session", "delete", &lead], None);
+    assert!(
+        deleted.status.success() && stderr(&deleted).contains(&format!("session delete {worker}")),
+        "{}",
+        stderr(&deleted)
+    );
+    assert!(stdout(&["session", "list"]).contains(&format!("worked for {lead}")));
 }
 
 /// L16, I2, row 13: agents that would wait for one another are refused before anything runs, with file, line, key and chain;

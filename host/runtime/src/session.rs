@@ -166,11 +166,8 @@ impl Session {
         watchers: Watchers,
     ) -> Result<Self, SessionError> {
         let subject = new.session.clone();
-        let meta = SessionMeta {
-            agent: new.agent.clone(),
-            user: agent.config().user.clone(),
-            delegated_by: new.delegated_by.clone(),
-        };
+        let (user, delegated_by) = (agent.config().user.clone(), new.delegated_by.clone());
+        let meta = SessionMeta { agent: new.agent.clone(), user, delegated_by };
         let opened = host.store.open(&subject, mode, meta).await?;
         let run = match opened.revision {
             0 => Ok(new),

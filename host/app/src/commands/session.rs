@@ -5,6 +5,7 @@ mod delete;
 mod portable;
 mod resolve;
 pub(crate) mod show;
+mod tree;
 
 use crate::arguments::SessionCommand;
 use crate::data::DataDirectory;
@@ -31,11 +32,14 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
         SessionCommand::List { limit, children_of, json } => {
             let filter = SessionFilter { delegated_by: children_of, ..SessionFilter::default() };
             let found = sessions(&*store, filter, limit as usize).await?;
-            for session in &found {
-                if json { print_json(terminal, session)? } else { print(terminal, summary(session))? }
-            }
             if found.is_empty() && !json {
                 terminal.note("there are no sessions yet");
+            }
+            if json {
+                return found.iter().try_for_each(|session| print_json(terminal, session)).map(|()| Exit::Done);
+            }
+            for (depth, session) in tree::in_order(found) {
+                print(terminal, tree::line(depth, &session))?;
             }
         }
         SessionCommand::Show { session, json } => {
@@ -60,7 +64,7 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
         }
         SessionCommand::Delete { sessions, yes } => {
             let asking = if yes { Asking::Never } else { Asking::OnTerminal };
-            return delete::delete(&*store, &sessions, asking, terminal).await;
+            return delete::delete(&*store, &sessions, asking, data, terminal).await;
         }
     }
     Ok(Exit::Done)

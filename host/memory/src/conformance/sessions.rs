@@ -75,6 +75,7 @@ pub(super) async fn children_of_a_session(place: Place) {
     let others = store.sessions(SessionFilter { agent: Some("b".to_owned()), ..children }, 10).await.unwrap();
     assert_eq!(others, []);
     assert_eq!(store.sessions(SessionFilter::default(), 10).await.unwrap().len(), 4);
+    assert_eq!(store.latest("a").await, Ok(Some("parent".to_owned())), "who goes on does not mean another one's work");
 }
 
 pub(super) async fn records_by_turn_and_page(place: Place) {

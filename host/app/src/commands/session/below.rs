@@ -83,7 +83,7 @@ fn words(cause: &WaitCause) -> String {
 }
 
 /// What the open turn of a session waits for, as far as its events tell; none where it does not wait.
-async fn last_suspension(store: &dyn Store, session: &str) -> Result<Option<Suspension>, Failure> {
+pub(super) async fn last_suspension(store: &dyn Store, session: &str) -> Result<Option<Suspension>, Failure> {
     let (mut last, mut after) = (None, 0);
     loop {
         let events = match store.events(session, after, MAX_PAGE).await {

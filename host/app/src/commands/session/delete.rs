@@ -1,6 +1,7 @@
 //! `session delete`: the only thing that removes what is stored; a terminal is asked first.
 
-use super::find;
+use super::{find, tree};
+use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
 use agent_memory::Store;
@@ -20,6 +21,7 @@ pub(super) async fn delete(
     store: &dyn Store,
     sessions: &[String],
     asking: Asking,
+    data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     // All of them before the first is gone: what one beginning means must not depend on another.
@@ -41,9 +43,12 @@ pub(super) async fn delete(
             return Ok(Exit::Refused);
         }
     }
-    for session in meant {
+    for session in &meant {
+        let mut children = tree::children(store, &session.subject).await?;
+        children.retain(|child| meant.iter().all(|other| other.subject != child.subject));
         store.delete(&session.subject).await.map_err(Failure::refused)?;
         terminal.note(format!("deleted {}", session.subject));
+        tree::kept(&children, &data.flag()).into_iter().for_each(|line| terminal.note(line));
     }
     Ok(Exit::Done)
 }
