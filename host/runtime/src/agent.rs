@@ -1,8 +1,10 @@
 //! An agent: a configuration, a model, and one generation of plugins with the registry of their tools.
 
+use crate::approvals;
 use crate::builtins;
 use crate::models::Models;
 use crate::registry::{Availability, Registry, RegistryError};
+use agent_core::approval::ApprovalRules;
 use agent_core::plugin::OutputData;
 use agent_core::prompt::PromptParts;
 use agent_core::run::{LoopConfig, PinnedPlugin};
@@ -52,6 +54,8 @@ pub struct AgentConfig {
     pub validators: Vec<String>,
     /// Plugin by the provider's name (P4).
     pub media_policies: BTreeMap<String, String>,
+    /// Which tools may run unasked (L17). Default: those that don't ask for an approval themselves.
+    pub approvals: ApprovalRules,
 }
 
 impl AgentConfig {
@@ -70,6 +74,7 @@ impl AgentConfig {
             context_builder: None,
             validators: Vec::new(),
             media_policies: BTreeMap::new(),
+            approvals: ApprovalRules::default(),
         }
     }
 }
@@ -130,7 +135,11 @@ impl Agent {
             tools.map(move |tool| (tool.clone(), source.clone(), Availability::Offered)).collect::<Vec<_>>()
         });
         let own = builtins::definitions(!config.host_trees.is_empty());
-        let registry = Registry::new(own.into_iter().chain(of_plugins))?;
+        let all = own.into_iter().chain(of_plugins).map(|(tool, source, otherwise)| {
+            let availability = approvals::availability(&config.approvals, (&tool, &source), otherwise);
+            (tool, source, availability)
+        });
+        let registry = Registry::new(all)?;
         let output_schema = config.output_schema.as_ref().map(Schema::compile).transpose()?;
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
         let setups = generation.plugins().map(|plugin| {

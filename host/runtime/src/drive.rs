@@ -112,6 +112,10 @@ impl Session {
             let message = "a call of the open batch has no record in the store".to_owned();
             return Ok(Dispatched::Failed(TurnError::HostFailed { message }));
         }
+        if let Some(instead) = self.stopped(&records, &dispatches).await? {
+            self.commit((instead, Notes::default()), running, cancel).await?;
+            return Ok(Dispatched::Running);
+        }
         let calls = records
             .iter()
             .map(|record| DispatchedCall::running(record.id.clone(), record.effective_arguments().clone()));
