@@ -16,3 +16,4 @@ mod seen_counts;
 mod session;
 mod stored_states;
 mod views;
+mod waiting;
