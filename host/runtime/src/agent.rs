@@ -1,9 +1,11 @@
 //! An agent: a configuration, a model, and one generation of plugins with the registry of their tools.
 
+use crate::approvals;
 use crate::builtins;
 use crate::delegation::Delegate;
 use crate::models::Models;
 use crate::registry::{Availability, Registry, RegistryError};
+use agent_core::approval::ApprovalRules;
 use agent_core::plugin::OutputData;
 use agent_core::prompt::PromptParts;
 use agent_core::run::{LoopConfig, PinnedPlugin};
@@ -59,6 +61,8 @@ pub struct AgentConfig {
     pub delegates: BTreeMap<String, Delegate>,
     /// MCP servers whose tools it has (I5).
     pub mcp: Vec<ServerConfig>,
+    /// Which tools may run unasked (L17). Default: those that don't ask for an approval themselves.
+    pub approvals: ApprovalRules,
 }
 
 impl AgentConfig {
@@ -79,6 +83,7 @@ impl AgentConfig {
             media_policies: BTreeMap::new(),
             delegates: BTreeMap::new(),
             mcp: Vec::new(),
+            approvals: ApprovalRules::default(),
         }
     }
 }
@@ -327,5 +332,9 @@ fn registry(
     let own = builtins::definitions(!config.host_trees.is_empty());
     let delegates = config.delegates.iter();
     let delegates = delegates.map(|(name, to)| (to.definition(name), to.source(), Availability::Offered));
-    Registry::new(own.into_iter().chain(of_plugins).chain(of_servers).chain(delegates))
+    let all = own.into_iter().chain(of_plugins).chain(of_servers).chain(delegates).map(|(tool, source, otherwise)| {
+        let availability = approvals::availability(&config.approvals, (&tool, &source), otherwise);
+        (tool, source, availability)
+    });
+    Registry::new(all)
 }

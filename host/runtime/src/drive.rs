@@ -148,6 +148,10 @@ impl Session {
             let message = "a call of the open batch has no record in the store".to_owned();
             return Ok(Dispatched::Failed(TurnError::HostFailed { message }));
         }
+        if let Some(instead) = self.stopped(&records, &dispatches).await? {
+            self.commit((instead, Notes::default()), running, cancel).await?;
+            return Ok(Dispatched::Some);
+        }
         let records = records.into_iter().zip(dispatches);
         let records: Vec<_> =
             records.map(|(record, dispatch)| (self.awaits_agent(&record), record, dispatch)).collect();

@@ -1,6 +1,7 @@
 //! Drives the loop of `agent-core` with plugins, models and memory: the only place where an action becomes a deed.
 
 pub mod agent;
+pub mod approvals;
 pub mod builtins;
 mod calls;
 pub mod checkpoint;
@@ -21,6 +22,7 @@ pub mod session;
 mod trace;
 
 pub use agent::{Agent, AgentConfig, AgentError, PluginAllowance};
+pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
 pub use checkpoint::{Checkpoint, CheckpointObserver};
 pub use delegation::Delegate;
 pub use media::Downscaler;
