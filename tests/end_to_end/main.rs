@@ -7,12 +7,14 @@ mod configuration;
 mod contract;
 mod crash;
 mod media;
+mod memories;
 mod model_servers;
 mod models;
 mod peers;
 mod portable;
 mod sandbox;
 mod scenarios;
+mod session_commands;
 mod support;
 #[cfg(target_os = "linux")]
 mod terminal;
