@@ -13,12 +13,14 @@ mod crash;
 mod fixture;
 mod mcp;
 mod media;
+mod memories;
 mod model_servers;
 mod models;
 mod peers;
 mod portable;
 mod sandbox;
 mod scenarios;
+mod session_commands;
 mod support;
 #[cfg(target_os = "linux")]
 mod terminal;
