@@ -10,6 +10,7 @@ mod media;
 mod model_servers;
 mod models;
 mod peers;
+mod portable;
 mod sandbox;
 mod scenarios;
 mod support;

@@ -147,7 +147,8 @@ fn shown(message: &StoredMessage) -> String {
         Part::Preface(_) | Part::Replay(_) => String::new(),
     });
     let parts: Vec<_> = parts.collect();
-    format!("{BOLD}{}{BOLD:#}\n  {}", message.role.as_str(), parts.join("\n  "))
+    let (role, id) = (message.role.as_str(), message.id);
+    format!("{BOLD}{role}{BOLD:#} {DIM}{id}{DIM:#}\n  {}", parts.join("\n  "))
 }
 
 fn tool_result(result: &ToolResult) -> String {
