@@ -1,6 +1,7 @@
 //! An agent's configuration: `agent.toml`, read into validated values; every error names file, line, key and what is
 //! allowed (I2).
 
+mod approval;
 mod check;
 mod document;
 mod documentation;
@@ -22,6 +23,7 @@ pub(crate) use report::ConfigurationError;
 pub(crate) use template::template;
 
 use crate::grants::{Grant, Kind, Receiver};
+use agent_core::approval::ApprovalRules;
 use agent_core::run::AtLimit;
 use document::{Document, Found, Table};
 use serde_json::Value;
@@ -83,6 +85,10 @@ pub(crate) struct AgentFile {
     pub(crate) context_builder: Option<String>,
     /// The plugin that decides on media, by kind of provider.
     pub(crate) media_policies: BTreeMap<String, String>,
+    /// Which tools run unasked.
+    pub(crate) approvals: ApprovalRules,
+    /// Where the rules about single tools stand, by name or pattern.
+    pub(crate) approval_places: BTreeMap<String, String>,
     /// Limits, by plugin.
     pub(crate) limits: BTreeMap<String, PluginLimits>,
     /// Grants of all plugins and of the host's own tools.
@@ -178,6 +184,8 @@ impl AgentFile {
             validators: root.get("validators").map(|found| texts(&found)),
             context_builder: text("context_builder"),
             media_policies: root.get("media_policies").map(|found| pairs(&found)).unwrap_or_default(),
+            approvals: ApprovalRules::default(),
+            approval_places: BTreeMap::new(),
             limits: BTreeMap::new(),
             grants: Vec::new(),
             places: CHECKED_LATER.into_iter().filter_map(|key| Some((key, root.get(key)?.line()))).collect(),
@@ -186,6 +194,9 @@ impl AgentFile {
         };
         if let (Some(found), None) = (root.get("fallback_models"), root.get("model")) {
             found.problem("stands without `model`", "`model` is asked first, these after it: add `model = \"…\"`");
+        }
+        if let Some(table) = root.table("approval") {
+            (file.approvals, file.approval_places) = approval::rules(&table);
         }
         file.read_plugins(root);
         file

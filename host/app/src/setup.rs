@@ -116,12 +116,23 @@ pub(crate) fn agent(settings: &Settings, generation: Generation, terminal: &Term
         note_idle_grants(plugin, settings.grants.plugins.get(plugin.name()), terminal);
     }
     let models = models(settings)?;
-    Agent::new(configuration(settings), models, generation).map(Arc::new).map_err(|error| match &error {
+    let agent = Agent::new(configuration(settings), models, generation).map(Arc::new).map_err(|error| match &error {
         AgentError::NoPlugin { key, .. } | AgentError::WrongKind { key, .. } => settings.problem(key, &error),
         AgentError::OutputSchema(_) => settings.problem("output_schema", &error),
         AgentError::FallbackText(_) => settings.problem("fallback_text", &error),
         _ => Failure::refused(&error),
-    })
+    })?;
+    note_idle_rules(settings, &agent, terminal);
+    Ok(agent)
+}
+
+/// Says which rules about approvals fit no tool: after a slip in its name a tool would run unasked (L17).
+fn note_idle_rules(settings: &Settings, agent: &Agent, terminal: &Terminal) {
+    let tools: Vec<&str> = agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect();
+    for rule in settings.file.approvals.idle(&tools) {
+        let place = settings.file.approval_places.get(rule).map(String::as_str).unwrap_or("approval");
+        terminal.note(format!("{YELLOW}!{YELLOW:#} {place}: there is no tool `{rule}`, so this rule does nothing"));
+    }
 }
 
 /// A model that was asked for by its name in a session.
@@ -206,6 +217,7 @@ fn configuration(settings: &Settings) -> AgentConfig {
         context_builder: file.context_builder.clone(),
         validators: file.validators.clone().unwrap_or_default(),
         media_policies: file.media_policies.clone(),
+        approvals: file.approvals.clone(),
         ..defaults
     }
 }

@@ -2,10 +2,12 @@
 //! JSON Schema and the tables of the documentation are made from this list alone (I2).
 
 mod agent;
+mod approval;
 mod tables;
 
 use super::form::Form;
 use agent::{AGENT, MODELS, TURN};
+use approval::APPROVAL;
 use tables::{GRANTS, HOST_GRANTS, LIMITS, PROVIDER, PROVIDER_MODEL, RETRY};
 
 /// A table of the file with some of its keys.
@@ -70,4 +72,4 @@ const NONE: Default = Default::Words("none");
 
 /// All of them, in order of reading; those of the top come first, as TOML wants it.
 pub(super) const SECTIONS: &[Section] =
-    &[AGENT, MODELS, TURN, RETRY, PROVIDER, PROVIDER_MODEL, HOST_GRANTS, GRANTS, LIMITS];
+    &[AGENT, MODELS, TURN, APPROVAL, RETRY, PROVIDER, PROVIDER_MODEL, HOST_GRANTS, GRANTS, LIMITS];
