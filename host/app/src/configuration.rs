@@ -2,6 +2,7 @@
 //! allowed (I2).
 
 mod agents;
+mod approval;
 mod check;
 mod document;
 mod documentation;
@@ -26,6 +27,7 @@ pub(crate) use report::ConfigurationError;
 pub(crate) use template::template;
 
 use crate::grants::{Grant, Kind, Receiver};
+use agent_core::approval::ApprovalRules;
 use agent_core::run::AtLimit;
 use document::{Document, Found, Table};
 use serde_json::Value;
@@ -87,6 +89,10 @@ pub(crate) struct AgentFile {
     pub(crate) context_builder: Option<String>,
     /// The plugin that decides on media, by kind of provider.
     pub(crate) media_policies: BTreeMap<String, String>,
+    /// Which tools run unasked.
+    pub(crate) approvals: ApprovalRules,
+    /// Where the rules about single tools stand, by name or pattern.
+    pub(crate) approval_places: BTreeMap<String, String>,
     /// Limits, by plugin.
     pub(crate) limits: BTreeMap<String, PluginLimits>,
     /// Agents that it may delegate to, by the name of their tool.
@@ -188,6 +194,8 @@ impl AgentFile {
             validators: root.get("validators").map(|found| texts(&found)),
             context_builder: text("context_builder"),
             media_policies: root.get("media_policies").map(|found| pairs(&found)).unwrap_or_default(),
+            approvals: ApprovalRules::default(),
+            approval_places: BTreeMap::new(),
             limits: BTreeMap::new(),
             agents: agents::read(root, &folder),
             max_depth: number("max_depth"),
@@ -199,6 +207,9 @@ impl AgentFile {
         };
         if let (Some(found), None) = (root.get("fallback_models"), root.get("model")) {
             found.problem("stands without `model`", "`model` is asked first, these after it: add `model = \"…\"`");
+        }
+        if let Some(table) = root.table("approval") {
+            (file.approvals, file.approval_places) = approval::rules(&table);
         }
         file.read_plugins(root);
         file

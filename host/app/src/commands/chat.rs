@@ -6,8 +6,8 @@ mod history;
 mod lists;
 mod slash;
 
+use super::asking::{Asker, Person};
 use super::opening::{self, Opened};
-use super::run::watched;
 use super::session;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Doing, Interrupts};
@@ -31,7 +31,11 @@ use tokio_util::sync::CancellationToken;
 const LATEST: usize = 10;
 
 /// Talks until the person leaves.
-pub(crate) async fn chat(opened: Opened, interrupts: Interrupts, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn chat(
+    opened: Opened,
+    (yes, interrupts): (&[String], Interrupts),
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let _silent = terminal.silent_keyboard();
     Interrupts::give_keyboard_back(terminal.clone());
     let Opened { settings, host, agent, session, kept } = opened;
@@ -41,7 +45,8 @@ pub(crate) async fn chat(opened: Opened, interrupts: Interrupts, terminal: &Term
     };
     let mut editor = Editor::new(terminal, &interrupts, &kept.data, names);
     let view = TurnView::new(terminal, (Format::Terminal, Use::Interactive), &session, kept.clone());
-    let mut chat = Chat { terminal, interrupts, settings, host, agent, session, kept, view };
+    let asker = Asker::new(terminal, Person::of(terminal), &kept.data, yes);
+    let mut chat = Chat { terminal, interrupts, settings, host, agent, session, kept, view, asker };
     chat.greet();
     let left = chat.talk(&mut editor).await;
     let servers = chat.agent.servers().clone();
@@ -62,6 +67,7 @@ struct Chat<'t> {
     session: Session,
     kept: Kept,
     view: TurnView<'t>,
+    asker: Asker,
 }
 
 /// Whether the session goes on.
@@ -143,7 +149,7 @@ impl Chat<'_> {
 
     async fn run(&mut self, input: Option<String>, cancel: &CancellationToken) -> Result<(), Failure> {
         let input = input.map(TurnInput::Text);
-        let result = watched(&mut self.session, input, &mut self.view, cancel).await;
+        let result = self.asker.run(&mut self.session, input, &mut self.view, cancel).await;
         self.terminal.idle();
         let shown = match result {
             Ok(TurnResult::Idle) => Ok(Exit::Done),
@@ -180,6 +186,8 @@ impl Chat<'_> {
             }
             Asked::Result => self.show_result().await?,
             Asked::Undo => self.undo().await?,
+            Asked::Approve if self.session.state().is_open() => self.turn(None).await?,
+            Asked::Approve => self.say("there is no turn that waits"),
             Asked::Resolve(call, verdict, text) => self.resolve(call, &verdict, text).await?,
             Asked::Cancel if self.session.state().is_open() => {
                 let cancelled = CancellationToken::new();

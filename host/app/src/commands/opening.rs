@@ -29,7 +29,16 @@ pub(crate) struct Opened {
 /// Builds and loads the plugins, and opens the session that is asked for.
 pub(crate) async fn open(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Opened, Failure> {
     let settings = setup::settings(&run.agent, terminal).await?;
-    let data = DataDirectory::open(data)?;
+    open_in(run, settings, DataDirectory::open(data)?, terminal).await
+}
+
+/// The same with settings and a data folder that are there already.
+pub(crate) async fn open_in(
+    run: &RunArguments,
+    settings: Settings,
+    data: DataDirectory,
+    terminal: &Terminal,
+) -> Result<Opened, Failure> {
     let store = setup::store(&data)?;
     let which = which(run, &settings, &store).await?;
     let sandbox = setup::sandbox(&data)?;

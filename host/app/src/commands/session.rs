@@ -1,6 +1,7 @@
-//! `session list|show|fork|undo|resolve|export|import|delete`: what is stored, for people and for programs.
+//! `session list|show|fork|undo|approve|deny|resolve|export|import|delete`: what is stored, for people and for programs.
 
 pub(crate) mod below;
+mod approve;
 mod delete;
 mod portable;
 mod resolve;
@@ -52,6 +53,14 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
         SessionCommand::Resolve { call, decision, text, session } => {
             let asked = resolve::Asked { call, decision, text, session };
             return resolve::resolve(asked, store, data, terminal).await;
+        }
+        SessionCommand::Approve(asked) => {
+            drop(store);
+            return approve::approve(asked, data, terminal).await;
+        }
+        SessionCommand::Deny(asked) => {
+            drop(store);
+            return approve::deny(asked, data, terminal).await;
         }
         SessionCommand::Fork { session, at } => return portable::fork(&*store, (&session, at), data, terminal).await,
         SessionCommand::Undo { session } => return portable::undo(store, &session, data, terminal).await,

@@ -32,6 +32,8 @@ pub(super) enum Form {
     HeaderValue,
     /// The key of a plugin's configuration value.
     ConfigKey,
+    /// Whether a tool may run.
+    Policy,
 }
 
 impl Form {
@@ -58,6 +60,7 @@ impl Form {
             Form::PlainHeader => text.chars().all(in_header),
             Form::HeaderValue => text.chars().all(|character| matches!(character, ' '..='~')),
             Form::ConfigKey => !text.contains('='),
+            Form::Policy => matches!(text, "allow" | "ask" | "deny"),
         };
         (!fits).then_some(match self {
             Form::Name | Form::Server => "is no name",
@@ -65,6 +68,7 @@ impl Form {
             Form::Header | Form::PlainHeader => "is no name of a header",
             Form::HeaderValue => "is no value of a header",
             Form::ConfigKey => "has a `=` in it",
+            Form::Policy => "has an unknown value",
             _ => "has a line break or a control character in it",
         })
     }
@@ -91,6 +95,7 @@ impl Form {
             }
             Form::HeaderValue => "printable ASCII characters, in quotes",
             Form::ConfigKey => "a key without `=`",
+            Form::Policy => "\"allow\", \"ask\" or \"deny\"",
         }
     }
 
@@ -109,6 +114,7 @@ impl Form {
             Form::PlainHeader => (HEADER.to_owned(), Some(secret_headers())),
             Form::HeaderValue => (r"^[ -~]*[!-~][ -~]*$".to_owned(), None),
             Form::ConfigKey => (filled, Some("=".to_owned())),
+            Form::Policy => ("^(allow|ask|deny)$".to_owned(), None),
         }
     }
 }

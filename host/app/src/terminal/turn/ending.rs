@@ -6,6 +6,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::markdown::Markdown;
 use crate::terminal::{DIM, YELLOW, text};
 use agent_core::change::{CallRecord, CallState};
+use agent_core::event::{Suspension, WaitCause};
 use agent_core::run::Output;
 use agent_runtime::TurnResult;
 use serde_json::{Value, json};
@@ -82,15 +83,17 @@ impl TurnView<'_> {
                 self.print_status("suspended", json!({"suspension": suspension}))?;
                 let mut calls = self.calls(calls).await.map_err(Failure::failed)?;
                 calls.retain(|call| call.state == CallState::OutcomeUnknown);
-                let waiting = match self.usage {
-                    _ if calls.is_empty() => None,
-                    Use::Once => Some(show::waiting(&self.session, &calls, &self.kept.data)),
-                    Use::Interactive => Some(self.fitted(waiting(&calls))),
-                };
-                let below = below::waiting(&*self.kept.store, &suspension, &self.kept.data).await?;
-                for lines in waiting.into_iter().chain(below) {
+                if !calls.is_empty() {
+                    let waiting = match self.usage {
+                        Use::Once => show::waiting(&self.session, &calls, &self.kept.data),
+                        Use::Interactive => self.fitted(waiting(&calls)),
+                    };
+                    self.page.note(Block::Note, waiting);
+                }
+                for lines in below::waiting(&*self.kept.store, &suspension, &self.kept.data).await? {
                     self.page.note(Block::Note, self.fitted(lines));
                 }
+                self.note_asked(&suspension).await?;
                 Ok(Exit::Suspended)
             }
             TurnResult::Idle => {
@@ -98,6 +101,22 @@ impl TurnView<'_> {
                 Ok(Exit::Done)
             }
         }
+    }
+
+    /// Calls that somebody must allow, and nobody has answered about.
+    async fn note_asked(&mut self, suspension: &Suspension) -> Result<(), Failure> {
+        let asked = suspension.waits.iter().filter(|wait| wait.cause == WaitCause::Approval);
+        let asked = self.calls(asked.map(|wait| wait.call.clone()).collect()).await.map_err(Failure::failed)?;
+        if !asked.is_empty() {
+            let waiting = match self.usage {
+                Use::Once => show::asked(&self.session, &asked, &self.kept.data),
+                Use::Interactive => {
+                    format!("{YELLOW}waits for an approval{YELLOW:#}: /approve asks again, /cancel ends the turn")
+                }
+            };
+            self.page.note(Block::Note, waiting);
+        }
+        Ok(())
     }
 
     fn print_output(&self, output: &Output) -> Result<(), Failure> {
