@@ -143,7 +143,7 @@ pub(crate) fn agent(
 fn note_idle_rules(settings: &Settings, agent: &Agent, terminal: &Terminal) {
     let tools: Vec<&str> = agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect();
     let of_server = |rule: &str| rule.split_once('.').is_some_and(|(server, _)| settings.file.mcp.contains_key(server));
-    for rule in settings.file.approvals.idle(&tools).filter(|rule| !of_server(rule)) {
+    for rule in settings.file.approvals.idle(&tools).into_iter().filter(|rule| !of_server(rule)) {
         let place = settings.file.approval_places.get(rule).map(String::as_str).unwrap_or("approval");
         terminal.note(format!("{YELLOW}!{YELLOW:#} {place}: there is no tool `{rule}`, so this rule does nothing"));
     }
