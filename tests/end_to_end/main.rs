@@ -12,6 +12,10 @@ mod models;
 mod peers;
 mod sandbox;
 mod scenarios;
+mod seed_a;
+mod seed_b;
+mod services;
+mod services_by_hand;
 mod support;
 #[cfg(target_os = "linux")]
 mod terminal;

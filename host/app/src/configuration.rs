@@ -11,6 +11,7 @@ mod nearest;
 mod output_schema;
 mod providers;
 mod report;
+mod services;
 mod template;
 
 pub(crate) use check::BUILT_IN;
@@ -19,6 +20,7 @@ pub(crate) use json_schema::json_schema;
 pub(crate) use nearest::nearest;
 pub(crate) use providers::ProviderTable;
 pub(crate) use report::ConfigurationError;
+pub(crate) use services::{OutboxTable, ServiceTable};
 pub(crate) use template::template;
 
 use crate::grants::{Grant, Kind, Receiver};
@@ -83,6 +85,10 @@ pub(crate) struct AgentFile {
     pub(crate) context_builder: Option<String>,
     /// The plugin that decides on media, by kind of provider.
     pub(crate) media_policies: BTreeMap<String, String>,
+    /// Services, by the name of their tool.
+    pub(crate) services: BTreeMap<String, ServiceTable>,
+    /// Where events go.
+    pub(crate) outbox: OutboxTable,
     /// Limits, by plugin.
     pub(crate) limits: BTreeMap<String, PluginLimits>,
     /// Grants of all plugins and of the host's own tools.
@@ -178,6 +184,8 @@ impl AgentFile {
             validators: root.get("validators").map(|found| texts(&found)),
             context_builder: text("context_builder"),
             media_policies: root.get("media_policies").map(|found| pairs(&found)).unwrap_or_default(),
+            services: services::services(root, &folder),
+            outbox: services::outbox(root),
             limits: BTreeMap::new(),
             grants: Vec::new(),
             places: CHECKED_LATER.into_iter().filter_map(|key| Some((key, root.get(key)?.line()))).collect(),

@@ -11,6 +11,7 @@ mod reply;
 pub(crate) mod spent;
 pub(crate) mod text;
 pub(crate) mod turn;
+pub(crate) mod waits;
 
 pub(crate) use build::{built, show_build, show_load};
 #[cfg(unix)]

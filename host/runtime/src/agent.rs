@@ -2,7 +2,9 @@
 
 use crate::builtins;
 use crate::models::Models;
+use crate::outbox::OutboxConfig;
 use crate::registry::{Availability, Registry, RegistryError};
+use crate::services::ServiceConfig;
 use agent_core::plugin::OutputData;
 use agent_core::prompt::PromptParts;
 use agent_core::run::{LoopConfig, PinnedPlugin};
@@ -52,6 +54,10 @@ pub struct AgentConfig {
     pub validators: Vec<String>,
     /// Plugin by the provider's name (P4).
     pub media_policies: BTreeMap<String, String>,
+    /// Services by the name of their tool (L7).
+    pub services: BTreeMap<String, ServiceConfig>,
+    /// Where events go (I6).
+    pub outbox: OutboxConfig,
 }
 
 impl AgentConfig {
@@ -70,6 +76,8 @@ impl AgentConfig {
             context_builder: None,
             validators: Vec::new(),
             media_policies: BTreeMap::new(),
+            services: BTreeMap::new(),
+            outbox: OutboxConfig::default(),
         }
     }
 }
@@ -103,6 +111,16 @@ pub enum AgentError {
     /// The output schema cannot be used.
     #[error("`output_schema`: {0}")]
     OutputSchema(#[from] SchemaError),
+    /// What a service says of its answers cannot be used.
+    #[error("`services.{name}`: `emits` for `{event_type}`: {error}")]
+    Service {
+        /// Of the tool.
+        name: String,
+        /// Of the answer.
+        event_type: String,
+        /// What is wrong.
+        error: SchemaError,
+    },
     /// The fixed text is no output that the schema takes.
     #[error("`fallback_text` must be JSON that `output_schema` takes: {0}")]
     FallbackText(String),
@@ -130,7 +148,14 @@ impl Agent {
             tools.map(move |tool| (tool.clone(), source.clone(), Availability::Offered)).collect::<Vec<_>>()
         });
         let own = builtins::definitions(!config.host_trees.is_empty());
-        let registry = Registry::new(own.into_iter().chain(of_plugins))?;
+        for (name, service) in &config.services {
+            let wrong = |(event_type, error)| AgentError::Service { name: name.clone(), event_type, error };
+            service.check().map_err(wrong)?;
+        }
+        let services = config.services.iter();
+        let services =
+            services.map(|(name, service)| (service.definition(name), service.source(), Availability::Offered));
+        let registry = Registry::new(own.into_iter().chain(of_plugins).chain(services))?;
         let output_schema = config.output_schema.as_ref().map(Schema::compile).transpose()?;
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
         let setups = generation.plugins().map(|plugin| {

@@ -2,6 +2,7 @@
 
 use crate::builtins;
 use crate::registry::RegisteredTool;
+use crate::services::{self, HandedOn};
 use crate::session::Shared;
 use agent_core::change::{CallRecord, CallResult, Denial};
 use agent_core::message::Content;
@@ -28,6 +29,17 @@ struct Brought {
     outcome: Result<ToolDone, ToolError>,
     cost: CallCost,
     denials: Vec<Denial>,
+    /// Instead of an outcome.
+    handed_on: Option<HandedOn>,
+}
+
+/// How a call that has run came out.
+#[derive(Debug)]
+pub(crate) enum Ran {
+    /// With its result.
+    Done(CallResult),
+    /// It has asked for a service instead (P2).
+    Pending(HandedOn, CallCost),
 }
 
 /// Runs a call to its result. `Err` is the host's own failure, which ends the turn (L9).
@@ -36,15 +48,18 @@ pub(crate) async fn run(
     record: &CallRecord,
     attempt: u32,
     scope: Scope,
-) -> Result<CallResult, TurnError> {
+) -> Result<Ran, TurnError> {
     let Some(tool) = shared.agent.registry().get(&record.name) else {
         let message = format!("there is no tool `{}` any more", record.name);
-        return Ok(result(Brought::without_cost(Err(ToolError::NotFound { message }))));
+        return Ok(Ran::Done(result(Brought::without_cost(Err(ToolError::NotFound { message })))));
     };
     let mut tried = 0;
     loop {
         let mut brought = once(shared, tool, record, (attempt, scope.clone())).await?;
         tried += 1;
+        if let Some(handed_on) = brought.handed_on.take() {
+            return Ok(Ran::Pending(handed_on, brought.cost));
+        }
         if let Ok(done) = &brought.outcome
             && let Err(error) = tool.check_structured(done.structured.as_ref())
         {
@@ -52,7 +67,7 @@ pub(crate) async fn run(
         }
         match wait_before_retry(tool, &brought.outcome, tried) {
             Some(wait) => tokio::time::sleep(wait).await,
-            None => return Ok(result(brought)),
+            None => return Ok(Ran::Done(result(brought))),
         }
     }
 }
@@ -74,7 +89,7 @@ async fn once(
             let started = Instant::now();
             let outcome = builtins::call(shared, &record.name, record.effective_arguments()).await;
             let wall_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-            Ok(Brought { outcome, cost: CallCost { wall_us, ..CallCost::default() }, denials: Vec::new() })
+            Ok(Brought { cost: CallCost { wall_us, ..CallCost::default() }, ..Brought::without_cost(outcome) })
         }
         ToolSource::Plugin { plugin, .. } => in_plugin(shared, plugin, record, (attempt, scope)).await,
         ToolSource::Mcp { .. } | ToolSource::Service { .. } | ToolSource::Agent { .. } => {
@@ -93,14 +108,21 @@ async fn in_plugin(
     let Some(setup) = shared.agent.setups().get(name) else {
         return Err(TurnError::PluginChanged { reason: format!("`{name}` is not loaded") });
     };
+    let arguments = match shared.agent.registry().get(&record.name) {
+        Some(tool) => tool.outgoing(record.effective_arguments(), &scope.session),
+        None => record.effective_arguments().clone(),
+    };
+    let of = scope.clone();
     let context = ToolCallContext { id: record.id.clone(), attempt, time_limit: LONGEST_CALL, scope };
-    let request = ToolCallRequest { name: &record.name, args: record.effective_arguments().to_string(), context };
+    let request = ToolCallRequest { name: &record.name, args: arguments.to_string(), context };
     let ports = Ports { media: Some(shared.media.clone()) };
     let report = shared.sandbox.call_tool(setup, request, &ports).await;
+    let mut handed_on = None;
     let outcome = match report.result {
         Ok(Ok(ToolOutcome::Done(done))) => Ok(done),
-        Ok(Ok(ToolOutcome::Pending(request))) => Err(ToolError::Failed {
-            message: format!("the tool asks for the service `{}`, and no service is configured", request.event_type),
+        Ok(Ok(ToolOutcome::Pending(request))) => services::pending(&of, &record.id, request).map(|request| {
+            handed_on = Some(request);
+            ToolDone::default()
         }),
         Ok(Err(error)) => Err(error),
         Err(failure @ CallFailure::Host { .. }) => return Err(TurnError::HostFailed { message: failure.to_string() }),
@@ -111,17 +133,17 @@ async fn in_plugin(
         thing: denial.thing.clone(),
         grant: denial.advice.to_string(),
     });
-    Ok(Brought { outcome, cost: report.cost, denials: denials.collect() })
+    Ok(Brought { outcome, cost: report.cost, denials: denials.collect(), handed_on })
 }
 
 impl Brought {
     fn without_cost(outcome: Result<ToolDone, ToolError>) -> Self {
-        Self { outcome, cost: CallCost::default(), denials: Vec::new() }
+        Self { outcome, cost: CallCost::default(), denials: Vec::new(), handed_on: None }
     }
 }
 
 fn result(brought: Brought) -> CallResult {
-    let Brought { outcome, cost, denials } = brought;
+    let Brought { outcome, cost, denials, .. } = brought;
     match outcome {
         Err(error) => {
             let content = vec![Content::Text(error.for_model())];
@@ -139,7 +161,7 @@ fn result(brought: Brought) -> CallResult {
 }
 
 /// At most 1 MiB of text is stored; the sandbox has refused more from plugins already.
-fn bounded(content: Vec<Content>) -> Vec<Content> {
+pub(crate) fn bounded(content: Vec<Content>) -> Vec<Content> {
     let mut text = result_text(&content);
     if text.len() <= STORED_BYTES {
         return content;

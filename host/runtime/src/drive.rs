@@ -1,9 +1,9 @@
 //! The driver: asks the run what to do, does it, and tells the run what happened.
 
-use crate::calls;
+use crate::calls::{self, Ran};
 use crate::checkpoint::Checkpoint;
+use crate::services::HandedOn;
 use crate::session::{Notes, Session, SessionError, TurnResult};
-use agent_core::change::CallResult;
 use agent_core::message::{CallId, Message};
 use agent_core::run::{Action, Dispatch, DispatchedCall, Input, Output, TurnError};
 use agent_memory::{Memory, MemoryKind, StoreError};
@@ -17,7 +17,7 @@ const REMEMBERED_CHARACTERS: usize = 2_000;
 /// An input for the run with what is stored beside it, or the error that ends the turn.
 pub(crate) type Deed = Result<(Input, Notes), TurnError>;
 
-type Running = JoinSet<(CallId, Result<CallResult, TurnError>)>;
+type Running = JoinSet<(CallId, Result<Ran, TurnError>)>;
 
 impl Session {
     /// Drives the open turn until it ends, waits, or is cancelled.
@@ -28,7 +28,10 @@ impl Session {
                 Action::Idle => return Ok(TurnResult::Idle),
                 Action::Ended => return self.finished().await,
                 _ if cancel.is_cancelled() => Ok((Input::Cancel, Notes::default())),
-                Action::Suspended(suspension) => return Ok(TurnResult::Suspended(suspension)),
+                Action::Suspended(suspension) => match self.due() {
+                    Some(call) => Ok((Input::Expire { call }, Notes::default())),
+                    None => return Ok(TurnResult::Suspended(suspension)),
+                },
                 Action::Dispatch(dispatches) => match self.dispatch(dispatches, &mut running, cancel).await? {
                     Dispatched::Running => continue,
                     Dispatched::Failed(error) => Err(error),
@@ -59,7 +62,8 @@ impl Session {
     /// Keeps the results that are there already, then stops all calls: dropping a call's future stops its guest.
     async fn stop(&mut self, running: &mut Running) -> Result<(), SessionError> {
         while let Some(done) = running.try_join_next() {
-            if let Ok((call, Ok(result))) = done {
+            // A service that was about to be asked is not asked any more.
+            if let Ok((call, Ok(Ran::Done(result)))) = done {
                 self.apply(Input::Outcome { call, result }, Notes::default()).await?;
             }
         }
@@ -107,12 +111,20 @@ impl Session {
             let message = "a call of the open batch has no record in the store".to_owned();
             return Ok(Dispatched::Failed(TurnError::HostFailed { message }));
         }
-        let calls = records
-            .iter()
-            .map(|record| DispatchedCall::running(record.id.clone(), record.effective_arguments().clone()));
-        let calls = calls.collect();
-        self.commit((Input::Dispatched { calls }, Notes::default()), running, cancel).await?;
+        let (mut calls, mut notes, mut here) = (Vec::with_capacity(records.len()), Notes::default(), Vec::new());
         for (record, dispatch) in records.into_iter().zip(dispatches) {
+            let mut call = DispatchedCall::running(record.id.clone(), record.effective_arguments().clone());
+            match self.handed_on(&record) {
+                Some(HandedOn { awaits, contract }) => {
+                    call.awaits = Some(awaits);
+                    notes.texts.extend(contract);
+                }
+                None => here.push((record, dispatch)),
+            }
+            calls.push(call);
+        }
+        self.commit((Input::Dispatched { calls }, notes), running, cancel).await?;
+        for (record, dispatch) in here {
             let (shared, scope) = (self.shared.clone(), self.scope());
             running.spawn(async move {
                 shared.pass(Checkpoint::BeforeCall(&record.name));
@@ -173,7 +185,11 @@ enum Dispatched {
 
 async fn await_outcome(running: &mut Running) -> Deed {
     match running.join_next().await {
-        Some(Ok((call, Ok(result)))) => Ok((Input::Outcome { call, result }, Notes::default())),
+        Some(Ok((call, Ok(Ran::Done(result))))) => Ok((Input::Outcome { call, result }, Notes::default())),
+        Some(Ok((call, Ok(Ran::Pending(HandedOn { awaits, contract }, cost))))) => {
+            let notes = Notes { texts: contract.into_iter().collect(), ..Notes::default() };
+            Ok((Input::Pending { call, awaits, cost }, notes))
+        }
         Some(Ok((_, Err(error)))) => Err(error),
         // Aborted while a commit was going on: the turn is being cancelled.
         Some(Err(error)) if error.is_cancelled() => Ok((Input::Cancel, Notes::default())),

@@ -175,7 +175,11 @@ impl Session {
             stored_texts: HashSet::new(),
         };
         match session.take_up().await {
-            Ok(()) => Ok(session),
+            Ok(()) => {
+                // What the process before this one could not deliver any more.
+                session.deliver().await;
+                Ok(session)
+            }
             Err(error) => {
                 session.close().await?;
                 Err(error)
@@ -255,7 +259,8 @@ impl Session {
     pub(crate) async fn apply(&mut self, input: Input, notes: Notes) -> Result<(), SessionError> {
         let name = name_of(&input);
         let mut run = self.run.clone();
-        let change = run.apply(input)?;
+        let mut change = run.apply(input)?;
+        self.announce_end(&run, &mut change);
         let commit = self.commit_of(&run, change, notes);
         let (change, texts) = (commit.change.clone(), commit.texts.iter().map(|text| digest_of(text.as_bytes())));
         let texts: Vec<Digest> = texts.collect();
@@ -267,6 +272,9 @@ impl Session {
         self.remember(&change);
         self.last_event = change.events.last().cloned().or(self.last_event.take());
         self.watchers.publish(change.events);
+        if !change.outbox.is_empty() {
+            self.deliver().await;
+        }
         Ok(())
     }
 
@@ -370,6 +378,7 @@ impl Session {
             return Ok(());
         }
         self.recover().await?;
+        self.expire_due().await?;
         let pins = self.run.turn.as_ref().map(|turn| turn.plugins.clone()).unwrap_or_default();
         if pins == self.configured.pins() {
             return Ok(());

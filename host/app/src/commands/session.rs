@@ -1,13 +1,15 @@
-//! `session list|show|resolve|delete`: what is stored, for people and for programs.
+//! `session list|show|respond|resolve|delete`: what is stored, for people and for programs.
 
 mod resolve;
+pub(crate) mod respond;
 pub(crate) mod show;
 
 use crate::arguments::SessionCommand;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::setup;
-use crate::terminal::{BOLD, DIM, Terminal, text};
+use crate::terminal::turn::{Format, Kept};
+use crate::terminal::{BOLD, DIM, Terminal, text, waits};
 use agent_memory::{MAX_PAGE, SessionFilter, SessionLog, SessionSummary, Store};
 use serde::Serialize;
 
@@ -30,13 +32,26 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
         SessionCommand::Show { session, json } => {
             let session = find(&*store, session.as_deref()).await?;
             if !json {
-                return show::show(&*store, &session, data, terminal).await;
+                show::show(&*store, &session, data, terminal).await?;
+                let kept = Kept { store, data: data.clone() };
+                let waits = waits::of_session(&session.subject, &kept).await?;
+                let shown = waits::shown(&session.subject, &waits, &kept).await?;
+                if !shown.is_empty() {
+                    print(terminal, format!("\n{shown}"))?;
+                }
+                return Ok(Exit::Done);
             }
             print_events(&*store, &session.subject, terminal).await?;
         }
         SessionCommand::Resolve { call, decision, text, session } => {
             let asked = resolve::Asked { call, decision, text, session };
             return resolve::resolve(asked, store, data, terminal).await;
+        }
+        SessionCommand::Respond { session, event, no_run, json, agent } => {
+            let then = if no_run { respond::Then::Record } else { respond::Then::GoOn };
+            let format = if json { Format::Json } else { Format::Lines };
+            let asked = respond::Asked { session, event, agent, then, format };
+            return respond::respond(asked, store, data, terminal).await;
         }
         SessionCommand::Delete { sessions } => {
             // All of them before the first is gone: what one beginning means must not depend on another.

@@ -28,6 +28,8 @@ pub(super) enum Form {
     HeaderValue,
     /// The key of a plugin's configuration value.
     ConfigKey,
+    /// The name of a tool.
+    Tool,
 }
 
 impl Form {
@@ -49,9 +51,10 @@ impl Form {
             Form::PlainHeader => text.chars().all(in_header),
             Form::HeaderValue => text.chars().all(|character| matches!(character, ' '..='~')),
             Form::ConfigKey => !text.contains('='),
+            Form::Tool => text.len() <= 128 && text.chars().all(in_tool),
         };
         (!fits).then_some(match self {
-            Form::Name => "is no name",
+            Form::Name | Form::Tool => "is no name",
             Form::Variable => "is no name of a variable",
             Form::Header | Form::PlainHeader => "is no name of a header",
             Form::HeaderValue => "is no value of a header",
@@ -78,6 +81,7 @@ impl Form {
             }
             Form::HeaderValue => "printable ASCII characters, in quotes",
             Form::ConfigKey => "a key without `=`",
+            Form::Tool => "1 to 128 letters, digits, `_`, `-` or `.`",
         }
     }
 
@@ -94,6 +98,7 @@ impl Form {
             Form::PlainHeader => (HEADER.to_owned(), Some(secret_headers())),
             Form::HeaderValue => (r"^[ -~]*[!-~][ -~]*$".to_owned(), None),
             Form::ConfigKey => (filled, Some("=".to_owned())),
+            Form::Tool => (r"^[A-Za-z0-9_.-]{1,128}$".to_owned(), None),
         }
     }
 }
@@ -102,6 +107,10 @@ const HEADER: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 
 fn in_name(character: char) -> bool {
     character.is_alphanumeric() || "-_.".contains(character)
+}
+
+fn in_tool(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "-_.".contains(character)
 }
 
 fn in_variable(text: &str) -> bool {

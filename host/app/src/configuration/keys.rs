@@ -2,10 +2,12 @@
 //! JSON Schema and the tables of the documentation are made from this list alone (I2).
 
 mod agent;
+mod services;
 mod tables;
 
 use super::form::Form;
 use agent::{AGENT, MODELS, TURN};
+use services::{OUTBOX, SERVICE};
 use tables::{GRANTS, HOST_GRANTS, LIMITS, PROVIDER, PROVIDER_MODEL, RETRY};
 
 /// A table of the file with some of its keys.
@@ -55,6 +57,10 @@ pub(super) enum Value {
     Pairs(Form, Form),
     /// A JSON Schema as a table, or the path of a file with one.
     Schema,
+    /// JSON Schemas by the author's own keys, or the path of a file with one for all.
+    Schemas,
+    /// A whole number that may be negative, both bounds included.
+    Signed(i32, i32),
 }
 
 /// What holds without a key.
@@ -70,4 +76,4 @@ const NONE: Default = Default::Words("none");
 
 /// All of them, in order of reading; those of the top come first, as TOML wants it.
 pub(super) const SECTIONS: &[Section] =
-    &[AGENT, MODELS, TURN, RETRY, PROVIDER, PROVIDER_MODEL, HOST_GRANTS, GRANTS, LIMITS];
+    &[AGENT, MODELS, TURN, RETRY, PROVIDER, PROVIDER_MODEL, HOST_GRANTS, GRANTS, LIMITS, SERVICE, OUTBOX];

@@ -46,7 +46,7 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
             let by = one_line(by, SHOWN);
             format!("{YELLOW}!{YELLOW:#} answer {attempt} was rejected by {BOLD}{by}{BOLD:#}: {}", violations(problems))
         }
-        EventKind::Resumed => format!("{DIM}going on with the interrupted turn{DIM:#}"),
+        EventKind::Resumed => format!("{DIM}going on with the turn{DIM:#}"),
         _ => return None,
     })
 }

@@ -167,6 +167,12 @@ impl<'t> TurnView<'t> {
                 self.call(&event.kind).await;
                 Ok(())
             }
+            EventKind::Suspended { .. } => {
+                // What was handed on runs no longer here.
+                self.running.clear();
+                self.terminal.idle();
+                Ok(())
+            }
             other => {
                 if let Some(lines) = events::lines(other) {
                     let block = if matches!(other, EventKind::Retry { .. }) { Block::Note } else { Block::Calls };

@@ -74,6 +74,8 @@ fn defaults_are_told_as_they_are() {
         ("stall_timeout_ms", milliseconds(timeouts.stall)),
         ("total_timeout_ms", milliseconds(timeouts.total)),
         ("memory_mib", (calls.memory >> 20).to_string()),
+        ("priority", agent_runtime::ServiceConfig::new("a").priority.to_string()),
+        ("completions", (agent.outbox.completions == agent_runtime::Completions::Emitted).to_string()),
     ];
     assert_eq!(told, BTreeMap::from(expected));
     let wall = keys::SECTIONS.iter().flat_map(|section| section.keys).find(|key| key.name == "wall_ms");

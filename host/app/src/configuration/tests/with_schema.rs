@@ -42,6 +42,9 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "[providers.openai.models.\"a/b\"]\nprompt_price = 0\ncompletion_price = 0.5",
         "[plugins.\"a b\".grants]\nconfig = { k = \"v=w\" }",
         "[plugins.a]\n[host]",
+        "[services.pay]",
+        "[services.\"pay.now\"]\ntype = \"a\"\naccepts = {}\nemits = { \"*\" = {} }\npriority = -5",
+        "[outbox]\ndirectory = \"out\"\ncompletions = true",
     ];
     let wrong = [
         "modle = \"a\"",
@@ -96,6 +99,15 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "[plugins.a.grants]\nconfig = { \"a=b\" = \"c\" }",
         "[plugins.a.limits]\nmemory_mib = 257",
         "[host.grants]\nwrite = [\".\"]",
+        "[services]\npay = 1",
+        "[services.\"a b\"]",
+        "[services.pay]\nemits = 3",
+        "[services.pay]\nemits = { a = 3 }",
+        "[services.pay]\nanswer_within_ms = 0",
+        "[services.pay]\npriority = 1001",
+        "[services.pay]\npriority = 1.5",
+        "[outbox]\ndirectory = 3",
+        "[outbox]\ncompletions = \"yes\"",
     ];
     let validator = validator();
     for text in right {

@@ -4,7 +4,7 @@ use super::{Block, Format, To, TurnView, Use};
 use crate::commands::session::show;
 use crate::exit::{Exit, Failure};
 use crate::terminal::markdown::Markdown;
-use crate::terminal::{DIM, YELLOW, text};
+use crate::terminal::{DIM, YELLOW, text, waits};
 use agent_core::change::{CallRecord, CallState};
 use agent_core::run::Output;
 use agent_runtime::TurnResult;
@@ -86,7 +86,16 @@ impl TurnView<'_> {
                     Use::Once => show::waiting(&self.session, &calls, &self.kept.data),
                     Use::Interactive => self.fitted(waiting(&calls)),
                 };
-                self.page.note(Block::Note, waiting);
+                if !calls.is_empty() {
+                    self.page.note(Block::Note, waiting);
+                }
+                let mut others = waits::shown(&self.session, &suspension.waits, &self.kept).await?;
+                if self.usage == Use::Interactive && !others.is_empty() {
+                    others.push_str("\n  or here: /respond FILE answers, /cancel ends the turn");
+                }
+                if !others.is_empty() {
+                    self.page.note(Block::Note, self.fitted(others));
+                }
                 Ok(Exit::Suspended)
             }
             TurnResult::Idle => {
