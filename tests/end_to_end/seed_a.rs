@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 fn response(call: &str, data: Value) -> CloudEvent {
-    let event = json!({"specversion": "1.0", "id": "r", "source": "/service", "type": "done", "parentid": call, "data": data});
+    let event =
+        json!({"specversion": "1.0", "id": "r", "source": "/service", "type": "done", "parentid": call, "data": data});
     CloudEvent::parse(event.to_string().as_bytes()).expect("an event")
 }
 

@@ -21,8 +21,7 @@ use tokio_util::sync::CancellationToken;
 /// An agent with two services and a tool of the host's.
 fn config(house: &House) -> AgentConfig {
     let mut config = AgentConfig::new("buyer");
-    config.host_trees =
-        vec![TreeGrant { host: house.tree(), guest: "docs".to_owned(), access: Access::ReadOnly }];
+    config.host_trees = vec![TreeGrant { host: house.tree(), guest: "docs".to_owned(), access: Access::ReadOnly }];
     let accepts = json!({
         "type": "object", "required": ["amount", "parentSubject$$"], "additionalProperties": false,
         "properties": {"amount": {"type": "number", "minimum": 0}, "parentSubject$$": {"type": "string"}},
@@ -282,10 +281,8 @@ async fn l1_an_answer_without_a_stored_state_is_no_context() {
     let house = House::new(&[]).await;
     let mut session = house.session(config(&house), script(&[saying("x")])).await;
     let error = session.respond(paid("call_1_1_1")).await.unwrap_err();
-    let no_context = matches!(
-        &error,
-        RespondError::Session(SessionError::Restore { error: RestoreError::NoContext, .. })
-    );
+    let no_context =
+        matches!(&error, RespondError::Session(SessionError::Restore { error: RestoreError::NoContext, .. }));
     assert!(no_context && error.to_string().contains("no_context"), "{error}");
 }
 
@@ -300,7 +297,11 @@ async fn d6_the_outbox_is_delivered_as_files() {
     config.outbox.completions = Completions::Emitted;
     let agent = house.agent(config, script(&[batch(), saying("Done.")])).await;
     let mut session = Session::open(&house.host(), agent.clone(), OpenSession::New).await.unwrap();
-    assert_eq!(waiting(&turn(&mut session, "Buy it.").await).len(), 2, "an outbox that is stuck does not hold the turn");
+    assert_eq!(
+        waiting(&turn(&mut session, "Buy it.").await).len(),
+        2,
+        "an outbox that is stuck does not hold the turn"
+    );
     assert_eq!(requests(&house, &session, OutboxFilter::Pending).await.len(), 2);
     std::fs::create_dir(&out).unwrap();
     let mut session = reopened(&house, &agent, session).await;

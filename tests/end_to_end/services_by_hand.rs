@@ -30,7 +30,8 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let place = Self { directory: tempfile::tempdir().unwrap() };
-        let calls = [json!({"name": "payments", "arguments": {"amount": 3}}), json!({"name": "shipping", "arguments": {}})];
+        let calls =
+            [json!({"name": "payments", "arguments": {"amount": 3}}), json!({"name": "shipping", "arguments": {}})];
         let script = json!({"replies": [{"calls": calls}, {"text": "Done."}]});
         place.write("script.json", &script);
         place.write("any.json", &json!({"type": "object"}));
@@ -75,7 +76,8 @@ impl Place {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let mut files: Vec<_> = std::fs::read_dir(self.path("out")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut files: Vec<_> =
+            std::fs::read_dir(self.path("out")).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
         files
     }
@@ -116,7 +118,8 @@ fn l10_a_service_answers_and_the_turn_goes_on() {
     let wrong = place.event("wrong.json", 1, "com.example.lost", json!({}));
     let (code, _, stderr) = place.run(&["session", "respond", &session, "--event", &wrong]);
     assert!(code == Some(2) && stderr.contains("known are: `com.example.paid`"), "{stderr}");
-    let broken = place.write("broken.json", &json!({"specversion": "1.0", "id": "1", "type": "x"})).display().to_string();
+    let broken =
+        place.write("broken.json", &json!({"specversion": "1.0", "id": "1", "type": "x"})).display().to_string();
     let (code, _, stderr) = place.run(&["session", "respond", &session, "--event", &broken]);
     assert!(code == Some(2) && stderr.contains("broken.json: the event has no `source`"), "{stderr}");
     let (code, _, stderr) = place.run(&["session", "respond", "nobody", "--event", &wrong]);
@@ -211,6 +214,42 @@ fn d3_killed_around_a_request_and_its_answer() {
         let (_, pending, _) = place.run(&["outbox", "list", "--json"]);
         assert_eq!(pending, "", "{point}");
     }
+}
+
+/// README's service is configured, asked and answered as README says.
+#[test]
+fn readmes_service() {
+    let page = std::fs::read_to_string(crate::support::repository().join("README.md")).unwrap();
+    let section = page.split("\n## Services").nth(1).unwrap().split("\n## ").next().unwrap();
+    let block = |language: &str| {
+        let block = section.split(&format!("```{language}\n")).nth(1).unwrap();
+        block.split("\n```").next().unwrap().to_owned()
+    };
+    let place = Place::new();
+    std::fs::write(place.path("agent.toml"), block("toml")).unwrap();
+    std::fs::create_dir(place.path("outbox")).unwrap();
+    let call = json!({"name": "payments", "arguments": {"amount": 3}});
+    place.write("script.json", &json!({"replies": [{"calls": [call]}, {"text": "Paid."}]}));
+    let scripted = ["--agent", "agent.toml", "--model", "scripted:script.json"];
+    let (code, _, stderr) = place.run(&[&scripted[..], &["Pay."]].concat());
+    assert_eq!(code, Some(3), "{stderr}");
+    let request = std::fs::read_dir(place.path("outbox")).unwrap().next().unwrap().unwrap().path();
+    let request = read(&request);
+    assert_eq!(request.event_type, "com.example.payment.requested");
+    place.event("answer.json", 1, "com.example.payment.done", json!({"receipt": "R-7"}));
+    let session = request.subject.unwrap();
+    let mut last = String::new();
+    for command in block("console").lines().filter_map(|line| line.strip_prefix("$ agent-host ")) {
+        let mut words: Vec<&str> =
+            command.split(' ').map(|word| if word == "SESSION" { session.as_str() } else { word }).collect();
+        if words.contains(&"--agent") {
+            words.extend(&scripted[2..]);
+        }
+        let (code, stdout, stderr) = place.run(&words);
+        assert_eq!(code, Some(0), "{command}: {stderr}");
+        last = stdout;
+    }
+    assert_eq!(last, "Paid.\n");
 }
 
 /// I2: a folder that is not there is refused before anything is begun.

@@ -101,8 +101,18 @@ impl CloudEvent {
 /// Names are lower-case letters and digits; the attributes that are used are texts that are not empty.
 fn check(attribute: &str, value: &Value) -> Result<(), EventError> {
     const USED: [&str; 12] = [
-        "specversion", "id", "source", "type", "subject", "time", "datacontenttype", "parentid", "domain",
-        "deduplicationid", "traceparent", "tracestate",
+        "specversion",
+        "id",
+        "source",
+        "type",
+        "subject",
+        "time",
+        "datacontenttype",
+        "parentid",
+        "domain",
+        "deduplicationid",
+        "traceparent",
+        "tracestate",
     ];
     if attribute == "data_base64" {
         return Err(invalid(attribute, "is not taken: the data must be JSON, in `data`"));

@@ -30,7 +30,7 @@ struct Brought {
     cost: CallCost,
     denials: Vec<Denial>,
     /// Instead of an outcome.
-    handed_on: Option<HandedOn>,
+    handed_on: Option<Box<HandedOn>>,
 }
 
 /// How a call that has run came out.
@@ -39,16 +39,11 @@ pub(crate) enum Ran {
     /// With its result.
     Done(CallResult),
     /// It has asked for a service instead (P2).
-    Pending(HandedOn, CallCost),
+    Pending(Box<HandedOn>, CallCost),
 }
 
 /// Runs a call to its result. `Err` is the host's own failure, which ends the turn (L9).
-pub(crate) async fn run(
-    shared: &Shared,
-    record: &CallRecord,
-    attempt: u32,
-    scope: Scope,
-) -> Result<Ran, TurnError> {
+pub(crate) async fn run(shared: &Shared, record: &CallRecord, attempt: u32, scope: Scope) -> Result<Ran, TurnError> {
     let Some(tool) = shared.agent.registry().get(&record.name) else {
         let message = format!("there is no tool `{}` any more", record.name);
         return Ok(Ran::Done(result(Brought::without_cost(Err(ToolError::NotFound { message })))));
@@ -121,7 +116,7 @@ async fn in_plugin(
     let outcome = match report.result {
         Ok(Ok(ToolOutcome::Done(done))) => Ok(done),
         Ok(Ok(ToolOutcome::Pending(request))) => services::pending(&of, &record.id, request).map(|request| {
-            handed_on = Some(request);
+            handed_on = Some(Box::new(request));
             ToolDone::default()
         }),
         Ok(Err(error)) => Err(error),

@@ -186,7 +186,8 @@ enum Dispatched {
 async fn await_outcome(running: &mut Running) -> Deed {
     match running.join_next().await {
         Some(Ok((call, Ok(Ran::Done(result))))) => Ok((Input::Outcome { call, result }, Notes::default())),
-        Some(Ok((call, Ok(Ran::Pending(HandedOn { awaits, contract }, cost))))) => {
+        Some(Ok((call, Ok(Ran::Pending(handed_on, cost))))) => {
+            let HandedOn { awaits, contract } = *handed_on;
             let notes = Notes { texts: contract.into_iter().collect(), ..Notes::default() };
             Ok((Input::Pending { call, awaits, cost }, notes))
         }

@@ -144,7 +144,8 @@ impl Session {
         call: &CallId,
     ) -> Result<Vec<Violation>, RespondError> {
         let text = self.shared.store.text(contract).await?;
-        let damaged = |problem: String| StoreError::Invalid { what: format!("the answer's schema {contract}"), problem };
+        let damaged =
+            |problem: String| StoreError::Invalid { what: format!("the answer's schema {contract}"), problem };
         let schemas: BTreeMap<String, Value> =
             serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
         let Some(schema) = schemas.get(&event.event_type).or_else(|| schemas.get(ANY_TYPE)) else {

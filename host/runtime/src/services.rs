@@ -11,7 +11,7 @@ use agent_core::schema::{Schema, SchemaError};
 use agent_core::tool::{ServiceRequest, ToolDefinition, ToolError, ToolSource, Traits};
 use agent_memory::digest_of;
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -153,7 +153,8 @@ fn hand_on(
     request: ServiceRequest,
     (contract, within): (Option<String>, Option<Duration>),
 ) -> HandedOn {
-    let expires_at = within.map(|within| now_ms().saturating_add(u64::try_from(within.as_millis()).unwrap_or(u64::MAX)));
+    let expires_at =
+        within.map(|within| now_ms().saturating_add(u64::try_from(within.as_millis()).unwrap_or(u64::MAX)));
     let emits = contract.as_ref().map(|contract| digest_of(contract.as_bytes()));
     let cause = WaitCause::Service { event_type: request.event_type.clone(), expires_at, emits };
     let event = CloudEvent {
@@ -224,7 +225,7 @@ pub(crate) fn without_reserved_value(mut arguments: Value) -> Value {
 
 /// The arguments as they go out: with the session's subject where the tool wants it (L15).
 pub(crate) fn with_reserved(arguments: &Value, subject: &str) -> Value {
-    let mut fields = arguments.as_object().cloned().unwrap_or_else(Map::new);
+    let mut fields = arguments.as_object().cloned().unwrap_or_default();
     fields.insert(RESERVED_FIELD.to_owned(), json!(subject));
     Value::Object(fields)
 }

@@ -177,7 +177,9 @@ impl Session {
         match session.take_up().await {
             Ok(()) => {
                 // What the process before this one could not deliver any more.
-                session.deliver().await;
+                if session.revision > 0 {
+                    session.deliver().await;
+                }
                 Ok(session)
             }
             Err(error) => {

@@ -33,7 +33,9 @@ pub(super) fn allowed(value: Value) -> String {
         Value::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or "),
         Value::Flag => String::new(),
         Value::Schema => "a JSON Schema, or the path of a JSON file with one".to_owned(),
-        Value::Schemas => "for each key a JSON Schema or the path of a JSON file with one, or one path for all".to_owned(),
+        Value::Schemas => {
+            "for each key a JSON Schema or the path of a JSON file with one, or one path for all".to_owned()
+        }
     }
 }
 

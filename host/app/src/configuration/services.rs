@@ -71,7 +71,10 @@ fn accepts(found: &Found<'_>, folder: &Path) -> Option<Value> {
         None => Some(schema),
         Some(kind) if kind == "object" => Some(schema),
         Some(_) => {
-            found.problem("is no schema of objects", "allowed: a JSON Schema with `type = \"object\"`, or without a type");
+            found.problem(
+                "is no schema of objects",
+                "allowed: a JSON Schema with `type = \"object\"`, or without a type",
+            );
             None
         }
     }
@@ -98,7 +101,10 @@ fn usable(found: &Found<'_>, folder: &Path) -> Option<Value> {
     match Schema::compile(&schema) {
         Ok(_) => Some(schema),
         Err(error) => {
-            found.problem(&format!("cannot be used: {error}"), "allowed: a JSON Schema without references to other files");
+            found.problem(
+                &format!("cannot be used: {error}"),
+                "allowed: a JSON Schema without references to other files",
+            );
             None
         }
     }

@@ -5,7 +5,7 @@ use super::{BOLD, DIM, YELLOW, text};
 use crate::exit::Failure;
 use agent_core::change::CallState;
 use agent_core::event::{EventKind, Wait, WaitCause};
-use agent_memory::{CallFilter, MAX_PAGE, OutboxFilter, Store};
+use agent_memory::{CallFilter, MAX_PAGE, OutboxFilter};
 use std::collections::BTreeMap;
 
 /// Characters of names and texts that are shown.

@@ -10,6 +10,8 @@ use crate::setup;
 use crate::terminal::turn::{Format, Kept, TurnView, Use};
 use crate::terminal::{Output, Terminal, YELLOW, waits};
 use agent_core::cloud_event::{CloudEvent, MAX_EVENT_BYTES};
+use agent_core::event::Wait;
+use agent_core::tool::Violation;
 use agent_memory::SqliteStore;
 use agent_models::provider;
 use agent_plugins::Generation;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long another process may work on the session before the answer is given back.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What was typed.
 pub(super) struct Asked {
@@ -129,24 +131,20 @@ async fn tell(
     kept: &Kept,
     (format, terminal): (Format, &Terminal),
 ) -> Result<(), Failure> {
-    let (word, said, violations, left) = match responded {
-        Responded::Taken { violations, waits } if violations.is_empty() => {
-            ("taken", "the answer is taken", violations.as_slice(), waits.as_slice())
-        }
-        Responded::Taken { violations, waits } => (
-            "taken",
-            "the answer is not what was agreed; the model gets an error that says so",
-            violations.as_slice(),
-            waits.as_slice(),
-        ),
-        Responded::Duplicate => ("duplicate", "the call has this answer already; nothing has changed", [].as_slice(), [].as_slice()),
-        Responded::Late => {
-            ("late", "the answer comes too late: the call has another result already; nothing has changed", [].as_slice(), [].as_slice())
-        }
+    let (violations, left): (&[Violation], &[Wait]) = match responded {
+        Responded::Taken { violations, waits } => (violations, waits),
+        Responded::Duplicate | Responded::Late => (&[], &[]),
+    };
+    let (word, said) = match responded {
+        Responded::Taken { .. } if violations.is_empty() => ("taken", "the answer is taken"),
+        Responded::Taken { .. } => ("taken", "the answer is not what was agreed; the model gets an error that says so"),
+        Responded::Duplicate => ("duplicate", "the call has this answer already; nothing has changed"),
+        Responded::Late => ("late", "the answer comes too late: the call has another result; nothing has changed"),
     };
     if format == Format::Json {
         let session = session.subject();
-        let line = json!({"type": "responded", "status": word, "session": session, "violations": violations, "waits": left});
+        let line =
+            json!({"type": "responded", "status": word, "session": session, "violations": violations, "waits": left});
         return terminal.print(line.to_string()).map_err(Failure::output);
     }
     let mark = if violations.is_empty() { String::new() } else { format!("{YELLOW}!{YELLOW:#} ") };
