@@ -48,7 +48,7 @@ pub trait SessionLog: Send + Sync {
     /// Sessions that pass the filter, the last changed first, at most `limit`.
     async fn sessions(&self, filter: SessionFilter, limit: usize) -> Result<Vec<SessionSummary>, StoreError>;
 
-    /// Subject of the agent's session that changed last.
+    /// Subject of the agent's session that changed last, of those that no other agent has delegated.
     async fn latest(&self, agent: &str) -> Result<Option<String>, StoreError>;
 
     /// Removes the session with everything in it, and the blobs that nothing else refers to. Refused with
@@ -210,6 +210,8 @@ pub enum RecordRange {
 /// Which sessions to list; what is not set does not filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
+    /// This one.
+    pub subject: Option<String>,
     /// Of this agent.
     pub agent: Option<String>,
     /// Of this user.

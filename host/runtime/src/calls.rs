@@ -1,5 +1,7 @@
 //! One call of a tool, wherever the tool comes from: arguments in, one result out.
 
+mod mcp;
+
 use crate::builtins;
 use crate::registry::RegisteredTool;
 use crate::services::{self, HandedOn};
@@ -11,6 +13,7 @@ use agent_core::run::TurnError;
 use agent_core::tool::{CallCost, ToolDone, ToolError, ToolOutcome, ToolSource};
 use agent_core::view::result_text;
 use agent_plugins::{CallFailure, Ports, ToolCallContext, ToolCallRequest};
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 /// Tries of one dispatch when the tool says that it may succeed later (only tools that can be repeated).
@@ -47,6 +50,14 @@ pub(crate) async fn run(shared: &Shared, record: &CallRecord, attempt: u32, scop
     let Some(tool) = shared.agent.registry().get(&record.name) else {
         let message = format!("there is no tool `{}` any more", record.name);
         return Ok(Ran::Done(result(Brought::without_cost(Err(ToolError::NotFound { message })))));
+    };
+    let filled_in;
+    let record = match tool.outgoing(record.effective_arguments(), &scope.session) {
+        Cow::Borrowed(_) => record,
+        Cow::Owned(arguments) => {
+            filled_in = CallRecord { edited: Some(arguments), ..record.clone() };
+            &filled_in
+        }
     };
     let mut tried = 0;
     loop {
@@ -87,7 +98,9 @@ async fn once(
             Ok(Brought { cost: CallCost { wall_us, ..CallCost::default() }, ..Brought::without_cost(outcome) })
         }
         ToolSource::Plugin { plugin, .. } => in_plugin(shared, plugin, record, (attempt, scope)).await,
-        ToolSource::Mcp { .. } | ToolSource::Service { .. } | ToolSource::Agent { .. } => {
+        ToolSource::Mcp { server } => mcp::call(shared, server, record).await,
+        // These calls are handed on when they are dispatched, and never come here.
+        ToolSource::Service { .. } | ToolSource::Agent { .. } => {
             let message = format!("this host cannot reach {} yet", tool.source);
             Ok(Brought::without_cost(Err(ToolError::Unavailable { message, retry_after: None })))
         }
@@ -103,13 +116,9 @@ async fn in_plugin(
     let Some(setup) = shared.agent.setups().get(name) else {
         return Err(TurnError::PluginChanged { reason: format!("`{name}` is not loaded") });
     };
-    let arguments = match shared.agent.registry().get(&record.name) {
-        Some(tool) => tool.outgoing(record.effective_arguments(), &scope.session),
-        None => record.effective_arguments().clone(),
-    };
     let of = scope.clone();
     let context = ToolCallContext { id: record.id.clone(), attempt, time_limit: LONGEST_CALL, scope };
-    let request = ToolCallRequest { name: &record.name, args: arguments.to_string(), context };
+    let request = ToolCallRequest { name: &record.name, args: record.effective_arguments().to_string(), context };
     let ports = Ports { media: Some(shared.media.clone()) };
     let report = shared.sandbox.call_tool(setup, request, &ports).await;
     let mut handed_on = None;

@@ -108,12 +108,15 @@ pub(crate) struct HandedOn {
 impl Session {
     /// What a call waits for that somebody outside does; none where the host runs it.
     pub(crate) fn handed_on(&self, record: &CallRecord) -> Option<HandedOn> {
+        if let Some(awaits) = self.awaits_agent(record) {
+            return Some(HandedOn { awaits, contract: None });
+        }
         let tool = self.shared.agent.registry().get(&record.name)?;
         let service = match &tool.source {
             ToolSource::Service { .. } => self.shared.agent.config().services.get(&record.name)?,
             _ => return None,
         };
-        let data = tool.outgoing(record.effective_arguments(), &self.run.session);
+        let data = tool.outgoing(record.effective_arguments(), &self.run.session).into_owned();
         let contract = (!service.emits.is_empty()).then(|| json!(service.emits).to_string());
         Some(hand_on(&self.scope(), &record.id, service.request(data), (contract, service.answer_within)))
     }

@@ -18,6 +18,10 @@ pub(super) enum Form {
     Name,
     /// The address of a provider.
     Url,
+    /// The name of an MCP server.
+    Server,
+    /// The address of an MCP server.
+    ServerUrl,
     /// The name of an environment variable.
     Variable,
     /// The name of a header.
@@ -43,6 +47,11 @@ impl Form {
             Form::Line => !text.contains(char::is_control),
             Form::Name => text.chars().count() <= 64 && text.chars().all(in_name),
             Form::Url => return url_problem(text),
+            Form::Server => {
+                text.len() <= 64
+                    && text.chars().all(|character| character.is_ascii_alphanumeric() || "-_".contains(character))
+            }
+            Form::ServerUrl => return address_problem(text),
             Form::Variable => in_variable(text),
             Form::Header => text.chars().all(in_header),
             Form::PlainHeader if is_secret_header(text) => {
@@ -54,7 +63,7 @@ impl Form {
             Form::Tool => text.len() <= 128 && text.chars().all(in_tool),
         };
         (!fits).then_some(match self {
-            Form::Name | Form::Tool => "is no name",
+            Form::Name | Form::Server | Form::Tool => "is no name",
             Form::Variable => "is no name of a variable",
             Form::Header | Form::PlainHeader => "is no name of a header",
             Form::HeaderValue => "is no value of a header",
@@ -72,6 +81,10 @@ impl Form {
             Form::Url => {
                 "an address such as \"http://127.0.0.1:8000/v1\": http or https, without `/chat/completions`, \
                           key, `?` and `#`"
+            }
+            Form::Server => "1 to 64 letters from a to z, digits, `-` or `_`, in quotes",
+            Form::ServerUrl => {
+                "an address such as \"https://mcp.example.com/mcp\": http or https, without key, `?` and `#`"
             }
             Form::Variable => "the name of an environment variable, such as \"OPENAI_API_KEY\"",
             Form::Header => "the name of a header, such as \"X-Team-Key\"",
@@ -92,7 +105,9 @@ impl Form {
             Form::Filled => (filled, None),
             Form::Line => (filled, Some(r"[\u0000-\u001f\u007f-\u009f]".to_owned())),
             Form::Name => (r"^[\p{L}\p{N}_.-]{1,64}$".to_owned(), None),
-            Form::Url => (r"^https?://[^\s/?#@]+(/[^\s?#]*)?$".to_owned(), Some(format!("{CHAT_PATH}/*$"))),
+            Form::Url => (ADDRESS.to_owned(), Some(format!("{CHAT_PATH}/*$"))),
+            Form::Server => (r"^[A-Za-z0-9_-]{1,64}$".to_owned(), None),
+            Form::ServerUrl => (ADDRESS.to_owned(), None),
             Form::Variable => (r"^[^=\s\u0000-\u001f\u007f]+$".to_owned(), None),
             Form::Header => (HEADER.to_owned(), None),
             Form::PlainHeader => (HEADER.to_owned(), Some(secret_headers())),
@@ -103,6 +118,7 @@ impl Form {
     }
 }
 
+const ADDRESS: &str = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$";
 const HEADER: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 
 fn in_name(character: char) -> bool {
@@ -132,6 +148,11 @@ pub(super) fn is_secret(name: &str) -> bool {
 
 /// The address of a provider, wherever it is written.
 pub(crate) fn url_problem(text: &str) -> Option<&'static str> {
+    let ends_with_path = || text.trim_end_matches('/').ends_with(CHAT_PATH);
+    address_problem(text).or_else(|| ends_with_path().then_some("ends with `/chat/completions`, which the host adds"))
+}
+
+fn address_problem(text: &str) -> Option<&'static str> {
     let Some(rest) = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")) else {
         return Some("is no address: it begins with neither `http://` nor `https://`");
     };
@@ -145,10 +166,7 @@ pub(crate) fn url_problem(text: &str) -> Option<&'static str> {
     if host.contains('@') {
         return Some("has a user or a key in it, which does not stand in an address");
     }
-    if host.is_empty() {
-        return Some("names no host");
-    }
-    rest.trim_end_matches('/').ends_with(CHAT_PATH).then_some("ends with `/chat/completions`, which the host adds")
+    host.is_empty().then_some("names no host")
 }
 
 /// JSON Schema has no mark for "in any case".

@@ -2,13 +2,16 @@
 //! JSON Schema and the tables of the documentation are made from this list alone (I2).
 
 mod agent;
+mod mcp;
 mod services;
 mod tables;
 
 use super::form::Form;
 use agent::{AGENT, MODELS, TURN};
+pub(super) use mcp::{MCP, MCP_NEEDS};
+use mcp::{MCP_ADDRESS, MCP_PROCESS};
 use services::{OUTBOX, SERVICE};
-use tables::{GRANTS, HOST_GRANTS, LIMITS, PROVIDER, PROVIDER_MODEL, RETRY};
+use tables::{DELEGATES, GRANTS, HOST_GRANTS, LIMITS, PROVIDER, PROVIDER_MODEL, RETRY};
 
 /// A table of the file with some of its keys.
 pub(super) struct Section {
@@ -75,5 +78,19 @@ pub(super) enum Default {
 const NONE: Default = Default::Words("none");
 
 /// All of them, in order of reading; those of the top come first, as TOML wants it.
-pub(super) const SECTIONS: &[Section] =
-    &[AGENT, MODELS, TURN, RETRY, PROVIDER, PROVIDER_MODEL, HOST_GRANTS, GRANTS, LIMITS, SERVICE, OUTBOX];
+pub(super) const SECTIONS: &[Section] = &[
+    AGENT,
+    MODELS,
+    TURN,
+    RETRY,
+    PROVIDER,
+    PROVIDER_MODEL,
+    DELEGATES,
+    HOST_GRANTS,
+    GRANTS,
+    LIMITS,
+    MCP_PROCESS,
+    MCP_ADDRESS,
+    SERVICE,
+    OUTBOX,
+];

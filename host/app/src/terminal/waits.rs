@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 /// Characters of names and texts that are shown.
 const SHOWN: usize = 120;
 
-/// All of them. Calls whose outcome is unknown are shown by who asks about them.
+/// All of them, but calls whose outcome is unknown and those of other agents, which are shown elsewhere.
 pub(crate) async fn shown(session: &str, waits: &[Wait], kept: &Kept) -> Result<String, Failure> {
-    let waits: Vec<&Wait> = waits.iter().filter(|wait| wait.cause != WaitCause::OutcomeUnknown).collect();
+    let waits: Vec<&Wait> = waits.iter().filter(|wait| is_shown(&wait.cause)).collect();
     if waits.is_empty() {
         return Ok(String::new());
     }
@@ -50,6 +50,10 @@ pub(crate) async fn of_session(session: &str, kept: &Kept) -> Result<Vec<Wait>, 
             }
         }
     }
+}
+
+fn is_shown(cause: &WaitCause) -> bool {
+    !matches!(cause, WaitCause::OutcomeUnknown | WaitCause::Agent { .. })
 }
 
 fn line(wait: &Wait, since: Option<&String>) -> String {

@@ -101,6 +101,8 @@ pub struct LoopConfig {
     pub result_characters: u32,
     /// Tokens that must remain before a step (L26). Default 1,500.
     pub minimum_remaining: u32,
+    /// How often work may be handed down from agent to agent, counted from the one that a person asks (L16). Default 4.
+    pub max_depth: u32,
     /// The output when no model answers (M3). Default: none, so that the turn ends with `model_failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<OutputData>,
@@ -115,6 +117,7 @@ impl Default for LoopConfig {
             parallel_calls: 4,
             result_characters: 6_000,
             minimum_remaining: 1_500,
+            max_depth: 4,
             fallback: None,
         }
     }

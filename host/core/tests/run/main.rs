@@ -4,6 +4,7 @@
 mod beginnings;
 mod bounds;
 mod calls;
+mod delegation;
 mod endings;
 mod events;
 mod forks;

@@ -46,6 +46,7 @@ pub(super) async fn lists_and_the_latest(place: Place) {
     assert_eq!(subjects(SessionFilter { agent: Some("a".to_owned()), ..every.clone() }).await, ["three", "one"]);
     assert_eq!(subjects(SessionFilter { user: Some("u".to_owned()), ..every.clone() }).await, ["two"]);
     assert_eq!(subjects(SessionFilter { state: Some("suspended".to_owned()), ..every.clone() }).await, ["one"]);
+    assert_eq!(subjects(SessionFilter { subject: Some("one".to_owned()), ..every.clone() }).await, ["one"]);
     assert_eq!(store.sessions(every.clone(), 1).await.unwrap().len(), 1);
     assert_eq!(store.latest("a").await, Ok(Some("three".to_owned())));
     let one = store.sessions(every, 10).await.unwrap().pop().unwrap();
@@ -74,6 +75,7 @@ pub(super) async fn children_of_a_session(place: Place) {
     let others = store.sessions(SessionFilter { agent: Some("b".to_owned()), ..children }, 10).await.unwrap();
     assert_eq!(others, []);
     assert_eq!(store.sessions(SessionFilter::default(), 10).await.unwrap().len(), 4);
+    assert_eq!(store.latest("a").await, Ok(Some("parent".to_owned())), "who goes on does not mean another one's work");
 }
 
 pub(super) async fn records_by_turn_and_page(place: Place) {

@@ -86,15 +86,17 @@ impl SessionLog for SqliteStore {
     async fn sessions(&self, filter: SessionFilter, limit: usize) -> Result<Vec<SessionSummary>, StoreError> {
         let owner = self.owner.clone();
         self.read(move |connection| {
-            let SessionFilter { agent, user, state, delegated_by } = filter;
-            // Written out, so that children are found by their index.
+            let SessionFilter { subject, agent, user, state, delegated_by } = filter;
+            // Written out, so that a session and its children are found by their indexes.
+            let one = if subject.is_some() { "subject = ?6" } else { "?6 IS NULL" };
             let parent = if delegated_by.is_some() { "delegated_by = ?4" } else { "?4 IS NULL" };
             let sql = format!(
                 "SELECT subject, agent, user, created, updated, revision, turns, last_message, state, title, owner,
                  delegated_by FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2)
-                 AND (?3 IS NULL OR state = ?3) AND {parent} ORDER BY updated DESC, id DESC LIMIT ?5"
+                 AND (?3 IS NULL OR state = ?3) AND {parent} AND {one}
+                 ORDER BY updated DESC, id DESC LIMIT ?5"
             );
-            let parameters = params![agent, user, state, delegated_by, page(limit)];
+            let parameters = params![agent, user, state, delegated_by, page(limit), subject];
             collect(connection, &sql, parameters, |row| summary(&owner, row))
         })
         .await
@@ -103,7 +105,8 @@ impl SessionLog for SqliteStore {
     async fn latest(&self, agent: &str) -> Result<Option<String>, StoreError> {
         let agent = agent.to_owned();
         self.read(move |connection| {
-            let sql = "SELECT subject FROM sessions WHERE agent = ?1 ORDER BY updated DESC, id DESC LIMIT 1";
+            let sql = "SELECT subject FROM sessions WHERE agent = ?1 AND delegated_by IS NULL
+                       ORDER BY updated DESC, id DESC LIMIT 1";
             Ok(connection.prepare_cached(sql)?.query_row([agent], |row| row.get(0)).optional()?)
         })
         .await

@@ -13,9 +13,7 @@ use agent_core::cloud_event::{CloudEvent, MAX_EVENT_BYTES};
 use agent_core::event::Wait;
 use agent_core::tool::Violation;
 use agent_memory::SqliteStore;
-use agent_models::provider;
-use agent_plugins::Generation;
-use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, RespondError, Responded, Session};
+use agent_runtime::{RespondError, Responded, Session};
 use serde_json::json;
 use std::io::Read;
 use std::path::Path;
@@ -68,7 +66,11 @@ pub(super) async fn respond(
                 opening::open_in(&run, (settings, data.clone()), PATIENCE, terminal).await?;
             (session, kept)
         }
-        false => bare(&found.agent, &found.subject, store, data).await?,
+        // To record an answer the stored state is enough (L1).
+        false => {
+            let session = super::open_to_decide(store.clone(), &found, data, PATIENCE).await?;
+            (session, Kept { store, data: data.clone() })
+        }
     };
     let responded = session.respond(event).await;
     let ready = matches!(&responded, Ok(Responded::Taken { waits, .. }) if waits.is_empty());
@@ -102,27 +104,6 @@ pub(crate) fn read(path: &Path) -> Result<CloudEvent, Failure> {
     };
     read.map_err(|error| Failure::refused(format!("{shown}: the event cannot be read: {error}")))?;
     CloudEvent::parse(&text).map_err(|error| Failure::refused(format!("{shown}: {error}")))
-}
-
-/// The session with an agent that can do nothing: to record an answer the stored state is enough (L1).
-async fn bare(
-    agent: &str,
-    session: &str,
-    store: Arc<SqliteStore>,
-    data: &DataDirectory,
-) -> Result<(Session, Kept), Failure> {
-    let host = Host {
-        store: store.clone(),
-        sandbox: setup::sandbox(data)?,
-        downscaler: Downscaler::default(),
-        checkpoint: opening::checkpoint(),
-    };
-    let none = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
-    let model = provider("offline", Path::new("")).map_err(Failure::refused)?;
-    let agent = Agent::new(AgentConfig::new(agent), model, none).map_err(Failure::refused)?;
-    let which = OpenSession::Existing(session.to_owned());
-    let session = opening::patiently(&host, &Arc::new(agent), which, PATIENCE).await?;
-    Ok((session, Kept { store, data: data.clone() }))
 }
 
 async fn tell(
