@@ -20,6 +20,10 @@ mod peers;
 mod portable;
 mod sandbox;
 mod scenarios;
+mod seed_a;
+mod seed_b;
+mod services;
+mod services_by_hand;
 mod session_commands;
 mod support;
 #[cfg(target_os = "linux")]

@@ -95,18 +95,38 @@ pub(crate) enum Command {
     /// Build, inspect and call plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
-    /// List, show, fork, carry and delete sessions
+    /// List, show, answer, fork, carry and delete sessions
     #[command(subcommand)]
     Session(SessionCommand),
     /// List and revoke what was allowed for good
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
+    /// Show what goes out of sessions: requests to services, and more
+    #[command(subcommand)]
+    Outbox(OutboxCommand),
     /// Search, list and forget what is remembered of you over sessions
     #[command(subcommand)]
     Memory(MemoryCommand),
     /// Write, check and list agents' configurations
     #[command(subcommand)]
     Config(ConfigCommand),
+}
+
+/// Commands on the outbox.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OutboxCommand {
+    /// Show what is pending, the oldest first
+    List {
+        /// Of this session only: its id, or a beginning of it that no other has
+        #[arg(long, value_name = "ID", value_parser = session_id)]
+        session: Option<String>,
+        /// What is done, too
+        #[arg(long)]
+        all: bool,
+        /// Print one JSON line per item
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Commands on agents' configurations.
@@ -258,6 +278,24 @@ pub(crate) enum SessionCommand {
         /// The session, where CALL does not name it; else the latest one that waits
         #[arg(long, value_name = "ID", value_parser = session_id)]
         session: Option<String>,
+    },
+    /// Give a session the answer of a service; with --agent or --plugins the turn then goes on
+    Respond {
+        /// The session's id, or a beginning of it that no other has
+        #[arg(value_parser = session_id)]
+        session: String,
+        /// A CloudEvent 1.0 in JSON whose `parentid` is the call's id; `-` is stdin
+        #[arg(long, value_name = "FILE")]
+        event: PathBuf,
+        /// Only record the answer
+        #[arg(long)]
+        no_run: bool,
+        /// Print events as JSON lines, what became of the answer as the first
+        #[arg(long)]
+        json: bool,
+        /// Whose session it is.
+        #[command(flatten)]
+        agent: AgentArguments,
     },
     /// Remove sessions with all that is stored of them
     Delete {

@@ -6,6 +6,7 @@ pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod memory;
 pub(crate) mod opening;
+pub(crate) mod outbox;
 pub(crate) mod plugin;
 pub(crate) mod run;
 pub(crate) mod session;

@@ -14,6 +14,7 @@ mod nearest;
 mod output_schema;
 mod providers;
 mod report;
+mod services;
 mod template;
 
 pub(crate) use agents::AgentTable;
@@ -24,6 +25,7 @@ pub(crate) use mcp::McpTable;
 pub(crate) use nearest::nearest;
 pub(crate) use providers::ProviderTable;
 pub(crate) use report::ConfigurationError;
+pub(crate) use services::{OutboxTable, ServiceTable};
 pub(crate) use template::template;
 
 use crate::grants::{Grant, Kind, Receiver};
@@ -93,6 +95,10 @@ pub(crate) struct AgentFile {
     pub(crate) approvals: ApprovalRules,
     /// Where the rules about single tools stand, by name or pattern.
     pub(crate) approval_places: BTreeMap<String, String>,
+    /// Services, by the name of their tool.
+    pub(crate) services: BTreeMap<String, ServiceTable>,
+    /// Where events go.
+    pub(crate) outbox: OutboxTable,
     /// Limits, by plugin.
     pub(crate) limits: BTreeMap<String, PluginLimits>,
     /// Agents that it may delegate to, by the name of their tool.
@@ -196,6 +202,8 @@ impl AgentFile {
             media_policies: root.get("media_policies").map(|found| pairs(&found)).unwrap_or_default(),
             approvals: ApprovalRules::default(),
             approval_places: BTreeMap::new(),
+            services: services::services(root, &folder),
+            outbox: services::outbox(root),
             limits: BTreeMap::new(),
             agents: agents::read(root, &folder),
             max_depth: number("max_depth"),

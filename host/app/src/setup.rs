@@ -4,7 +4,7 @@ pub(crate) mod agents;
 mod model;
 
 use crate::arguments::AgentArguments;
-use crate::configuration::PluginLimits;
+use crate::configuration::{PluginLimits, ServiceTable};
 use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::Failure;
@@ -19,7 +19,10 @@ use agent_models::{Provider, Providers, RetryPolicy};
 use agent_plugins::{
     CallLimits, Generation, Grants, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox, SandboxOptions,
 };
-use agent_runtime::{Agent, AgentConfig, AgentError, Delegate, Models, PluginAllowance, RegistryError};
+use agent_runtime::{
+    Agent, AgentConfig, AgentError, Completions, Delegate, Models, OutboxConfig, PluginAllowance, RegistryError,
+    ServiceConfig,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -232,7 +235,28 @@ fn configuration(settings: &Settings) -> AgentConfig {
         validators: file.validators.clone().unwrap_or_default(),
         media_policies: file.media_policies.clone(),
         approvals: file.approvals.clone(),
+        services: file.services.iter().map(|(name, table)| (name.clone(), service(name, table))).collect(),
+        outbox: OutboxConfig {
+            directory: file.outbox.directory.as_ref().map(|placed| file.folder.join(&placed.value)),
+            completions: match file.outbox.completions {
+                Some(true) => Completions::Emitted,
+                Some(false) | None => Completions::Silent,
+            },
+        },
         ..defaults
+    }
+}
+
+fn service(name: &str, table: &ServiceTable) -> ServiceConfig {
+    let defaults = ServiceConfig::new(table.event_type.as_deref().unwrap_or(name));
+    ServiceConfig {
+        description: table.description.clone().unwrap_or(defaults.description),
+        accepts: table.accepts.clone().unwrap_or(defaults.accepts),
+        emits: table.emits.clone(),
+        domain: table.domain.clone(),
+        answer_within: table.answer_within_ms.map(milliseconds),
+        priority: table.priority.unwrap_or(defaults.priority),
+        event_type: defaults.event_type,
     }
 }
 

@@ -13,6 +13,7 @@ mod reply;
 pub(crate) mod spent;
 pub(crate) mod text;
 pub(crate) mod turn;
+pub(crate) mod waits;
 
 pub(crate) use build::{built, show_build, show_load};
 pub(crate) use keyboard::Silenced;

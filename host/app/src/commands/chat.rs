@@ -20,10 +20,11 @@ use agent_core::run::Decision;
 use agent_core::view::result_text;
 use agent_memory::{CallFilter, SessionFilter};
 use agent_models::Provider;
-use agent_runtime::{Agent, Host, Models, OpenSession, Session, TurnResult};
+use agent_runtime::{Agent, Host, Models, OpenSession, Responded, Session, TurnResult};
 use completion::Names;
 use editor::{Editor, Typed};
 use slash::Asked;
+use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -189,6 +190,7 @@ impl Chat<'_> {
             Asked::Approve if self.session.state().is_open() => self.turn(None).await?,
             Asked::Approve => self.say("there is no turn that waits"),
             Asked::Resolve(call, verdict, text) => self.resolve(call, &verdict, text).await?,
+            Asked::Respond(file) => self.respond(&file).await?,
             Asked::Cancel if self.session.state().is_open() => {
                 let cancelled = CancellationToken::new();
                 cancelled.cancel();
@@ -296,6 +298,21 @@ impl Chat<'_> {
         };
         self.session.resolve(CallId(call), decision).await.map_err(Failure::refused)?;
         self.turn(None).await
+    }
+
+    async fn respond(&mut self, file: &str) -> Result<(), Failure> {
+        let event = session::respond::read(Path::new(file))?;
+        match self.session.respond(event).await.map_err(Failure::refused)? {
+            Responded::Taken { .. } => self.turn(None).await,
+            Responded::Duplicate => {
+                self.say("the call has this answer already; nothing has changed");
+                Ok(())
+            }
+            Responded::Late => {
+                self.say("the call has another result already; nothing has changed");
+                Ok(())
+            }
+        }
     }
 
     async fn close(self) -> Result<(), Failure> {

@@ -4,6 +4,7 @@
 mod agent;
 mod approval;
 mod mcp;
+mod services;
 mod tables;
 
 use super::form::Form;
@@ -11,6 +12,7 @@ use agent::{AGENT, MODELS, TURN};
 use approval::APPROVAL;
 pub(super) use mcp::{MCP, MCP_NEEDS};
 use mcp::{MCP_ADDRESS, MCP_PROCESS};
+use services::{OUTBOX, SERVICE};
 use tables::{DELEGATES, GRANTS, HOST_GRANTS, LIMITS, PROVIDER, PROVIDER_MODEL, RETRY};
 
 /// A table of the file with some of its keys.
@@ -60,6 +62,10 @@ pub(super) enum Value {
     Pairs(Form, Form),
     /// A JSON Schema as a table, or the path of a file with one.
     Schema,
+    /// JSON Schemas by the author's own keys, or the path of a file with one for all.
+    Schemas,
+    /// A whole number that may be negative, both bounds included.
+    Signed(i32, i32),
 }
 
 /// What holds without a key.
@@ -74,8 +80,20 @@ pub(super) enum Default {
 const NONE: Default = Default::Words("none");
 
 /// All of them, in order of reading; those of the top come first, as TOML wants it.
-pub(super) const SECTIONS: &[Section] =
-    &[
-    AGENT, MODELS, TURN, APPROVAL, RETRY, PROVIDER, PROVIDER_MODEL, DELEGATES, HOST_GRANTS, GRANTS, LIMITS, MCP_PROCESS,
+pub(super) const SECTIONS: &[Section] = &[
+    AGENT,
+    MODELS,
+    TURN,
+    APPROVAL,
+    RETRY,
+    PROVIDER,
+    PROVIDER_MODEL,
+    DELEGATES,
+    HOST_GRANTS,
+    GRANTS,
+    LIMITS,
+    MCP_PROCESS,
     MCP_ADDRESS,
+    SERVICE,
+    OUTBOX,
 ];

@@ -62,7 +62,7 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
             };
             format!("{DIM}{name} is allowed, {until}{DIM:#}")
         }
-        EventKind::Resumed => format!("{DIM}going on with the interrupted turn{DIM:#}"),
+        EventKind::Resumed => format!("{DIM}going on with the turn{DIM:#}"),
         _ => return None,
     })
 }

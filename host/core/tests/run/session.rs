@@ -9,8 +9,8 @@ use agent_core::message::{CallId, Content, Digest, TurnInput};
 use agent_core::model::Usage;
 use agent_core::plugin::{OutputData, TraceContext};
 use agent_core::run::{
-    Action, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, LoopConfig, Output, OutputVerdict, PromptBudget,
-    Refused, RepliedStep, ResolvedCall, Run, TurnContext, TurnEnd, TurnError,
+    Action, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, LoopConfig, Output, OutputVerdict,
+    PromptBudget, Refused, RepliedStep, ResolvedCall, Run, TurnContext, TurnEnd, TurnError,
 };
 use agent_core::tool::{ToolSource, Violation};
 use serde_json::{Value, json};
@@ -175,7 +175,7 @@ pub(crate) fn dispatched(calls: &[CallId]) -> Input {
 
 /// The same calls, handed on to a service instead.
 pub(crate) fn handed_on(calls: &[CallId]) -> Input {
-    let service = || WaitCause::Service { event_type: "com.example.work".into(), expires_at: None };
+    let service = || WaitCause::Service { event_type: "com.example.work".into(), expires_at: None, emits: None };
     let one = |call: &CallId| {
         let awaits = Some(waiting_for(call, service()));
         DispatchedCall { awaits, ..DispatchedCall::running(call.clone(), json!({})) }

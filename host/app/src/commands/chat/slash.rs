@@ -22,6 +22,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command { name: "/undo", takes: "", meaning: "takes the last turn back: the model does not see it any more" },
     Command { name: "/approve", takes: "", meaning: "asks again about calls that wait for an approval" },
     Command { name: "/resolve", takes: "CALL retry|failed|result [TEXT]", meaning: "decides about a call that waits" },
+    Command { name: "/respond", takes: "FILE", meaning: "a service's answer, as a CloudEvent in a file" },
     Command { name: "/cancel", takes: "", meaning: "ends a turn that waits" },
     Command { name: "/quit", takes: "", meaning: "leaves, as does Ctrl-D" },
 ];
@@ -55,6 +56,8 @@ pub(super) enum Asked {
     Approve,
     /// A decision about a call: its id, what became of it, and a text.
     Resolve(String, String, Option<String>),
+    /// A service's answer, in this file.
+    Respond(String),
     /// The end of a turn that waits.
     Cancel,
     /// The end.
@@ -89,6 +92,7 @@ fn asked(name: &str, words: &[&str]) -> Result<Asked, String> {
             let text = (!text.is_empty()).then(|| text.join(" "));
             Asked::Resolve((*call).to_owned(), (*verdict).to_owned(), text)
         }
+        ("/respond", [file @ ..]) if !file.is_empty() => Asked::Respond(file.join(" ")),
         ("/cancel", []) => Asked::Cancel,
         ("/quit" | "/exit", []) => Asked::Quit,
         _ => return Err(misunderstood(name)),
@@ -145,6 +149,7 @@ mod tests {
             ("/approve", Asked::Approve),
             ("/resolve call_1 retry", Asked::Resolve("call_1".into(), "retry".into(), None)),
             ("/resolve c result it is done", Asked::Resolve("c".into(), "result".into(), Some("it is done".into()))),
+            ("/respond my answer.json", Asked::Respond("my answer.json".into())),
             ("/cancel", Asked::Cancel),
             ("/quit", Asked::Quit),
         ];

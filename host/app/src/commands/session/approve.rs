@@ -1,5 +1,6 @@
 //! `session approve` and `session deny`: a person answers what a session waits for, and the turn goes on (L17).
 
+use super::respond::PATIENCE;
 use crate::arguments::RunArguments;
 use crate::arguments::approval::{AnswerArguments, ApproveArguments, DenyArguments, Edit};
 use crate::commands::opening::{Opened, open_in};
@@ -46,7 +47,7 @@ async fn settle(
     let cancel = interrupts.begin(Doing::Turn);
     let settings = setup::settings(&arguments.agent, terminal).await?;
     let mut opened = tokio::select! {
-        opened = open_in(&arguments, settings, data.clone(), terminal) => opened?,
+        opened = open_in(&arguments, (settings, data.clone()), PATIENCE, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
     if let Err(failure) = decide(&mut opened.session, &calls, (verdict, edits)).await {

@@ -4,7 +4,7 @@ use super::{Block, Format, To, TurnView, Use};
 use crate::commands::session::{below, show};
 use crate::exit::{Exit, Failure};
 use crate::terminal::markdown::Markdown;
-use crate::terminal::{DIM, YELLOW, text};
+use crate::terminal::{DIM, YELLOW, text, waits};
 use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{Suspension, WaitCause};
 use agent_core::run::Output;
@@ -83,14 +83,18 @@ impl TurnView<'_> {
                 self.print_status("suspended", json!({"suspension": suspension}))?;
                 let mut calls = self.calls(calls).await.map_err(Failure::failed)?;
                 calls.retain(|call| call.state == CallState::OutcomeUnknown);
-                if !calls.is_empty() {
-                    let waiting = match self.usage {
-                        Use::Once => show::waiting(&self.session, &calls, &self.kept.data),
-                        Use::Interactive => self.fitted(waiting(&calls)),
-                    };
-                    self.page.note(Block::Note, waiting);
+                let waiting = match self.usage {
+                    _ if calls.is_empty() => None,
+                    Use::Once => Some(show::waiting(&self.session, &calls, &self.kept.data)),
+                    Use::Interactive => Some(self.fitted(waiting(&calls))),
+                };
+                let mut others = waits::shown(&self.session, &suspension.waits, &self.kept).await?;
+                if self.usage == Use::Interactive && !others.is_empty() {
+                    others.push_str("\n  or here: /respond FILE answers, /cancel ends the turn");
                 }
-                for lines in below::waiting(&*self.kept.store, &suspension, &self.kept.data).await? {
+                let others = (!others.is_empty()).then_some(others);
+                let below = below::waiting(&*self.kept.store, &suspension, &self.kept.data).await?;
+                for lines in waiting.into_iter().chain(others).chain(below) {
                     self.page.note(Block::Note, self.fitted(lines));
                 }
                 self.note_asked(&suspension).await?;
