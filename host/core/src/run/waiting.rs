@@ -54,8 +54,8 @@ impl Run {
         }
         // What is waited for has changed: it is said again.
         let suspended = std::mem::replace(&mut batch.suspended, false);
-        let last = batch.calls.iter().all(|call| call.id == *id || matches!(call.state, Progress::Done { .. }));
-        batch.suspended = suspended && (last || !stuck);
+        let goes_on = batch.goes_on_after(|call| call == id);
+        batch.suspended = suspended && (goes_on || !stuck);
         self.settle(id, result, change);
     }
 
@@ -89,8 +89,7 @@ impl Run {
         };
         // What is waited for has changed. A turn that goes on says that it does, one that still waits says for what.
         let settled = |id: &CallId| denied.iter().any(|(call, _)| call == id);
-        let ends = batch.calls.iter().all(|call| settled(&call.id) || matches!(call.state, Progress::Done { .. }));
-        match batch.any(Progress::Waiting) || ends {
+        match batch.goes_on_after(settled) {
             true => self.announce_resumption(change),
             false => batch.suspended = false,
         }
