@@ -7,10 +7,14 @@ mod words;
 use patterns::{
     ABOUT_WHAT_IS_LEFT, ANNOUNCED, ASKING, COMPLETE, HANDED_BACK, Kind, LEFT, REFUSAL_WORDS, REFUSED,
 };
+use std::borrow::Cow;
 use words::{Sentence, sentences};
 
 /// Characters under which a refusal of any kind is a deflection, where the turn has called no tool.
 const SHORT_REPLY: usize = 400;
+/// Bytes of a longer reply that are looked at.
+const BEGINNING: usize = 4_000;
+const END: usize = 8_000;
 /// Sentences at the beginning and at the end of a reply in which it refuses or asks.
 const EDGE: usize = 2;
 
@@ -46,7 +50,7 @@ pub fn kind_of(reply: &str, asked: &str, tools: ToolUse) -> ReplyKind {
     if is_data(reply) {
         return ReplyKind::Answer;
     }
-    let sentences = sentences(reply);
+    let sentences = sentences(&edges(reply));
     let any = |kind: &Kind| sentences.iter().any(|sentence| sentence.is_of(kind));
     if any(&COMPLETE) {
         return ReplyKind::Completion;
@@ -63,6 +67,16 @@ pub fn kind_of(reply: &str, asked: &str, tools: ToolUse) -> ReplyKind {
     ReplyKind::Answer
 }
 
+/// The beginning and the end of what is too long to be looked at whole.
+fn edges(reply: &str) -> Cow<'_, str> {
+    if reply.len() <= BEGINNING + END {
+        return reply.into();
+    }
+    let beginning = &reply[..reply.floor_char_boundary(BEGINNING)];
+    let end = &reply[reply.ceil_char_boundary(reply.len() - END)..];
+    format!("{beginning}\n{end}").into()
+}
+
 /// An object or a list is data for a program, whatever words are in it.
 fn is_data(reply: &str) -> bool {
     let reply = reply.trim();
@@ -75,7 +89,7 @@ fn asks_what_is_left(asked: &str) -> bool {
         let asks = sentence.is_question || sentence.words.first().is_some_and(|word| ASKING.contains(&word.as_str()));
         asks && sentence.has_any(ABOUT_WHAT_IS_LEFT)
     };
-    sentences(asked).iter().any(is_about)
+    sentences(&edges(asked)).iter().any(is_about)
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(super) const LEFT: Kind = Kind {
         "remaining * need|needs to be",
         "remaining * have|has not been",
         "not all ** have|has been",
-        "not all ** are|were done|complete|completed|processed|renamed",
+        "not all ** are done|complete|completed|processed|renamed",
     ],
     unless: &[
         // What runs out is no work.
@@ -54,7 +54,7 @@ pub(super) const LEFT: Kind = Kind {
         "year", "years", "percent", "credit", "credits", "token", "tokens", "dollar", "dollars", "euro", "euros",
         "point", "points", "seat", "seats", "budget", "balance", "battery", "bytes", "kb", "mb", "gb",
         // What was, or would be, left is not left now.
-        "was", "had", "would", "if", "unless", "once", "until",
+        "was", "were", "had", "would", "if", "unless", "once", "until",
         // What is left on purpose is not left to do.
         "unchanged", "untouched", "asked", "requested", "intentionally", "deliberately", "skipped", "excluded",
     ],
@@ -102,8 +102,8 @@ pub(super) const REFUSED: Kind = Kind {
         "i do not * have * tool|tools|way",
         "i have no * way|ability|tool|tools",
         "i lack * ability|access|tools|permission|permissions",
-        "as an ai",
-        "as a * language model",
+        "^ as an ai",
+        "^ as a * language model",
         "i am * an|a ai|language|text|virtual",
         "beyond|outside * my capabilities|abilities|scope|reach",
         "not something i can|am",
@@ -125,7 +125,8 @@ pub(super) const HANDED_BACK: Kind = Kind {
         "please confirm|clarify|specify",
         "could|can|would you * provide|share|upload|paste|clarify|specify|confirm",
         "let me know if|whether|when * you would|want",
-        "let me know if|whether|how|when|what * i should|to",
+        "let me know if|whether|how|when|what * i should",
+        "let me know how|when|what to",
         "i need|require * more information|details|context|clarification",
         "before i * continue|proceed|start|begin",
         "you * need|have to * manually|yourself",
@@ -147,7 +148,8 @@ pub(super) const REFUSAL_WORDS: Kind = Kind {
         "i am * unable|afraid|sorry",
         "i am not * able|allowed|permitted",
         "unfortunately * i",
-        "i must|have to * decline",
+        "i must * decline",
+        "i have to * decline",
         "i apologize|apologise",
     ],
     unless: &["wait", "enough", "hear", "thank", "stress", "imagine", "complain", "deny"],

@@ -77,13 +77,13 @@ fn split(line: &str, sentences: &mut Vec<Sentence>) {
     let mut words = Words::default();
     let mut characters = line.chars().peekable();
     while let Some(character) = characters.next() {
-        let ends = characters.peek().is_none_or(|next| next.is_whitespace() || "*_)\"'".contains(*next));
+        // As in `notes.txt`, `4.5` and `don't`.
+        let goes_on = words.is_inside() && characters.peek().is_some_and(|next| next.is_alphanumeric());
         match character {
-            '.' | '!' | '?' | '…' if ends => words.end(character == '?', sentences),
-            ';' => words.end(false, sentences),
-            ',' if ends => words.comma(),
-            '.' | '_' | '/' if words.is_inside() && !ends => words.current.push(character),
-            '\'' if words.is_inside() && !ends => words.current.push('\''),
+            '.' | '_' | '/' | '\'' if goes_on => words.current.push(character),
+            ',' if goes_on && characters.peek().is_some_and(char::is_ascii_digit) => {}
+            ',' => words.comma(),
+            '.' | '!' | '?' | '…' | ';' => words.end(character == '?', sentences),
             other if other.is_alphanumeric() => words.current.extend(other.to_lowercase()),
             _ => words.over(),
         }

@@ -101,7 +101,7 @@ impl Run {
         if summary && reply.text.trim().is_empty() {
             return self.fail(TurnError::EmptyReplies { replies: MOST_EMPTY }, change);
         }
-        if !last && !summary && self.is_no_end(&reply, change) {
+        if !last && !summary && self.is_no_end((&reply.text, reply.stop), change) {
             return;
         }
         if let Some(turn) = &mut self.turn {
@@ -114,9 +114,9 @@ impl Run {
 
     /// Whether a reply without a tool call has been dealt with, since it cannot end the turn. What was cut is no reply to
     /// judge: the model is told that it was (L12).
-    fn is_no_end(&mut self, reply: &RepliedStep, change: &mut Change) -> bool {
-        let taken = match self.no_tool_call(&reply.text, change) {
-            Taken::AsAnswer if cut(reply.stop).is_none() => self.persist(&reply.text, change),
+    fn is_no_end(&mut self, (text, stop): (&str, StopReason), change: &mut Change) -> bool {
+        let taken = match self.no_tool_call(text, change) {
+            Taken::AsAnswer if cut(stop).is_none() => self.persist(text, change),
             taken => taken,
         };
         taken == Taken::AsNoEnd
@@ -229,7 +229,8 @@ impl Run {
                 record.state = CallState::Asking;
                 (entry.sequential, entry.repeatable, entry.state) = (sequential, repeatable, Progress::Asking);
             }
-            Beginning::Breaks(breaks) => entry.breaks = Some(breaks),
+            // Ending a turn is no deed that somebody must allow.
+            Beginning::Breaks(breaks) => (entry.breaks, entry.granted) = (Some(breaks), None),
             Beginning::Deferred => {
                 self.emit(change, EventKind::ToolDeferred { call: id, name });
                 entry.state = Progress::Done { tokens: tokens::of_text(DEFERRED) };
@@ -339,6 +340,11 @@ impl Run {
     /// A call has its result. When it was the last of its batch, the results go into the history in call order (L9).
     pub(super) fn settle(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
         self.record(id, result, change);
+        self.after_results(change);
+    }
+
+    /// What comes when calls have their results: the next step, the call that ends the turn, or a suspension.
+    pub(super) fn after_results(&mut self, change: &mut Change) {
         self.complete_batch(change);
         // A call that ends the turn may have waited for this one.
         if matches!(&self.turn, Some(Turn { phase: Phase::Working(batch), .. }) if !batch.is_stuck()) {

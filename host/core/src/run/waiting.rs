@@ -97,9 +97,9 @@ impl Run {
             let name = self.name_of(&call);
             self.emit(change, EventKind::ApprovalResolved { call: call.clone(), name, verdict: ApprovalWord::Denied });
             let message = reason.map_or(DENIED.to_owned(), |reason| format!("{DENIED}. They say: {reason}"));
-            self.settle(&call, text_result(&ToolError::Denied { message }.for_model(), true), change);
+            self.record(&call, text_result(&ToolError::Denied { message }.for_model(), true), change);
         }
-        self.announce_suspension(change);
+        self.after_results(change);
     }
 
     fn grant(&mut self, id: CallId, edited: Option<Value>, scoped: ScopedGrant, change: &mut Change) {

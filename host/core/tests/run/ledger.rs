@@ -1,10 +1,13 @@
 //! A naive model of a session: what a store would hold, and what must be true of it after every change.
 
-use agent_core::change::{Body, CallChange, CallRecord, CallState, Change};
+use agent_core::approval::{ApprovalVerdict, ApprovalWord};
+use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, Change, OutboxEffect};
 use agent_core::event::{Event, EventKind};
+use agent_core::loop_break::LoopBreak;
 use agent_core::message::{CallId, Part, Role};
 use agent_core::plugin::History;
-use agent_core::run::{Action, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run};
+use agent_core::run::{Action, Approval, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run, Validation};
+use std::collections::BTreeSet;
 
 /// A stored message with the seen count that was counted call by call.
 pub(crate) struct Stored {
@@ -20,6 +23,8 @@ pub(crate) struct Call {
     pub(crate) record: CallRecord,
     pub(crate) disposition: Disposition,
     pub(crate) dispatches: u32,
+    /// Somebody has allowed it.
+    pub(crate) granted: bool,
     /// Somebody has decided that it may run once more.
     retry: bool,
     results: u32,
@@ -34,6 +39,10 @@ pub(crate) struct Ledger {
     pub(crate) events: Vec<Event>,
     /// Of the turn.
     pub(crate) replies: u32,
+    /// Ids of the outbox.
+    pub(crate) outbox: Vec<String>,
+    /// Tools that were turned off in the turn (L28).
+    off: BTreeSet<String>,
     units: u64,
     leave_out: bool,
     config: LoopConfig,
@@ -42,6 +51,13 @@ pub(crate) struct Ledger {
 impl Call {
     fn is_sequential(&self) -> bool {
         matches!(self.disposition, Disposition::Ready { sequential: true, .. })
+    }
+
+    /// One more dispatch, which must be allowed (D3).
+    fn dispatched(&mut self, id: &CallId) {
+        self.dispatches += 1;
+        let allowed = self.dispatches == 1 || self.is_repeatable() || std::mem::take(&mut self.retry);
+        assert!(allowed, "{id} was dispatched again unasked (D3)");
     }
 
     fn is_repeatable(&self) -> bool {
@@ -63,6 +79,17 @@ impl Ledger {
         self.calls.iter().filter(|call| call.record.state == state).map(|call| call.record.id.clone()).collect()
     }
 
+    /// Whether somebody has been asked for the calls that must be allowed, as the events say (L17).
+    pub(crate) fn is_asked(&self) -> bool {
+        let said = self.events.iter().rev().find_map(|event| match event.kind {
+            EventKind::ApprovalRequested { .. } => Some(true),
+            EventKind::ApprovalResolved { verdict: ApprovalWord::Void, .. } => Some(false),
+            EventKind::StreamComplete { .. } => Some(false),
+            _ => None,
+        });
+        said.unwrap_or(false)
+    }
+
     /// Commits a change, and checks it against the input that made it.
     pub(crate) fn take(&mut self, before: &Run, input: &Input, change: &Change) {
         let open = before.is_open();
@@ -70,6 +97,7 @@ impl Ledger {
             Input::Start { config, .. } => {
                 (self.replies, self.units, self.leave_out) = (0, 0, false);
                 self.config = config.clone();
+                self.off.clear();
             }
             Input::Context { context } => self.leave_out = context.history == History::LeaveOut,
             Input::Reply(reply) => {
@@ -85,6 +113,25 @@ impl Ledger {
         self.take_messages(before.turns.max(1), input, change);
         self.take_hidden(change);
         self.take_events(open, change);
+        self.take_outbox(change);
+    }
+
+    /// What asks for a call goes out once, in the commit that hands it on (D2, I6).
+    fn take_outbox(&mut self, change: &Change) {
+        let handed_on = change.calls.iter().filter_map(|call| match call {
+            CallChange::Moved { id, state: CallState::Outstanding, .. } => Some(id.0.as_str()),
+            _ => None,
+        });
+        let events = change.outbox.iter().filter_map(|item| match &item.effect {
+            OutboxEffect::Event(event) => Some((item.id.as_str(), event.id.as_str())),
+            OutboxEffect::Allow(_) => None,
+        });
+        let expected: Vec<_> = handed_on.map(|id| (id, id)).collect();
+        assert_eq!(events.collect::<Vec<_>>(), expected);
+        for item in &change.outbox {
+            assert!(!self.outbox.contains(&item.id), "{} goes out twice", item.id);
+            self.outbox.push(item.id.clone());
+        }
     }
 
     /// One more model call: what was sent has been seen once more.
@@ -101,16 +148,25 @@ impl Ledger {
     }
 
     fn take_calls(&mut self, input: &Input, requested: &[ResolvedCall], change: &Change) {
-        let highest = requested.iter().filter_map(|call| match call.disposition {
-            Disposition::Ready { priority, .. } => Some(priority),
+        let priorities = requested.iter().filter_map(|call| match call.disposition {
+            Disposition::Ready { priority, .. } if !self.off.contains(&call.name) => Some(priority),
             _ => None,
         });
-        let (highest, mut requested) = (highest.max(), requested.iter());
+        let (lowest, highest) = (priorities.clone().min(), priorities.max());
+        let breaks = |call: &&ResolvedCall| matches!(call.disposition, Disposition::Breaks(_));
+        // Of the calls that end the turn the first counts, and none where some of the others were deferred (L18).
+        let breaks = requested.iter().position(|call| breaks(&call)).filter(|_| lowest == highest);
+        let mut requested = requested.iter().enumerate();
         for call in &change.calls {
             match call {
                 CallChange::Requested(record) => {
-                    let call = requested.next().expect("only calls of the reply are recorded");
-                    self.request(record, call, highest);
+                    let (place, call) = requested.next().expect("only calls of the reply are recorded");
+                    let ready = match call.disposition {
+                        Disposition::Ready { priority, .. } => Some(priority) == highest,
+                        Disposition::Breaks(_) => Some(place) == breaks,
+                        _ => false,
+                    };
+                    self.request(record, call, ready && !self.off.contains(&call.name));
                 }
                 CallChange::Moved { id, state, attempt } => self.moved((id, *state), *attempt, input),
                 CallChange::Edited { id, arguments } => {
@@ -118,11 +174,28 @@ impl Ledger {
                     self.call_mut(id).record.edited = Some(arguments.clone());
                 }
                 CallChange::Finished { id, result } => {
+                    let turned_off = turned_off(change);
                     let record = &mut self.call_mut(id).record;
                     assert_ne!(record.state, CallState::Finished, "{id} has two results");
+                    // A warning may stand before what a tool brought; calls of a tool that is turned off end with it (L28).
+                    let whole = |given: &CallResult| result.content.ends_with(&given.content);
+                    let ended_with_it = |call: &CallId| {
+                        let waited = record.state == CallState::Waiting && result.is_error;
+                        call != id && waited && turned_off.contains(&record.name.as_str())
+                    };
                     if let Input::Outcome { call, result: given } = input {
-                        let own = call == id && result == given && record.state == CallState::Started;
-                        assert!(own, "an outcome finishes its own running call");
+                        let own = call == id && whole(given) && record.state == CallState::Started;
+                        assert!(own || ended_with_it(call), "an outcome finishes its own running call");
+                    }
+                    if let Input::Respond { call, result: given } = input {
+                        let own = call == id && whole(given) && record.state == CallState::Outstanding;
+                        assert!(own || ended_with_it(call), "a response finishes its own outstanding call (L10)");
+                    }
+                    if let Input::Approval { answers } = input {
+                        let denied = |answer: &_| matches!(answer, ApprovalVerdict::Denied { .. });
+                        let named = answers.iter().any(|answer| answer.call == *id && denied(&answer.verdict));
+                        let own = named && record.state == CallState::Asking && result.is_error;
+                        assert!(own || answers.iter().any(|answer| ended_with_it(&answer.call)), "only a denial (L17)");
                     }
                     (record.state, record.result) = (CallState::Finished, Some(result.clone()));
                 }
@@ -130,18 +203,24 @@ impl Ledger {
         }
     }
 
-    fn request(&mut self, record: &CallRecord, call: &ResolvedCall, highest: Option<i32>) {
+    fn request(&mut self, record: &CallRecord, call: &ResolvedCall, runs: bool) {
         assert!(self.calls.iter().all(|earlier| earlier.record.id != record.id), "{} is used twice", record.id);
         assert_eq!((&record.name, &record.arguments, &record.source), (&call.name, &call.arguments, &call.source));
         assert_eq!((record.attempt, record.step), (0, self.replies));
-        let runs = matches!(call.disposition, Disposition::Ready { priority, .. } if Some(priority) == highest);
-        let state = if runs { CallState::Waiting } else { CallState::Finished };
+        let state = match runs {
+            true if call.approval == Approval::Needed && !matches!(call.disposition, Disposition::Breaks(_)) => {
+                CallState::Asking
+            }
+            true => CallState::Waiting,
+            false => CallState::Finished,
+        };
         assert_eq!(record.state, state, "only the highest priority runs (L6)");
         assert_eq!(record.result.as_ref().map(|result| result.is_error), (!runs).then_some(true));
         self.calls.push(Call {
             record: record.clone(),
             disposition: call.disposition.clone(),
             dispatches: 0,
+            granted: matches!(call.approval, Approval::Remembered(_)) && !matches!(call.disposition, Disposition::Breaks(_)),
             retry: false,
             results: 0,
         });
@@ -154,27 +233,33 @@ impl Ledger {
             CallState::Started => {
                 assert!(matches!(input, Input::Dispatched { .. }));
                 assert_eq!(from, CallState::Waiting, "{id} runs or has run");
-                call.dispatches += 1;
-                let allowed = call.dispatches == 1 || call.is_repeatable() || std::mem::take(&mut call.retry);
-                assert!(allowed, "{id} was dispatched again unasked (D3)");
+                call.dispatched(id);
             }
             CallState::Waiting => {
                 let recovered = *input == Input::Recover && from == CallState::Started && call.is_repeatable();
                 let retried = call.retry && from == CallState::OutcomeUnknown;
-                let allowed = matches!(input, Input::Approval { .. }) && from == CallState::Asking;
+                let granted = |answers: &[agent_core::approval::ApprovalAnswer]| {
+                    let verdict = answers.iter().find(|answer| answer.call == *id).map(|answer| &answer.verdict);
+                    matches!(verdict, Some(ApprovalVerdict::Granted { .. }))
+                };
+                let allowed = matches!(input, Input::Approval { answers } if granted(answers)) && from == CallState::Asking;
                 assert!(recovered || retried || allowed, "{id} waits again without a reason");
+                call.granted |= allowed;
             }
             CallState::OutcomeUnknown => {
                 assert!(*input == Input::Recover && from == CallState::Started && !call.is_repeatable(), "{id}");
             }
             CallState::Asking => {
-                assert!(matches!(input, Input::AskAgain { .. }) && from == CallState::Waiting, "{id}");
+                assert!(matches!(input, Input::AskAgain { .. }) && from == CallState::Waiting && call.granted, "{id}");
+                call.granted = false;
             }
             CallState::Outstanding => {
                 let dispatched = matches!(input, Input::Dispatched { .. }) && from == CallState::Waiting;
                 let pending = matches!(input, Input::Pending { .. }) && from == CallState::Started;
                 assert!(dispatched || pending, "{id} is handed on without a reason");
-                call.dispatches += u32::from(dispatched);
+                if dispatched {
+                    call.dispatched(id);
+                }
             }
             CallState::Finished => panic!("{id} finished without a result"),
         }
@@ -227,7 +312,30 @@ impl Ledger {
             let starts = matches!(event.kind, EventKind::LoopStart { .. });
             assert_eq!(open, !starts, "loop_start is first, nothing follows loop_end: {event:?}");
             open = !matches!(event.kind, EventKind::LoopEnd { .. });
+            self.check_suspension(&event.kind);
+            if let EventKind::ToolDisabled { name, .. } = &event.kind {
+                assert!(self.off.insert(name.clone()), "{name} is turned off twice (L28)");
+            }
             self.events.push(event.clone());
+        }
+    }
+
+    /// A turn goes on only after it has said so, and says so only where it had said that it waits (L30).
+    fn check_suspension(&self, next: &EventKind) {
+        let suspended = self.events.iter().rev().find_map(|event| match event.kind {
+            EventKind::Suspended { .. } => Some(true),
+            EventKind::Resumed | EventKind::LoopStart { .. } => Some(false),
+            _ => None,
+        });
+        let suspended = suspended.unwrap_or(false);
+        match next {
+            EventKind::Resumed => assert!(suspended, "it goes on without having waited"),
+            EventKind::ToolCall { .. } | EventKind::LoopIteration { .. } => assert!(!suspended, "{next:?} while it waits"),
+            EventKind::ApprovalRequested { calls } => {
+                let asked: Vec<CallId> = calls.iter().map(|item| item.call.clone()).collect();
+                assert_eq!(asked, self.in_state(CallState::Asking), "all calls that must be allowed, in one request (L17)");
+            }
+            _ => {}
         }
     }
 
@@ -277,16 +385,24 @@ impl Ledger {
                 let states = [CallState::OutcomeUnknown, CallState::Asking, CallState::Outstanding];
                 let mut stuck: Vec<CallId> = states.into_iter().flat_map(|state| self.in_state(state)).collect();
                 stuck.sort();
-                assert!(running.is_empty() && waiting.is_empty() && !stuck.is_empty());
+                let held = |id: &CallId| matches!(self.call(id).disposition, Disposition::Breaks(_));
+                assert!(running.is_empty() && waiting.iter().all(held) && !stuck.is_empty());
                 let mut waits: Vec<CallId> = suspension.waits.iter().map(|wait| wait.call.clone()).collect();
                 waits.sort();
                 assert_eq!(waits, stuck);
+                assert!(self.in_state(CallState::Asking).is_empty() || self.is_asked(), "somebody has been asked (L17)");
                 let said = self.events.iter().rev().find_map(|event| match &event.kind {
                     EventKind::Suspended { suspension } => Some(Some(suspension)),
                     EventKind::Resumed | EventKind::LoopStart { .. } => Some(None),
                     _ => None,
                 });
                 assert_eq!(said.flatten(), Some(&suspension), "a suspension is announced, as it is");
+            }
+            Action::Validate(Validation { result: Some(_), .. }) => {
+                let [completes] = &running[..] else { panic!("{running:?} is checked, and nothing else (L18)") };
+                assert!(matches!(self.call(completes).disposition, Disposition::Breaks(LoopBreak::Complete)));
+                let open = self.calls.iter().filter(|call| call.record.state != CallState::Finished).count();
+                assert_eq!(open, 1, "all others have finished first (L18)");
             }
             Action::Idle | Action::BuildContext | Action::CallModel(_) | Action::Validate(_) | Action::Ended => {
                 let open = self.calls.iter().filter(|call| call.record.state != CallState::Finished).count();
@@ -311,6 +427,14 @@ impl Ledger {
         assert!(expected.is_empty(), "{expected:?} have no result (L9)");
         assert!(self.calls.iter().all(|call| call.results == 1), "every call has exactly one result");
     }
+}
+
+fn turned_off(change: &Change) -> Vec<&str> {
+    let names = change.events.iter().filter_map(|event| match &event.kind {
+        EventKind::ToolDisabled { name, .. } => Some(name.as_str()),
+        _ => None,
+    });
+    names.collect()
 }
 
 fn calls_of(body: &Body) -> Vec<CallId> {

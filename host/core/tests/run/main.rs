@@ -7,6 +7,7 @@ mod calls;
 mod endings;
 mod events;
 mod ledger;
+mod loop_breaks;
 mod models;
 mod output;
 mod properties;
