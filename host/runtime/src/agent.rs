@@ -3,6 +3,7 @@
 use crate::builtins;
 use crate::models::Models;
 use crate::registry::{Availability, Registry, RegistryError};
+use agent_core::loop_break::Finish;
 use agent_core::plugin::OutputData;
 use agent_core::prompt::PromptParts;
 use agent_core::run::{LoopConfig, PinnedPlugin};
@@ -130,8 +131,12 @@ impl Agent {
             tools.map(move |tool| (tool.clone(), source.clone(), Availability::Offered)).collect::<Vec<_>>()
         });
         let own = builtins::definitions(!config.host_trees.is_empty());
-        let registry = Registry::new(own.into_iter().chain(of_plugins))?;
         let output_schema = config.output_schema.as_ref().map(Schema::compile).transpose()?;
+        let finishing = match config.bounds.finish {
+            Finish::Tool => builtins::finishing_definitions(config.output_schema.as_ref()),
+            Finish::Text => Vec::new(),
+        };
+        let registry = Registry::new(own.into_iter().chain(finishing).chain(of_plugins))?;
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
         let setups = generation.plugins().map(|plugin| {
             let PluginAllowance { grants, limits } = config.plugins.get(plugin.name()).cloned().unwrap_or_default();

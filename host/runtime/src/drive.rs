@@ -3,7 +3,7 @@
 use crate::calls;
 use crate::checkpoint::Checkpoint;
 use crate::session::{Notes, Session, SessionError, TurnResult};
-use agent_core::change::CallResult;
+use agent_core::change::{CallRecord, CallResult};
 use agent_core::message::{CallId, Message};
 use agent_core::run::{Action, Dispatch, DispatchedCall, Input, Output, TurnError};
 use agent_memory::{Memory, MemoryKind, StoreError};
@@ -107,12 +107,14 @@ impl Session {
             let message = "a call of the open batch has no record in the store".to_owned();
             return Ok(Dispatched::Failed(TurnError::HostFailed { message }));
         }
-        let calls = records
-            .iter()
-            .map(|record| DispatchedCall::running(record.id.clone(), record.effective_arguments().clone()));
+        let calls = records.iter().map(|record| DispatchedCall {
+            awaits: self.awaited_answer(record),
+            ..DispatchedCall::running(record.id.clone(), record.effective_arguments().clone())
+        });
         let calls = calls.collect();
         self.commit((Input::Dispatched { calls }, Notes::default()), running, cancel).await?;
-        for (record, dispatch) in records.into_iter().zip(dispatches) {
+        let runs = |record: &CallRecord| self.run.is_running(&record.id);
+        for (record, dispatch) in records.into_iter().zip(dispatches).filter(|(record, _)| runs(record)) {
             let (shared, scope) = (self.shared.clone(), self.scope());
             running.spawn(async move {
                 shared.pass(Checkpoint::BeforeCall(&record.name));

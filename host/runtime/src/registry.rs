@@ -1,5 +1,6 @@
 //! One registry of tools with one name space, whatever they come from (L7, L8, L14).
 
+use crate::builtins::{but_the_result, loop_break};
 use agent_core::model::{OfferedTool, RequestedCall};
 use agent_core::names::ToolNames;
 use agent_core::run::{Approval, Disposition, ResolvedCall};
@@ -136,10 +137,13 @@ impl Registry {
         };
         let disposition = match readable.and_then(|()| tool.admit(&arguments)) {
             Err(error) => Disposition::Refused(error),
-            Ok(()) => Disposition::Ready {
-                priority: tool.definition.priority,
-                sequential: tool.definition.traits.sequential,
-                repeatable: tool.definition.traits.repeatable(),
+            Ok(()) => match loop_break(tool) {
+                Some(breaks) => Disposition::Breaks(breaks),
+                None => Disposition::Ready {
+                    priority: tool.definition.priority,
+                    sequential: tool.definition.traits.sequential,
+                    repeatable: tool.definition.traits.repeatable(),
+                },
             },
         };
         let (name, source, approval) = (author.to_owned(), Some(tool.source.clone()), Approval::NotNeeded);
@@ -193,7 +197,8 @@ impl RegisteredTool {
                 "this tool needs an approval before each call, and this version cannot ask for one".to_owned();
             return Err(ToolError::Denied { message });
         }
-        self.arguments.check(arguments).map_err(|violations| ToolError::InvalidArguments { violations })
+        let violations = but_the_result(self, self.arguments.check(arguments).err().unwrap_or_default());
+        if violations.is_empty() { Ok(()) } else { Err(ToolError::InvalidArguments { violations }) }
     }
 
     /// Whether the structured result is what the tool promised.

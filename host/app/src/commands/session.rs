@@ -1,5 +1,6 @@
-//! `session list|show|resolve|delete`: what is stored, for people and for programs.
+//! `session list|show|resolve|answer|delete`: what is stored, for people and for programs.
 
+mod answer;
 mod resolve;
 pub(crate) mod show;
 
@@ -37,6 +38,10 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
         SessionCommand::Resolve { call, decision, text, session } => {
             let asked = resolve::Asked { call, decision, text, session };
             return resolve::resolve(asked, store, data, terminal).await;
+        }
+        SessionCommand::Answer { session, text } => {
+            let session = find(&*store, Some(&session)).await?;
+            return answer::answer(session, text, store, data, terminal).await;
         }
         SessionCommand::Delete { sessions } => {
             // All of them before the first is gone: what one beginning means must not depend on another.

@@ -40,19 +40,28 @@ pub(super) async fn resolve(
         Some(session) => super::find(&*store, Some(session)).await?,
         None => waiting_session(&*store, call).await?,
     };
+    let mut open = open_to_decide(&session, store.clone(), data).await?;
+    let resolved = open.resolve(CallId(call.to_owned()), decision).await;
+    open.close().await.map_err(Failure::failed)?;
+    resolved.map_err(Failure::refused)?;
+    report(&*store, (&session.subject, call), data, terminal).await?;
+    Ok(Exit::Done)
+}
+
+/// Opens a session in which nothing runs. The turn's own plugins are found by their digests, so the agent needs no more
+/// than its name.
+pub(super) async fn open_to_decide(
+    session: &SessionSummary,
+    store: Arc<SqliteStore>,
+    data: &DataDirectory,
+) -> Result<Session, Failure> {
     let (sandbox, downscaler) = (setup::sandbox(data)?, Downscaler::default());
     let host = Host { store, sandbox, downscaler, checkpoint: None };
-    // The turn's own plugins are found by their digests; nothing runs here, so the agent needs no more than its name.
     let none = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
     let model = provider("offline", Path::new("")).map_err(Failure::refused)?;
     let agent = Agent::new(AgentConfig::new(&session.agent), model, none).map_err(Failure::refused)?;
     let which = OpenSession::Existing(session.subject.clone());
-    let mut open = Session::open(&host, Arc::new(agent), which).await.map_err(Failure::refused)?;
-    let resolved = open.resolve(CallId(call.to_owned()), decision).await;
-    open.close().await.map_err(Failure::failed)?;
-    resolved.map_err(Failure::refused)?;
-    report(&*host.store, (&session.subject, call), data, terminal).await?;
-    Ok(Exit::Done)
+    Session::open(&host, Arc::new(agent), which).await.map_err(Failure::refused)
 }
 
 async fn report(

@@ -65,6 +65,8 @@ fn defaults_are_told_as_they_are() {
         ("parallel_calls", bounds.parallel_calls.to_string()),
         ("result_characters", bounds.result_characters.to_string()),
         ("minimum_remaining", bounds.minimum_remaining.to_string()),
+        ("finish", if bounds.finish == Finish::Text { "\"text\"" } else { "\"tool\"" }.to_owned()),
+        ("persistence", bounds.persistence.to_string()),
         ("include_history", agent.include_history.to_string()),
         ("attempts", retry.attempts.to_string()),
         ("first_wait_ms", milliseconds(retry.first_wait)),
