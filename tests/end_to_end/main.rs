@@ -2,6 +2,7 @@
 //! scripted.
 
 mod binary;
+mod cancelled;
 mod chat_server;
 mod configuration;
 mod contract;
@@ -12,6 +13,7 @@ mod models;
 mod peers;
 mod sandbox;
 mod scenarios;
+mod seed_d;
 mod support;
 #[cfg(target_os = "linux")]
 mod terminal;

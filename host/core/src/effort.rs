@@ -4,9 +4,7 @@
 mod patterns;
 mod words;
 
-use patterns::{
-    ABOUT_WHAT_IS_LEFT, ANNOUNCED, ASKING, COMPLETE, HANDED_BACK, Kind, LEFT, REFUSAL_WORDS, REFUSED,
-};
+use patterns::{ABOUT_WHAT_IS_LEFT, ANNOUNCED, ASKING, COMPLETE, HANDED_BACK, Kind, LEFT, REFUSAL_WORDS, REFUSED};
 use std::borrow::Cow;
 use words::{Sentence, sentences};
 

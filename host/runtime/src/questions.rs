@@ -39,7 +39,10 @@ impl Session {
         let question = record.effective_arguments().get(argument::QUESTION).and_then(Value::as_str);
         let within = self.run.turn.as_ref().and_then(|turn| turn.config.answer_within_ms);
         let expires_at = within.map(|within| now_ms().saturating_add(within));
-        Some(Awaited { cause: WaitCause::Answer { question: question.unwrap_or_default().to_owned(), expires_at }, event: None })
+        Some(Awaited {
+            cause: WaitCause::Answer { question: question.unwrap_or_default().to_owned(), expires_at },
+            event: None,
+        })
     }
 }
 

@@ -90,7 +90,9 @@ pub(crate) fn void(event: &EventKind) -> Option<&'static str> {
 
 fn nudge(cause: NudgeCause, attempt: u32) -> String {
     match cause {
-        NudgeCause::Incomplete => format!("the reply says that something is left: the model is told to go on ({attempt})"),
+        NudgeCause::Incomplete => {
+            format!("the reply says that something is left: the model is told to go on ({attempt})")
+        }
         NudgeCause::Deflection => format!("the reply refuses or asks: the model is told to go on ({attempt})"),
         NudgeCause::Empty => format!("the reply is empty: the model is told to go on ({attempt})"),
         NudgeCause::ForcedSummary => "three empty replies: the model is asked for a summary, without tools".to_owned(),

@@ -23,8 +23,8 @@ pub(super) const COMPLETE: Kind = Kind {
         "i have * completed|finished|processed|renamed|handled all|everything",
     ],
     unless: &[
-        "not", "once", "until", "till", "when", "after", "before", "if", "unless", "nearly", "almost", "will", "should",
-        "except", "but",
+        "not", "once", "until", "till", "when", "after", "before", "if", "unless", "nearly", "almost", "will",
+        "should", "except", "but",
     ],
 };
 
@@ -50,13 +50,58 @@ pub(super) const LEFT: Kind = Kind {
     ],
     unless: &[
         // What runs out is no work.
-        "second", "seconds", "minute", "minutes", "hour", "hours", "day", "days", "week", "weeks", "month", "months",
-        "year", "years", "percent", "credit", "credits", "token", "tokens", "dollar", "dollars", "euro", "euros",
-        "point", "points", "seat", "seats", "budget", "balance", "battery", "bytes", "kb", "mb", "gb",
+        "second",
+        "seconds",
+        "minute",
+        "minutes",
+        "hour",
+        "hours",
+        "day",
+        "days",
+        "week",
+        "weeks",
+        "month",
+        "months",
+        "year",
+        "years",
+        "percent",
+        "credit",
+        "credits",
+        "token",
+        "tokens",
+        "dollar",
+        "dollars",
+        "euro",
+        "euros",
+        "point",
+        "points",
+        "seat",
+        "seats",
+        "budget",
+        "balance",
+        "battery",
+        "bytes",
+        "kb",
+        "mb",
+        "gb",
         // What was, or would be, left is not left now.
-        "was", "were", "had", "would", "if", "unless", "once", "until",
+        "was",
+        "were",
+        "had",
+        "would",
+        "if",
+        "unless",
+        "once",
+        "until",
         // What is left on purpose is not left to do.
-        "unchanged", "untouched", "asked", "requested", "intentionally", "deliberately", "skipped", "excluded",
+        "unchanged",
+        "untouched",
+        "asked",
+        "requested",
+        "intentionally",
+        "deliberately",
+        "skipped",
+        "excluded",
     ],
 };
 
@@ -80,8 +125,25 @@ pub(super) const ANNOUNCED: Kind = Kind {
         "will continue in the next",
     ],
     unless: &[
-        "if", "once", "unless", "until", "when", "whenever", "after", "leave", "skip", "ignore", "unchanged", "untouched",
-        "not", "know", "summarize", "summarise", "explain", "show", "answer",
+        "if",
+        "once",
+        "unless",
+        "until",
+        "when",
+        "whenever",
+        "after",
+        "leave",
+        "skip",
+        "ignore",
+        "unchanged",
+        "untouched",
+        "not",
+        "know",
+        "summarize",
+        "summarise",
+        "explain",
+        "show",
+        "answer",
     ],
 };
 
@@ -157,8 +219,8 @@ pub(super) const REFUSAL_WORDS: Kind = Kind {
 
 /// Words that count as `#` beside digits.
 pub(super) const NUMBERS: &[&str] = &[
-    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "several", "some",
-    "few", "many",
+    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "several",
+    "some", "few", "many",
 ];
 
 /// Words that `~` does not reach over.
@@ -167,7 +229,17 @@ pub(super) const BARRIERS: &[&str] =
 
 /// In a question, they make it one about what is left.
 pub(super) const ABOUT_WHAT_IS_LEFT: &[&str] = &[
-    "remain", "remains", "remaining", "left", "pending", "outstanding", "todo", "todos", "open", "missing", "unfinished",
+    "remain",
+    "remains",
+    "remaining",
+    "left",
+    "pending",
+    "outstanding",
+    "todo",
+    "todos",
+    "open",
+    "missing",
+    "unfinished",
     "incomplete",
 ];
 

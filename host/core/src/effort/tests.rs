@@ -212,7 +212,9 @@ fn l23_a_short_refusal_without_any_tool_call_is_a_deflection() {
         let long = format!("{reply} {}", "The log of the day has been read and it says a lot. ".repeat(8));
         assert_ne!(kind_of(&long, ASKED, ToolUse::None), ReplyKind::Deflection, "{reply}");
     }
-    for reply in ["The capital of France is Paris.", "I can't wait!", "I'm sorry to hear that.", "You can't divide by 0."] {
+    for reply in
+        ["The capital of France is Paris.", "I can't wait!", "I'm sorry to hear that.", "You can't divide by 0."]
+    {
         assert_eq!(kind_of(reply, ASKED, ToolUse::None), ReplyKind::Answer, "{reply}");
     }
 }
@@ -253,7 +255,9 @@ fn l23_an_empty_reply() {
 #[test]
 fn strange_replies_are_read() {
     let long = "i can not ".repeat(50_000);
-    for reply in ["\"", "`", "“", "'''", "......", "?!?", ", , ,", "I’", "*", "1.5.", "ÄÖÜ ß İ", "```", "~~~\n```", &long] {
+    for reply in
+        ["\"", "`", "“", "'''", "......", "?!?", ", , ,", "I’", "*", "1.5.", "ÄÖÜ ß İ", "```", "~~~\n```", &long]
+    {
         kind_of(reply, reply, ToolUse::None);
     }
 }

@@ -74,7 +74,9 @@ pub(super) enum Progress {
     Unknown,
     /// It has brought the turn's result, which is checked.
     Checking,
-    Done { tokens: u32 },
+    Done {
+        tokens: u32,
+    },
 }
 
 impl BatchCall {
@@ -126,14 +128,7 @@ impl Progress {
 
 impl Batch {
     pub(super) fn new(step: u32) -> Self {
-        Self {
-            step,
-            calls: Vec::new(),
-            suspended: false,
-            asked: false,
-            outstanding: BTreeMap::new(),
-            completion: None,
-        }
+        Self { step, calls: Vec::new(), suspended: false, asked: false, outstanding: BTreeMap::new(), completion: None }
     }
 
     pub(super) fn action(&self, parallel_calls: u32) -> Action {

@@ -324,7 +324,9 @@ impl Run {
             (Input::Failed(_) | Input::Cancel | Input::Recover, _)
             | (Input::Context { .. }, Phase::Building)
             | (Input::Reply(_), Phase::Calling { .. })
-            | (Input::Verdict(_), Phase::Validating { .. } | Phase::Working(Batch { completion: Some(_), .. })) => Ok(()),
+            | (Input::Verdict(_), Phase::Validating { .. } | Phase::Working(Batch { completion: Some(_), .. })) => {
+                Ok(())
+            }
             (Input::ModelFailed(failure), Phase::Calling { .. }) => match failure.then {
                 AfterFailure::Next { place, .. } if place <= turn.place => Err(Refused::Unexpected("an earlier model")),
                 _ => Ok(()),

@@ -100,7 +100,12 @@ impl Repetition {
 impl Run {
     /// Notes how a call came out. The third failure of its kind is told to the model, before the error itself, so that
     /// it is seen however long that is; then the tool is off for the turn, and its calls that still wait don't run.
-    pub(super) fn guarded(&mut self, call: &mut BatchCall, result: CallResult, switch: Switch) -> (CallResult, Guarded) {
+    pub(super) fn guarded(
+        &mut self,
+        call: &mut BatchCall,
+        result: CallResult,
+        switch: Switch,
+    ) -> (CallResult, Guarded) {
         let Some(turn) = &mut self.turn else { return (result, Guarded::Noted) };
         let needed = turn.config.finish == Finish::Tool && LoopBreak::of_tool(&call.name).is_some();
         let switch = if needed { Switch::Missing } else { switch };
@@ -195,5 +200,7 @@ fn warning(tool: &str, switch: Switch) -> String {
         Switch::There => format!("`{tool}` is off for the rest of this turn"),
         Switch::Missing => "it will fail again".to_owned(),
     };
-    format!("[the same call with the same arguments has failed the same way {MOST_FAILURES} times: {so}; find another way]")
+    format!(
+        "[the same call with the same arguments has failed the same way {MOST_FAILURES} times: {so}; find another way]"
+    )
 }

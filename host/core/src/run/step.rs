@@ -2,9 +2,9 @@
 
 use super::batch::{Batch, BatchCall, Progress};
 use super::depth;
+use super::effort::{MOST_EMPTY, Taken};
 use super::end::{Output, TurnEnd, TurnError};
 use super::finishing::settle_rivals;
-use super::effort::{MOST_EMPTY, Taken};
 use super::input::{Approval, DispatchedCall, Disposition, RepliedStep, ResolvedCall};
 use super::repetition::{Guarded, Switch, fingerprint_of};
 use super::state::{AtLimit, Fit, Mask, Phase, Run, Turn};

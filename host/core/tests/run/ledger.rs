@@ -113,13 +113,20 @@ impl Ledger {
         self.take_messages(before.turns.max(1), input, change);
         self.take_hidden(change);
         self.take_events(open, change);
-        self.take_outbox(change);
+        self.take_outbox(input, change);
     }
 
     /// What asks for a call goes out once, in the commit that hands it on (D2, I6).
-    fn take_outbox(&mut self, change: &Change) {
+    fn take_outbox(&mut self, input: &Input, change: &Change) {
+        // A question goes to nobody but who watches.
+        let silent = |id: &CallId| match input {
+            Input::Dispatched { calls } => calls
+                .iter()
+                .any(|call| call.call == *id && call.awaits.as_ref().is_some_and(|awaits| awaits.event.is_none())),
+            _ => false,
+        };
         let handed_on = change.calls.iter().filter_map(|call| match call {
-            CallChange::Moved { id, state: CallState::Outstanding, .. } => Some(id.0.as_str()),
+            CallChange::Moved { id, state: CallState::Outstanding, .. } if !silent(id) => Some(id.0.as_str()),
             _ => None,
         });
         let events = change.outbox.iter().filter_map(|item| match &item.effect {
@@ -220,7 +227,8 @@ impl Ledger {
             record: record.clone(),
             disposition: call.disposition.clone(),
             dispatches: 0,
-            granted: matches!(call.approval, Approval::Remembered(_)) && !matches!(call.disposition, Disposition::Breaks(_)),
+            granted: matches!(call.approval, Approval::Remembered(_))
+                && !matches!(call.disposition, Disposition::Breaks(_)),
             retry: false,
             results: 0,
         });
@@ -242,7 +250,8 @@ impl Ledger {
                     let verdict = answers.iter().find(|answer| answer.call == *id).map(|answer| &answer.verdict);
                     matches!(verdict, Some(ApprovalVerdict::Granted { .. }))
                 };
-                let allowed = matches!(input, Input::Approval { answers } if granted(answers)) && from == CallState::Asking;
+                let allowed =
+                    matches!(input, Input::Approval { answers } if granted(answers)) && from == CallState::Asking;
                 assert!(recovered || retried || allowed, "{id} waits again without a reason");
                 call.granted |= allowed;
             }
@@ -330,10 +339,16 @@ impl Ledger {
         let suspended = suspended.unwrap_or(false);
         match next {
             EventKind::Resumed => assert!(suspended, "it goes on without having waited"),
-            EventKind::ToolCall { .. } | EventKind::LoopIteration { .. } => assert!(!suspended, "{next:?} while it waits"),
+            EventKind::ToolCall { .. } | EventKind::LoopIteration { .. } => {
+                assert!(!suspended, "{next:?} while it waits")
+            }
             EventKind::ApprovalRequested { calls } => {
                 let asked: Vec<CallId> = calls.iter().map(|item| item.call.clone()).collect();
-                assert_eq!(asked, self.in_state(CallState::Asking), "all calls that must be allowed, in one request (L17)");
+                assert_eq!(
+                    asked,
+                    self.in_state(CallState::Asking),
+                    "all calls that must be allowed, in one request (L17)"
+                );
             }
             _ => {}
         }
@@ -390,7 +405,10 @@ impl Ledger {
                 let mut waits: Vec<CallId> = suspension.waits.iter().map(|wait| wait.call.clone()).collect();
                 waits.sort();
                 assert_eq!(waits, stuck);
-                assert!(self.in_state(CallState::Asking).is_empty() || self.is_asked(), "somebody has been asked (L17)");
+                assert!(
+                    self.in_state(CallState::Asking).is_empty() || self.is_asked(),
+                    "somebody has been asked (L17)"
+                );
                 let said = self.events.iter().rev().find_map(|event| match &event.kind {
                     EventKind::Suspended { suspension } => Some(Some(suspension)),
                     EventKind::Resumed | EventKind::LoopStart { .. } => Some(None),

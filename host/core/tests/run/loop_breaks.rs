@@ -103,7 +103,9 @@ fn l18_a_rejected_completion_goes_back_as_its_error_result_with_the_budget_of_l1
     assert_eq!((validation(&session).attempt, validation(&session).corrections_left), (2, 0));
     let change = session.reject("is too small");
     assert_eq!(change.hidden.iter().map(|hidden| hidden.id).collect::<Vec<_>>(), [2, 3]);
-    let TurnError::OutputRejected { attempts, last_reply, .. } = session.error() else { panic!("{:?}", session.error()) };
+    let TurnError::OutputRejected { attempts, last_reply, .. } = session.error() else {
+        panic!("{:?}", session.error())
+    };
     assert_eq!((attempts, last_reply.as_str()), (2, r#"{"n":3}"#));
 }
 
@@ -254,7 +256,8 @@ fn l19_a_tool_call_begins_the_count_anew_and_an_empty_reply_counts() {
         session.reply("", vec![plain("look")]);
         session.run_batch();
     }
-    let empty = |body: &Body| matches!(body, Body::Parts(parts) if parts.iter().any(|part| *part == Part::Text(String::new())));
+    let empty =
+        |body: &Body| matches!(body, Body::Parts(parts) if parts.iter().any(|part| *part == Part::Text(String::new())));
     assert!(!session.ledger.messages.iter().any(|message| empty(&message.body)), "no empty message is stored");
     assert!(session.run.is_open());
 }
@@ -482,7 +485,8 @@ fn l23_l4_at_the_bound_the_summary_is_the_last_call() {
 #[test]
 fn l23_l12_cut_replies_and_corrections_are_not_nudged() {
     let mut session = Session::calling(persistent());
-    let change = session.must(Input::Reply(RepliedStep { stop: StopReason::Length, ..reply("4 remaining", Vec::new()) }));
+    let change =
+        session.must(Input::Reply(RepliedStep { stop: StopReason::Length, ..reply("4 remaining", Vec::new()) }));
     assert!(nudges(&change).is_empty());
     session.reply("I can't do that.", Vec::new());
     assert_eq!(session.run.turn.as_ref().unwrap().corrections, 1);
@@ -538,8 +542,8 @@ fn l28_other_arguments_or_another_error_are_another_failure() {
 #[test]
 fn l28_arguments_are_the_same_whatever_the_order_of_their_keys() {
     let mut session = Session::calling(LoopConfig::default());
-    let [one, other]: [Value; 2] =
-        [r#"{"a": {"x": 1, "y": [1]}, "b": 2}"#, r#"{"b": 2, "a": {"y": [1], "x": 1}}"#].map(|text| serde_json::from_str(text).unwrap());
+    let [one, other]: [Value; 2] = [r#"{"a": {"x": 1, "y": [1]}, "b": 2}"#, r#"{"b": 2, "a": {"y": [1], "x": 1}}"#]
+        .map(|text| serde_json::from_str(text).unwrap());
     for arguments in [&one, &other] {
         session.reply("", vec![ResolvedCall { arguments: arguments.clone(), ..refused("write", "full") }]);
     }

@@ -58,7 +58,8 @@ pub(crate) fn loop_break(tool: &RegisteredTool) -> Option<LoopBreak> {
 /// What is wrong with the arguments apart from a result that no text is: that is for the validators and the output schema,
 /// as with any output (L12).
 pub(crate) fn but_the_result(tool: &RegisteredTool, mut violations: Vec<Violation>) -> Vec<Violation> {
-    let plain = tool.definition.input_schema.pointer(&format!("/properties/{}/description", argument::RESULT)).is_some();
+    let plain =
+        tool.definition.input_schema.pointer(&format!("/properties/{}/description", argument::RESULT)).is_some();
     let is_output = loop_break(tool) == Some(LoopBreak::Complete) && !plain;
     let of_result = format!("/{}", argument::RESULT);
     violations.retain(|violation| !is_output || !violation.pointer.starts_with(&of_result));
@@ -111,9 +112,15 @@ mod tests {
         });
         let tools = finishing_definitions(Some(&schema));
         let shown = &tools[0].0.input_schema;
-        assert_eq!(shown["properties"]["result"]["properties"]["items"]["items"]["$ref"], "#/properties/result/$defs/item");
+        assert_eq!(
+            shown["properties"]["result"]["properties"]["items"]["items"]["$ref"],
+            "#/properties/result/$defs/item"
+        );
         let item = &shown["properties"]["result"]["$defs"]["item"];
-        assert_eq!((&item["properties"]["inner"]["$ref"], &item["const"]), (&json!("#/properties/result"), &json!({"$ref": "#/x"})));
+        assert_eq!(
+            (&item["properties"]["inner"]["$ref"], &item["const"]),
+            (&json!("#/properties/result"), &json!({"$ref": "#/x"}))
+        );
         assert!(shown["properties"]["result"].get("$schema").is_none());
         assert!(matches!(disposition(Some(&schema), r#"{"result": {}}"#), Disposition::Breaks(LoopBreak::Complete)));
     }

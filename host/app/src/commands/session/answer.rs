@@ -29,6 +29,7 @@ pub(super) async fn answer(
     open.close().await.map_err(Failure::failed)?;
     answered?;
     let (subject, flag) = (&session.subject, data.flag());
-    terminal.note(format!("answered; go on with --session {subject}{flag}, and the same --agent or --plugins as before"));
+    terminal
+        .note(format!("answered; go on with --session {subject}{flag}, and the same --agent or --plugins as before"));
     Ok(Exit::Done)
 }
