@@ -319,7 +319,7 @@ impl Run {
             call.state = Progress::Running;
             call.attempt += 1;
             let (name, attempt) = (call.name.clone(), call.attempt);
-            if let Some(breaks) = call.breaks {
+            if let Some(breaks) = call.breaks.filter(|_| awaits.is_none()) {
                 breaking = Some(((id.clone(), breaks), arguments.clone()));
             }
             match awaits {
