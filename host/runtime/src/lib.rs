@@ -1,10 +1,13 @@
 //! Drives the loop of `agent-core` with plugins, models and memory: the only place where an action becomes a deed.
 
 pub mod agent;
+pub mod approvals;
 pub mod builtins;
 mod calls;
 pub mod checkpoint;
+mod children;
 mod context;
+mod delegation;
 mod drive;
 mod events;
 pub mod media;
@@ -12,13 +15,17 @@ mod model_step;
 pub mod models;
 mod output;
 mod policy;
+pub mod portable;
 mod questions;
 pub mod registry;
+mod remember;
 pub mod session;
 mod trace;
 
 pub use agent::{Agent, AgentConfig, AgentError, PluginAllowance};
+pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
 pub use checkpoint::{Checkpoint, CheckpointObserver};
+pub use delegation::Delegate;
 pub use media::Downscaler;
 pub use models::Models;
 pub use questions::question;

@@ -1,12 +1,14 @@
 //! One registry of tools with one name space, whatever they come from (L7, L8, L14).
 
+use crate::approvals::digest_of_tool;
 use crate::builtins::{but_the_result, loop_break};
+use agent_core::message::Digest;
 use agent_core::model::{OfferedTool, RequestedCall};
 use agent_core::names::ToolNames;
 use agent_core::run::{Approval, Disposition, ResolvedCall};
 use agent_core::schema::{Schema, SchemaError, parse_arguments};
 use agent_core::tokens;
-use agent_core::tool::{ToolDefinition, ToolError, ToolSource};
+use agent_core::tool::{ToolDefinition, ToolError, ToolSource, Violation};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +27,8 @@ pub struct RegisteredTool {
     pub source: ToolSource,
     /// Whether the model is told of it.
     pub availability: Availability,
+    /// What an approval is bound to (L17): the plugin's component, or the definition where the tool comes from elsewhere.
+    pub digest: Digest,
     arguments: Schema,
     structured: Option<Schema>,
 }
@@ -184,21 +188,21 @@ impl RegisteredTool {
         };
         let arguments = compile("input", &definition.input_schema)?;
         let structured = definition.output_schema.as_ref().map(|schema| compile("output", schema)).transpose()?;
-        Ok(Self { arguments, structured, definition, source, availability })
+        let digest = digest_of_tool(&definition, &source);
+        Ok(Self { digest, arguments, structured, definition, source, availability })
     }
 
     fn admit(&self, arguments: &Value) -> Result<(), ToolError> {
         if let Availability::Withheld(message) = &self.availability {
             return Err(ToolError::Denied { message: message.clone() });
         }
-        if self.definition.traits.needs_approval {
-            // Fails closed (L17): nobody can be asked yet.
-            let message =
-                "this tool needs an approval before each call, and this version cannot ask for one".to_owned();
-            return Err(ToolError::Denied { message });
-        }
+        self.check_arguments(arguments).map_err(|violations| ToolError::InvalidArguments { violations })
+    }
+
+    /// Whether arguments satisfy the tool's schema, whoever wrote them (L8).
+    pub fn check_arguments(&self, arguments: &Value) -> Result<(), Vec<Violation>> {
         let violations = but_the_result(self, self.arguments.check(arguments).err().unwrap_or_default());
-        if violations.is_empty() { Ok(()) } else { Err(ToolError::InvalidArguments { violations }) }
+        if violations.is_empty() { Ok(()) } else { Err(violations) }
     }
 
     /// Whether the structured result is what the tool promised.
@@ -232,7 +236,6 @@ fn cut(text: &str, bytes: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_core::message::Digest;
     use serde_json::json;
 
     fn tool(name: &str) -> ToolDefinition {
@@ -306,13 +309,25 @@ mod tests {
         );
     }
 
+    /// L17, row 19: whatever a tool says of itself is part of what is allowed.
     #[test]
-    fn l17_a_tool_that_needs_approval_never_runs_unasked() {
-        let mut asking = tool("pay");
-        asking.traits.needs_approval = true;
-        let registry = Registry::new([(asking, plugin("bank"), Availability::Offered)]).unwrap();
-        let resolved = registry.resolve(&call("pay", "{\"path\": \"a\"}"));
-        assert!(matches!(resolved.disposition, Disposition::Refused(ToolError::Denied { .. })));
+    fn l17_a_changed_definition_is_another_tool() {
+        let server = ToolSource::Mcp { server: "web".to_owned() };
+        let digest = |definition: ToolDefinition, source: &ToolSource| digest_of_tool(&definition, source);
+        let one = digest(tool("pay"), &server);
+        assert_eq!(one, digest(tool("pay"), &server));
+        let mut described = tool("pay");
+        described.description.push('!');
+        let mut typed = tool("pay");
+        typed.input_schema["properties"]["path"]["type"] = json!("integer");
+        let mut harmless = tool("pay");
+        harmless.traits.read_only = true;
+        for changed in [described, typed, harmless] {
+            assert_ne!(digest(changed, &server), one);
+        }
+        assert_ne!(digest(tool("pay"), &ToolSource::Mcp { server: "wed".to_owned() }), one);
+        let component = Digest::from_sha256([7; 32]);
+        assert_eq!(digest(tool("pay"), &plugin("bank")), component, "a plugin's component is all that it does");
     }
 
     #[test]

@@ -104,6 +104,8 @@ pub struct LoopConfig {
     pub result_characters: u32,
     /// Tokens that must remain before a step (L26). Default 1,500.
     pub minimum_remaining: u32,
+    /// How often work may be handed down from agent to agent, counted from the one that a person asks (L16). Default 4.
+    pub max_depth: u32,
     /// What ends the turn (L18). Default: a reply without a tool call.
     pub finish: Finish,
     /// Whether replies that give up too early are answered by the host (L23). Default: not.
@@ -125,6 +127,7 @@ impl Default for LoopConfig {
             parallel_calls: 4,
             result_characters: 6_000,
             minimum_remaining: 1_500,
+            max_depth: 4,
             finish: Finish::Text,
             persistence: false,
             answer_within_ms: None,

@@ -8,6 +8,7 @@ use super::finishing::settle_rivals;
 use super::input::{Approval, DispatchedCall, Disposition, RepliedStep, ResolvedCall};
 use super::repetition::{Guarded, Switch, fingerprint_of};
 use super::state::{AtLimit, Fit, Mask, Phase, Run, Turn};
+use crate::approval::Leave;
 use crate::change::{Body, CallChange, CallRecord, CallResult, CallState, Change};
 use crate::event::{EndReason, EventKind};
 use crate::loop_break::LoopBreak;
@@ -215,11 +216,12 @@ impl Run {
             result: None,
         };
         let name = call.name.clone();
-        let granted = match &call.approval {
-            Approval::Remembered(grant) => Some(grant.clone()),
-            Approval::NotNeeded | Approval::Needed => None,
+        let (asked_about, granted) = match &call.approval {
+            Approval::NotNeeded => (None, None),
+            Approval::Needed(digest) => (Some(digest.clone()), None),
+            Approval::Remembered(grant) => (None, Some(Leave::Remembered(grant.clone()))),
         };
-        let mut entry = BatchCall { granted, ..BatchCall::new(id.clone(), name.clone(), Progress::Waiting) };
+        let mut entry = BatchCall { asked_about, granted, ..BatchCall::new(id.clone(), name.clone(), Progress::Waiting) };
         entry.arguments = fingerprint_of(&record.arguments);
         match beginning(call.disposition, &call.approval, highest) {
             Beginning::Waits { sequential, repeatable } => {
@@ -230,7 +232,9 @@ impl Run {
                 (entry.sequential, entry.repeatable, entry.state) = (sequential, repeatable, Progress::Asking);
             }
             // Ending a turn is no deed that somebody must allow.
-            Beginning::Breaks(breaks) => (entry.breaks, entry.granted) = (Some(breaks), None),
+            Beginning::Breaks(breaks) => {
+                (entry.breaks, entry.asked_about, entry.granted) = (Some(breaks), None, None);
+            }
             Beginning::Deferred => {
                 self.emit(change, EventKind::ToolDeferred { call: id, name });
                 entry.state = Progress::Done { tokens: tokens::of_text(DEFERRED) };
@@ -485,7 +489,7 @@ fn beginning(disposition: Disposition, approval: &Approval, highest: Option<i32>
     match disposition {
         Disposition::Ready { priority, .. } if Some(priority) < highest => Beginning::Deferred,
         Disposition::Breaks(breaks) => Beginning::Breaks(breaks),
-        Disposition::Ready { sequential, repeatable, .. } if *approval == Approval::Needed => {
+        Disposition::Ready { sequential, repeatable, .. } if matches!(approval, Approval::Needed(_)) => {
             Beginning::Asks { sequential, repeatable }
         }
         Disposition::Ready { sequential, repeatable, .. } => Beginning::Waits { sequential, repeatable },

@@ -204,6 +204,15 @@ impl Ledger {
                         let own = named && record.state == CallState::Asking && result.is_error;
                         assert!(own || answers.iter().any(|answer| ended_with_it(&answer.call)), "only a denial (L17)");
                     }
+                    if let Input::Respond { call, result: given } = input {
+                        let own = call == id && result.content == given.content && record.state == CallState::Outstanding;
+                        assert!(own, "a response finishes its own outstanding call (L10)");
+                    }
+                    if let Input::Approval { answers } = input {
+                        let denied = |answer: &_| matches!(answer, ApprovalVerdict::Denied { .. });
+                        let named = answers.iter().any(|answer| answer.call == *id && denied(&answer.verdict));
+                        assert!(named && record.state == CallState::Asking && result.is_error, "only a denial (L17)");
+                    }
                     (record.state, record.result) = (CallState::Finished, Some(result.clone()));
                 }
             }
@@ -214,10 +223,9 @@ impl Ledger {
         assert!(self.calls.iter().all(|earlier| earlier.record.id != record.id), "{} is used twice", record.id);
         assert_eq!((&record.name, &record.arguments, &record.source), (&call.name, &call.arguments, &call.source));
         assert_eq!((record.attempt, record.step), (0, self.replies));
+        let breaks = matches!(call.disposition, Disposition::Breaks(_));
         let state = match runs {
-            true if call.approval == Approval::Needed && !matches!(call.disposition, Disposition::Breaks(_)) => {
-                CallState::Asking
-            }
+            true if matches!(call.approval, Approval::Needed(_)) && !breaks => CallState::Asking,
             true => CallState::Waiting,
             false => CallState::Finished,
         };

@@ -4,8 +4,10 @@
 mod beginnings;
 mod bounds;
 mod calls;
+mod delegation;
 mod endings;
 mod events;
+mod forks;
 mod ledger;
 mod loop_breaks;
 mod models;
@@ -14,4 +16,6 @@ mod properties;
 mod recovery;
 mod seen_counts;
 mod session;
+mod stored_states;
 mod views;
+mod waiting;

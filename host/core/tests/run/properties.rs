@@ -419,7 +419,8 @@ fn drain(session: &mut Session) -> u32 {
         config: LoopConfig::default(),
         calls: vec![Disposition::Ready { priority: 0, sequential: true, repeatable: false }; 4],
         text: "wrong",
-        pick: Pick(0),
+        // Not 0, with which what was allowed would be asked for again and again.
+        pick: Pick(1),
         coin: true,
         asks: 0,
         hands_on: 0,
