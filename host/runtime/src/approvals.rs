@@ -1,5 +1,6 @@
 //! Approvals (L17): which calls somebody must allow, what they answer, and whether that still holds when a call runs.
 
+use crate::builtins::loop_break;
 use crate::registry::{Availability, RegisteredTool};
 use crate::session::{Session, SessionError};
 use agent_core::approval::{
@@ -190,8 +191,7 @@ impl Session {
         if let Some(Err(violations)) = edited.as_ref().map(|edited| tool.check_arguments(edited)) {
             return Err(ApprovalError::Arguments { call, tool: name, violations });
         }
-        let is_bound =
-            edited.is_some() || scope == GrantScope::Once || agent.config().approvals.binds_arguments(&name);
+        let is_bound = edited.is_some() || scope == GrantScope::Once || agent.config().approvals.binds_arguments(&name);
         let arguments = is_bound.then(|| digest_of_arguments(edited.as_ref().unwrap_or(&record.arguments)));
         let (agent, digest) = (agent.config().name.clone(), tool.digest.clone());
         let grant = ScopedGrant { scope, grant: LastingGrant { agent, tool: name, digest, arguments } };
@@ -199,10 +199,7 @@ impl Session {
     }
 
     /// Says of each call of a reply whether somebody must allow it.
-    pub(crate) async fn ask_where_needed(
-        &self,
-        mut calls: Vec<ResolvedCall>,
-    ) -> Result<Vec<ResolvedCall>, StoreError> {
+    pub(crate) async fn ask_where_needed(&self, mut calls: Vec<ResolvedCall>) -> Result<Vec<ResolvedCall>, StoreError> {
         let mut lasting = None;
         for call in calls.iter_mut().filter(|call| matches!(call.disposition, Disposition::Ready { .. })) {
             let Some(tool) = self.shared.agent.registry().get(&call.name).filter(|tool| self.asks(tool)) else {

@@ -221,7 +221,8 @@ impl Run {
             Approval::Needed(digest) => (Some(digest.clone()), None),
             Approval::Remembered(grant) => (None, Some(Leave::Remembered(grant.clone()))),
         };
-        let mut entry = BatchCall { asked_about, granted, ..BatchCall::new(id.clone(), name.clone(), Progress::Waiting) };
+        let mut entry =
+            BatchCall { asked_about, granted, ..BatchCall::new(id.clone(), name.clone(), Progress::Waiting) };
         entry.arguments = fingerprint_of(&record.arguments);
         match beginning(call.disposition, &call.approval, highest) {
             Beginning::Waits { sequential, repeatable } => {

@@ -138,7 +138,9 @@ impl Run {
             GrantScope::Session if self.grants.contains(&grant) => {}
             GrantScope::Session => self.grants.push(grant),
             GrantScope::Always => {
-                change.outbox.push(OutboxItem { id: format!("allow/{id}"), effect: OutboxEffect::Allow(grant) });
+                // A call may be asked about again, and the next grant is another deed: the event's number tells them apart.
+                let id = format!("allow/{id}/{}", self.sequence + 1);
+                change.outbox.push(OutboxItem { id, effect: OutboxEffect::Allow(grant) });
             }
         }
         self.emit(change, EventKind::ApprovalResolved { call: id, name, verdict });

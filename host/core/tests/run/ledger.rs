@@ -1,10 +1,10 @@
 //! A naive model of a session: what a store would hold, and what must be true of it after every change.
 
-use agent_core::approval::{ApprovalVerdict, ApprovalWord};
+use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain};
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, Change, OutboxEffect};
-use agent_core::event::{Event, EventKind};
+use agent_core::event::{ApprovalItem, Event, EventKind};
 use agent_core::loop_break::LoopBreak;
-use agent_core::message::{CallId, Part, Role};
+use agent_core::message::{CallId, Digest, Part, Role};
 use agent_core::plugin::History;
 use agent_core::run::{Action, Approval, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run, Validation};
 use std::collections::BTreeSet;
@@ -25,6 +25,8 @@ pub(crate) struct Call {
     pub(crate) dispatches: u32,
     /// Somebody has allowed it.
     pub(crate) granted: bool,
+    /// Digest of the tool that somebody is asked about.
+    asked_about: Option<Digest>,
     /// Somebody has decided that it may run once more.
     retry: bool,
     results: u32,
@@ -39,6 +41,8 @@ pub(crate) struct Ledger {
     pub(crate) events: Vec<Event>,
     /// Of the turn.
     pub(crate) replies: u32,
+    /// Somebody has been asked for the calls that must be allowed.
+    pub(crate) asked: bool,
     /// Ids of the outbox.
     pub(crate) outbox: Vec<String>,
     /// Tools that were turned off in the turn (L28).
@@ -79,17 +83,6 @@ impl Ledger {
         self.calls.iter().filter(|call| call.record.state == state).map(|call| call.record.id.clone()).collect()
     }
 
-    /// Whether somebody has been asked for the calls that must be allowed, as the events say (L17).
-    pub(crate) fn is_asked(&self) -> bool {
-        let said = self.events.iter().rev().find_map(|event| match event.kind {
-            EventKind::ApprovalRequested { .. } => Some(true),
-            EventKind::ApprovalResolved { verdict: ApprovalWord::Void, .. } => Some(false),
-            EventKind::StreamComplete { .. } => Some(false),
-            _ => None,
-        });
-        said.unwrap_or(false)
-    }
-
     /// Commits a change, and checks it against the input that made it.
     pub(crate) fn take(&mut self, before: &Run, input: &Input, change: &Change) {
         let open = before.is_open();
@@ -101,11 +94,19 @@ impl Ledger {
             }
             Input::Context { context } => self.leave_out = context.history == History::LeaveOut,
             Input::Reply(reply) => {
+                self.asked = false;
                 self.see(before);
                 self.replies += 1;
                 self.units += reply.execution_units;
             }
             Input::Resolve { call, decision: Decision::Retry } => self.call_mut(call).retry = true,
+            Input::AskAgain { calls } => {
+                self.asked = false;
+                for AskedAgain { call, digest } in calls {
+                    self.call_mut(call).asked_about = Some(digest.clone());
+                }
+            }
+            Input::Approval { answers } => self.take_answers(answers),
             _ => {}
         }
         let requested: &[ResolvedCall] = if let Input::Reply(reply) = input { &reply.calls } else { &[] };
@@ -141,6 +142,21 @@ impl Ledger {
         }
     }
 
+    /// An answer about another tool than the one that was asked about is void (L17, row 19).
+    fn take_answers(&mut self, answers: &[ApprovalAnswer]) {
+        for ApprovalAnswer { call, verdict } in answers {
+            let ApprovalVerdict::Granted { grant, edited } = verdict else { continue };
+            let call = self.call_mut(call);
+            match call.asked_about.as_ref() == Some(&grant.grant.digest) {
+                true => (call.granted, call.record.edited) = (true, edited.clone().or(call.record.edited.take())),
+                false => {
+                    call.asked_about = Some(grant.grant.digest.clone());
+                    self.asked = false;
+                }
+            }
+        }
+    }
+
     /// One more model call: what was sent has been seen once more.
     fn see(&mut self, before: &Run) {
         let sent: Vec<u64> = before.sent().map(|entry| entry.id).collect();
@@ -160,9 +176,9 @@ impl Ledger {
             _ => None,
         });
         let (lowest, highest) = (priorities.clone().min(), priorities.max());
-        let breaks = |call: &&ResolvedCall| matches!(call.disposition, Disposition::Breaks(_));
+        let breaks = |call: &ResolvedCall| matches!(call.disposition, Disposition::Breaks(_));
         // Of the calls that end the turn the first counts, and none where some of the others were deferred (L18).
-        let breaks = requested.iter().position(|call| breaks(&call)).filter(|_| lowest == highest);
+        let breaks = requested.iter().position(breaks).filter(|_| lowest == highest);
         let mut requested = requested.iter().enumerate();
         for call in &change.calls {
             match call {
@@ -178,7 +194,8 @@ impl Ledger {
                 CallChange::Moved { id, state, attempt } => self.moved((id, *state), *attempt, input),
                 CallChange::Edited { id, arguments } => {
                     assert!(matches!(input, Input::Approval { .. }), "only an approval edits arguments (L17)");
-                    self.call_mut(id).record.edited = Some(arguments.clone());
+                    let call = self.call(id);
+                    assert!(call.granted && call.record.edited.as_ref() == Some(arguments), "as somebody said (L17)");
                 }
                 CallChange::Finished { id, result } => {
                     let turned_off = turned_off(change);
@@ -204,14 +221,9 @@ impl Ledger {
                         let own = named && record.state == CallState::Asking && result.is_error;
                         assert!(own || answers.iter().any(|answer| ended_with_it(&answer.call)), "only a denial (L17)");
                     }
-                    if let Input::Respond { call, result: given } = input {
-                        let own = call == id && result.content == given.content && record.state == CallState::Outstanding;
-                        assert!(own, "a response finishes its own outstanding call (L10)");
-                    }
-                    if let Input::Approval { answers } = input {
-                        let denied = |answer: &_| matches!(answer, ApprovalVerdict::Denied { .. });
-                        let named = answers.iter().any(|answer| answer.call == *id && denied(&answer.verdict));
-                        assert!(named && record.state == CallState::Asking && result.is_error, "only a denial (L17)");
+                    if let Input::Forbidden { call, .. } = input {
+                        let own = call == id && record.state == CallState::Waiting && result.is_error;
+                        assert!(own || ended_with_it(call), "what is forbidden had not begun (L17)");
                     }
                     (record.state, record.result) = (CallState::Finished, Some(result.clone()));
                 }
@@ -235,8 +247,11 @@ impl Ledger {
             record: record.clone(),
             disposition: call.disposition.clone(),
             dispatches: 0,
-            granted: matches!(call.approval, Approval::Remembered(_))
-                && !matches!(call.disposition, Disposition::Breaks(_)),
+            granted: matches!(call.approval, Approval::Remembered(_)) && !breaks,
+            asked_about: match &call.approval {
+                Approval::Needed(digest) => Some(digest.clone()),
+                _ => None,
+            },
             retry: false,
             results: 0,
         });
@@ -254,20 +269,16 @@ impl Ledger {
             CallState::Waiting => {
                 let recovered = *input == Input::Recover && from == CallState::Started && call.is_repeatable();
                 let retried = call.retry && from == CallState::OutcomeUnknown;
-                let granted = |answers: &[agent_core::approval::ApprovalAnswer]| {
-                    let verdict = answers.iter().find(|answer| answer.call == *id).map(|answer| &answer.verdict);
-                    matches!(verdict, Some(ApprovalVerdict::Granted { .. }))
-                };
-                let allowed =
-                    matches!(input, Input::Approval { answers } if granted(answers)) && from == CallState::Asking;
+                let named = |answers: &[ApprovalAnswer]| answers.iter().any(|answer| answer.call == *id);
+                let answered = matches!(input, Input::Approval { answers } if named(answers));
+                let allowed = answered && from == CallState::Asking && call.granted;
                 assert!(recovered || retried || allowed, "{id} waits again without a reason");
-                call.granted |= allowed;
             }
             CallState::OutcomeUnknown => {
                 assert!(*input == Input::Recover && from == CallState::Started && !call.is_repeatable(), "{id}");
             }
             CallState::Asking => {
-                assert!(matches!(input, Input::AskAgain { .. }) && from == CallState::Waiting && call.granted, "{id}");
+                assert!(matches!(input, Input::AskAgain { .. }) && from == CallState::Waiting, "{id}");
                 call.granted = false;
             }
             CallState::Outstanding => {
@@ -333,6 +344,7 @@ impl Ledger {
             if let EventKind::ToolDisabled { name, .. } = &event.kind {
                 assert!(self.off.insert(name.clone()), "{name} is turned off twice (L28)");
             }
+            self.asked |= matches!(event.kind, EventKind::ApprovalRequested { .. });
             self.events.push(event.clone());
         }
     }
@@ -357,6 +369,9 @@ impl Ledger {
                     self.in_state(CallState::Asking),
                     "all calls that must be allowed, in one request (L17)"
                 );
+                let about =
+                    |item: &ApprovalItem| item.digest.is_some() && item.digest == self.call(&item.call).asked_about;
+                assert!(calls.iter().all(about), "the request says about which tool (L17)");
             }
             _ => {}
         }
@@ -413,10 +428,7 @@ impl Ledger {
                 let mut waits: Vec<CallId> = suspension.waits.iter().map(|wait| wait.call.clone()).collect();
                 waits.sort();
                 assert_eq!(waits, stuck);
-                assert!(
-                    self.in_state(CallState::Asking).is_empty() || self.is_asked(),
-                    "somebody has been asked (L17)"
-                );
+                assert!(self.in_state(CallState::Asking).is_empty() || self.asked, "somebody has been asked (L17)");
                 let said = self.events.iter().rev().find_map(|event| match &event.kind {
                     EventKind::Suspended { suspension } => Some(Some(suspension)),
                     EventKind::Resumed | EventKind::LoopStart { .. } => Some(None),

@@ -1,6 +1,6 @@
 //! `session answer`: what the user says to a question of the model (L18).
 
-use super::resolve::open_to_decide;
+use super::{below, open_to_decide};
 use crate::commands::run::asked;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
@@ -16,7 +16,8 @@ pub(super) async fn answer(
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let mut open = open_to_decide(&session, store, data).await?;
+    let mut open = open_to_decide(store, &session, data).await?;
+    let parent = open.state().delegated_by.clone();
     let answered = match asked(&open) {
         Some(call) => open.answer(call, text).await.map_err(Failure::refused),
         None => {
@@ -28,6 +29,10 @@ pub(super) async fn answer(
     };
     open.close().await.map_err(Failure::failed)?;
     answered?;
+    if let Some(parent) = parent {
+        terminal.note(format!("answered; {}", below::parent_waits(&parent, data)));
+        return Ok(Exit::Done);
+    }
     let (subject, flag) = (&session.subject, data.flag());
     terminal
         .note(format!("answered; go on with --session {subject}{flag}, and the same --agent or --plugins as before"));
