@@ -5,6 +5,7 @@
 mod agent_files;
 mod agents;
 mod binary;
+mod cancelled;
 mod chat_server;
 mod configuration;
 mod contract;
@@ -22,6 +23,7 @@ mod sandbox;
 mod scenarios;
 mod seed_a;
 mod seed_b;
+mod seed_d;
 mod services;
 mod services_by_hand;
 mod session_commands;

@@ -297,6 +297,15 @@ pub(crate) enum SessionCommand {
         #[command(flatten)]
         agent: AgentArguments,
     },
+    /// Answer the question that a session waits with; then go on with --session
+    Answer {
+        /// Its id, or a beginning of it that no other has
+        #[arg(value_parser = session_id)]
+        session: String,
+        /// What the model is told
+        #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
+        text: String,
+    },
     /// Remove sessions with all that is stored of them
     Delete {
         /// Their ids, or beginnings that no other has

@@ -30,6 +30,7 @@ pub(crate) use template::template;
 
 use crate::grants::{Grant, Kind, Receiver};
 use agent_core::approval::ApprovalRules;
+use agent_core::loop_break::Finish;
 use agent_core::run::AtLimit;
 use document::{Document, Found, Table};
 use serde_json::Value;
@@ -81,6 +82,12 @@ pub(crate) struct AgentFile {
     pub(crate) result_characters: Option<u32>,
     /// Tokens that must be free before a step.
     pub(crate) minimum_remaining: Option<u32>,
+    /// What ends a turn.
+    pub(crate) finish: Option<Finish>,
+    /// How long a question waits.
+    pub(crate) answer_within_ms: Option<u32>,
+    /// Replies that give up too early are answered.
+    pub(crate) persistence: Option<bool>,
     /// The output carries the turn's messages.
     pub(crate) include_history: Option<bool>,
     /// JSON Schema of the output.
@@ -195,6 +202,9 @@ impl AgentFile {
             parallel_calls: number("parallel_calls"),
             result_characters: number("result_characters"),
             minimum_remaining: number("minimum_remaining"),
+            finish: text("finish").map(|word| if word == "tool" { Finish::Tool } else { Finish::Text }),
+            answer_within_ms: number("answer_within_ms"),
+            persistence: root.get("persistence").and_then(|found| found.flag()),
             include_history: root.get("include_history").and_then(|found| found.flag()),
             output_schema: root.get("output_schema").and_then(|found| output_schema::output_schema(&found, &folder)),
             validators: root.get("validators").map(|found| texts(&found)),

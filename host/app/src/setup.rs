@@ -270,6 +270,9 @@ fn bounds(settings: &Settings) -> LoopConfig {
         result_characters: file.result_characters.unwrap_or(defaults.result_characters),
         minimum_remaining: file.minimum_remaining.unwrap_or(defaults.minimum_remaining),
         max_depth: file.max_depth.unwrap_or(defaults.max_depth),
+        finish: file.finish.unwrap_or(defaults.finish),
+        persistence: file.persistence.unwrap_or(defaults.persistence),
+        answer_within_ms: file.answer_within_ms.map(u64::from),
         ..defaults
     }
 }

@@ -1,5 +1,6 @@
 //! Approvals (L17): which calls somebody must allow, what they answer, and whether that still holds when a call runs.
 
+use crate::builtins::loop_break;
 use crate::registry::{Availability, RegisteredTool};
 use crate::session::{Session, SessionError};
 use agent_core::approval::{
@@ -234,6 +235,10 @@ impl Session {
         for (record, dispatch) in records.iter().zip(dispatches) {
             // Without its tool a call fails by itself.
             let Some(tool) = self.shared.agent.registry().get(&record.name) else { continue };
+            // Ending a turn is no deed that somebody must allow.
+            if loop_break(tool).is_some() {
+                continue;
+            }
             let ruling = self.shared.agent.config().approvals.ruling(&tool.definition, &tool.source);
             match ruling.policy {
                 ApprovalPolicy::Allow => continue,

@@ -8,6 +8,7 @@ mod slash;
 
 use super::asking::{Asker, Person};
 use super::opening::{self, Opened};
+use super::run::{asked, watched};
 use super::session;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Doing, Interrupts};
@@ -127,6 +128,7 @@ impl Chat<'_> {
             return Ok(Next::Prompt);
         }
         match slash::parse(&text) {
+            None if asked(&self.session).is_some() => self.answer(text).await?,
             None if self.session.state().is_open() => {
                 self.warn("the turn before this one waits: decide with /resolve, or end it with /cancel");
             }
@@ -140,6 +142,14 @@ impl Chat<'_> {
             }
         }
         Ok(Next::Prompt)
+    }
+
+    /// What is typed after a question is its answer (L18).
+    async fn answer(&mut self, text: String) -> Result<(), Failure> {
+        if let Some(call) = asked(&self.session) {
+            self.session.answer(call, text).await.map_err(Failure::refused)?;
+        }
+        self.turn(None).await
     }
 
     /// Runs a turn, or without an input goes on with the open one. That it fails does not end the session.

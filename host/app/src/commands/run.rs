@@ -11,8 +11,9 @@ use crate::interrupt::{Doing, Interrupts};
 use crate::prompt::{self, Input};
 use crate::terminal::turn::{Format, TurnView, Use};
 use crate::terminal::{Output, Terminal};
-use agent_core::message::TurnInput;
-use agent_runtime::{Session, TurnResult};
+use agent_core::message::{CallId, TurnInput};
+use agent_core::run::Action;
+use agent_runtime::{Session, TurnResult, question};
 use clap::CommandFactory;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -90,6 +91,11 @@ async fn turns(
     if !interrupted && prompt.is_none() && session.state().turns > 0 {
         view.nothing_interrupted();
     }
+    if let (Some(call), Some(text)) = (asked(session), &prompt) {
+        // What is said to a session that has asked something is the answer (L18).
+        session.answer(call, text.clone()).await.map_err(Failure::refused)?;
+        return watched(session, None, view, cancel).await;
+    }
     if interrupted || prompt.is_none() {
         let result = asker.run(session, None, view, cancel).await?;
         let stops = matches!(result, TurnResult::Suspended(_)) || cancel.is_cancelled();
@@ -102,6 +108,14 @@ async fn turns(
         view.interrupted_turn_ended(&result)?;
     }
     asker.run(session, prompt.map(TurnInput::Text), view, cancel).await
+}
+
+/// The call whose question the session waits for the answer to.
+pub(super) fn asked(session: &Session) -> Option<CallId> {
+    match session.state().action() {
+        Action::Suspended(suspension) => question(&suspension).map(|(call, _)| call.clone()),
+        _ => None,
+    }
 }
 
 /// Runs a turn and shows its events as they come.

@@ -1,5 +1,7 @@
-//! `session list|show|fork|undo|approve|deny|respond|resolve|export|import|delete`: what is stored, for people and programs.
+//! `session list|show|fork|undo|approve|deny|respond|answer|resolve|export|import|delete`: what is stored, for people and
+//! for programs.
 
+mod answer;
 pub(crate) mod below;
 mod approve;
 mod delete;
@@ -78,6 +80,10 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             let format = if json { Format::Json } else { Format::Lines };
             let asked = respond::Asked { session, event, agent, then, format };
             return respond::respond(asked, store, data, terminal).await;
+        }
+        SessionCommand::Answer { session, text } => {
+            let session = find(&*store, Some(&session)).await?;
+            return answer::answer(session, text, store, data, terminal).await;
         }
         SessionCommand::Fork { session, at } => return portable::fork(&*store, (&session, at), data, terminal).await,
         SessionCommand::Undo { session } => return portable::undo(store, &session, data, terminal).await,

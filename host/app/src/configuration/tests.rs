@@ -20,6 +20,9 @@ fn a_whole_file() {
         max_corrections = 0
         parallel_calls = 2
         result_characters = 500
+        finish = "tool"
+        answer_within_ms = 60_000
+        persistence = true
         include_history = true
         output_schema = { type = "object", required = ["total"], properties = { total = { type = "integer", minimum = 0 } } }
         validators = ["strict-json"]
@@ -48,6 +51,7 @@ fn a_whole_file() {
     assert_eq!(file.plugin_directory, Some(PathBuf::from("agents/../plugins")));
     assert_eq!((file.max_interactions, file.at_limit, file.max_corrections), (Some(40), Some(AtLimit::Error), Some(0)));
     assert_eq!((file.parallel_calls, file.result_characters, file.include_history), (Some(2), Some(500), Some(true)));
+    assert_eq!((file.finish, file.answer_within_ms, file.persistence), (Some(Finish::Tool), Some(60_000), Some(true)));
     assert_eq!(file.output_schema.expect("a schema")["properties"]["total"]["minimum"], 0);
     assert_eq!(file.validators, Some(vec!["strict-json".to_owned()]));
     assert_eq!(file.media_policies["openai"], "mask-openai");

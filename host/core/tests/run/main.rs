@@ -10,6 +10,7 @@ mod endings;
 mod events;
 mod forks;
 mod ledger;
+mod loop_breaks;
 mod models;
 mod output;
 mod properties;

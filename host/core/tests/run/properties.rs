@@ -5,6 +5,7 @@ use crate::session::{Session, WIDE, call, dispatched, grant, rejected, reply, re
 use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain, GrantScope, LastingGrant, ScopedGrant};
 use agent_core::change::CallState;
 use agent_core::event::WaitCause;
+use agent_core::loop_break::{Finish, LoopBreak};
 use agent_core::message::{CallId, Digest, Message, Role, TurnInput};
 use agent_core::plugin::{History, OutputData, TraceContext};
 use agent_core::run::{
@@ -81,17 +82,21 @@ fn dispositions() -> impl Strategy<Value = Disposition> {
             .prop_map(|(priority, sequential, repeatable)| Disposition::Ready { priority, sequential, repeatable }),
         8 => (any::<bool>(), any::<bool>())
             .prop_map(|(sequential, repeatable)| Disposition::Ready { priority: 0, sequential, repeatable }),
+        2 => prop::sample::select(vec![LoopBreak::Complete, LoopBreak::Ask, LoopBreak::Converse])
+            .prop_map(Disposition::Breaks),
         1 => Just(Disposition::NotFound { message: "there is no such tool".into() }),
         1 => Just(Disposition::Refused(ToolError::Denied { message: "not granted".into() })),
     ]
 }
 
 fn configs() -> impl Strategy<Value = LoopConfig> {
-    (0..8_u32, any::<bool>(), 0..3_u32, 0..5_u32).prop_map(
-        |(max_interactions, error, max_corrections, parallel_calls)| {
+    (0..8_u32, any::<bool>(), 0..3_u32, 0..5_u32, any::<bool>(), any::<bool>()).prop_map(
+        |(max_interactions, error, max_corrections, parallel_calls, by_tool, persistence)| {
             let at_limit = if error { AtLimit::Error } else { AtLimit::Finish };
             LoopConfig {
                 max_interactions,
+                finish: if by_tool { Finish::Tool } else { Finish::Text },
+                persistence,
                 at_limit,
                 max_corrections,
                 parallel_calls,
@@ -131,7 +136,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
-    let texts = prop::sample::select(vec!["", " \n", "answer", "äöü"]);
+    let texts = prop::sample::select(vec!["", " \n", "answer", "äöü", "I can't do that.", "4 remaining"]);
     let calls = prop::collection::vec(dispositions(), 0..=6);
     let pick = any::<u16>().prop_map(|number| Pick(number as usize));
     // Half of the time nobody is asked, and half of the time nothing is handed on.
@@ -186,7 +191,13 @@ impl Move {
                 (_, false) => Approval::Remembered(grant("tool")),
             };
             // Two names, so that what is outstanding is counted by tool (L11).
-            let name = if place % 2 == 0 { "tool" } else { "other" };
+            let name = match disposition {
+                Disposition::Breaks(LoopBreak::Complete) => "task_completion",
+                Disposition::Breaks(LoopBreak::Ask) => "ask_question",
+                Disposition::Breaks(LoopBreak::Converse) => "converse",
+                _ if place % 2 == 0 => "tool",
+                _ => "other",
+            };
             ResolvedCall { approval, ..call(name, disposition.clone()) }
         });
         Input::Reply(reply(self.text, calls.collect::<Vec<ResolvedCall>>()))
@@ -401,9 +412,11 @@ fn fits(input: &Input, session: &Session) -> bool {
         (Input::ModelFailed(_), _) => false,
         (Input::Undo, action) => matches!(action, Action::Idle | Action::Ended) && !session.run.view.is_empty(),
         (Input::Verdict(_), action) => matches!(action, Action::Validate(_)),
-        (Input::Outcome { call, .. }, _) => state(call) == Some(CallState::Started),
+        (Input::Outcome { call, .. } | Input::Pending { call, .. }, action) => {
+            // A result that is checked runs no more.
+            state(call) == Some(CallState::Started) && !matches!(action, Action::Validate(_))
+        }
         (Input::Resolve { call, .. }, _) => state(call) == Some(CallState::OutcomeUnknown),
-        (Input::Pending { call, .. }, _) => state(call) == Some(CallState::Started),
         (Input::Respond { call, .. } | Input::Expire { call }, _) => state(call) == Some(CallState::Outstanding),
         (Input::Approval { answers }, _) => {
             let ids: Vec<&CallId> = answers.iter().map(|answer| &answer.call).collect();

@@ -6,6 +6,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
 use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{EndReason, EventKind};
+use agent_core::loop_break::name::ASK_QUESTION;
 use agent_core::message::{Content, Media, Part, StoredMessage, ToolResult};
 use agent_memory::{CallFilter, MAX_PAGE, MessageRange, SessionSummary, Store};
 use std::collections::BTreeMap;
@@ -57,6 +58,9 @@ pub(crate) async fn show(
     }
     let (unknown, others): (Vec<_>, Vec<_>) =
         open.into_iter().partition(|call| call.state == CallState::OutcomeUnknown);
+    if unknown.is_empty() && session.state != super::INTERRUPTED {
+        others.iter().try_for_each(|call| line(open_call(call)))?;
+    }
     if !unknown.is_empty() {
         line(format!("\n{}", waiting(&session.subject, &unknown, data)))?;
         if session.state != super::INTERRUPTED {
@@ -124,6 +128,9 @@ fn open_call(call: &CallRecord) -> String {
     let waits = match call.state {
         CallState::Waiting => "has not begun; it runs when the turn goes on",
         CallState::Asking => "waits for an approval",
+        CallState::Outstanding if call.name == ASK_QUESTION => {
+            "waits for your answer: agent-host session answer SESSION \"TEXT\""
+        }
         CallState::Outstanding => "waits for an answer",
         CallState::Started => "had begun; it is repeated if it may be, else the turn will wait for your decision",
         CallState::OutcomeUnknown => "waits for your decision",

@@ -8,7 +8,7 @@ use crate::terminal::{DIM, YELLOW, text, waits};
 use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{Suspension, WaitCause};
 use agent_core::run::Output;
-use agent_runtime::TurnResult;
+use agent_runtime::{TurnResult, question};
 use serde_json::{Value, json};
 
 impl TurnView<'_> {
@@ -81,6 +81,10 @@ impl TurnView<'_> {
             TurnResult::Suspended(suspension) => {
                 let calls = suspension.unknown().map(|wait| wait.call.clone()).collect();
                 self.print_status("suspended", json!({"suspension": suspension}))?;
+                if let Some((_, question)) = question(&suspension) {
+                    self.ask(question);
+                    return Ok(Exit::Suspended);
+                }
                 let mut calls = self.calls(calls).await.map_err(Failure::failed)?;
                 calls.retain(|call| call.state == CallState::OutcomeUnknown);
                 let waiting = match self.usage {
@@ -121,6 +125,21 @@ impl TurnView<'_> {
             self.page.note(Block::Note, waiting);
         }
         Ok(())
+    }
+
+    /// The model's question, and how it is answered (L18).
+    fn ask(&mut self, question: &str) {
+        let asked = text::harmless(question).replace('\n', "\n  ");
+        let (session, flag) = (&self.session, self.kept.data.flag());
+        let how = match self.usage {
+            Use::Once => format!(
+                "answer with --session {session}{flag} \"…\" and the same --agent or --plugins as before, or with \
+                 agent-host session answer {session}{flag} \"…\""
+            ),
+            Use::Interactive => "the next line that you write is the answer; /cancel ends the turn".to_owned(),
+        };
+        let lines = self.fitted(format!("{YELLOW}?{YELLOW:#} {asked}\n{DIM}{how}{DIM:#}"));
+        self.page.note(Block::Note, lines);
     }
 
     fn print_output(&self, output: &Output) -> Result<(), Failure> {
