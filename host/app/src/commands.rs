@@ -1,5 +1,7 @@
 //! What the process can do, one file per noun.
 
+pub(crate) mod approvals;
+pub(crate) mod asking;
 pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod memory;

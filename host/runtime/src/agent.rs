@@ -8,6 +8,7 @@ use crate::outbox::OutboxConfig;
 use crate::registry::{Availability, Registry, RegistryError};
 use crate::services::ServiceConfig;
 use agent_core::approval::ApprovalRules;
+use agent_core::loop_break::Finish;
 use agent_core::plugin::OutputData;
 use agent_core::prompt::PromptParts;
 use agent_core::run::{LoopConfig, PinnedPlugin};
@@ -177,8 +178,8 @@ impl Agent {
             let wrong = |(event_type, error)| AgentError::Service { name: name.clone(), event_type, error };
             service.check().map_err(wrong)?;
         }
-        let registry = registry(&config, &generation, catalogue.as_deref())?;
         let output_schema = config.output_schema.as_ref().map(Schema::compile).transpose()?;
+        let registry = registry(&config, &generation, catalogue.as_deref())?;
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
         let setups = generation.plugins().map(|plugin| {
             let PluginAllowance { grants, limits } = config.plugins.get(plugin.name()).cloned().unwrap_or_default();
@@ -352,11 +353,16 @@ fn registry(
         (tool.definition.clone(), source, Availability::Offered)
     });
     let own = builtins::definitions(!config.host_trees.is_empty());
+    let finishing = match config.bounds.finish {
+        Finish::Tool => builtins::finishing_definitions(config.output_schema.as_ref()),
+        Finish::Text => Vec::new(),
+    };
+    let own = own.into_iter().chain(finishing);
     let delegates = config.delegates.iter();
     let delegates = delegates.map(|(name, to)| (to.definition(name), to.source(), Availability::Offered));
     let services = config.services.iter();
     let services = services.map(|(name, service)| (service.definition(name), service.source(), Availability::Offered));
-    let here = own.into_iter().chain(of_plugins).chain(of_servers);
+    let here = own.chain(of_plugins).chain(of_servers);
     let all = here.chain(delegates).chain(services).map(|(tool, source, otherwise)| {
         let availability = approvals::availability(&config.approvals, (&tool, &source), otherwise);
         (tool, source, availability)

@@ -1,5 +1,6 @@
 //! Approvals (L17): which calls somebody must allow, what they answer, and whether that still holds when a call runs.
 
+use crate::builtins::loop_break;
 use crate::registry::{Availability, RegisteredTool};
 use crate::session::{Session, SessionError};
 use agent_core::approval::{
@@ -139,7 +140,7 @@ pub async fn revoke(store: &dyn Store, id: &str) -> Result<bool, StoreError> {
 
 impl Session {
     /// The calls that wait for somebody's leave, with all that is needed to decide about them.
-    pub async fn asked(&mut self) -> Result<Vec<ApprovalItem>, SessionError> {
+    pub async fn asked_approvals(&mut self) -> Result<Vec<ApprovalItem>, SessionError> {
         let Action::Suspended(suspension) = self.run.action() else { return Ok(Vec::new()) };
         let waits = suspension.waits.into_iter().filter(|wait| wait.cause == WaitCause::Approval);
         let item = |call, name| ApprovalItem { call, name, digest: None, details: None };
@@ -171,6 +172,11 @@ impl Session {
         }
         self.apply(Input::Approval { answers }, Default::default()).await?;
         Ok(remember_grants(&*self.shared.store, Some(&self.shared.subject)).await?)
+    }
+
+    /// Whether arguments that somebody wrote are what a tool takes (L8); also where there is no such tool.
+    pub fn check_edited(&self, tool: &str, edited: &Value) -> Result<(), Vec<Violation>> {
+        self.shared.agent.registry().get(tool).map_or(Ok(()), |tool| tool.check_arguments(edited))
     }
 
     fn granted(
@@ -229,6 +235,10 @@ impl Session {
         for (record, dispatch) in records.iter().zip(dispatches) {
             // Without its tool a call fails by itself.
             let Some(tool) = self.shared.agent.registry().get(&record.name) else { continue };
+            // Ending a turn is no deed that somebody must allow.
+            if loop_break(tool).is_some() {
+                continue;
+            }
             let ruling = self.shared.agent.config().approvals.ruling(&tool.definition, &tool.source);
             match ruling.policy {
                 ApprovalPolicy::Allow => continue,

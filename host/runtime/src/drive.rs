@@ -170,7 +170,8 @@ impl Session {
             calls.push(DispatchedCall { awaits: handed_on.as_ref().map(|handed_on| handed_on.awaits.clone()), ..call });
         }
         self.commit((Input::Dispatched { calls }, notes), running, cancel).await?;
-        for (_, record, dispatch) in records.into_iter().filter(|(handed_on, ..)| handed_on.is_none()) {
+        let runs = |record: &CallRecord| self.run.is_running(&record.id);
+        for (_, record, dispatch) in records.into_iter().filter(|(_, record, _)| runs(record)) {
             let (shared, scope) = (self.shared.clone(), self.scope());
             running.spawn(async move {
                 shared.pass(Checkpoint::BeforeCall(&record.name));

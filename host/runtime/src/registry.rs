@@ -2,6 +2,7 @@
 
 use crate::approvals::digest_of_tool;
 use crate::services::{Reserved, with_reserved, without_reserved, without_reserved_value};
+use crate::builtins::{but_the_result, loop_break};
 use agent_core::message::Digest;
 use agent_core::model::{OfferedTool, RequestedCall};
 use agent_core::names::ToolNames;
@@ -148,10 +149,13 @@ impl Registry {
         };
         let disposition = match readable.and_then(|()| tool.admit(&arguments)) {
             Err(error) => Disposition::Refused(error),
-            Ok(()) => Disposition::Ready {
-                priority: tool.definition.priority,
-                sequential: tool.definition.traits.sequential,
-                repeatable: tool.definition.traits.repeatable(),
+            Ok(()) => match loop_break(tool) {
+                Some(breaks) => Disposition::Breaks(breaks),
+                None => Disposition::Ready {
+                    priority: tool.definition.priority,
+                    sequential: tool.definition.traits.sequential,
+                    repeatable: tool.definition.traits.repeatable(),
+                },
             },
         };
         let (name, source, approval) = (author.to_owned(), Some(tool.source.clone()), Approval::NotNeeded);
@@ -218,7 +222,8 @@ impl RegisteredTool {
 
     /// Whether arguments satisfy the tool's schema, whoever wrote them (L8).
     pub fn check_arguments(&self, arguments: &Value) -> Result<(), Vec<Violation>> {
-        self.arguments.check(arguments)
+        let violations = but_the_result(self, self.arguments.check(arguments).err().unwrap_or_default());
+        if violations.is_empty() { Ok(()) } else { Err(violations) }
     }
 
     /// Whether the structured result is what the tool promised.

@@ -108,7 +108,7 @@ pub(crate) struct HandedOn {
 impl Session {
     /// What a call waits for that somebody outside does; none where the host runs it.
     pub(crate) fn handed_on(&self, record: &CallRecord) -> Option<HandedOn> {
-        if let Some(awaits) = self.awaits_agent(record) {
+        if let Some(awaits) = self.awaits_agent(record).or_else(|| self.awaited_answer(record)) {
             return Some(HandedOn { awaits, contract: None });
         }
         let tool = self.shared.agent.registry().get(&record.name)?;

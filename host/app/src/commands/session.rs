@@ -1,6 +1,9 @@
-//! `session list|show|fork|undo|respond|resolve|export|import|delete`: what is stored, for people and for programs.
+//! `session list|show|fork|undo|approve|deny|respond|answer|resolve|export|import|delete`: what is stored, for people and
+//! for programs.
 
+mod answer;
 pub(crate) mod below;
+mod approve;
 mod delete;
 mod portable;
 mod resolve;
@@ -62,11 +65,23 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             let asked = resolve::Asked { call, decision, text, session };
             return resolve::resolve(asked, store, data, terminal).await;
         }
+        SessionCommand::Approve(asked) => {
+            drop(store);
+            return approve::approve(asked, data, terminal).await;
+        }
+        SessionCommand::Deny(asked) => {
+            drop(store);
+            return approve::deny(asked, data, terminal).await;
+        }
         SessionCommand::Respond { session, event, no_run, json, agent } => {
             let then = if no_run { respond::Then::Record } else { respond::Then::GoOn };
             let format = if json { Format::Json } else { Format::Lines };
             let asked = respond::Asked { session, event, agent, then, format };
             return respond::respond(asked, store, data, terminal).await;
+        }
+        SessionCommand::Answer { session, text } => {
+            let session = find(&*store, Some(&session)).await?;
+            return answer::answer(session, text, store, data, terminal).await;
         }
         SessionCommand::Fork { session, at } => return portable::fork(&*store, (&session, at), data, terminal).await,
         SessionCommand::Undo { session } => return portable::undo(store, &session, data, terminal).await,

@@ -49,6 +49,7 @@ fn of_form(form: Form) -> &'static str {
         Form::Variable => "a variable's name",
         Form::Header | Form::PlainHeader => "a header's name",
         Form::ConfigKey => "without `=`",
+        Form::Policy => "`allow`, `ask` or `deny`",
         Form::Tool => "1 to 128 letters, digits, `_`, `-`, `.`",
     }
 }

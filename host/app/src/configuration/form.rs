@@ -32,6 +32,8 @@ pub(super) enum Form {
     HeaderValue,
     /// The key of a plugin's configuration value.
     ConfigKey,
+    /// Whether a tool may run.
+    Policy,
     /// The name of a tool.
     Tool,
 }
@@ -60,6 +62,7 @@ impl Form {
             Form::PlainHeader => text.chars().all(in_header),
             Form::HeaderValue => text.chars().all(|character| matches!(character, ' '..='~')),
             Form::ConfigKey => !text.contains('='),
+            Form::Policy => matches!(text, "allow" | "ask" | "deny"),
             Form::Tool => text.len() <= 128 && text.chars().all(in_tool),
         };
         (!fits).then_some(match self {
@@ -68,6 +71,7 @@ impl Form {
             Form::Header | Form::PlainHeader => "is no name of a header",
             Form::HeaderValue => "is no value of a header",
             Form::ConfigKey => "has a `=` in it",
+            Form::Policy => "has an unknown value",
             _ => "has a line break or a control character in it",
         })
     }
@@ -94,6 +98,7 @@ impl Form {
             }
             Form::HeaderValue => "printable ASCII characters, in quotes",
             Form::ConfigKey => "a key without `=`",
+            Form::Policy => "\"allow\", \"ask\" or \"deny\"",
             Form::Tool => "1 to 128 letters, digits, `_`, `-` or `.`",
         }
     }
@@ -113,6 +118,7 @@ impl Form {
             Form::PlainHeader => (HEADER.to_owned(), Some(secret_headers())),
             Form::HeaderValue => (r"^[ -~]*[!-~][ -~]*$".to_owned(), None),
             Form::ConfigKey => (filled, Some("=".to_owned())),
+            Form::Policy => ("^(allow|ask|deny)$".to_owned(), None),
             Form::Tool => (r"^[A-Za-z0-9_.-]{1,128}$".to_owned(), None),
         }
     }

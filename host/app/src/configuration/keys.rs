@@ -2,12 +2,14 @@
 //! JSON Schema and the tables of the documentation are made from this list alone (I2).
 
 mod agent;
+mod approval;
 mod mcp;
 mod services;
 mod tables;
 
 use super::form::Form;
 use agent::{AGENT, MODELS, TURN};
+use approval::APPROVAL;
 pub(super) use mcp::{MCP, MCP_NEEDS};
 use mcp::{MCP_ADDRESS, MCP_PROCESS};
 use services::{OUTBOX, SERVICE};
@@ -82,6 +84,7 @@ pub(super) const SECTIONS: &[Section] = &[
     AGENT,
     MODELS,
     TURN,
+    APPROVAL,
     RETRY,
     PROVIDER,
     PROVIDER_MODEL,

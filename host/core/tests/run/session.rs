@@ -106,6 +106,13 @@ impl Session {
         change
     }
 
+    /// Runs whatever may run once, and brings it to its end.
+    pub(crate) fn run_others(&mut self) {
+        for call in self.dispatch() {
+            self.outcome(&call.0, "ok");
+        }
+    }
+
     pub(crate) fn accept(&mut self, data: OutputData) -> Change {
         self.must(Input::Verdict(OutputVerdict::Accepted(data)))
     }

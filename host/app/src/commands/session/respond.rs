@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long another process may work on the session before the answer is given back.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What was typed.
 pub(super) struct Asked {

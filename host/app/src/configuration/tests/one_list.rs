@@ -68,6 +68,8 @@ fn defaults_are_told_as_they_are() {
         ("result_characters", bounds.result_characters.to_string()),
         ("minimum_remaining", bounds.minimum_remaining.to_string()),
         ("max_depth", bounds.max_depth.to_string()),
+        ("finish", if bounds.finish == Finish::Text { "\"text\"" } else { "\"tool\"" }.to_owned()),
+        ("persistence", bounds.persistence.to_string()),
         ("include_history", agent.include_history.to_string()),
         ("attempts", retry.attempts.to_string()),
         ("first_wait_ms", milliseconds(retry.first_wait)),
