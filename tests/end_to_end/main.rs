@@ -1,6 +1,7 @@
 //! End to end: the real runtime and the real binary, real components, a real SQLite file. Only the model's words are
 //! scripted.
 
+mod approvals;
 mod binary;
 mod chat_server;
 mod configuration;
