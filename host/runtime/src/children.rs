@@ -115,7 +115,7 @@ impl Session {
     ) -> Result<(), SessionError> {
         for (call, subject) in self.run.delegations() {
             let cap = self.run.turn.as_ref().map_or(1, |turn| turn.config.parallel_calls.max(1) as usize);
-            if running + children.len() >= cap || self.run.runs_alone() {
+            if running + children.len() >= cap {
                 return Ok(());
             }
             if !children.taken_up.insert(call.clone()) {
