@@ -1,20 +1,23 @@
 //! What people see: answers on stdout, everything else on stderr; colours and spinners only on a terminal.
 
 mod build;
+pub(crate) mod approval;
 pub(crate) mod card;
 pub(crate) mod events;
 pub(crate) mod flow;
 mod keyboard;
 pub(crate) mod markdown;
 mod page;
+mod question;
 mod reply;
 pub(crate) mod spent;
 pub(crate) mod text;
 pub(crate) mod turn;
+pub(crate) mod waits;
 
 pub(crate) use build::{built, show_build, show_load};
-#[cfg(unix)]
 pub(crate) use keyboard::Silenced;
+pub(crate) use question::Line as TypedLine;
 
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -4,7 +4,9 @@ use crate::approvals;
 use crate::builtins;
 use crate::delegation::Delegate;
 use crate::models::Models;
+use crate::outbox::OutboxConfig;
 use crate::registry::{Availability, Registry, RegistryError};
+use crate::services::ServiceConfig;
 use agent_core::approval::ApprovalRules;
 use agent_core::loop_break::Finish;
 use agent_core::plugin::OutputData;
@@ -58,6 +60,10 @@ pub struct AgentConfig {
     pub validators: Vec<String>,
     /// Plugin by the provider's name (P4).
     pub media_policies: BTreeMap<String, String>,
+    /// Services by the name of their tool (L7).
+    pub services: BTreeMap<String, ServiceConfig>,
+    /// Where events go (I6).
+    pub outbox: OutboxConfig,
     /// Agents that it may delegate to, by the name of their tool (L16). Default: none.
     pub delegates: BTreeMap<String, Delegate>,
     /// MCP servers whose tools it has (I5).
@@ -82,6 +88,8 @@ impl AgentConfig {
             context_builder: None,
             validators: Vec::new(),
             media_policies: BTreeMap::new(),
+            services: BTreeMap::new(),
+            outbox: OutboxConfig::default(),
             delegates: BTreeMap::new(),
             mcp: Vec::new(),
             approvals: ApprovalRules::default(),
@@ -118,6 +126,16 @@ pub enum AgentError {
     /// The output schema cannot be used.
     #[error("`output_schema`: {0}")]
     OutputSchema(#[from] SchemaError),
+    /// What a service says of its answers cannot be used.
+    #[error("`services.{name}`: `emits` for `{event_type}`: {error}")]
+    Service {
+        /// Of the tool.
+        name: String,
+        /// Of the answer.
+        event_type: String,
+        /// What is wrong.
+        error: SchemaError,
+    },
     /// The fixed text is no output that the schema takes.
     #[error("`fallback_text` must be JSON that `output_schema` takes: {0}")]
     FallbackText(String),
@@ -156,6 +174,10 @@ impl Agent {
 
     fn build(config: AgentConfig, models: Models, parts: Parts) -> Result<Self, AgentError> {
         let Parts { generation, servers, catalogue } = parts;
+        for (name, service) in &config.services {
+            let wrong = |(event_type, error)| AgentError::Service { name: name.clone(), event_type, error };
+            service.check().map_err(wrong)?;
+        }
         let output_schema = config.output_schema.as_ref().map(Schema::compile).transpose()?;
         let registry = registry(&config, &generation, catalogue.as_deref())?;
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
@@ -338,7 +360,10 @@ fn registry(
     let own = own.into_iter().chain(finishing);
     let delegates = config.delegates.iter();
     let delegates = delegates.map(|(name, to)| (to.definition(name), to.source(), Availability::Offered));
-    let all = own.chain(of_plugins).chain(of_servers).chain(delegates).map(|(tool, source, otherwise)| {
+    let services = config.services.iter();
+    let services = services.map(|(name, service)| (service.definition(name), service.source(), Availability::Offered));
+    let here = own.chain(of_plugins).chain(of_servers);
+    let all = here.chain(delegates).chain(services).map(|(tool, source, otherwise)| {
         let availability = approvals::availability(&config.approvals, (&tool, &source), otherwise);
         (tool, source, availability)
     });

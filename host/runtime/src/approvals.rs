@@ -140,7 +140,7 @@ pub async fn revoke(store: &dyn Store, id: &str) -> Result<bool, StoreError> {
 
 impl Session {
     /// The calls that wait for somebody's leave, with all that is needed to decide about them.
-    pub async fn asked(&mut self) -> Result<Vec<ApprovalItem>, SessionError> {
+    pub async fn asked_approvals(&mut self) -> Result<Vec<ApprovalItem>, SessionError> {
         let Action::Suspended(suspension) = self.run.action() else { return Ok(Vec::new()) };
         let waits = suspension.waits.into_iter().filter(|wait| wait.cause == WaitCause::Approval);
         let item = |call, name| ApprovalItem { call, name, digest: None, details: None };
@@ -172,6 +172,11 @@ impl Session {
         }
         self.apply(Input::Approval { answers }, Default::default()).await?;
         Ok(remember_grants(&*self.shared.store, Some(&self.shared.subject)).await?)
+    }
+
+    /// Whether arguments that somebody wrote are what a tool takes (L8); also where there is no such tool.
+    pub fn check_edited(&self, tool: &str, edited: &Value) -> Result<(), Vec<Violation>> {
+        self.shared.agent.registry().get(tool).map_or(Ok(()), |tool| tool.check_arguments(edited))
     }
 
     fn granted(

@@ -1,6 +1,7 @@
 //! One registry of tools with one name space, whatever they come from (L7, L8, L14).
 
 use crate::approvals::digest_of_tool;
+use crate::services::{Reserved, with_reserved, without_reserved, without_reserved_value};
 use crate::builtins::{but_the_result, loop_break};
 use agent_core::message::Digest;
 use agent_core::model::{OfferedTool, RequestedCall};
@@ -10,6 +11,7 @@ use agent_core::schema::{Schema, SchemaError, parse_arguments};
 use agent_core::tokens;
 use agent_core::tool::{ToolDefinition, ToolError, ToolSource, Violation};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,6 +33,7 @@ pub struct RegisteredTool {
     pub digest: Digest,
     arguments: Schema,
     structured: Option<Schema>,
+    reserved: Reserved,
 }
 
 /// Whether the model is told of a tool.
@@ -134,6 +137,11 @@ impl Registry {
             Ok(arguments) => (arguments, Ok(())),
             Err(error) => (Value::String(call.arguments.clone()), Err(error)),
         };
+        let reserved = self.tools.get(author).map_or(Reserved::Nothing, |tool| tool.reserved);
+        let arguments = match reserved {
+            Reserved::Subject => without_reserved_value(arguments),
+            Reserved::Nothing => arguments,
+        };
         let Some(tool) = self.tools.get(author) else {
             let disposition = Disposition::NotFound { message: self.not_found(author) };
             let (name, approval) = (author.to_owned(), Approval::NotNeeded);
@@ -176,7 +184,12 @@ impl Registry {
 }
 
 impl RegisteredTool {
-    fn new(definition: ToolDefinition, source: ToolSource, availability: Availability) -> Result<Self, RegistryError> {
+    fn new(
+        mut definition: ToolDefinition,
+        source: ToolSource,
+        availability: Availability,
+    ) -> Result<Self, RegistryError> {
+        let reserved = without_reserved(&mut definition.input_schema);
         let compile = |which: &'static str, schema: &Value| {
             let failed = |error| RegistryError::Schema {
                 name: definition.name.clone(),
@@ -189,7 +202,15 @@ impl RegisteredTool {
         let arguments = compile("input", &definition.input_schema)?;
         let structured = definition.output_schema.as_ref().map(|schema| compile("output", schema)).transpose()?;
         let digest = digest_of_tool(&definition, &source);
-        Ok(Self { digest, arguments, structured, definition, source, availability })
+        Ok(Self { digest, arguments, structured, definition, source, availability, reserved })
+    }
+
+    /// The arguments as they go out: with what the host fills in (L15).
+    pub(crate) fn outgoing<'a>(&self, arguments: &'a Value, subject: &str) -> Cow<'a, Value> {
+        match self.reserved {
+            Reserved::Subject => Cow::Owned(with_reserved(arguments, subject)),
+            Reserved::Nothing => Cow::Borrowed(arguments),
+        }
     }
 
     fn admit(&self, arguments: &Value) -> Result<(), ToolError> {
@@ -296,6 +317,24 @@ mod tests {
                 panic!("{arguments} was let through")
             };
             assert!(!violations.is_empty());
+        }
+    }
+
+    /// L15: the model neither sees nor sets what the host fills in.
+    #[test]
+    fn l15_the_hosts_own_field_is_stripped_discarded_and_put_back() {
+        let mut pay = tool("pay");
+        pay.input_schema = json!({"type": "object", "required": ["path", "parentSubject$$"], "additionalProperties": false,
+            "properties": {"path": {"type": "string"}, "parentSubject$$": {"type": "string"}}});
+        let source = ToolSource::Service { event_type: "pay".to_owned() };
+        let registry = Registry::new([(pay, source, Availability::Offered)]).unwrap();
+        assert!(!registry.offered()[0].input_schema.to_string().contains("parentSubject"));
+        for arguments in [r#"{"path": "a"}"#, r#"{"path": "a", "parentSubject$$": "mine"}"#] {
+            let resolved = registry.resolve(&call("pay", arguments));
+            assert!(matches!(resolved.disposition, Disposition::Ready { .. }), "{arguments}");
+            assert_eq!(resolved.arguments, json!({"path": "a"}));
+            let outgoing = registry.get("pay").unwrap().outgoing(&resolved.arguments, "agent/1");
+            assert_eq!(*outgoing, json!({"path": "a", "parentSubject$$": "agent/1"}));
         }
     }
 

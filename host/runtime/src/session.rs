@@ -209,7 +209,13 @@ impl Session {
             stored_texts: HashSet::new(),
         };
         match session.take_up().await {
-            Ok(()) => Ok(session),
+            Ok(()) => {
+                // What the process before this one could not deliver any more.
+                if session.revision > 0 {
+                    session.deliver().await;
+                }
+                Ok(session)
+            }
             Err(error) => {
                 session.close().await?;
                 Err(error)
@@ -312,6 +318,7 @@ impl Session {
         let input = self.with_edit_told(input).await?;
         let mut run = self.run.clone();
         let mut change = run.apply(input)?;
+        self.announce_end(&run, &mut change);
         self.explain(&mut change).await?;
         let commit = self.commit_of(&run, change, notes);
         let (change, texts) = (commit.change.clone(), commit.texts.iter().map(|text| digest_of(text.as_bytes())));
@@ -324,6 +331,9 @@ impl Session {
         self.remember(&change);
         self.last_event = change.events.last().cloned().or(self.last_event.take());
         self.watchers.publish(change.events);
+        if !change.outbox.is_empty() {
+            self.deliver().await;
+        }
         Ok(())
     }
 
@@ -418,6 +428,7 @@ impl Session {
             return Ok(());
         }
         self.recover().await?;
+        self.expire_due().await?;
         let pins = self.run.turn.as_ref().map(|turn| turn.plugins.clone()).unwrap_or_default();
         if pins == self.configured.pins() {
             return Ok(());

@@ -2,6 +2,7 @@
 
 use super::text::{harmless, json_line, one_line, time};
 use super::{BOLD, DIM, RED, YELLOW};
+use agent_core::approval::ApprovalWord;
 use agent_core::change::Denial;
 use agent_core::event::{EventKind, NudgeCause};
 use agent_core::run::FALLBACK_TEXT;
@@ -46,6 +47,22 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
             let by = one_line(by, SHOWN);
             format!("{YELLOW}!{YELLOW:#} answer {attempt} was rejected by {BOLD}{by}{BOLD:#}: {}", violations(problems))
         }
+        EventKind::ApprovalResolved { name, verdict, .. } => {
+            let name = one_line(name, SHOWN);
+            let until = match verdict {
+                ApprovalWord::Once => "this once",
+                ApprovalWord::Session => "in this session",
+                ApprovalWord::Always => "from now on",
+                // The call's own line says the rest.
+                ApprovalWord::Denied => return None,
+                ApprovalWord::Void => {
+                    let why = "what was allowed is not what would run now, so it is asked again";
+                    return Some(format!("{YELLOW}!{YELLOW:#} {BOLD}{name}{BOLD:#}: {why}"));
+                }
+            };
+            format!("{DIM}{name} is allowed, {until}{DIM:#}")
+        }
+        EventKind::Resumed => format!("{DIM}going on with the turn{DIM:#}"),
         EventKind::NoToolCall { count, .. } => {
             format!("{DIM}… the reply called no tool: the model is reminded ({count} in a row){DIM:#}")
         }
@@ -54,7 +71,6 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
             let name = one_line(name, SHOWN);
             format!("{YELLOW}!{YELLOW:#} {BOLD}{name}{BOLD:#} failed the same way three times: it is off for this turn")
         }
-        EventKind::Resumed => format!("{DIM}going on with the interrupted turn{DIM:#}"),
         _ => return None,
     })
 }

@@ -33,6 +33,14 @@ impl Batch {
 }
 
 impl Run {
+    /// The calls of the open turn that wait for somebody outside, in call order, also while others of them run.
+    pub fn waits(&self) -> Vec<Wait> {
+        match &self.turn {
+            Some(Turn { phase: Phase::Working(batch), .. }) => batch.suspension().waits,
+            _ => Vec::new(),
+        }
+    }
+
     /// A running call has asked for a service (P2).
     pub(super) fn pending(&mut self, id: &CallId, awaits: Awaited, cost: CallCost, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {

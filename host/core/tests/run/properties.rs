@@ -244,7 +244,7 @@ impl Move {
         match self.pick.index(8) {
             0 => WaitCause::Answer { question: self.text.into(), expires_at },
             1 => WaitCause::Agent { session: "child".into() },
-            _ => WaitCause::Service { event_type: "service".into(), expires_at },
+            _ => WaitCause::Service { event_type: "service".into(), expires_at, emits: None },
         }
     }
 

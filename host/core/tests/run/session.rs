@@ -182,7 +182,7 @@ pub(crate) fn dispatched(calls: &[CallId]) -> Input {
 
 /// The same calls, handed on to a service instead.
 pub(crate) fn handed_on(calls: &[CallId]) -> Input {
-    let service = || WaitCause::Service { event_type: "com.example.work".into(), expires_at: None };
+    let service = || WaitCause::Service { event_type: "com.example.work".into(), expires_at: None, emits: None };
     let one = |call: &CallId| {
         let awaits = Some(waiting_for(call, service()));
         DispatchedCall { awaits, ..DispatchedCall::running(call.clone(), json!({})) }

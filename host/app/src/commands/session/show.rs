@@ -52,6 +52,10 @@ pub(crate) async fn show(
     if session.state == super::INTERRUPTED {
         line(format!("\n{}", interrupted(session, &open, data)))?;
     }
+    let asking: Vec<_> = open.iter().filter(|call| call.state == CallState::Asking).cloned().collect();
+    if !asking.is_empty() {
+        line(format!("\n{}", asked(&session.subject, &asking, data)))?;
+    }
     let (unknown, others): (Vec<_>, Vec<_>) =
         open.into_iter().partition(|call| call.state == CallState::OutcomeUnknown);
     if unknown.is_empty() && session.state != super::INTERRUPTED {
@@ -133,6 +137,22 @@ fn open_call(call: &CallRecord) -> String {
         CallState::Finished => "has its result",
     };
     format!("  {BOLD}{name}{BOLD:#} {arguments}\n    {waits} {DIM}{}{DIM:#}", call.id)
+}
+
+/// The calls that somebody must allow, and how to answer.
+pub(crate) fn asked(session: &str, calls: &[CallRecord], data: &DataDirectory) -> String {
+    let flag = data.flag();
+    let mut lines = vec![format!("{YELLOW}waits for an approval{YELLOW:#}: nothing of this has run")];
+    for call in calls {
+        let (name, arguments) = (text::one_line(&call.name, SHOWN), text::json_line(&call.arguments, SHOWN));
+        let source = call.source.as_ref().map(|source| text::one_line(&source.to_string(), SHOWN)).unwrap_or_default();
+        lines.push(format!("  {BOLD}{name}{BOLD:#} {arguments} {DIM}{source}, {}{DIM:#}", call.id));
+    }
+    lines.push(format!(
+        "    agent-host session approve {session} [CALL] [--scope session|always]{flag}, with the same --agent or --plugins \
+         as before\n    agent-host session deny {session} [CALL] [--reason WHY]{flag}"
+    ));
+    lines.join("\n")
 }
 
 /// What the session waits for, and how to decide.

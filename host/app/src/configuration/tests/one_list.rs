@@ -79,6 +79,8 @@ fn defaults_are_told_as_they_are() {
         ("stall_timeout_ms", milliseconds(timeouts.stall)),
         ("total_timeout_ms", milliseconds(timeouts.total)),
         ("memory_mib", (calls.memory >> 20).to_string()),
+        ("priority", agent_runtime::ServiceConfig::new("a").priority.to_string()),
+        ("completions", (agent.outbox.completions == agent_runtime::Completions::Emitted).to_string()),
         ("keep", keep.to_owned()),
         ("timeout_ms", milliseconds(mcp.call_time)),
         ("start_timeout_ms", milliseconds(mcp.connect_time)),
