@@ -90,12 +90,8 @@ async fn replaced(house: &House, config: AgentConfig, replies: Value) -> Arc<Age
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_one_request_for_all_calls_of_a_batch() {
     let house = House::new(&["payer"]).await;
-    let calls = [
-        (PAY, payment("Ann", 1)),
-        ("payer.look", json!({})),
-        (PAY, payment("Bob", 2)),
-        (PAY, payment("Cy", 3)),
-    ];
+    let calls =
+        [(PAY, payment("Ann", 1)), ("payer.look", json!({})), (PAY, payment("Bob", 2)), (PAY, payment("Cy", 3))];
     let mut session = paying(&house, &[calling(&calls)]).await;
     let result = turn(&mut session, "Pay.").await;
     assert_eq!(asked(&result), ["call_1_1_1", "call_1_1_3", "call_1_1_4"]);
@@ -215,11 +211,8 @@ async fn l17_a_grant_may_be_bound_to_the_arguments() {
     let mut config = granting(&house, "payer");
     config.approvals.bind_arguments = vec!["payer.*".to_owned()];
     let shuffled = json!({"amount": 1, "to": "Ann"});
-    let replies = [
-        calling(&[(PAY, payment("Ann", 1))]),
-        calling(&[(PAY, shuffled), (PAY, payment("Ann", 2))]),
-        saying("Done."),
-    ];
+    let replies =
+        [calling(&[(PAY, payment("Ann", 1))]), calling(&[(PAY, shuffled), (PAY, payment("Ann", 2))]), saying("Done.")];
     let mut session = house.session(config, script(&replies)).await;
     turn(&mut session, "Pay.").await;
     session.approve(vec![allow("call_1_1_1", GrantScope::Session)]).await.unwrap();
@@ -347,7 +340,8 @@ fn obeys_after_denial() -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_20_an_approval_cannot_be_replayed() {
     let house = House::new(&["payer"]).await;
-    let mut session = paying(&house, &[calling(&[(PAY, payment("Ann", 1))]), calling(&[(PAY, payment("Ann", 2))])]).await;
+    let mut session =
+        paying(&house, &[calling(&[(PAY, payment("Ann", 1))]), calling(&[(PAY, payment("Ann", 2))])]).await;
     turn(&mut session, "Pay.").await;
     session.approve(vec![once("call_1_1_1")]).await.unwrap();
     let again = session.approve(vec![once("call_1_1_1")]).await;

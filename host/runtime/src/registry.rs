@@ -1,8 +1,8 @@
 //! One registry of tools with one name space, whatever they come from (L7, L8, L14).
 
 use crate::approvals::digest_of_tool;
-use crate::services::{Reserved, with_reserved, without_reserved, without_reserved_value};
 use crate::builtins::{but_the_result, loop_break};
+use crate::services::{Reserved, with_reserved, without_reserved, without_reserved_value};
 use agent_core::message::Digest;
 use agent_core::model::{OfferedTool, RequestedCall};
 use agent_core::names::ToolNames;

@@ -2,8 +2,8 @@
 //! for programs.
 
 mod answer;
-pub(crate) mod below;
 mod approve;
+pub(crate) mod below;
 mod delete;
 mod portable;
 mod resolve;
