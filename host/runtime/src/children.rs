@@ -287,7 +287,10 @@ fn hindered(subject: &str, error: SessionError) -> Came {
             tracing::warn!(session = subject, %error, "the session of another agent cannot go on now");
             Came::Waits
         }
-        SessionError::Restore { .. } | SessionError::Refused(_) => {
+        SessionError::Restore { .. }
+        | SessionError::Refused(_)
+        | SessionError::Approval(_)
+        | SessionError::Agent(_) => {
             Came::Answered(failed(&ToolError::Failed { message: error.to_string() }))
         }
         SessionError::Store(_) => Came::Failed(error),

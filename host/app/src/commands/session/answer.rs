@@ -7,6 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::Terminal;
 use agent_memory::{SessionSummary, SqliteStore};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Stores the answer; the turn goes on when the session is gone on with.
 pub(super) async fn answer(
@@ -16,7 +17,7 @@ pub(super) async fn answer(
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let mut open = open_to_decide(store, &session, data).await?;
+    let mut open = open_to_decide(store, &session, data, Duration::ZERO).await?;
     let parent = open.state().delegated_by.clone();
     let answered = match asked(&open) {
         Some(call) => open.answer(call, text).await.map_err(Failure::refused),
