@@ -3,10 +3,10 @@
 pub(crate) mod approval;
 mod help;
 
-use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use crate::configuration::url_problem;
 use crate::grants::Grant;
 use crate::settings::AGENT_FILE;
+use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{LONG, SHORT, USAGE};

@@ -116,12 +116,13 @@ pub(crate) fn agent(settings: &Settings, generation: Generation, terminal: &Term
         note_idle_grants(plugin, settings.grants.plugins.get(plugin.name()), terminal);
     }
     let models = models(settings)?;
-    let agent = Agent::new(configuration(settings), models, generation).map(Arc::new).map_err(|error| match &error {
-        AgentError::NoPlugin { key, .. } | AgentError::WrongKind { key, .. } => settings.problem(key, &error),
-        AgentError::OutputSchema(_) => settings.problem("output_schema", &error),
-        AgentError::FallbackText(_) => settings.problem("fallback_text", &error),
-        _ => Failure::refused(&error),
-    })?;
+    let agent =
+        Agent::new(configuration(settings), models, generation).map(Arc::new).map_err(|error| match &error {
+            AgentError::NoPlugin { key, .. } | AgentError::WrongKind { key, .. } => settings.problem(key, &error),
+            AgentError::OutputSchema(_) => settings.problem("output_schema", &error),
+            AgentError::FallbackText(_) => settings.problem("fallback_text", &error),
+            _ => Failure::refused(&error),
+        })?;
     note_idle_rules(settings, &agent, terminal);
     Ok(agent)
 }

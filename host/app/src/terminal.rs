@@ -1,7 +1,7 @@
 //! What people see: answers on stdout, everything else on stderr; colours and spinners only on a terminal.
 
-mod build;
 pub(crate) mod approval;
+mod build;
 pub(crate) mod card;
 pub(crate) mod events;
 pub(crate) mod flow;

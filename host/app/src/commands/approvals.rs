@@ -65,7 +65,9 @@ fn meant<'a>(all: &'a [StoredGrant], id: &str) -> Result<&'a StoredGrant, Failur
     let found: Vec<_> = all.iter().filter(|grant| grant.id.starts_with(id)).collect();
     match (id.is_empty(), found.as_slice()) {
         (false, [one]) => Ok(one),
-        (false, []) => Err(Failure::refused(format!("nothing of the id `{id}` was allowed; `approvals list` shows all"))),
+        (false, []) => {
+            Err(Failure::refused(format!("nothing of the id `{id}` was allowed; `approvals list` shows all")))
+        }
         _ => Err(Failure::refused(format!("{} grants begin with `{id}`; write more of the id", found.len()))),
     }
 }

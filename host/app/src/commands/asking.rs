@@ -223,7 +223,9 @@ impl Asker {
         let removed = std::fs::remove_file(&file);
         match status.map_err(std::io::Error::other).flatten().map_err(failed)? {
             status if status.success() => {}
-            status => return Err(format!("the editor `{}` ended with {status}, so nothing was changed", editor.join(" "))),
+            status => {
+                return Err(format!("the editor `{}` ended with {status}, so nothing was changed", editor.join(" ")));
+            }
         }
         removed.map_err(failed)?;
         text.map_err(failed)

@@ -86,7 +86,8 @@ pub(crate) fn request(item: &ApprovalItem, edited: Option<&Value>, (place, of): 
         source if source.ends_with(digest) => source,
         source => format!("{source}, {digest}"),
     };
-    let mut lines = vec![format!("{YELLOW}approval needed{YELLOW:#}{number}: {BOLD}{name}{BOLD:#}  {DIM}{source}{DIM:#}")];
+    let mut lines =
+        vec![format!("{YELLOW}approval needed{YELLOW:#}{number}: {BOLD}{name}{BOLD:#}  {DIM}{source}{DIM:#}")];
     lines.push(format!("  {DIM}{}{DIM:#}", about(details)));
     if edited.is_some() {
         lines.push(format!("  {YELLOW}with the arguments that you changed:{YELLOW:#}"));
@@ -117,7 +118,9 @@ fn about(details: &ApprovalDetails) -> String {
 fn arguments(arguments: &Value) -> Vec<String> {
     let fields: Vec<String> = match arguments {
         Value::Object(fields) if fields.is_empty() => return vec!["  without arguments".to_owned()],
-        Value::Object(fields) => fields.iter().map(|(name, value)| format!("{}: {value}", Value::from(name.as_str()))).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| format!("{}: {value}", Value::from(name.as_str()))).collect()
+        }
         other => vec![other.to_string()],
     };
     let total = arguments.to_string().len();

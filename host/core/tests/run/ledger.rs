@@ -184,7 +184,8 @@ impl Ledger {
                         assert!(own, "an outcome finishes its own running call");
                     }
                     if let Input::Respond { call, result: given } = input {
-                        let own = call == id && result.content == given.content && record.state == CallState::Outstanding;
+                        let own =
+                            call == id && result.content == given.content && record.state == CallState::Outstanding;
                         assert!(own, "a response finishes its own outstanding call (L10)");
                     }
                     if let Input::Approval { answers } = input {
@@ -327,11 +328,18 @@ impl Ledger {
         let suspended = suspended.unwrap_or(false);
         match next {
             EventKind::Resumed => assert!(suspended, "it goes on without having waited"),
-            EventKind::ToolCall { .. } | EventKind::LoopIteration { .. } => assert!(!suspended, "{next:?} while it waits"),
+            EventKind::ToolCall { .. } | EventKind::LoopIteration { .. } => {
+                assert!(!suspended, "{next:?} while it waits")
+            }
             EventKind::ApprovalRequested { calls } => {
                 let asked: Vec<CallId> = calls.iter().map(|item| item.call.clone()).collect();
-                assert_eq!(asked, self.in_state(CallState::Asking), "all calls that must be allowed, in one request (L17)");
-                let about = |item: &ApprovalItem| item.digest.is_some() && item.digest == self.call(&item.call).asked_about;
+                assert_eq!(
+                    asked,
+                    self.in_state(CallState::Asking),
+                    "all calls that must be allowed, in one request (L17)"
+                );
+                let about =
+                    |item: &ApprovalItem| item.digest.is_some() && item.digest == self.call(&item.call).asked_about;
                 assert!(calls.iter().all(about), "the request says about which tool (L17)");
             }
             _ => {}

@@ -99,9 +99,7 @@ async fn leave(opened: Opened, data: &DataDirectory, terminal: &Terminal) -> Res
     let session = opened.session.subject().to_owned();
     opened.session.close().await.map_err(Failure::failed)?;
     let flag = data.flag();
-    terminal.note(format!(
-        "stored; go on with --session {session}{flag}, and the same --agent or --plugins as before"
-    ));
+    terminal.note(format!("stored; go on with --session {session}{flag}, and the same --agent or --plugins as before"));
     Ok(Exit::Done)
 }
 
