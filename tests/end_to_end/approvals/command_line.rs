@@ -1,7 +1,7 @@
 //! Approvals with the real binary, where nobody sits at a terminal: what waits, who answers it, and what is left after the
 //! process was killed (L17, D3; rows 19 and 20).
 
-use crate::support::{calling, components, saying, script};
+use crate::support::{calling, components, repository, saying, script};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -227,4 +227,29 @@ fn l17_rules_are_checked() {
     let (code, _, said) = desk.run(&["--agent", "agent.toml", "Hi."]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("agent.toml:5") && said.contains("there is no tool `payr.pay`"), "{said}");
+}
+
+/// L17: the example of `tests/agents`, as it is written, with the plugin built already.
+#[test]
+fn l17_the_careful_agent_asks_first() {
+    let desk = Desk::new("", &[]);
+    let tree = desk.path("tree");
+    std::fs::copy(components().join("files.wasm"), desk.path("plugins/files.wasm")).unwrap();
+    let agent = repository().join("tests/agents/careful.toml");
+    let (plugins, grant) = (desk.path("plugins"), format!("files:write={}", tree.display()));
+    let asked = |arguments: &[&str]| {
+        let mut command = desk.command(arguments);
+        command.arg("--agent").arg(&agent).arg("--plugins").arg(&plugins).args(["--grant", &grant]);
+        read(command.stdin(Stdio::null()).output().unwrap())
+    };
+    let (code, _, said) = asked(&["Write a note."]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("files.write {\"path\""), "{said}");
+    assert!(!tree.join("note.txt").exists());
+    let session = desk.session();
+    let edit =
+        format!("call_1_1_2={{\"path\": \"{}\", \"text\": \"Remember the milk.\"}}", tree.join("note.txt").display());
+    let (code, printed, said) = asked(&["session", "approve", &session, "--edit", &edit]);
+    assert_eq!((code, printed.as_str()), (Some(0), "I wrote note.txt, and may not move it.\n"), "{said}");
+    assert_eq!(std::fs::read_to_string(tree.join("note.txt")).unwrap(), "Remember the milk.");
 }

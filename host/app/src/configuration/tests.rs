@@ -71,6 +71,33 @@ fn an_empty_file_says_nothing() {
     assert_eq!(parse("").expect("valid"), AgentFile { folder: "agents".into(), ..AgentFile::default() });
 }
 
+/// L17, I2
+#[test]
+fn l17_rules_about_approvals_are_read_with_their_places() {
+    use agent_core::approval::ApprovalPolicy::{Allow, Ask, Deny};
+    let file = parse(
+        r#"
+        [approval]
+        default = "ask"
+        open_world = "deny"
+        bind_arguments = ["files.*"]
+
+        [approval.tools]
+        "files.write*" = "deny"
+        look = "allow"
+        "#,
+    )
+    .expect("valid");
+    let rules = &file.approvals;
+    assert_eq!((rules.default, rules.destructive, rules.open_world), (Ask, Allow, Deny));
+    let tools: Vec<_> = rules.tools.iter().map(|(name, policy)| (name.as_str(), *policy)).collect();
+    assert_eq!(tools, [("files.write*", Deny), ("look", Allow)]);
+    assert_eq!(rules.bind_arguments, ["files.*"]);
+    assert_eq!(file.approval_places["look"], "agents/agent.toml:9: approval.tools.look");
+    let wrong = parse("[approval.tools]\npay = \"aks\"\n[approval]\n").expect_err("one word and one header too many");
+    assert!(wrong.contains("agents/agent.toml:2:7") && wrong.contains("\"allow\", \"ask\" or \"deny\""), "{wrong}");
+}
+
 /// I2: file, line, key and what is allowed; all at once.
 #[test]
 fn every_problem_is_shown_with_its_line() {
@@ -94,7 +121,7 @@ memory_mib = 512
     agents/agent.toml:2:1: unknown key `modle`
       2 | modle = "offline"
         | ^^^^^
-        = did you mean `model`? allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, include_history, output_schema, validators, context_builder, media_policies, retry, providers, host, plugins
+        = did you mean `model`? allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, host, plugins
 
     agents/agent.toml:3:20: `max_interactions` is out of range
       3 | max_interactions = 0
@@ -188,7 +215,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:3:1: unknown key `attempts`
       3 | attempts = 2
         | ^^^^^^^^
-        = `attempts` stands in `[retry]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, include_history, output_schema, validators, context_builder, media_policies, retry, providers, host, plugins
+        = `attempts` stands in `[retry]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, host, plugins
 
     agents/agent.toml:4:1: `name` is there twice: first in line 2
       4 | name = "b"
@@ -198,7 +225,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:5:1: unknown key `grants`
       5 | grants = { read = ["."] }
         | ^^^^^^
-        = `grants` stands in `[host.grants]` or `[plugins.NAME.grants]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, include_history, output_schema, validators, context_builder, media_policies, retry, providers, host, plugins
+        = `grants` stands in `[host.grants]` or `[plugins.NAME.grants]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, host, plugins
 
     agents/agent.toml:8:1: unknown key `retry.atempts`
       8 | atempts = 3

@@ -55,6 +55,7 @@ fn defaults_are_told_as_they_are() {
     let at_limit = if bounds.at_limit == AtLimit::Finish { "\"finish\"" } else { "\"error\"" };
     let milliseconds = |time: std::time::Duration| time.as_millis().to_string();
     let calls = agent_plugins::CallLimits::default();
+    let policy = |policy: agent_core::approval::ApprovalPolicy| serde_json::to_string(&policy).expect("a word");
     let expected = [
         ("model", format!("\"{}\"", crate::settings::WantedModels::default_model())),
         ("model_cooldown_ms", milliseconds(agent_runtime::models::DEFAULT_COOLDOWN)),
@@ -66,6 +67,9 @@ fn defaults_are_told_as_they_are() {
         ("result_characters", bounds.result_characters.to_string()),
         ("minimum_remaining", bounds.minimum_remaining.to_string()),
         ("include_history", agent.include_history.to_string()),
+        ("default", policy(agent.approvals.default)),
+        ("destructive", policy(agent.approvals.destructive)),
+        ("open_world", policy(agent.approvals.open_world)),
         ("attempts", retry.attempts.to_string()),
         ("first_wait_ms", milliseconds(retry.first_wait)),
         ("longest_wait_ms", milliseconds(retry.longest_wait)),
