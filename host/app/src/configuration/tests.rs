@@ -75,6 +75,33 @@ fn an_empty_file_says_nothing() {
     assert_eq!(parse("").expect("valid"), AgentFile { folder: "agents".into(), ..AgentFile::default() });
 }
 
+/// L17, I2
+#[test]
+fn l17_rules_about_approvals_are_read_with_their_places() {
+    use agent_core::approval::ApprovalPolicy::{Allow, Ask, Deny};
+    let file = parse(
+        r#"
+        [approval]
+        default = "ask"
+        open_world = "deny"
+        bind_arguments = ["files.*"]
+
+        [approval.tools]
+        "files.write*" = "deny"
+        look = "allow"
+        "#,
+    )
+    .expect("valid");
+    let rules = &file.approvals;
+    assert_eq!((rules.default, rules.destructive, rules.open_world), (Ask, Allow, Deny));
+    let tools: Vec<_> = rules.tools.iter().map(|(name, policy)| (name.as_str(), *policy)).collect();
+    assert_eq!(tools, [("files.write*", Deny), ("look", Allow)]);
+    assert_eq!(rules.bind_arguments, ["files.*"]);
+    assert_eq!(file.approval_places["look"], "agents/agent.toml:9: approval.tools.look");
+    let wrong = parse("[approval.tools]\npay = \"aks\"\n[approval]\n").expect_err("one word and one header too many");
+    assert!(wrong.contains("agents/agent.toml:2:7") && wrong.contains("\"allow\", \"ask\" or \"deny\""), "{wrong}");
+}
+
 /// I2: file, line, key and what is allowed; all at once.
 #[test]
 fn every_problem_is_shown_with_its_line() {
