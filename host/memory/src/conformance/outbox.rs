@@ -70,7 +70,7 @@ pub(super) async fn an_item_is_written_once_a_session(place: Place) {
     let first = all(store).await;
     writing.commit(with(vec![grant("a"), item("b")])).await.unwrap();
     store.delivered(first[0].number).await.unwrap();
-    writing.commit(with(vec![item("a"), item("a")])).await.unwrap();
+    writing.commit(with(vec![grant("a"), grant("a")])).await.unwrap();
     let mut other = Writing::new(store, "other").await;
     other.commit(with(vec![item("a")])).await.unwrap();
     let stored = all(store).await;
