@@ -8,7 +8,7 @@ use crate::approval::{
     ApprovalAnswer, ApprovalVerdict, ApprovalWord, AskedAgain, GrantScope, LastingGrant, Leave, ScopedGrant,
 };
 use crate::change::{CallChange, CallResult, Change, OutboxEffect, OutboxItem};
-use crate::event::{ApprovalItem, EndReason, EventKind, WaitCause};
+use crate::event::{ApprovalItem, EndReason, EventKind, Wait, WaitCause};
 use crate::message::{CallId, Digest};
 use crate::plugin::OutputData;
 use crate::tool::{CallCost, ToolError};
