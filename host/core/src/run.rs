@@ -7,6 +7,7 @@
 mod batch;
 mod depth;
 mod end;
+mod eviction;
 mod failure;
 mod input;
 mod state;
@@ -15,10 +16,11 @@ mod transition;
 mod waiting;
 
 pub use end::{Output, TurnEnd, TurnError};
+pub use eviction::SummaryPlan;
 pub use failure::FALLBACK_TEXT;
 pub use input::{
     AfterFailure, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, ModelFailure, OutputVerdict,
-    Refused, RepliedStep, ResolvedCall, TurnContext,
+    Refused, RepliedStep, ResolvedCall, Summarised, TurnContext,
 };
 pub use state::{AtLimit, Entry, LoopConfig, Mask, PinnedPlugin, PromptBudget, RestoreError, Run, StepPlan, Turn};
 
@@ -36,6 +38,8 @@ pub enum Action {
     Idle,
     /// Ask the context builder's `init`, or assemble the host's own prompt; answer with [`Input::Context`].
     BuildContext,
+    /// Messages are to leave the view: say in short what they say, and answer with [`Input::Summarised`] (L27).
+    Summarise(SummaryPlan),
     /// Send the view to the model; answer with [`Input::Reply`].
     CallModel(StepPlan),
     /// Commit [`Input::Dispatched`] for these calls, then run them; answer each with [`Input::Outcome`].
@@ -78,7 +82,7 @@ impl Run {
     pub fn action(&self) -> Action {
         match &self.turn {
             None => Action::Idle,
-            Some(turn) => turn.action(),
+            Some(turn) => turn.action(self),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A naive model of a session: what a store would hold, and what must be true of it after every change.
 
-use agent_core::change::{Body, CallChange, CallRecord, CallState, Change};
+use agent_core::change::{Body, CallChange, CallRecord, CallState, Change, Departure};
 use agent_core::event::{Event, EventKind};
 use agent_core::message::{CallId, Part, Role};
 use agent_core::plugin::History;
@@ -70,6 +70,10 @@ impl Ledger {
             Input::Start { config, .. } => {
                 (self.replies, self.units, self.leave_out) = (0, 0, false);
                 self.config = config.clone();
+            }
+            Input::Summarised(summarised) => {
+                self.units += summarised.execution_units;
+                self.check_eviction(before, change);
             }
             Input::Context { context } => self.leave_out = context.history == History::LeaveOut,
             Input::Reply(reply) => {
@@ -220,6 +224,33 @@ impl Ledger {
         }
     }
 
+    /// L27: what leaves is in the view, and is neither a system message nor the open turn's beginning nor new.
+    fn check_eviction(&self, before: &Run, change: &Change) {
+        let Action::Summarise(plan) = before.action() else { panic!("{:?}", before.action()) };
+        let left: Vec<u64> =
+            change.hidden.iter().filter(|hidden| hidden.why == Departure::Evicted).map(|h| h.id).collect();
+        assert_eq!(left, plan.messages, "what was summarised leaves, and nothing else");
+        let unseen = self.messages.iter().rposition(|message| message.role == Role::Assistant);
+        for id in left {
+            let message = &self.messages[id as usize - 1];
+            assert_ne!(message.role, Role::System, "system messages stay");
+            let of_open_turn = message.turn == before.turns;
+            let seen = message.seen > 0 && unseen.is_some_and(|place| (id as usize - 1) < place);
+            assert!(!of_open_turn || seen, "message {id} is new to the model");
+            let beginning = of_open_turn && message.role == Role::User && !self.is_feedback(id);
+            assert!(!beginning, "the input of the open turn stays");
+        }
+        let evicted = change.events.iter().filter(|event| matches!(event.kind, EventKind::Evicted { .. })).count();
+        assert_eq!(evicted, 1);
+    }
+
+    /// Whether a user's message stands behind an answer of its turn.
+    fn is_feedback(&self, id: u64) -> bool {
+        let place = id as usize - 1;
+        let turn = self.messages[place].turn;
+        self.messages[..place].iter().any(|earlier| earlier.turn == turn && earlier.role == Role::Assistant)
+    }
+
     fn take_events(&mut self, mut open: bool, change: &Change) {
         for event in &change.events {
             assert_eq!(event.sequence, self.events.len() as u64 + 1, "events have no gap (L30)");
@@ -250,6 +281,16 @@ impl Ledger {
         assert_eq!(ended, turn.is_over(), "loop_end ends the turn");
         self.check_running();
         self.check_action(run.action());
+        Self::check_window(run);
+    }
+
+    /// L26: what a model is about to be sent leaves room for its reply.
+    fn check_window(run: &Run) {
+        let Action::CallModel(plan) = run.action() else { return };
+        let budget = run.prompt_budget();
+        let messages: u32 = run.sent().map(|entry| entry.tokens).sum();
+        let tools = if plan.last { 0 } else { budget.tools };
+        assert!(budget.system + tools + messages + budget.reserved <= budget.window, "{budget:?} {messages}");
     }
 
     fn check_running(&self) {
@@ -288,7 +329,12 @@ impl Ledger {
                 });
                 assert_eq!(said.flatten(), Some(&suspension), "a suspension is announced, as it is");
             }
-            Action::Idle | Action::BuildContext | Action::CallModel(_) | Action::Validate(_) | Action::Ended => {
+            Action::Idle
+            | Action::BuildContext
+            | Action::Summarise(_)
+            | Action::CallModel(_)
+            | Action::Validate(_)
+            | Action::Ended => {
                 let open = self.calls.iter().filter(|call| call.record.state != CallState::Finished).count();
                 assert_eq!(open, 0, "{action:?} with open calls");
                 self.check_pairs();
