@@ -10,9 +10,10 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("plugins", &["core"]),
     ("models", &["core"]),
     ("memory", &["core"]),
-    ("runtime", &["core", "plugins", "models", "memory"]),
+    ("mcp", &["core"]),
+    ("runtime", &["core", "plugins", "models", "memory", "mcp"]),
     ("kit", &["core", "plugins", "runtime"]),
-    ("app", &["core", "plugins", "models", "memory", "runtime", "kit"]),
+    ("app", &["core", "plugins", "models", "memory", "mcp", "runtime", "kit"]),
 ];
 
 /// Libraries that only one room knows.
@@ -20,6 +21,7 @@ const KNOWN_BY_ONE: &[(&str, &str)] = &[
     ("wasmtime", "plugins"),
     ("wasmtime-wasi", "plugins"),
     ("rusqlite", "memory"),
+    ("rmcp", "mcp"),
     ("clap", "app"),
     ("wit-bindgen", "sdk"),
 ];

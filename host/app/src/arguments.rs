@@ -90,9 +90,12 @@ pub(crate) enum Command {
     /// Build, inspect and call plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
-    /// List, show, decide and delete sessions
+    /// List, show, fork, carry and delete sessions
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Search, list and forget what is remembered of you over sessions
+    #[command(subcommand)]
+    Memory(MemoryCommand),
     /// Write, check and list agents' configurations
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -181,6 +184,9 @@ pub(crate) enum SessionCommand {
         /// At most so many
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
+        /// Only the sessions that this one delegated work to
+        #[arg(long, value_name = "ID", value_parser = session_id)]
+        children_of: Option<String>,
         /// Print one JSON line per session
         #[arg(long)]
         json: bool,
@@ -193,6 +199,41 @@ pub(crate) enum SessionCommand {
         /// Print its stored events as JSON lines instead
         #[arg(long)]
         json: bool,
+    },
+    /// Make a new session of what a session shows, up to a message; the original stays as it is
+    Fork {
+        /// Its id, or a beginning of it that no other has
+        #[arg(value_parser = session_id)]
+        session: String,
+        /// The last message of the new session, with the results of its calls; `session show` numbers them. Else all
+        #[arg(long, value_name = "MESSAGE", value_parser = clap::value_parser!(u64).range(1..))]
+        at: Option<u64>,
+    },
+    /// Take a session's last turn back; it stays stored and can be searched
+    Undo {
+        /// Its id, or a beginning of it that no other has
+        #[arg(value_parser = session_id)]
+        session: String,
+    },
+    /// Write a session with its media into one JSON document
+    Export {
+        /// Its id, or a beginning of it that no other has
+        #[arg(value_parser = session_id)]
+        session: String,
+        /// Where to; `-` is stdout
+        #[arg(short, long, value_name = "FILE", default_value = "-")]
+        output: PathBuf,
+        /// Replace what is there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Make a session of an exported document, after it was checked as a whole
+    Import {
+        /// The document; `-` is stdin
+        file: PathBuf,
+        /// Under another id than it had; else under its own
+        #[arg(long = "as", value_name = "ID", value_parser = session_id)]
+        subject: Option<String>,
     },
     /// Decide on a call whose outcome is unknown; then go on with --continue
     Resolve {
@@ -211,6 +252,49 @@ pub(crate) enum SessionCommand {
         /// Their ids, or beginnings that no other has
         #[arg(required = true, value_parser = session_id)]
         sessions: Vec<String>,
+        /// Don't ask on a terminal
+        #[arg(short, long)]
+        yes: bool,
+    },
+}
+
+/// Commands on long-term memory.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemoryCommand {
+    /// Show what is nearest to some words, as a turn that is asked them recalls it
+    Search {
+        /// The words
+        query: String,
+        /// Whose; else yours
+        #[arg(long, value_name = "NAME", value_parser = user_name)]
+        user: Option<String>,
+        /// At most so many
+        #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Print one JSON line per memory
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show all, the latest first
+    List {
+        /// Whose; else yours
+        #[arg(long, value_name = "NAME", value_parser = user_name)]
+        user: Option<String>,
+        /// At most so many
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        limit: u32,
+        /// Print one JSON line per memory
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove memories
+    Forget {
+        /// Their ids
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<String>,
+        /// Whose; else yours
+        #[arg(long, value_name = "NAME", value_parser = user_name)]
+        user: Option<String>,
     },
 }
 
@@ -254,6 +338,10 @@ fn session_id(text: &str) -> Result<String, String> {
         return Err("the session's id is empty; `agent-host session list` shows all".to_owned());
     }
     Ok(text.to_owned())
+}
+
+fn user_name(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("the user's name is empty".to_owned()) } else { Ok(text.to_owned()) }
 }
 
 impl Arguments {
@@ -319,6 +407,13 @@ mod tests {
             &["session", "resolve", "c1", "perhaps"],
             &["session", "delete"],
             &["session", "delete", ""],
+            &["session", "fork"],
+            &["session", "fork", "s", "--at", "0"],
+            &["session", "import"],
+            &["session", "import", "f", "--as", ""],
+            &["memory", "forget"],
+            &["memory", "search"],
+            &["memory", "list", "--user", ""],
             &["session", "show", ""],
             &["--session", "", "go on"],
             &["--data", "", "session", "list"],

@@ -2,6 +2,7 @@
 
 pub(crate) mod chat;
 pub(crate) mod config;
+pub(crate) mod memory;
 pub(crate) mod opening;
 pub(crate) mod plugin;
 pub(crate) mod run;

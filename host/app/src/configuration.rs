@@ -1,21 +1,25 @@
 //! An agent's configuration: `agent.toml`, read into validated values; every error names file, line, key and what is
 //! allowed (I2).
 
+mod agents;
 mod check;
 mod document;
 mod documentation;
 mod form;
 mod json_schema;
 mod keys;
+mod mcp;
 mod nearest;
 mod output_schema;
 mod providers;
 mod report;
 mod template;
 
+pub(crate) use agents::AgentTable;
 pub(crate) use check::BUILT_IN;
 pub(crate) use form::url_problem;
 pub(crate) use json_schema::json_schema;
+pub(crate) use mcp::McpTable;
 pub(crate) use nearest::nearest;
 pub(crate) use providers::ProviderTable;
 pub(crate) use report::ConfigurationError;
@@ -85,6 +89,12 @@ pub(crate) struct AgentFile {
     pub(crate) media_policies: BTreeMap<String, String>,
     /// Limits, by plugin.
     pub(crate) limits: BTreeMap<String, PluginLimits>,
+    /// Agents that it may delegate to, by the name of their tool.
+    pub(crate) agents: BTreeMap<String, AgentTable>,
+    /// How often work may be handed down.
+    pub(crate) max_depth: Option<u32>,
+    /// MCP servers, by name.
+    pub(crate) mcp: BTreeMap<String, McpTable>,
     /// Grants of all plugins and of the host's own tools.
     pub(crate) grants: Vec<Grant>,
     /// Where the keys stand whose values can be checked only when the plugins are loaded: `agent.toml:3`.
@@ -96,8 +106,8 @@ pub(crate) struct AgentFile {
 }
 
 /// Keys whose values depend on what is loaded.
-const CHECKED_LATER: [&str; 6] =
-    ["plugin_directory", "fallback_text", "output_schema", "validators", "context_builder", "media_policies"];
+const CHECKED_LATER: [&str; 7] =
+    ["plugin_directory", "fallback_text", "output_schema", "validators", "context_builder", "media_policies", "mcp"];
 
 /// A text with the place where it was written, for messages: `agent.toml:3: model`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,6 +189,9 @@ impl AgentFile {
             context_builder: text("context_builder"),
             media_policies: root.get("media_policies").map(|found| pairs(&found)).unwrap_or_default(),
             limits: BTreeMap::new(),
+            agents: agents::read(root, &folder),
+            max_depth: number("max_depth"),
+            mcp: mcp::read(root),
             grants: Vec::new(),
             places: CHECKED_LATER.into_iter().filter_map(|key| Some((key, root.get(key)?.line()))).collect(),
             plugin_tables: BTreeMap::new(),

@@ -12,7 +12,31 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 
 /// Who is logged in: whose memories these are, unless a request says otherwise.
 pub(crate) fn user() -> Option<String> {
-    ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(variable).filter(|name| !name.is_empty())
+    let named = |name| variable(name).filter(|user| !user.is_empty());
+    ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(named).or_else(user_of_process)
+}
+
+/// Where no variable says who it is, as in a container or under a service manager: the name of the process's own user.
+#[cfg(unix)]
+fn user_of_process() -> Option<String> {
+    let number = rustix::process::getuid().as_raw().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    Some(user_of(&number, &users).unwrap_or_else(|| format!("uid-{number}")))
+}
+
+#[cfg(not(unix))]
+fn user_of_process() -> Option<String> {
+    None
+}
+
+/// From lines of `name:password:number:…`.
+#[cfg(unix)]
+fn user_of(number: &str, users: &str) -> Option<String> {
+    let mut fields = users.lines().map(|line| line.split(':'));
+    fields.find_map(|mut fields| {
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        (fields.nth(1) == Some(number)).then(|| name.to_owned())
+    })
 }
 
 /// Whether the terminal says that it can do nothing but print.
@@ -44,4 +68,19 @@ fn is_program(path: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_program(path: &Path) -> bool {
     path.is_file()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// D4: memories are somebody's, also where no variable says whose.
+    #[test]
+    fn the_processs_user_has_a_name() {
+        let users = "root:x:0:0::/root:/bin/sh\n\n:x:7:\nann:x:1000:1000::/home/ann:/bin/sh\nlater:x:1000:";
+        let of = |number: &str| user_of(number, users);
+        assert_eq!([of("0"), of("1000")], [Some("root".to_owned()), Some("ann".to_owned())]);
+        assert_eq!([of("7"), of("100"), user_of("0", "")], [None, None, None]);
+        assert!(user_of_process().is_some_and(|user| !user.is_empty()));
+    }
 }

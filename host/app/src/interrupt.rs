@@ -5,8 +5,9 @@ use crate::exit::Exit;
 #[cfg(unix)]
 use crate::terminal::Silenced;
 use crate::terminal::Terminal;
+use agent_mcp::McpServers;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 /// What goes on when a signal comes.
@@ -23,6 +24,7 @@ pub(crate) enum Doing {
 pub(crate) struct Interrupts {
     current: Arc<Mutex<(Doing, CancellationToken)>>,
     leaving: CancellationToken,
+    servers: Arc<OnceLock<McpServers>>,
     break_line: Arc<AtomicBool>,
 }
 
@@ -41,6 +43,7 @@ impl Interrupts {
         let interrupts = Self {
             current: Arc::new(Mutex::new(current)),
             leaving: CancellationToken::new(),
+            servers: Arc::default(),
             break_line: Arc::default(),
         };
         let listening = interrupts.clone();
@@ -61,6 +64,12 @@ impl Interrupts {
         let token = self.leaving.child_token();
         *self.current() = (doing, token.clone());
         token
+    }
+
+    /// Leaving at once ends the processes of these servers, too.
+    pub(crate) fn end_with_us(&self, servers: McpServers) {
+        // There is one agent in a process.
+        let _ = self.servers.set(servers);
     }
 
     /// Whether the process is to end.
@@ -89,6 +98,9 @@ impl Interrupts {
         let (doing, token) = self.current().clone();
         match signal {
             _ if token.is_cancelled() => {
+                if let Some(servers) = self.servers.get() {
+                    servers.kill();
+                }
                 terminal.idle();
                 let _ = terminal.restore_keyboard();
                 std::process::exit(i32::from(Exit::Cancelled.code()));

@@ -1,6 +1,7 @@
 //! What an agent is run with: agent.toml and the command line together, checked.
 
 pub(crate) mod agents;
+mod mcp;
 mod models;
 pub(crate) mod offer;
 mod providers;
@@ -13,14 +14,20 @@ use crate::arguments::AgentArguments;
 use crate::configuration::{AgentFile, UNNAMED, is_name, name_of_file};
 use crate::exit::Failure;
 use crate::grants::{self, ResolvedGrants};
+use agent_mcp::ServerConfig;
 use agent_models::ProviderConfig;
 use std::path::{Path, PathBuf};
+
+/// Reads variables of the environment.
+type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
 /// An agent as it was asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Its name; sessions belong to it.
     pub(crate) name: String,
+    /// Its file, where it has one.
+    pub(crate) path: Option<PathBuf>,
     /// The models that it asks.
     pub(crate) models: WantedModels,
     /// The folder with the plugins.
@@ -55,7 +62,7 @@ impl Settings {
         let tables = file.plugin_tables.iter().map(|(name, place)| (name.as_str(), place.as_str()));
         let spoken_of = tables.chain(granted).map(|(name, place)| (name.to_owned(), place.to_owned())).collect();
         let name = name(path.as_deref(), &file)?;
-        Ok(Self { name, models, plugins, file, grants, spoken_of })
+        Ok(Self { name, path, models, plugins, file, grants, spoken_of })
     }
 
     /// The models in order, and how each provider is reached. Whatever is wrong with any of them is in the error, each
@@ -76,6 +83,11 @@ impl Settings {
         problems.sort_by_key(|(index, _)| *index);
         let problems: Vec<_> = problems.into_iter().map(|(_, problem)| problem).collect();
         Err(Failure::refused(problems.join("\n")))
+    }
+
+    /// The MCP servers.
+    pub(crate) fn servers(&self, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<ServerConfig>, Failure> {
+        mcp::servers(&self.file, variable).map_err(|problems| Failure::refused(problems.join("\n")))
     }
 
     /// Plugins that the settings speak of and that are not there, each with where it was written.

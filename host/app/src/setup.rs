@@ -1,5 +1,6 @@
 //! From settings to what runs: the store, the sandbox, the loaded plugins, the agent.
 
+pub(crate) mod agents;
 mod model;
 
 use crate::arguments::AgentArguments;
@@ -18,8 +19,8 @@ use agent_models::{Provider, Providers, RetryPolicy};
 use agent_plugins::{
     CallLimits, Generation, Grants, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox, SandboxOptions,
 };
-use agent_runtime::{Agent, AgentConfig, AgentError, Models, PluginAllowance};
-use std::collections::BTreeSet;
+use agent_runtime::{Agent, AgentConfig, AgentError, Delegate, Models, PluginAllowance, RegistryError};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,7 +106,12 @@ pub(crate) fn refuse(problems: &[LoadProblem]) -> Result<(), Failure> {
 }
 
 /// The agent of the settings.
-pub(crate) fn agent(settings: &Settings, generation: Generation, terminal: &Terminal) -> Result<Arc<Agent>, Failure> {
+pub(crate) fn agent(
+    settings: &Settings,
+    generation: Generation,
+    delegates: BTreeMap<String, Delegate>,
+    terminal: &Terminal,
+) -> Result<Arc<Agent>, Failure> {
     let unknown = settings.unknown_plugins(&|name| generation.plugin(name).is_some());
     if !unknown.is_empty() {
         let loaded: Vec<_> = generation.plugins().map(|plugin| plugin.name()).collect();
@@ -116,11 +122,17 @@ pub(crate) fn agent(settings: &Settings, generation: Generation, terminal: &Term
         note_idle_grants(plugin, settings.grants.plugins.get(plugin.name()), terminal);
     }
     let models = models(settings)?;
-    Agent::new(configuration(settings), models, generation).map(Arc::new).map_err(|error| match &error {
+    let mcp = settings.servers(&environment::variable)?;
+    let configuration = AgentConfig { delegates, mcp, ..configuration(settings) };
+    Agent::new(configuration, models, generation).map(Arc::new).map_err(|error| match &error {
+        AgentError::Registry(RegistryError::Duplicate { name, .. } | RegistryError::Schema { name, .. }) => {
+            let place = settings.file.agents.get(name).map(|table| format!("{}: ", table.place));
+            Failure::refused(format!("{}{error}", place.unwrap_or_default()))
+        }
         AgentError::NoPlugin { key, .. } | AgentError::WrongKind { key, .. } => settings.problem(key, &error),
         AgentError::OutputSchema(_) => settings.problem("output_schema", &error),
         AgentError::FallbackText(_) => settings.problem("fallback_text", &error),
-        _ => Failure::refused(&error),
+        AgentError::Mcp(_) => settings.problem("mcp", &error),
     })
 }
 
@@ -219,6 +231,7 @@ fn bounds(settings: &Settings) -> LoopConfig {
         parallel_calls: file.parallel_calls.unwrap_or(defaults.parallel_calls),
         result_characters: file.result_characters.unwrap_or(defaults.result_characters),
         minimum_remaining: file.minimum_remaining.unwrap_or(defaults.minimum_remaining),
+        max_depth: file.max_depth.unwrap_or(defaults.max_depth),
         ..defaults
     }
 }

@@ -1,5 +1,11 @@
 //! Approvals: what must be asked for, what somebody answered, and what of that is remembered (L17).
 
+mod arguments;
+mod rules;
+
+pub use arguments::{canonical_json, edit_note};
+pub use rules::{ApprovalRules, Ruling, fits};
+
 use crate::message::{CallId, Digest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -53,6 +59,34 @@ pub struct ScopedGrant {
     pub grant: LastingGrant,
 }
 
+/// What lets a call run that must be allowed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Leave {
+    /// Somebody was asked about this call and said yes.
+    Answered(LastingGrant),
+    /// Somebody said yes earlier, and it is remembered: it must still be when the call runs.
+    Remembered(LastingGrant),
+}
+
+impl Leave {
+    /// To what it is bound.
+    pub fn grant(&self) -> &LastingGrant {
+        match self {
+            Leave::Answered(grant) | Leave::Remembered(grant) => grant,
+        }
+    }
+}
+
+/// A call that somebody must be asked about once more: the tool is another one now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedAgain {
+    /// Which.
+    pub call: CallId,
+    /// Of the tool as it is now.
+    pub digest: Digest,
+}
+
 /// Somebody's answer about one call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalAnswer {
@@ -76,7 +110,7 @@ pub enum ApprovalVerdict {
     },
     /// It does not run; the model is told so.
     Denied {
-        /// For the model.
+        /// In their words, for the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },

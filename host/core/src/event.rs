@@ -5,7 +5,7 @@ use crate::change::Denial;
 use crate::message::{CallId, Digest};
 use crate::model::Usage;
 use crate::plan::PlanStep;
-use crate::tool::{CallCost, Violation};
+use crate::tool::{CallCost, ToolSource, Traits, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -148,13 +148,32 @@ pub enum NudgeCause {
     ForcedSummary,
 }
 
-/// One call of an approval request.
+/// One call of an approval request, with all that somebody needs to decide about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalItem {
     /// Which.
     pub call: CallId,
     /// As its author wrote it.
     pub name: String,
+    /// Of the plugin's component, or of the definition where the tool comes from elsewhere. The answer is bound to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// What the request's records add, which the run itself does not hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<ApprovalDetails>,
+}
+
+/// What a call that must be allowed would do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalDetails {
+    /// Where the tool comes from.
+    pub source: ToolSource,
+    /// With these it would run.
+    pub arguments: Value,
+    /// What the tool says that it does to the world.
+    pub traits: Traits,
+    /// The key of the configuration that asks for an approval, or that the tool itself does.
+    pub because: String,
 }
 
 /// What happened.

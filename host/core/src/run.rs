@@ -5,10 +5,12 @@
 //! The same state and the same input always give the same next action, so a session goes on wherever its state is read.
 
 mod batch;
+mod delegation;
 mod depth;
 mod end;
 mod eviction;
 mod failure;
+mod fork;
 mod input;
 mod state;
 mod step;
@@ -18,13 +20,14 @@ mod waiting;
 pub use end::{Output, TurnEnd, TurnError};
 pub use eviction::SummaryPlan;
 pub use failure::FALLBACK_TEXT;
+pub use fork::{NoPlace, last_place, whole_until};
 pub use input::{
     AfterFailure, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, ModelFailure, OutputVerdict,
     Refused, RepliedStep, ResolvedCall, Summarised, TurnContext,
 };
 pub use state::{AtLimit, Entry, LoopConfig, Mask, PinnedPlugin, PromptBudget, RestoreError, Run, StepPlan, Turn};
 
-use crate::approval::LastingGrant;
+use crate::approval::Leave;
 use crate::change::Change;
 use crate::event::Suspension;
 use crate::message::CallId;
@@ -61,9 +64,10 @@ pub struct Dispatch {
     pub call: CallId,
     /// From 1.
     pub attempt: u32,
-    /// What allowed it. It must not run where the tool is another one now: answer with [`Input::AskAgain`].
+    /// What allowed it, where it had to be allowed (L17). It must not run where that does not hold for the tool and the
+    /// arguments as they are now: answer with [`Input::AskAgain`] or [`Input::Forbidden`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub granted: Option<LastingGrant>,
+    pub granted: Option<Leave>,
 }
 
 /// An output to validate.

@@ -27,8 +27,45 @@ pub trait Blobs: Send + Sync {
     /// Stores a text that a step record of this session refers to. It is no medium: only [`Blobs::text`] reads it.
     async fn put_text(&self, session: &str, text: String) -> Result<Digest, StoreError>;
 
+    /// What this session refers to, media and texts, in the order of their digests: those behind `after`, at most
+    /// `limit`.
+    async fn references(
+        &self,
+        session: &str,
+        after: Option<&Digest>,
+        limit: usize,
+    ) -> Result<Vec<BlobReference>, StoreError>;
+
+    /// Lets session `to` see media of session `from`, as it describes them. Nothing is copied: the bytes stay stored
+    /// once. All of them or none; one that `from` does not see is [`StoreError::NoBlob`].
+    async fn share(&self, from: &str, to: &str, media: &[Digest]) -> Result<(), StoreError>;
+
     /// A text, for the host itself: whichever session put it.
     async fn text(&self, digest: &Digest) -> Result<String, StoreError>;
+}
+
+/// A blob that a session refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlobReference {
+    /// A medium.
+    Media(Media),
+    /// A text of its step records.
+    Text {
+        /// Address of its bytes.
+        digest: Digest,
+        /// Bytes.
+        size: u64,
+    },
+}
+
+impl BlobReference {
+    /// Address of its bytes.
+    pub fn digest(&self) -> &Digest {
+        match self {
+            Self::Media(media) => &media.digest,
+            Self::Text { digest, .. } => digest,
+        }
+    }
 }
 
 /// What a medium is, beside its bytes.

@@ -1,5 +1,6 @@
 //! What every store must do, as one suite (D6): a store's tests call [`run`]. A failing case panics with what it saw.
 
+mod approvals;
 mod blobs;
 mod calls;
 mod commits;
@@ -7,6 +8,7 @@ mod hostile;
 mod key_value;
 mod leases;
 mod memories;
+mod outbox;
 mod sessions;
 
 use crate::{Commit, OpenMode, OpenedSession, SessionMeta, Status, Store, StoreError};
@@ -37,11 +39,19 @@ pub async fn run(mut new_place: impl FnMut() -> Place) {
     calls::a_result_stands_once_and_in_its_message(new_place()).await;
     calls::a_finished_call_keeps_its_result(new_place()).await;
     calls::calls_by_turn_id_and_state(new_place()).await;
+    calls::edited_arguments_stand_beside_the_models(new_place()).await;
+    outbox::items_are_written_with_their_commit(new_place()).await;
+    outbox::an_item_is_written_once_a_session(new_place()).await;
+    outbox::items_by_session_state_and_page(new_place()).await;
+    outbox::delivered_items_stay_and_a_deleted_sessions_go(new_place()).await;
+    approvals::grants_by_agent_until_they_are_revoked(new_place()).await;
+    approvals::a_grant_is_bound_to_all_it_says(new_place()).await;
     leases::a_session_has_one_holder(new_place()).await;
     leases::a_lost_lease_cannot_write(new_place()).await;
     leases::another_instance_waits_for_the_release(new_place()).await;
     sessions::modes_of_opening(new_place()).await;
     sessions::lists_and_the_latest(new_place()).await;
+    sessions::children_of_a_session(new_place()).await;
     sessions::records_by_turn_and_page(new_place()).await;
     sessions::deleting_removes_everything_of_the_session(new_place()).await;
     sessions::what_is_missing_is_named(new_place()).await;
@@ -49,6 +59,8 @@ pub async fn run(mut new_place: impl FnMut() -> Place) {
     blobs::ranges_of_bytes(new_place()).await;
     blobs::texts_of_records(new_place()).await;
     blobs::deleting_keeps_what_others_refer_to(new_place()).await;
+    blobs::references_by_session_and_page(new_place()).await;
+    blobs::media_are_shared_without_a_copy(new_place()).await;
     key_value::values_by_agent_plugin_bucket_and_key(new_place()).await;
     key_value::bounds_of_values(new_place()).await;
     key_value::numbers(new_place()).await;
@@ -102,7 +114,7 @@ impl Writing {
 }
 
 fn meta(agent: &str) -> SessionMeta {
-    SessionMeta { agent: agent.to_owned(), user: Some("somebody".to_owned()) }
+    SessionMeta { agent: agent.to_owned(), user: Some("somebody".to_owned()), delegated_by: None }
 }
 
 fn commit_of(change: Change) -> Commit {

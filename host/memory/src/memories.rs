@@ -20,8 +20,8 @@ pub trait Memories: Send + Sync {
     /// The user's memories, newest first, those behind the memory `after` (empty: from the newest), at most `limit`.
     async fn list(&self, user: &str, after: &str, limit: usize) -> Result<Vec<RememberedFact>, StoreError>;
 
-    /// Removes a memory; says whether it was there.
-    async fn forget(&self, id: &str) -> Result<bool, StoreError>;
+    /// Removes a memory of this user; says whether it was there.
+    async fn forget(&self, user: &str, id: &str) -> Result<bool, StoreError>;
 }
 
 /// What a memory was made from.

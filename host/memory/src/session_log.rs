@@ -48,7 +48,7 @@ pub trait SessionLog: Send + Sync {
     /// Sessions that pass the filter, the last changed first, at most `limit`.
     async fn sessions(&self, filter: SessionFilter, limit: usize) -> Result<Vec<SessionSummary>, StoreError>;
 
-    /// Subject of the agent's session that changed last.
+    /// Subject of the agent's session that changed last, of those that no other agent has delegated.
     async fn latest(&self, agent: &str) -> Result<Option<String>, StoreError>;
 
     /// Removes the session with everything in it, and the blobs that nothing else refers to. Refused with
@@ -78,6 +78,8 @@ pub struct SessionMeta {
     pub agent: String,
     /// Where the host knows one.
     pub user: Option<String>,
+    /// Subject of the session that delegated the work (L16).
+    pub delegated_by: Option<String>,
 }
 
 /// The right to write to a session, until it is released or taken over.
@@ -208,12 +210,16 @@ pub enum RecordRange {
 /// Which sessions to list; what is not set does not filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
+    /// This one.
+    pub subject: Option<String>,
     /// Of this agent.
     pub agent: Option<String>,
     /// Of this user.
     pub user: Option<String>,
     /// In this state.
     pub state: Option<String>,
+    /// Children of this session: those that it delegated work to (L16).
+    pub delegated_by: Option<String>,
 }
 
 /// A session as lists show it.
@@ -225,6 +231,8 @@ pub struct SessionSummary {
     pub agent: String,
     /// Where the host knows one.
     pub user: Option<String>,
+    /// Subject of the session that delegated the work (L16).
+    pub delegated_by: Option<String>,
     /// RFC 3339 in UTC.
     pub created: String,
     /// RFC 3339 in UTC.

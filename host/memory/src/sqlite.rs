@@ -1,12 +1,14 @@
 //! The embedded store: one SQLite file in WAL mode, one writer thread with group commit, a few readers (D1).
 //! Several processes may share the file; a lock file per store instance says who is alive.
 
+mod approvals;
 mod blobs;
 mod commit;
 mod failure;
 mod file;
 mod key_value;
 mod memories;
+mod outbox;
 mod owners;
 mod queries;
 mod readers;

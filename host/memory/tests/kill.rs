@@ -1,10 +1,13 @@
 //! A process that is killed at any moment loses nothing that it was told is stored, and its session can be taken over
 //! at once (D3, limits 27 and 32). The test starts itself as the process to kill.
 
-use agent_core::change::{Body, Change, NewMessage};
+use agent_core::approval::LastingGrant;
+use agent_core::change::{Body, Change, NewMessage, OutboxEffect, OutboxItem};
 use agent_core::event::{Event, EventKind};
-use agent_core::message::{Part, Role};
-use agent_memory::{Commit, MessageRange, OpenMode, Options, SessionLog, SessionMeta, SqliteStore, StoreError};
+use agent_core::message::{Digest, Part, Role};
+use agent_memory::{
+    Commit, MessageRange, OpenMode, Options, Outbox, OutboxFilter, SessionLog, SessionMeta, SqliteStore, StoreError,
+};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -25,14 +28,17 @@ async fn commit_until_killed(path: String) {
     }
 }
 
-/// Message, event and snapshot all carry the revision that the commit makes.
+/// Message, event, outbox item and snapshot all carry the revision that the commit makes.
 fn commit(revision: u64) -> Commit {
     let body = Body::Parts(vec![Part::Text(format!("message {revision}"))]);
     let messages = vec![NewMessage { id: revision, turn: 1, role: Role::User, body, tokens: 1 }];
     let kind =
         EventKind::StreamComplete { text: format!("{revision}"), model: "none".to_owned(), usage: Default::default() };
     let events = vec![Event { session: "s".to_owned(), turn: 1, sequence: revision, provisional: None, kind }];
-    let change = Change { messages, events, ..Change::default() };
+    let (agent, tool, digest) = ("a".to_owned(), "t".to_owned(), Digest::from_sha256([1; 32]));
+    let effect = OutboxEffect::Allow(LastingGrant { agent, tool, digest, arguments: None });
+    let outbox = vec![OutboxItem { id: revision.to_string(), effect }];
+    let change = Change { messages, events, outbox, ..Change::default() };
     Commit { snapshot: revision.to_string().into_bytes(), change, ..Commit::default() }
 }
 
@@ -99,6 +105,7 @@ async fn check(database: &Path, told: u64) {
     assert_eq!((opened.last_message, opened.last_event), (revision, revision));
     let messages = store.messages("s", MessageRange::After { id: 0, limit: 10_000 }).await.unwrap();
     let events = store.events("s", 0, 10_000).await.unwrap();
-    assert_eq!((messages.len() as u64, events.len() as u64), (revision, revision));
+    let outbox = store.outbox(Some("s"), OutboxFilter::Pending, 0, 10_000).await.unwrap();
+    assert_eq!([messages.len(), events.len(), outbox.len()], [revision as usize; 3]);
     store.release(opened.lease).await.unwrap();
 }

@@ -102,8 +102,9 @@ impl Generation {
     /// A pinned generation, from the plugin store. All of it, or the reason why not.
     pub async fn from_digests(sandbox: &Sandbox, pinned: &[(String, Digest)]) -> Result<Self, GenerationError> {
         let store = sandbox.store().ok_or(GenerationError::NoStore)?;
-        let loads = pinned.iter().map(|(name, digest)| async move {
-            if let Some(plugin) = sandbox.shared.loaded(digest, name) {
+        // Owned: a future that borrows an item of the list cannot be sent to a task of its own.
+        let loads = pinned.iter().cloned().map(|(name, digest)| async move {
+            if let Some(plugin) = sandbox.shared.loaded(&digest, &name) {
                 return Ok(plugin);
             }
             let (store, wanted) = (store.clone(), digest.clone());
@@ -112,7 +113,7 @@ impl Generation {
             let bytes = read
                 .map_err(|error| load(LoadError::Stopped(error.to_string())))?
                 .map_err(|reason| GenerationError::Gone { name: name.clone(), reason })?;
-            sandbox.load_bytes(name, bytes).await.map_err(load)
+            sandbox.load_bytes(&name, bytes).await.map_err(load)
         });
         let plugins: Vec<Result<_, GenerationError>> = futures::stream::iter(loads).buffered(LOADING).collect().await;
         Ok(Self::new(plugins.into_iter().collect::<Result<Vec<_>, _>>()?))

@@ -1,6 +1,7 @@
 //! An agent: a configuration, a model, and one generation of plugins with the registry of their tools.
 
 use crate::builtins;
+use crate::delegation::Delegate;
 use crate::models::Models;
 use crate::registry::{Availability, Registry, RegistryError};
 use agent_core::plugin::OutputData;
@@ -8,10 +9,12 @@ use agent_core::prompt::PromptParts;
 use agent_core::run::{LoopConfig, PinnedPlugin};
 use agent_core::schema::{Schema, SchemaError};
 use agent_core::tool::{ToolSource, Violation};
+use agent_mcp::{Catalogue, McpConfigError, McpServers, McpTool, ServerConfig};
 use agent_memory::digest_of;
 use agent_plugins::{CallLimits, Generation, Grants, Kind, PluginSetup, TreeGrant};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Tokens kept for the reply unless configured otherwise.
 pub const DEFAULT_REPLY_TOKENS: u32 = 4_096;
@@ -52,6 +55,10 @@ pub struct AgentConfig {
     pub validators: Vec<String>,
     /// Plugin by the provider's name (P4).
     pub media_policies: BTreeMap<String, String>,
+    /// Agents that it may delegate to, by the name of their tool (L16). Default: none.
+    pub delegates: BTreeMap<String, Delegate>,
+    /// MCP servers whose tools it has (I5).
+    pub mcp: Vec<ServerConfig>,
 }
 
 impl AgentConfig {
@@ -70,6 +77,8 @@ impl AgentConfig {
             context_builder: None,
             validators: Vec::new(),
             media_policies: BTreeMap::new(),
+            delegates: BTreeMap::new(),
+            mcp: Vec::new(),
         }
     }
 }
@@ -106,6 +115,9 @@ pub enum AgentError {
     /// The fixed text is no output that the schema takes.
     #[error("`fallback_text` must be JSON that `output_schema` takes: {0}")]
     FallbackText(String),
+    /// An MCP server that cannot be reached as it is configured.
+    #[error(transparent)]
+    Mcp(#[from] McpConfigError),
 }
 
 /// An agent, ready to take sessions.
@@ -114,23 +126,31 @@ pub struct Agent {
     models: Models,
     generation: Generation,
     setups: BTreeMap<String, PluginSetup>,
+    servers: McpServers,
+    catalogue: Option<Arc<Catalogue>>,
     registry: Registry,
     output_schema: Option<Schema>,
     fingerprint: String,
 }
 
+/// What an agent is made of beside its configuration and models.
+struct Parts {
+    generation: Generation,
+    servers: McpServers,
+    catalogue: Option<Arc<Catalogue>>,
+}
+
 impl Agent {
-    /// Checks the configuration against the plugins and builds the registry of tools.
+    /// Checks the configuration against the plugins and builds the registry of tools. The tools of MCP servers come into
+    /// it when a turn begins: no server is asked before.
     pub fn new(config: AgentConfig, models: impl Into<Models>, generation: Generation) -> Result<Self, AgentError> {
-        let models = models.into();
-        let of_plugins = generation.plugins().flat_map(|plugin| {
-            let identity = plugin.identity();
-            let source = ToolSource::Plugin { plugin: identity.name.clone(), digest: identity.digest.clone() };
-            let tools = plugin.tools().iter();
-            tools.map(move |tool| (tool.clone(), source.clone(), Availability::Offered)).collect::<Vec<_>>()
-        });
-        let own = builtins::definitions(!config.host_trees.is_empty());
-        let registry = Registry::new(own.into_iter().chain(of_plugins))?;
+        let servers = McpServers::new(config.mcp.iter().cloned())?;
+        Self::build(config, models.into(), Parts { generation, servers, catalogue: None })
+    }
+
+    fn build(config: AgentConfig, models: Models, parts: Parts) -> Result<Self, AgentError> {
+        let Parts { generation, servers, catalogue } = parts;
+        let registry = registry(&config, &generation, catalogue.as_deref())?;
         let output_schema = config.output_schema.as_ref().map(Schema::compile).transpose()?;
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
         let setups = generation.plugins().map(|plugin| {
@@ -138,7 +158,8 @@ impl Agent {
             (plugin.name().to_owned(), PluginSetup::new(plugin.clone(), grants, limits))
         });
         let setups = setups.collect();
-        let agent = Self { config, models, generation, setups, registry, output_schema, fingerprint };
+        let agent =
+            Self { config, models, generation, setups, servers, catalogue, registry, output_schema, fingerprint };
         agent.check_names()?;
         agent.fallback()?;
         Ok(agent)
@@ -146,7 +167,42 @@ impl Agent {
 
     /// The same agent with other plugins: those that a turn is pinned to.
     pub fn with_generation(&self, generation: Generation) -> Result<Self, AgentError> {
-        Self::new(self.config.clone(), self.models.clone(), generation)
+        let parts = Parts { generation, ..self.parts() };
+        Self::build(self.config.clone(), self.models.clone(), parts)
+    }
+
+    /// The same agent with the tools that its MCP servers have now.
+    pub fn with_catalogue(&self, catalogue: Arc<Catalogue>) -> Result<Self, AgentError> {
+        let parts = Parts { catalogue: Some(catalogue), ..self.parts() };
+        Self::build(self.config.clone(), self.models.clone(), parts)
+    }
+
+    /// The same agent with the tools that its MCP servers have now; those that run for a turn only are closed again.
+    pub async fn with_servers(&self) -> Result<Self, AgentError> {
+        let held = self.servers.acquire().await;
+        let agent = self.with_catalogue(held.catalogue().clone());
+        held.release().await;
+        agent
+    }
+
+    /// The same processes and connections, whatever else differs.
+    fn parts(&self) -> Parts {
+        Parts { generation: self.generation.clone(), servers: self.servers.clone(), catalogue: self.catalogue.clone() }
+    }
+
+    /// Its MCP servers. All agents that were made of one another share them.
+    pub fn servers(&self) -> &McpServers {
+        &self.servers
+    }
+
+    /// The tools of its MCP servers; none before they were asked.
+    pub fn catalogue(&self) -> Option<&Arc<Catalogue>> {
+        self.catalogue.as_ref()
+    }
+
+    /// The tool of an MCP server, by the name under which it is offered.
+    pub(crate) fn mcp_tool(&self, name: &str) -> Option<&McpTool> {
+        self.catalogue.as_ref()?.tool(name)
     }
 
     /// What is configured.
@@ -156,7 +212,16 @@ impl Agent {
 
     /// The same agent with other models.
     pub fn with_models(&self, models: impl Into<Models>) -> Result<Self, AgentError> {
-        Self::new(self.config.clone(), models, self.generation.clone())
+        Self::build(self.config.clone(), models.into(), self.parts())
+    }
+
+    /// The same agent, working for that user: itself where it does already.
+    pub(crate) fn for_user(self: &Arc<Self>, user: Option<&str>) -> Result<Arc<Self>, AgentError> {
+        if self.config.user.as_deref() == user {
+            return Ok(self.clone());
+        }
+        let config = AgentConfig { user: user.map(str::to_owned), ..self.config.clone() };
+        Self::build(config, self.models.clone(), self.parts()).map(Arc::new)
     }
 
     /// Who answers.
@@ -241,4 +306,26 @@ impl Agent {
         }
         Ok(())
     }
+}
+
+/// One name space for the host's own tools, those of plugins, and those of MCP servers (L7).
+fn registry(
+    config: &AgentConfig,
+    generation: &Generation,
+    catalogue: Option<&Catalogue>,
+) -> Result<Registry, RegistryError> {
+    let of_plugins = generation.plugins().flat_map(|plugin| {
+        let identity = plugin.identity();
+        let source = ToolSource::Plugin { plugin: identity.name.clone(), digest: identity.digest.clone() };
+        let tools = plugin.tools().iter();
+        tools.map(move |tool| (tool.clone(), source.clone(), Availability::Offered)).collect::<Vec<_>>()
+    });
+    let of_servers = catalogue.into_iter().flat_map(Catalogue::tools).map(|tool| {
+        let source = ToolSource::Mcp { server: tool.server.clone() };
+        (tool.definition.clone(), source, Availability::Offered)
+    });
+    let own = builtins::definitions(!config.host_trees.is_empty());
+    let delegates = config.delegates.iter();
+    let delegates = delegates.map(|(name, to)| (to.definition(name), to.source(), Availability::Offered));
+    Registry::new(own.into_iter().chain(of_plugins).chain(of_servers).chain(delegates))
 }

@@ -1,5 +1,7 @@
 //! One call of a tool, wherever the tool comes from: arguments in, one result out.
 
+mod mcp;
+
 use crate::builtins;
 use crate::registry::RegisteredTool;
 use crate::session::Shared;
@@ -77,7 +79,9 @@ async fn once(
             Ok(Brought { outcome, cost: CallCost { wall_us, ..CallCost::default() }, denials: Vec::new() })
         }
         ToolSource::Plugin { plugin, .. } => in_plugin(shared, plugin, record, (attempt, scope)).await,
-        ToolSource::Mcp { .. } | ToolSource::Service { .. } | ToolSource::Agent { .. } => {
+        ToolSource::Mcp { server } => mcp::call(shared, server, record).await,
+        // A call of an agent is handed on when it is dispatched, and never comes here.
+        ToolSource::Service { .. } | ToolSource::Agent { .. } => {
             let message = format!("this host cannot reach {} yet", tool.source);
             Ok(Brought::without_cost(Err(ToolError::Unavailable { message, retry_after: None })))
         }
@@ -139,7 +143,7 @@ fn result(brought: Brought) -> CallResult {
 }
 
 /// At most 1 MiB of text is stored; the sandbox has refused more from plugins already.
-fn bounded(content: Vec<Content>) -> Vec<Content> {
+pub(crate) fn bounded(content: Vec<Content>) -> Vec<Content> {
     let mut text = result_text(&content);
     if text.len() <= STORED_BYTES {
         return content;

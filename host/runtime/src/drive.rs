@@ -2,17 +2,18 @@
 
 use crate::calls;
 use crate::checkpoint::Checkpoint;
+use crate::children::Children;
+use crate::remember;
 use crate::session::{Notes, Session, SessionError, TurnResult};
-use agent_core::change::CallResult;
+use agent_core::change::{CallRecord, CallResult};
 use agent_core::message::{CallId, Message};
-use agent_core::run::{Action, Dispatch, DispatchedCall, Input, Output, TurnError};
-use agent_memory::{Memory, MemoryKind, StoreError};
+use agent_core::run::{Action, Awaited, Dispatch, DispatchedCall, Input, StepPlan, TurnError};
+use agent_memory::StoreError;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use std::pin::pin;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-
-/// Characters of the question and of the answer that are remembered for long.
-const REMEMBERED_CHARACTERS: usize = 2_000;
 
 /// An input for the run with what is stored beside it, or the error that ends the turn.
 pub(crate) type Deed = Result<(Input, Notes), TurnError>;
@@ -20,34 +21,66 @@ pub(crate) type Deed = Result<(Input, Notes), TurnError>;
 type Running = JoinSet<(CallId, Result<CallResult, TurnError>)>;
 
 impl Session {
-    /// Drives the open turn until it ends, waits, or is cancelled.
-    pub(crate) async fn drive(&mut self, cancel: &CancellationToken) -> Result<TurnResult, SessionError> {
-        let mut running = Running::new();
+    /// Drives the open turn until it ends, waits, or is cancelled. Boxed, since a child of the turn is driven by the same
+    /// code.
+    pub(crate) fn drive<'s>(
+        &'s mut self,
+        cancel: &'s CancellationToken,
+    ) -> BoxFuture<'s, Result<TurnResult, SessionError>> {
+        let driven = async move {
+            let (mut running, mut children) = (Running::new(), Children::new(cancel));
+            let result = self.drive_beside(&mut running, &mut children, cancel).await;
+            if result.is_err() {
+                // Nobody is there any more to take their answers.
+                children.stop().await;
+            }
+            result
+        };
+        driven.boxed()
+    }
+
+    async fn drive_beside(
+        &mut self,
+        running: &mut Running,
+        children: &mut Children,
+        cancel: &CancellationToken,
+    ) -> Result<TurnResult, SessionError> {
         loop {
+            if !cancel.is_cancelled() {
+                self.take_up_children(children, running.len()).await?;
+            }
             let deed = match self.run.action() {
                 Action::Idle => return Ok(TurnResult::Idle),
                 Action::Ended => return self.finished().await,
                 _ if cancel.is_cancelled() => Ok((Input::Cancel, Notes::default())),
-                Action::Suspended(suspension) => return Ok(TurnResult::Suspended(suspension)),
-                Action::Dispatch(dispatches) => match self.dispatch(dispatches, &mut running, cancel).await? {
-                    Dispatched::Running => continue,
+                Action::Suspended(suspension) if children.len() == 0 => return Ok(TurnResult::Suspended(suspension)),
+                Action::Dispatch(dispatches) => match self.dispatch(dispatches, (running, children), cancel).await? {
+                    Dispatched::Some => continue,
+                    Dispatched::NoRoom => match came(running, children, cancel).await? {
+                        Some(deed) => deed,
+                        None => continue,
+                    },
                     Dispatched::Failed(error) => Err(error),
+                },
+                Action::AwaitOutcome | Action::Suspended(_) => match came(running, children, cancel).await? {
+                    Some(deed) => deed,
+                    None => continue,
                 },
                 // Dropped when the turn is cancelled, so no deed changes the session by itself.
                 action => tokio::select! {
                     biased;
                     () = cancel.cancelled() => Ok((Input::Cancel, Notes::default())),
-                    deed = self.act(action, &mut running) => deed,
+                    deed = self.act(action) => deed,
                 },
             };
             let (input, notes) = deed.unwrap_or_else(|error| (Input::Failed(error), Notes::default()));
             if matches!(input, Input::Cancel | Input::Failed(_)) {
-                self.stop(&mut running).await?;
+                self.stop(running, children).await?;
             }
-            match self.commit((input, notes), &mut running, cancel).await {
+            match self.commit((input, notes), running, cancel).await {
                 // What a plugin or a model made cannot be stored: the turn ends, and the session goes on.
                 Err(SessionError::Store(error @ (StoreError::Invalid { .. } | StoreError::TooLarge { .. }))) => {
-                    self.stop(&mut running).await?;
+                    self.stop(running, children).await?;
                     let failed = Input::Failed(TurnError::HostFailed { message: error.to_string() });
                     self.apply(failed, Notes::default()).await?;
                 }
@@ -56,15 +89,16 @@ impl Session {
         }
     }
 
-    /// Keeps the results that are there already, then stops all calls: dropping a call's future stops its guest.
-    async fn stop(&mut self, running: &mut Running) -> Result<(), SessionError> {
+    /// Keeps the results that are there already, then stops all calls: dropping a call's future stops its guest. Other
+    /// agents' turns end, too.
+    async fn stop(&mut self, running: &mut Running, children: &mut Children) -> Result<(), SessionError> {
         while let Some(done) = running.try_join_next() {
             if let Ok((call, Ok(result))) = done {
                 self.apply(Input::Outcome { call, result }, Notes::default()).await?;
             }
         }
-        running.shutdown().await;
-        Ok(())
+        let (_, stopped) = tokio::join!(running.shutdown(), self.stop_children(children));
+        stopped
     }
 
     /// Commits an input. Guests don't wait for a slow store to learn that they are cancelled (L29).
@@ -85,20 +119,27 @@ impl Session {
         }
     }
 
-    async fn act(&mut self, action: Action, running: &mut Running) -> Deed {
+    async fn act(&mut self, action: Action) -> Deed {
         match action {
             Action::BuildContext => self.build_context().await,
-            Action::CallModel(plan) => self.call_model(plan).await,
+            Action::CallModel(plan) => self.step(plan).await,
             Action::Validate(validation) => self.validate(validation).await,
-            _ => await_outcome(running).await,
+            other => Err(TurnError::HostFailed { message: format!("nobody does what the loop wants: {other:?}") }),
         }
     }
 
-    /// Commits the intents, then lets the calls run.
+    /// Makes one model call. What the tools brought before it is remembered meanwhile.
+    async fn step(&mut self, plan: StepPlan) -> Deed {
+        let interaction = self.interaction_before(&plan).await;
+        let remembering = remember::write(self.shared.store.clone(), interaction);
+        tokio::join!(remembering, self.call_model(plan)).1
+    }
+
+    /// Commits the intents, then lets the calls run. Those of other agents are handed on: their turns are driven beside.
     async fn dispatch(
         &mut self,
         dispatches: Vec<Dispatch>,
-        running: &mut Running,
+        (running, children): (&mut Running, &mut Children),
         cancel: &CancellationToken,
     ) -> Result<Dispatched, SessionError> {
         let ids: Vec<CallId> = dispatches.iter().map(|dispatch| dispatch.call.clone()).collect();
@@ -107,12 +148,20 @@ impl Session {
             let message = "a call of the open batch has no record in the store".to_owned();
             return Ok(Dispatched::Failed(TurnError::HostFailed { message }));
         }
-        let calls = records
-            .iter()
-            .map(|record| DispatchedCall::running(record.id.clone(), record.effective_arguments().clone()));
+        let records = records.into_iter().zip(dispatches);
+        let records: Vec<_> =
+            records.map(|(record, dispatch)| (self.awaits_agent(&record), record, dispatch)).collect();
+        let records = self.with_room(records, running.len() + children.len(), children.len());
+        if records.is_empty() {
+            return Ok(Dispatched::NoRoom);
+        }
+        let calls = records.iter().map(|(awaits, record, _)| DispatchedCall {
+            awaits: awaits.clone(),
+            ..DispatchedCall::running(record.id.clone(), record.effective_arguments().clone())
+        });
         let calls = calls.collect();
         self.commit((Input::Dispatched { calls }, Notes::default()), running, cancel).await?;
-        for (record, dispatch) in records.into_iter().zip(dispatches) {
+        for (_, record, dispatch) in records.into_iter().filter(|(awaits, ..)| awaits.is_none()) {
             let (shared, scope) = (self.shared.clone(), self.scope());
             running.spawn(async move {
                 shared.pass(Checkpoint::BeforeCall(&record.name));
@@ -121,54 +170,67 @@ impl Session {
                 (record.id, result)
             });
         }
-        Ok(Dispatched::Running)
+        Ok(Dispatched::Some)
+    }
+
+    /// The loop does not count the agents that work beside: with them, too, no more run at once than may, and a
+    /// sequential call runs alone (L9).
+    fn with_room(&self, records: Vec<ToDispatch>, busy: usize, children: usize) -> Vec<ToDispatch> {
+        let cap = self.run.turn.as_ref().map_or(1, |turn| turn.config.parallel_calls.max(1) as usize);
+        let registry = self.shared.agent.registry();
+        let mut free = cap.saturating_sub(busy);
+        let mut has_room = |(awaits, record, _): &ToDispatch| {
+            if awaits.is_some() {
+                return true;
+            }
+            let alone = registry.get(&record.name).is_some_and(|tool| tool.definition.traits.sequential);
+            let has_room = free > 0 && (children == 0 || !alone);
+            free -= usize::from(has_room);
+            has_room
+        };
+        records.into_iter().filter(|record| has_room(record)).collect()
     }
 
     /// The result of a turn that is over.
     async fn finished(&mut self) -> Result<TurnResult, SessionError> {
+        let ending = self.ending().await;
+        remember::write(self.shared.store.clone(), ending).await;
         let mut result = self.ended();
-        if let TurnResult::Finished(output) = &mut result {
-            self.remember_for_long(output).await;
-            if self.shared.agent.config().include_history {
-                let turn = self.run.turns;
-                let messages = self.shown_up_to(usize::MAX, |entry| entry.turn == turn).await?;
-                output.messages = Some(messages.into_iter().map(Message::without_hosts_parts).collect());
-            }
+        if let TurnResult::Finished(output) = &mut result
+            && self.shared.agent.config().include_history
+        {
+            let turn = self.run.turns;
+            let messages = self.shown_up_to(usize::MAX, |entry| entry.turn == turn).await?;
+            output.messages = Some(messages.into_iter().map(Message::without_hosts_parts).collect());
         }
         Ok(result)
     }
-
-    /// Writes the ending into the user's long-term memory (D4). A failed write never fails the turn; the id is the turn's,
-    /// so that writing it again changes nothing.
-    async fn remember_for_long(&self, output: &Output) {
-        let (Some(user), Some(turn)) = (&self.shared.agent.config().user, &self.run.turn) else { return };
-        let (kind, word) = match output.limit_reached {
-            true => (MemoryKind::Limit, "limit"),
-            false => (MemoryKind::Final, "final"),
-        };
-        let asked = first_characters(&turn.input.message().plain_text());
-        let answered = match &output.data {
-            serde_json::Value::String(text) => first_characters(text),
-            json => first_characters(&json.to_string()),
-        };
-        let memory = Memory {
-            user: user.clone(),
-            kind,
-            session: output.session.clone(),
-            text: format!("Asked: {asked}\nAnswered: {answered}"),
-            written: None,
-        };
-        let id = format!("{}/{}/{word}", output.session, output.turn);
-        if let Err(error) = self.shared.store.add(&id, memory).await {
-            tracing::warn!(session = %output.session, %error, "the answer was not remembered");
-        }
-    }
 }
+
+/// A call, and what it waits for where it is an agent's.
+type ToDispatch = (Option<Awaited>, CallRecord, Dispatch);
 
 /// What became of calls that were to run.
 enum Dispatched {
-    Running,
+    /// At least one runs, or is handed on.
+    Some,
+    /// None, before one of the others is done.
+    NoRoom,
     Failed(TurnError),
+}
+
+/// The next thing that comes of the calls that run and of the agents that work beside; nothing where one of these waits.
+async fn came(
+    running: &mut Running,
+    children: &mut Children,
+    cancel: &CancellationToken,
+) -> Result<Option<Deed>, SessionError> {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => Ok(Some(Ok((Input::Cancel, Notes::default())))),
+        deed = await_outcome(running), if !running.is_empty() || children.len() == 0 => Ok(Some(deed)),
+        came = children.next() => came,
+    }
 }
 
 async fn await_outcome(running: &mut Running) -> Deed {
@@ -180,8 +242,4 @@ async fn await_outcome(running: &mut Running) -> Deed {
         Some(Err(error)) => Err(TurnError::HostFailed { message: format!("a call of a tool ended abruptly: {error}") }),
         None => Err(TurnError::HostFailed { message: "a call is marked as running, and nothing runs".to_owned() }),
     }
-}
-
-fn first_characters(text: &str) -> String {
-    text.chars().take(REMEMBERED_CHARACTERS).collect()
 }

@@ -15,11 +15,26 @@ pub(crate) struct Watchers {
     sender: broadcast::Sender<Event>,
     /// What happened while nobody watched, for the next one who does: opening a session may change it already.
     unseen: Mutex<VecDeque<Event>>,
+    /// Those of the session that a person asked, where this one works for it: they get the durable events, too (L16).
+    above: Option<WatchersAbove>,
 }
+
+/// Where the durable events of sessions go, too, that work for a watched one.
+pub(crate) type WatchersAbove = broadcast::Sender<Event>;
 
 impl Watchers {
     pub(crate) fn new() -> Self {
-        Self { sender: broadcast::Sender::new(RING), unseen: Mutex::default() }
+        Self { sender: broadcast::Sender::new(RING), unseen: Mutex::default(), above: None }
+    }
+
+    /// Of a session that works for another one.
+    pub(crate) fn below(above: WatchersAbove) -> Self {
+        Self { above: Some(above), ..Self::new() }
+    }
+
+    /// Who watches sessions that work for this one: those of the session that a person asked.
+    pub(crate) fn above(&self) -> WatchersAbove {
+        self.above.clone().unwrap_or_else(|| self.sender.clone())
     }
 
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
@@ -33,8 +48,13 @@ impl Watchers {
 
     pub(crate) fn publish(&self, events: impl IntoIterator<Item = Event>) {
         for event in events {
+            if let (Some(above), None) = (&self.above, event.provisional) {
+                // Nobody may watch there.
+                let _ = above.send(event.clone());
+            }
             if let Err(SendError(event)) = self.sender.send(event)
                 && event.provisional.is_none()
+                && self.above.is_none()
             {
                 let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
                 if unseen.len() == RING {

@@ -13,7 +13,7 @@ use agent_core::prompt;
 use agent_core::run::{
     AfterFailure, Disposition, Input, Mask, ModelFailure, PromptBudget, RepliedStep, ResolvedCall, StepPlan, TurnError,
 };
-use agent_core::tool::{ToolError, Violation};
+use agent_core::tool::{ToolError, ToolSource, Violation};
 use agent_core::view::shown_message;
 use agent_memory::{StepRecord, digest_of};
 use agent_models::{ModelError, Provider, RawReply, ReplyContext};
@@ -64,7 +64,7 @@ impl Session {
             return Err(TurnError::ModelFailed { message });
         }
         let replied = RepliedStep {
-            calls: resolved(registry, &reply),
+            calls: self.within_depth(resolved(registry, &reply)),
             text: reply.text,
             stop: reply.stop,
             model: reply.model,
@@ -74,6 +74,18 @@ impl Session {
             masks: outgoing.new_masks,
         };
         Ok((Input::Reply(replied), notes))
+    }
+
+    /// Calls of agents that would go round in a circle or too deep never run (L16, row 13).
+    fn within_depth(&self, mut calls: Vec<ResolvedCall>) -> Vec<ResolvedCall> {
+        for call in calls.iter_mut().filter(|call| matches!(call.disposition, Disposition::Ready { .. })) {
+            if let Some(ToolSource::Agent { agent }) = &call.source
+                && let Err(error) = self.run.may_delegate(agent)
+            {
+                call.disposition = Disposition::Refused(error);
+            }
+        }
+        calls
     }
 
     pub(crate) fn note(&self, notes: &mut Notes, step: u32, kind: &str, body: Value) {

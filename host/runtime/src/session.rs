@@ -1,13 +1,18 @@
 //! A session that is open here: its lease, its run, and the one way to change it.
 
-use crate::agent::Agent;
+mod servers;
+
+use crate::agent::{Agent, AgentError};
 use crate::checkpoint::{Checkpoint, CheckpointObserver};
 use crate::events::Watchers;
 use crate::media::{Downscaler, StoredMedia};
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, Change};
 use agent_core::event::{Event, Suspension};
 use agent_core::message::{CallId, Digest, Message, MessageId, Part, StoredMessage, ToolResult, TurnInput};
-use agent_core::run::{Action, Decision, Entry, Input, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
+use agent_core::plugin::TraceContext;
+use agent_core::run::{
+    Action, Decision, Entry, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError,
+};
 use agent_core::view::shown_message;
 use agent_memory::{
     CallFilter, Commit, Lease, MAX_PAGE, MessageRange, OpenMode, SessionMeta, Status, StepRecord, Store, StoreError,
@@ -67,6 +72,9 @@ pub enum SessionError {
     /// The plugins that the turn is pinned to cannot be loaded now.
     #[error("the plugins that the open turn began with cannot be loaded now: {0}; try again")]
     Generation(#[from] GenerationError),
+    /// The tools that MCP servers have now cannot stand beside the others.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
 }
 
 /// How far a turn has come.
@@ -96,6 +104,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// What other sessions of this process share with this one.
+    pub(crate) fn host(&self) -> Host {
+        Host {
+            store: self.store.clone(),
+            sandbox: self.sandbox.clone(),
+            downscaler: self.downscaler.clone(),
+            checkpoint: self.checkpoint.clone(),
+        }
+    }
+
     pub(crate) fn pass(&self, checkpoint: Checkpoint<'_>) {
         if let Some(observer) = &self.checkpoint {
             observer(checkpoint);
@@ -134,13 +152,25 @@ impl Session {
     pub async fn open(host: &Host, agent: Arc<Agent>, which: OpenSession) -> Result<Self, SessionError> {
         let name = agent.config().name.clone();
         let (subject, mode) = match which {
-            OpenSession::New => (format!("{name}/{}", Uuid::now_v7()), OpenMode::CreateNew),
+            OpenSession::New => (new_subject(&name), OpenMode::CreateNew),
             OpenSession::Existing(subject) => (subject, OpenMode::Existing),
         };
-        let meta = SessionMeta { agent: name.clone(), user: agent.config().user.clone() };
+        Self::open_as(host, agent, (Run::new(subject, name), mode), Watchers::new()).await
+    }
+
+    /// The same for a session that is as `new` where nothing of it is stored yet.
+    pub(crate) async fn open_as(
+        host: &Host,
+        agent: Arc<Agent>,
+        (new, mode): (Run, OpenMode),
+        watchers: Watchers,
+    ) -> Result<Self, SessionError> {
+        let subject = new.session.clone();
+        let (user, delegated_by) = (agent.config().user.clone(), new.delegated_by.clone());
+        let meta = SessionMeta { agent: new.agent.clone(), user, delegated_by };
         let opened = host.store.open(&subject, mode, meta).await?;
         let run = match opened.revision {
-            0 => Ok(Run::new(&subject, &name)),
+            0 => Ok(new),
             _ => Run::restore(opened.snapshot.as_deref()),
         };
         let run = match run {
@@ -162,7 +192,7 @@ impl Session {
         let mut session = Self {
             shared: Arc::new(shared),
             run,
-            watchers: Watchers::new(),
+            watchers,
             last_event: None,
             asking_since: None,
             retry_at: None,
@@ -204,24 +234,40 @@ impl Session {
     }
 
     /// Begins a turn with the input, or without one goes on with the open turn, until it ends or waits. Cancelling stops
-    /// it within 100 ms and leaves a session that can go on (L29).
+    /// it within 100 ms and leaves a session that can go on (L29). MCP servers are connected meanwhile, and let go of when
+    /// the turn ends, fails or waits (I5).
     pub async fn run(
         &mut self,
         input: Option<TurnInput>,
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
         if let Some(input) = input {
-            if self.run.is_open() {
-                return Err(Refused::TurnOpen(self.run.turns).into());
-            }
-            self.use_agent(self.configured.clone());
-            let (config, plugins) = (self.configured.bounds(), self.configured.pins());
-            let start = Input::Start { input, config, plugins, trace: crate::trace::root() };
-            self.apply(start, Notes::default()).await?;
-        } else {
-            // A commit that failed has stopped the turn in the middle: what was running then is gone.
-            self.recover().await?;
+            return self.begin(input, self.configured.bounds(), crate::trace::root(), cancel).await;
         }
+        // Let go of when the turn has ended or waits, and where an error or the caller stops it.
+        let _held = match self.run.is_open() {
+            true => self.connect(self.shared.agent.clone(), &cancel).await?,
+            false => None,
+        };
+        // A commit that failed has stopped the turn in the middle: what was running then is gone.
+        self.recover().await?;
+        self.drive(&cancel).await
+    }
+
+    /// Begins a turn within these bounds and in this trace.
+    pub(crate) async fn begin(
+        &mut self,
+        input: TurnInput,
+        config: LoopConfig,
+        trace: TraceContext,
+        cancel: CancellationToken,
+    ) -> Result<TurnResult, SessionError> {
+        if self.run.is_open() {
+            return Err(Refused::TurnOpen(self.run.turns).into());
+        }
+        let _held = self.connect(self.configured.clone(), &cancel).await?;
+        let plugins = self.shared.agent.pins();
+        self.apply(Input::Start { input, config, plugins, trace }, Notes::default()).await?;
         self.drive(&cancel).await
     }
 
@@ -244,6 +290,11 @@ impl Session {
     /// keeps the one that it began with.
     pub fn set_agent(&mut self, agent: Arc<Agent>) {
         self.configured = agent;
+    }
+
+    /// The right to write to it.
+    pub(crate) fn lease(&self) -> Lease {
+        self.lease.clone()
     }
 
     /// Gives the lease back.
@@ -271,17 +322,8 @@ impl Session {
     }
 
     fn commit_of(&self, run: &Run, change: Change, notes: Notes) -> Commit {
-        let state = match run.action() {
-            Action::Suspended(_) => "suspended",
-            _ if run.is_open() => "running",
-            _ => match run.turn.as_ref().and_then(|turn| turn.end()) {
-                Some(TurnEnd::Failed(_)) => "failed",
-                Some(TurnEnd::Cancelled) => "cancelled",
-                Some(TurnEnd::Finished(_)) | None => "idle",
-            },
-        };
         let title = run.turn.as_ref().filter(|turn| turn.number == 1).map(|turn| title_of(&turn.input));
-        let status = Status { state: state.to_owned(), turn: run.turns, title };
+        let status = status(run, title);
         let new = |text: &String| !self.stored_texts.contains(&digest_of(text.as_bytes()));
         let texts = notes.texts.into_iter().filter(new).collect();
         Commit { snapshot: run.snapshot(), change, records: notes.records, texts, status }
@@ -430,6 +472,25 @@ impl Session {
             None => TurnResult::Idle,
         }
     }
+}
+
+/// A subject that no session has.
+pub(crate) fn new_subject(agent: &str) -> String {
+    format!("{agent}/{}", Uuid::now_v7())
+}
+
+/// What lists show of a session in this state.
+pub(crate) fn status(run: &Run, title: Option<String>) -> Status {
+    let state = match run.action() {
+        Action::Suspended(_) => "suspended",
+        _ if run.is_open() => "running",
+        _ => match run.turn.as_ref().and_then(|turn| turn.end()) {
+            Some(TurnEnd::Failed(_)) => "failed",
+            Some(TurnEnd::Cancelled) => "cancelled",
+            Some(TurnEnd::Finished(_)) | None => "idle",
+        },
+    };
+    Status { state: state.to_owned(), turn: run.turns, title }
 }
 
 fn result_part(call: &CallId, name: String, result: CallResult) -> Part {

@@ -121,7 +121,7 @@ impl Place {
 
 /// A session with so many messages that have left the view, and the view behind them.
 async fn fill(store: &SqliteStore, older: u64) -> wasmtime::Result<()> {
-    let meta = SessionMeta { agent: "bench".to_owned(), user: None };
+    let meta = SessionMeta { agent: "bench".to_owned(), user: None, delegated_by: None };
     let opened = store.open(SUBJECT, OpenMode::CreateNew, meta).await?;
     let last = older + VIEW;
     let mut run = Run::new(SUBJECT, "bench");

@@ -44,7 +44,9 @@ pub(crate) async fn chat(opened: Opened, interrupts: Interrupts, terminal: &Term
     let mut chat = Chat { terminal, interrupts, settings, host, agent, session, kept, view };
     chat.greet();
     let left = chat.talk(&mut editor).await;
+    let servers = chat.agent.servers().clone();
     let closed = chat.close().await;
+    servers.shutdown().await;
     let exit = left?;
     closed?;
     Ok(exit)
@@ -75,7 +77,11 @@ impl Chat<'_> {
         let (plugins, tools) = (self.agent.generation().plugins().len(), self.agent.registry().offered().len());
         let (plugins, tools) = (text::count(plugins, "plugin"), text::count(tools, "tool"));
         let model = models.first().facts().model.to_string();
-        self.prose(format!("{model} with {plugins} and {tools}"));
+        let servers = match self.agent.servers().names().len() {
+            0 => String::new(),
+            number => format!(", and {}", text::count(number, "MCP server")),
+        };
+        self.prose(format!("{model} with {plugins} and {tools}{servers}"));
         self.hint(format!("session {}", self.session.subject()));
         self.hint("/help shows the commands; Ctrl-C cancels, Ctrl-D leaves");
     }
@@ -157,7 +163,7 @@ impl Chat<'_> {
     async fn obey(&mut self, asked: Asked) -> Result<(), Failure> {
         match asked {
             Asked::Help => self.say(lists::help(self.terminal.width())),
-            Asked::Tools => self.say(lists::tools(&self.agent, self.terminal.width())),
+            Asked::Tools => self.list_tools().await?,
             Asked::Plugins => self.say(lists::plugins(&self.agent, self.terminal.width())),
             Asked::Models => self.prose(lists::shown_models(&self.agent)),
             Asked::Model(name) => self.ask_another_model(&name)?,
@@ -209,6 +215,19 @@ impl Chat<'_> {
         let tokens: u64 = state.view.iter().map(|entry| u64::from(entry.tokens)).sum();
         self.say(self.session.subject());
         self.hint(format!("{turns}; the model sees {messages} of about {} tokens", text::grouped(tokens)));
+    }
+
+    /// Asks the MCP servers, too, where no turn has asked them yet.
+    async fn list_tools(&self) -> Result<(), Failure> {
+        let mut agent = self.session.agent().clone();
+        if agent.catalogue().is_none() && !agent.servers().is_empty() {
+            agent = Arc::new(agent.with_servers().await.map_err(Failure::refused)?);
+        }
+        self.say(lists::tools(&agent, self.terminal.width()));
+        for problem in agent.catalogue().iter().flat_map(|catalogue| catalogue.problems()) {
+            self.warn(problem.to_string());
+        }
+        Ok(())
     }
 
     async fn list_sessions(&self) -> Result<(), Failure> {

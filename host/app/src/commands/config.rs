@@ -3,11 +3,15 @@
 use crate::arguments::{AgentArguments, ConfigCommand};
 use crate::configuration::{json_schema, template};
 use crate::data::DataDirectory;
+use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::settings::{Settings, agents};
+use crate::setup::{self, agents::Projects};
 use crate::terminal::{BOLD, DIM, RED, Terminal, text};
-use crate::{environment, setup};
+use agent_mcp::{ServerConfig, Transport};
 use agent_plugins::{Access, Generation, Grants, TreeGrant};
+use agent_runtime::Delegate;
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -78,12 +82,16 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     setup::refuse(&problems)?;
     setup::note_no_plugins(&settings, &generation, terminal);
     let plugins = plugins(&settings, &generation);
-    setup::agent(&settings, generation, terminal)?;
+    let delegates = setup::agents::delegates(&settings, &sandbox, Projects::Leave, terminal).await?;
+    let below = below(&delegates);
+    let agent = setup::agent(&settings, generation, delegates, terminal)?;
     print(terminal, &format!("{BOLD}{}{BOLD:#}: ok", path.display()))?;
     row("agent", std::slice::from_ref(&settings.name), terminal)?;
     row("model", &models, terminal)?;
     row("plugins", &plugins, terminal)?;
-    row("grants", &grants(&settings), terminal)
+    row("agents", &below, terminal)?;
+    row("grants", &grants(&settings), terminal)?;
+    row("mcp", &servers(&agent.config().mcp), terminal)
 }
 
 fn row(name: &str, values: &[String], terminal: &Terminal) -> Result<(), Failure> {
@@ -113,12 +121,32 @@ fn models(settings: &Settings) -> Result<Vec<String>, Failure> {
     Ok(lines)
 }
 
+/// The agents that it may delegate to, each with those below it.
+fn below(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (tool, delegate) in delegates {
+        let config = delegate.agent.config();
+        lines.push(format!("{tool}: the agent {}", config.name));
+        lines.extend(below(&config.delegates).into_iter().map(|line| format!("  {line}")));
+    }
+    lines
+}
+
 fn plugins(settings: &Settings, generation: &Generation) -> Vec<String> {
     let names: Vec<_> = generation.plugins().map(|plugin| plugin.name()).collect();
     match &settings.plugins {
         Some(folder) if !names.is_empty() => vec![format!("{} (in {})", names.join(", "), folder.display())],
         _ => vec!["none".to_owned()],
     }
+}
+
+/// What would be started or reached; nothing is. Values may be secret, so that only programs and addresses are shown.
+fn servers(servers: &[ServerConfig]) -> Vec<String> {
+    let line = |server: &ServerConfig| match &server.transport {
+        Transport::Stdio(child) => format!("{}: {} {}", server.name, child.command, child.args.join(" ")),
+        Transport::Http(address) => format!("{}: {}", server.name, address.url),
+    };
+    servers.iter().map(line).collect()
 }
 
 fn grants(settings: &Settings) -> Vec<String> {

@@ -4,7 +4,7 @@ use crate::arguments::RunArguments;
 use crate::data::DataDirectory;
 use crate::exit::Failure;
 use crate::settings::Settings;
-use crate::setup;
+use crate::setup::{self, agents::Projects};
 use crate::terminal::Terminal;
 use crate::terminal::turn::Kept;
 use agent_memory::{SessionLog, SqliteStore};
@@ -36,7 +36,9 @@ pub(crate) async fn open(run: &RunArguments, data: Option<&Path>, terminal: &Ter
     let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
     setup::refuse(&problems)?;
     setup::note_no_plugins(&settings, &generation, terminal);
-    let agent = setup::agent(&settings, generation, terminal)?;
+    let projects = if run.agent.build { Projects::Build } else { Projects::Leave };
+    let delegates = setup::agents::delegates(&settings, &sandbox, projects, terminal).await?;
+    let agent = setup::agent(&settings, generation, delegates, terminal)?;
     #[cfg(all(debug_assertions, unix))]
     let checkpoint = crate::crash::observer();
     #[cfg(not(all(debug_assertions, unix)))]

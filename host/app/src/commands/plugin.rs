@@ -7,8 +7,10 @@ mod media;
 use crate::arguments::{AgentArguments, PluginCommand};
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
-use crate::setup;
-use crate::terminal::{Terminal, built};
+use crate::settings::Settings;
+use crate::terminal::{Terminal, YELLOW, built};
+use crate::{environment, setup};
+use agent_mcp::McpServers;
 use agent_plugins::{LoadedPlugin, Sandbox};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -56,6 +58,7 @@ async fn list(
         let grants = settings.grants.plugins.get(plugin.name()).cloned().unwrap_or_default();
         print(terminal, describe::listed(plugin, &grants))?;
     }
+    servers(&settings, terminal).await?;
     setup::refuse(&problems)?;
     let tools = generation
         .plugins()
@@ -64,6 +67,25 @@ async fn list(
         [] => Ok(()),
         same => Err(Failure::refused(same.join("\n"))),
     }
+}
+
+/// The MCP servers of the agent with their tools, as a turn would find them.
+async fn servers(settings: &Settings, terminal: &Terminal) -> Result<(), Failure> {
+    let servers = McpServers::new(settings.servers(&environment::variable)?).map_err(Failure::refused)?;
+    let held = servers.acquire().await;
+    let catalogue = held.catalogue();
+    for name in servers.names() {
+        let tools: Vec<_> = catalogue.tools().filter(|tool| tool.server == name).collect();
+        if !tools.is_empty() {
+            print(terminal, describe::server(name, &tools))?;
+        }
+    }
+    for problem in catalogue.problems() {
+        terminal.note(format!("{YELLOW}!{YELLOW:#} {problem}"));
+    }
+    held.release().await;
+    servers.shutdown().await;
+    Ok(())
 }
 
 /// A turn refuses tools of one name, so a list says so, too.

@@ -3,6 +3,7 @@
 
 use super::chat;
 use super::opening::{Opened, open};
+use super::session::below;
 use crate::arguments::{Arguments, RunArguments};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Doing, Interrupts};
@@ -37,6 +38,7 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
         opened = open(run, data, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
+    interrupts.end_with_us(opened.agent.servers().clone());
     if is_interactive {
         return chat::chat(opened, interrupts, terminal).await;
     }
@@ -54,12 +56,18 @@ async fn once(
     cancel: &CancellationToken,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let Opened { mut session, kept, .. } = opened;
+    let Opened { mut session, kept, agent, .. } = opened;
+    let data = kept.data.clone();
     let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept);
     let result = turns(&mut session, prompt, &mut view, cancel).await;
+    let parent = session.state().delegated_by.clone().filter(|_| !session.state().is_open());
     let closed = session.close().await;
+    agent.servers().shutdown().await;
     let exit = view.end(result?).await?;
     closed.map_err(Failure::failed)?;
+    if let Some(parent) = parent {
+        terminal.note(below::parent_waits(&parent, &data));
+    }
     Ok(exit)
 }
 

@@ -1,15 +1,26 @@
-//! `session list|show|resolve|delete`: what is stored, for people and for programs.
+//! `session list|show|fork|undo|resolve|export|import|delete`: what is stored, for people and for programs.
 
+pub(crate) mod below;
+mod delete;
+mod portable;
 mod resolve;
 pub(crate) mod show;
+mod tree;
 
 use crate::arguments::SessionCommand;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::setup;
 use crate::terminal::{BOLD, DIM, Terminal, text};
-use agent_memory::{MAX_PAGE, SessionFilter, SessionLog, SessionSummary, Store};
+use agent_memory::{MAX_PAGE, SessionFilter, SessionSummary, SqliteStore, Store};
+use agent_models::provider;
+use agent_plugins::Generation;
+use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, Session};
+use delete::Asking;
+use portable::Existing;
 use serde::Serialize;
+use std::path::Path;
+use std::sync::Arc;
 
 /// The state of a session whose turn runs, and whose process is gone.
 const INTERRUPTED: &str = "interrupted";
@@ -18,13 +29,17 @@ const INTERRUPTED: &str = "interrupted";
 pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let store = setup::store(data)?;
     match command {
-        SessionCommand::List { limit, json } => {
-            let found = sessions(&*store, SessionFilter::default(), limit as usize).await?;
-            for session in &found {
-                if json { print_json(terminal, session)? } else { print(terminal, summary(session))? }
-            }
+        SessionCommand::List { limit, children_of, json } => {
+            let filter = SessionFilter { delegated_by: children_of, ..SessionFilter::default() };
+            let found = sessions(&*store, filter, limit as usize).await?;
             if found.is_empty() && !json {
                 terminal.note("there are no sessions yet");
+            }
+            if json {
+                return found.iter().try_for_each(|session| print_json(terminal, session)).map(|()| Exit::Done);
+            }
+            for (depth, session) in tree::in_order(found) {
+                print(terminal, tree::line(depth, &session))?;
             }
         }
         SessionCommand::Show { session, json } => {
@@ -38,17 +53,18 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             let asked = resolve::Asked { call, decision, text, session };
             return resolve::resolve(asked, store, data, terminal).await;
         }
-        SessionCommand::Delete { sessions } => {
-            // All of them before the first is gone: what one beginning means must not depend on another.
-            let mut meant = Vec::with_capacity(sessions.len());
-            for session in &sessions {
-                meant.push(find(&*store, Some(session)).await?.subject);
-            }
-            meant.dedup();
-            for session in meant {
-                store.delete(&session).await.map_err(Failure::refused)?;
-                terminal.note(format!("deleted {session}"));
-            }
+        SessionCommand::Fork { session, at } => return portable::fork(&*store, (&session, at), data, terminal).await,
+        SessionCommand::Undo { session } => return portable::undo(store, &session, data, terminal).await,
+        SessionCommand::Export { session, output, force } => {
+            let existing = if force { Existing::Replace } else { Existing::Keep };
+            return portable::export(&*store, &session, (&output, existing), terminal).await;
+        }
+        SessionCommand::Import { file, subject } => {
+            return portable::import(&*store, (&file, subject), data, terminal).await;
+        }
+        SessionCommand::Delete { sessions, yes } => {
+            let asking = if yes { Asking::Never } else { Asking::OnTerminal };
+            return delete::delete(&*store, &sessions, asking, data, terminal).await;
         }
     }
     Ok(Exit::Done)
@@ -85,6 +101,22 @@ pub(crate) async fn sessions(
     Ok(found)
 }
 
+/// Opens a session in which nothing runs: to decide something about it.
+async fn open_to_decide(
+    store: Arc<SqliteStore>,
+    session: &SessionSummary,
+    data: &DataDirectory,
+) -> Result<Session, Failure> {
+    let (sandbox, downscaler) = (setup::sandbox(data)?, Downscaler::default());
+    let host = Host { store, sandbox, downscaler, checkpoint: None };
+    // The turn's own plugins are found by their digests; nothing runs here, so the agent needs no more than its name.
+    let none = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
+    let model = provider("offline", Path::new("")).map_err(Failure::refused)?;
+    let agent = Agent::new(AgentConfig::new(&session.agent), model, none).map_err(Failure::refused)?;
+    let which = OpenSession::Existing(session.subject.clone());
+    Session::open(&host, Arc::new(agent), which).await.map_err(Failure::refused)
+}
+
 /// A session in a list.
 pub(crate) fn summary(session: &SessionSummary) -> String {
     let title = session.title.as_deref().map(|title| text::one_line(title, 80)).unwrap_or_default();
@@ -92,7 +124,9 @@ pub(crate) fn summary(session: &SessionSummary) -> String {
     let (id, state) = (&session.subject, &session.state);
     // To the second, without the fractions that a person does not read.
     let updated = session.updated.get(..19).unwrap_or(&session.updated).replace('T', " ");
-    format!("{BOLD}{id}{BOLD:#}  {state}, {turns}, {updated} UTC\n  {DIM}{title}{DIM:#}")
+    let parent = session.delegated_by.as_deref().map(|parent| format!(", for {}", text::one_line(parent, 100)));
+    let parent = parent.unwrap_or_default();
+    format!("{BOLD}{id}{BOLD:#}  {state}, {turns}, {updated} UTC{parent}\n  {DIM}{title}{DIM:#}")
 }
 
 async fn print_events(store: &dyn Store, session: &str, terminal: &Terminal) -> Result<(), Failure> {

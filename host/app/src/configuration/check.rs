@@ -1,8 +1,9 @@
 //! Compares a document with the list of keys: unknown keys, keys in the wrong table, and wrong values.
 
+use super::agents;
 use super::document::{Entry, Found, Table};
 use super::form::{Form, is_secret};
-use super::keys::{Key, SECTIONS, Section, Value};
+use super::keys::{Key, MCP, MCP_NEEDS, SECTIONS, Section, Value};
 use super::nearest::nearest;
 use agent_models::known_provider;
 
@@ -66,8 +67,11 @@ fn check_inner(around: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
     let Some(table) = entry.found.table() else {
         return report_no_table(&entry.found, path);
     };
-    if path == ["providers", "NAME"] {
-        check_provider(around, entry, &table);
+    match path {
+        ["providers", "NAME"] => check_provider(around, entry, &table),
+        ["agents", "NAME"] => agents::check(around, entry, &table),
+        [MCP, "NAME"] => check_server(around, entry, &table),
+        _ => {}
     }
     check_table(&table, path);
 }
@@ -88,6 +92,33 @@ fn check_provider(around: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
         let meant = meant.map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
         let allowed = format!("{meant}add `base_url = \"https://…\"`; known are: {}", known.join(", "));
         around.problem(entry.span.clone(), message, allowed);
+    }
+}
+
+/// A server is a process or an address, and each has keys of its own.
+fn check_server(around: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
+    let key = around.key_of(&entry.name);
+    if let Some(problem) = Form::Server.problem(&entry.name) {
+        let allowed = format!("allowed as an MCP server's name: {}", Form::Server.words());
+        around.problem(entry.span.clone(), format!("`{key}`: its name {problem}"), allowed);
+    }
+    match (table.get("command"), table.get("url")) {
+        (None, None) => {
+            let message = format!("`{key}` has no `command` and no `url`");
+            let allowed = "add `command = \"PROGRAM\"` for a child process, or `url = \"https://…\"`".to_owned();
+            around.problem(entry.span.clone(), message, allowed);
+        }
+        (Some(_), Some(url)) => url.problem("stands beside `command`", "keep one of them, or make two servers of it"),
+        _ => {
+            for (needing, needed) in MCP_NEEDS {
+                if let (Some(found), None) = (table.get(needing), table.get(needed)) {
+                    found.problem(
+                        &format!("stands without `{needed}`"),
+                        &format!("it is only for servers with `{needed}`"),
+                    );
+                }
+            }
+        }
     }
 }
 
@@ -186,7 +217,7 @@ fn check_text(found: &Found<'_>, form: Form) {
         None => wrong_type(found, form.words()),
         Some(text) => {
             if let Some(problem) = form.problem(&text) {
-                if form == Form::Url {
+                if matches!(form, Form::Url | Form::ServerUrl) {
                     found.hide();
                 }
                 found.problem(problem, &format!("allowed: {}", form.words()));

@@ -40,6 +40,8 @@ fn of_form(form: Form) -> &'static str {
         Form::Filled | Form::Line | Form::HeaderValue => "",
         Form::Name => "1 to 64 letters, digits, `-`, `_`, `.`",
         Form::Url => "http or https, without `/chat/completions`",
+        Form::Server => "1 to 64 letters from a to z, digits, `-`, `_`",
+        Form::ServerUrl => "http or https",
         Form::Variable => "a variable's name",
         Form::Header | Form::PlainHeader => "a header's name",
         Form::ConfigKey => "without `=`",

@@ -18,6 +18,10 @@ pub(super) enum Form {
     Name,
     /// The address of a provider.
     Url,
+    /// The name of an MCP server.
+    Server,
+    /// The address of an MCP server.
+    ServerUrl,
     /// The name of an environment variable.
     Variable,
     /// The name of a header.
@@ -41,6 +45,11 @@ impl Form {
             Form::Line => !text.contains(char::is_control),
             Form::Name => text.chars().count() <= 64 && text.chars().all(in_name),
             Form::Url => return url_problem(text),
+            Form::Server => {
+                text.len() <= 64
+                    && text.chars().all(|character| character.is_ascii_alphanumeric() || "-_".contains(character))
+            }
+            Form::ServerUrl => return address_problem(text),
             Form::Variable => in_variable(text),
             Form::Header => text.chars().all(in_header),
             Form::PlainHeader if is_secret_header(text) => {
@@ -51,7 +60,7 @@ impl Form {
             Form::ConfigKey => !text.contains('='),
         };
         (!fits).then_some(match self {
-            Form::Name => "is no name",
+            Form::Name | Form::Server => "is no name",
             Form::Variable => "is no name of a variable",
             Form::Header | Form::PlainHeader => "is no name of a header",
             Form::HeaderValue => "is no value of a header",
@@ -69,6 +78,10 @@ impl Form {
             Form::Url => {
                 "an address such as \"http://127.0.0.1:8000/v1\": http or https, without `/chat/completions`, \
                           key, `?` and `#`"
+            }
+            Form::Server => "1 to 64 letters from a to z, digits, `-` or `_`, in quotes",
+            Form::ServerUrl => {
+                "an address such as \"https://mcp.example.com/mcp\": http or https, without key, `?` and `#`"
             }
             Form::Variable => "the name of an environment variable, such as \"OPENAI_API_KEY\"",
             Form::Header => "the name of a header, such as \"X-Team-Key\"",
@@ -88,7 +101,9 @@ impl Form {
             Form::Filled => (filled, None),
             Form::Line => (filled, Some(r"[\u0000-\u001f\u007f-\u009f]".to_owned())),
             Form::Name => (r"^[\p{L}\p{N}_.-]{1,64}$".to_owned(), None),
-            Form::Url => (r"^https?://[^\s/?#@]+(/[^\s?#]*)?$".to_owned(), Some(format!("{CHAT_PATH}/*$"))),
+            Form::Url => (ADDRESS.to_owned(), Some(format!("{CHAT_PATH}/*$"))),
+            Form::Server => (r"^[A-Za-z0-9_-]{1,64}$".to_owned(), None),
+            Form::ServerUrl => (ADDRESS.to_owned(), None),
             Form::Variable => (r"^[^=\s\u0000-\u001f\u007f]+$".to_owned(), None),
             Form::Header => (HEADER.to_owned(), None),
             Form::PlainHeader => (HEADER.to_owned(), Some(secret_headers())),
@@ -98,6 +113,7 @@ impl Form {
     }
 }
 
+const ADDRESS: &str = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$";
 const HEADER: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 
 fn in_name(character: char) -> bool {
@@ -123,6 +139,11 @@ pub(super) fn is_secret(name: &str) -> bool {
 
 /// The address of a provider, wherever it is written.
 pub(crate) fn url_problem(text: &str) -> Option<&'static str> {
+    let ends_with_path = || text.trim_end_matches('/').ends_with(CHAT_PATH);
+    address_problem(text).or_else(|| ends_with_path().then_some("ends with `/chat/completions`, which the host adds"))
+}
+
+fn address_problem(text: &str) -> Option<&'static str> {
     let Some(rest) = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")) else {
         return Some("is no address: it begins with neither `http://` nor `https://`");
     };
@@ -136,10 +157,7 @@ pub(crate) fn url_problem(text: &str) -> Option<&'static str> {
     if host.contains('@') {
         return Some("has a user or a key in it, which does not stand in an address");
     }
-    if host.is_empty() {
-        return Some("names no host");
-    }
-    rest.trim_end_matches('/').ends_with(CHAT_PATH).then_some("ends with `/chat/completions`, which the host adds")
+    host.is_empty().then_some("names no host")
 }
 
 /// JSON Schema has no mark for "in any case".

@@ -4,7 +4,7 @@
 use super::check::{BUILT_IN, is_own};
 use super::documentation::{allowed, default};
 use super::form::Form;
-use super::keys::{Default, Key, SECTIONS, Value};
+use super::keys::{Default, Key, MCP, MCP_NEEDS, SECTIONS, Value};
 use agent_models::KNOWN_PROVIDERS;
 use serde_json::{Map, Value as Json, json};
 
@@ -35,6 +35,9 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
                     ["providers"] => {
                         properties.insert((*step).to_owned(), providers());
                     }
+                    ["agents"] => {
+                        properties.insert((*step).to_owned(), agents());
+                    }
                     _ => {
                         let inner = table(&inner);
                         properties.entry(*step).or_insert_with(|| Json::Object(inner));
@@ -47,9 +50,21 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
     if let Some(section) = SECTIONS.iter().find(|section| !path.is_empty() && section.path == path) {
         schema.insert("description".to_owned(), json!(section.about));
     }
-    if path == ["providers", "NAME", "models", "MODEL"] {
-        let both = json!({ "prompt_price": ["completion_price"], "completion_price": ["prompt_price"] });
-        schema.insert("dependentRequired".to_owned(), both);
+    match path {
+        ["providers", "NAME", "models", "MODEL"] => {
+            let both = json!({ "prompt_price": ["completion_price"], "completion_price": ["prompt_price"] });
+            schema.insert("dependentRequired".to_owned(), both);
+        }
+        [MCP] => {
+            schema.insert("propertyNames".to_owned(), text(Form::Server));
+        }
+        [MCP, "NAME"] => {
+            let needs = MCP_NEEDS.map(|(needing, needed)| (needing.to_owned(), json!([needed])));
+            schema.insert("dependentRequired".to_owned(), Json::Object(needs.into_iter().collect()));
+            let one = json!([{ "required": ["command"] }, { "required": ["url"] }]);
+            schema.insert("oneOf".to_owned(), one);
+        }
+        _ => {}
     }
     if !properties.is_empty() {
         schema.insert("properties".to_owned(), Json::Object(properties));
@@ -68,6 +83,15 @@ fn providers() -> Json {
         "propertyNames": { "allOf": [text(Form::Name), { "not": { "enum": BUILT_IN } }] },
         "additionalProperties": { "allOf": [provider], "required": ["base_url"] },
     })
+}
+
+/// Each needs its file and its description.
+fn agents() -> Json {
+    let mut agent = table(&["agents", "NAME"]);
+    agent.insert("required".to_owned(), json!(["agent", "description"]));
+    agent["properties"]["input_schema"]["properties"] = json!({ "type": { "const": "object" } });
+    agent["properties"]["input_schema"]["required"] = json!(["type"]);
+    json!({ "type": "object", "propertyNames": text(Form::Name), "additionalProperties": agent })
 }
 
 fn of_key(key: &Key) -> Json {

@@ -1,6 +1,7 @@
 //! How each provider is reached: its address, its key and its headers, from the command line, agent.toml, what is known of
 //! it, and the environment (M2). Keys are read here and shown nowhere.
 
+use super::Variables;
 use super::models::{NamedModel, WantedModels, provider_of};
 use crate::configuration::{AgentFile, Placed, ProviderTable, url_problem};
 use agent_models::{KNOWN_PROVIDERS, ProviderConfig, Secret, Timeouts, known_provider};
@@ -9,9 +10,6 @@ use std::time::Duration;
 
 /// Where the official clients, too, look for the address of `openai`.
 pub(crate) const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
-
-/// Reads variables of the environment.
-type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
 /// Every provider that is known or configured, and what those lack that are to be asked: each with its model's place in the
 /// chain.

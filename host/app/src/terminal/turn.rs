@@ -1,5 +1,6 @@
 //! A running turn, for people or as JSON lines.
 
+mod delegated;
 mod ending;
 
 use super::card::{Card, Outcome};
@@ -9,6 +10,7 @@ use super::spent::Spent;
 use super::{DIM, Output as To, Terminal, events, text};
 use crate::commands::session::show;
 use crate::data::DataDirectory;
+
 use agent_core::change::CallRecord;
 use agent_core::event::{Event, EventKind};
 use agent_core::message::{CallId, Content};
@@ -16,6 +18,7 @@ use agent_core::tool::CallCost;
 use agent_core::view::result_text;
 use agent_memory::{CallFilter, MAX_PAGE, Store};
 use agent_runtime::Session;
+use delegated::Delegated;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io;
@@ -77,6 +80,7 @@ pub(crate) struct TurnView<'t> {
     /// The reply that has just become void; the next event says why.
     voided: Seen,
     spent: Spent,
+    delegated: Delegated,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +107,7 @@ impl<'t> TurnView<'t> {
             answered: None,
             voided: Seen::Nothing,
             spent: Spent::default(),
+            delegated: Delegated::default(),
         }
     }
 
@@ -140,7 +145,11 @@ impl<'t> TurnView<'t> {
     }
 
     async fn show(&mut self, event: &Event) -> io::Result<()> {
-        if event.provisional.is_none() {
+        if event.session != self.session && self.format != Format::Json {
+            self.of_another(event);
+            return Ok(());
+        }
+        if event.provisional.is_none() && event.session == self.session {
             if event.sequence <= self.shown {
                 return Ok(());
             }
@@ -167,7 +176,11 @@ impl<'t> TurnView<'t> {
                 self.call(&event.kind).await;
                 Ok(())
             }
+            other if self.delegated.resumes_silently(other) => Ok(()),
             other => {
+                if let EventKind::Suspended { suspension } = other {
+                    self.delegated.waits(suspension);
+                }
                 if let Some(lines) = events::lines(other) {
                     let block = if matches!(other, EventKind::Retry { .. }) { Block::Note } else { Block::Calls };
                     self.page
@@ -249,7 +262,11 @@ impl<'t> TurnView<'t> {
         let width = if self.is_seen() { self.terminal.width() } else { CARD_WIDTH };
         let rest = if self.usage == Use::Interactive { ": /result" } else { "" };
         let card = Card { name, arguments, attempt, outcome, cost };
-        self.page.note(Block::Calls, card.shown(width, rest));
+        let mut shown = card.shown(width, rest);
+        if let Some(session) = self.delegated.session_of(call) {
+            shown += &format!("\n  {DIM}session {session}{DIM:#}");
+        }
+        self.page.note(Block::Calls, shown);
     }
 
     /// Whether lines have the width of a terminal.

@@ -2,10 +2,10 @@
 
 use super::input::{DispatchedCall, Refused};
 use super::{Action, Dispatch};
-use crate::approval::LastingGrant;
+use crate::approval::Leave;
 use crate::change::{CallChange, CallState};
 use crate::event::{Suspension, Wait, WaitCause};
-use crate::message::CallId;
+use crate::message::{CallId, Digest};
 use crate::tool::CallCost;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -40,9 +40,12 @@ pub(super) struct BatchCall {
     /// It was outstanding and has its answer.
     #[serde(default)]
     pub(super) answered: bool,
+    /// Digest of the tool about which somebody is asked (L17).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) asked_about: Option<Digest>,
     /// What allowed it (L17).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) granted: Option<LastingGrant>,
+    pub(super) granted: Option<Leave>,
     /// Of a call that ran before it was handed on.
     #[serde(default)]
     pub(super) spent: CallCost,
@@ -71,6 +74,7 @@ impl BatchCall {
             state,
             awaits: None,
             answered: false,
+            asked_about: None,
             granted: None,
             spent: CallCost::default(),
         }
@@ -178,29 +182,30 @@ impl Batch {
 
     /// Each waits for an approval that somebody has been asked for.
     pub(super) fn check_asked<'a>(&self, ids: impl Iterator<Item = &'a CallId>) -> Result<(), Refused> {
+        self.check_all(ids, Progress::Asking)?;
+        if self.asked { Ok(()) } else { Err(Refused::Unexpected("an approval")) }
+    }
+
+    /// Each was about to run.
+    pub(super) fn check_ask_again<'a>(&self, ids: impl Iterator<Item = &'a CallId>) -> Result<(), Refused> {
+        self.check_all(ids, Progress::Waiting)
+    }
+
+    /// At least one, each once.
+    fn check_all<'a>(&self, ids: impl Iterator<Item = &'a CallId>, expected: Progress) -> Result<(), Refused> {
         let mut seen = Vec::new();
         for id in ids {
             if seen.contains(&id) {
                 return Err(Refused::Settled(id.clone(), "named twice"));
             }
-            self.check_state(id, Progress::Asking)?;
+            self.check_state(id, expected)?;
             seen.push(id);
         }
-        match (seen.is_empty(), self.asked) {
-            (false, true) => Ok(()),
-            _ => Err(Refused::Unexpected("an approval")),
-        }
+        if seen.is_empty() { Err(Refused::Unexpected("an approval")) } else { Ok(()) }
     }
 
-    /// Each has been allowed and has not run.
-    pub(super) fn check_approved(&self, ids: &[CallId]) -> Result<(), Refused> {
-        for id in ids {
-            self.check_state(id, Progress::Waiting)?;
-            if self.find(id)?.granted.is_none() {
-                return Err(Refused::Settled(id.clone(), "not one that somebody had to allow"));
-            }
-        }
-        if ids.is_empty() { Err(Refused::Unexpected("an approval")) } else { Ok(()) }
+    pub(super) fn check_waiting(&self, id: &CallId) -> Result<(), Refused> {
+        self.check_state(id, Progress::Waiting)
     }
 
     fn check_state(&self, id: &CallId, expected: Progress) -> Result<(), Refused> {

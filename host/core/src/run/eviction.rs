@@ -108,7 +108,8 @@ impl Run {
         let leaving = self.view.iter().filter(|entry| messages.binary_search(&entry.id).is_ok());
         let (tokens, through_turn) = leaving
             .fold((0_u32, 0), |(tokens, turn), entry| (tokens.saturating_add(entry.tokens), entry.turn.max(turn)));
-        let leaving = Leaving { messages: messages.len() as u64, through_turn };
+        let through_message = messages.last().copied().unwrap_or_default();
+        let leaving = Leaving { messages: messages.len() as u64, through_turn, through_message };
         for id in &messages {
             self.hide_because(*id, Departure::Evicted, change);
         }

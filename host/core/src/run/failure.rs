@@ -48,8 +48,7 @@ impl Run {
     pub(super) fn go_on_with_step(&mut self, last: bool, change: &mut Change) {
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
         let Some(turn) = &mut self.turn else { return };
-        let full = budget.remaining(messages) < turn.config.minimum_remaining;
-        let last = last || full;
+        let last = last || budget.is_full(messages, &turn.config);
         turn.phase = Phase::Calling { last };
         if last && budget.fits_without_tools(messages) == Fit::Not {
             return self.too_large(budget.system.saturating_add(messages), change);

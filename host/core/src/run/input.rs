@@ -1,12 +1,13 @@
 //! What a run is told.
 
+use super::depth::{MAX_JSON_DEPTH, is_too_deep};
 use super::end::TurnError;
 use super::state::{LoopConfig, Mask, Phase, PinnedPlugin, PromptBudget, Run};
-use crate::approval::{ApprovalAnswer, LastingGrant};
+use crate::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain, LastingGrant};
 use crate::change::CallResult;
 use crate::cloud_event::CloudEvent;
 use crate::event::WaitCause;
-use crate::message::{CallId, Message, Replay, TurnInput};
+use crate::message::{CallId, Digest, Message, Replay, TurnInput};
 use crate::model::{StopReason, Usage};
 use crate::plugin::{History, OutputData, Section, TraceContext};
 use crate::tool::{CallCost, ToolError, ToolSource, Violation};
@@ -85,10 +86,18 @@ pub enum Input {
         /// At least one.
         answers: Vec<ApprovalAnswer>,
     },
-    /// The tools of these calls are others than those that were approved: somebody is asked again (L17).
+    /// These calls were about to run, and nobody has allowed them as they would run now: the tool is another one, the
+    /// grant was taken back, or the configuration asks now. Somebody is asked again (L17).
     AskAgain {
         /// Which.
-        calls: Vec<CallId>,
+        calls: Vec<AskedAgain>,
+    },
+    /// A call that was about to run must not: it gets this error instead (L17).
+    Forbidden {
+        /// Which.
+        call: CallId,
+        /// For the model.
+        error: ToolError,
     },
     /// Somebody has decided about a call whose outcome is unknown (D3).
     Resolve {
@@ -243,8 +252,8 @@ pub enum Approval {
     /// It need not be.
     #[default]
     NotNeeded,
-    /// Somebody must be asked.
-    Needed,
+    /// Somebody must be asked about the tool of this digest.
+    Needed(Digest),
     /// Somebody has been, earlier; it runs only while the tool is the one that this names.
     Remembered(LastingGrant),
 }
@@ -313,6 +322,9 @@ pub enum Refused {
     /// There is no turn in the view.
     #[error("there is no turn to undo")]
     NothingToUndo,
+    /// Nothing so deep could be read again.
+    #[error("the changed arguments of call {0} have more than {MAX_JSON_DEPTH} levels")]
+    TooDeep(CallId),
     /// There is no such call in the batch.
     #[error("call {0} is not one of the open calls of this turn")]
     UnknownCall(CallId),
@@ -355,14 +367,19 @@ impl Run {
                 batch.check_outstanding(call)
             }
             (Input::Approval { answers }, Phase::Working(batch)) => {
-                batch.check_asked(answers.iter().map(|answer| &answer.call))
+                batch.check_asked(answers.iter().map(|answer| &answer.call))?;
+                answers.iter().find_map(too_deep).map_or(Ok(()), |call| Err(Refused::TooDeep(call.clone())))
             }
-            (Input::AskAgain { calls }, Phase::Working(batch)) => batch.check_approved(calls),
+            (Input::AskAgain { calls }, Phase::Working(batch)) => {
+                batch.check_ask_again(calls.iter().map(|asked| &asked.call))
+            }
+            (Input::Forbidden { call, .. }, Phase::Working(batch)) => batch.check_waiting(call),
             (
                 Input::Outcome { call, .. }
                 | Input::Resolve { call, .. }
                 | Input::Pending { call, .. }
                 | Input::Respond { call, .. }
+                | Input::Forbidden { call, .. }
                 | Input::Expire { call },
                 _,
             ) => Err(Refused::UnknownCall(call.clone())),
@@ -374,5 +391,13 @@ impl Run {
             (Input::Verdict(_), _) => Err(Refused::Unexpected("a verdict")),
             (Input::Start { .. } | Input::Undo, _) => Err(Refused::TurnOpen(turn.number)),
         }
+    }
+}
+
+/// The call of an answer whose arguments could be written and not read again.
+fn too_deep(answer: &ApprovalAnswer) -> Option<&CallId> {
+    match &answer.verdict {
+        ApprovalVerdict::Granted { edited: Some(edited), .. } if is_too_deep(edited) => Some(&answer.call),
+        _ => None,
     }
 }

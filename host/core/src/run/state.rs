@@ -114,6 +114,8 @@ pub struct LoopConfig {
     pub evict_at: u32,
     /// Percent of it down to which they leave. Default 50.
     pub evict_to: u32,
+    /// How often work may be handed down from agent to agent, counted from the one that a person asks (L16). Default 4.
+    pub max_depth: u32,
     /// The output when no model answers (M3). Default: none, so that the turn ends with `model_failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<OutputData>,
@@ -130,6 +132,7 @@ impl Default for LoopConfig {
             minimum_remaining: 1_500,
             evict_at: 80,
             evict_to: 50,
+            max_depth: 4,
             fallback: None,
         }
     }
@@ -170,6 +173,11 @@ impl PromptBudget {
     /// What is left beside messages of so many tokens.
     pub fn remaining(&self, messages: u32) -> u32 {
         [self.system, self.tools, self.reserved, messages].into_iter().fold(self.window, u32::saturating_sub)
+    }
+
+    /// Whether messages of so many tokens leave less room for a step than it must have. No room is always too little.
+    pub(super) fn is_full(&self, messages: u32, config: &LoopConfig) -> bool {
+        self.remaining(messages) < config.minimum_remaining.max(1)
     }
 
     /// Whether the prompt of the last call, which offers no tools, leaves any room at all.

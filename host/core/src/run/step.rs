@@ -6,6 +6,7 @@ use super::end::{Output, TurnEnd, TurnError};
 use super::eviction::AfterEviction;
 use super::input::{Approval, DispatchedCall, Disposition, RepliedStep, ResolvedCall};
 use super::state::{AtLimit, Fit, Mask, Phase, Run, Turn};
+use crate::approval::Leave;
 use crate::change::{Body, CallChange, CallRecord, CallResult, CallState, Change};
 use crate::event::{EndReason, EventKind};
 use crate::message::{CallId, Content, Part, Replay, Role, ToolCall};
@@ -51,8 +52,7 @@ impl Run {
         let Some(turn) = &mut self.turn else { return };
         let interactions = turn.interactions;
         let spent = interactions >= turn.config.max_interactions;
-        let full = budget.remaining(messages) < turn.config.minimum_remaining;
-        let last = spent || full;
+        let last = spent || budget.is_full(messages, &turn.config);
         if last && budget.fits_without_tools(messages) == Fit::Not {
             return self.too_large(budget.system.saturating_add(messages), change);
         }
@@ -195,9 +195,10 @@ impl Run {
             result: None,
         };
         let name = call.name.clone();
-        let granted = match &call.approval {
-            Approval::Remembered(grant) => Some(grant.clone()),
-            Approval::NotNeeded | Approval::Needed => None,
+        let (asked_about, granted) = match &call.approval {
+            Approval::NotNeeded => (None, None),
+            Approval::Needed(digest) => (Some(digest.clone()), None),
+            Approval::Remembered(grant) => (None, Some(Leave::Remembered(grant.clone()))),
         };
         let (sequential, repeatable, state) = match beginning(call.disposition, &call.approval, highest) {
             Beginning::Waits { sequential, repeatable } => (sequential, repeatable, Progress::Waiting),
@@ -214,7 +215,7 @@ impl Run {
             }
         };
         change.calls.push(CallChange::Requested(record));
-        BatchCall { sequential, repeatable, granted, ..BatchCall::new(id, name, state) }
+        BatchCall { sequential, repeatable, asked_about, granted, ..BatchCall::new(id, name, state) }
     }
 
     /// Ends the turn with an accepted output (L13).
@@ -419,7 +420,7 @@ fn beginning(disposition: Disposition, approval: &Approval, highest: Option<i32>
             result: text_result(DEFERRED, true),
             event: |call, name, _| EventKind::ToolDeferred { call, name },
         },
-        Disposition::Ready { sequential, repeatable, .. } if *approval == Approval::Needed => {
+        Disposition::Ready { sequential, repeatable, .. } if matches!(approval, Approval::Needed(_)) => {
             Beginning::Asks { sequential, repeatable }
         }
         Disposition::Ready { sequential, repeatable, .. } => Beginning::Waits { sequential, repeatable },

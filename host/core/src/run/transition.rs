@@ -5,6 +5,7 @@ use super::depth;
 use super::end::{TurnEnd, TurnError};
 use super::input::{Decision, Input, OutputVerdict, TurnContext};
 use super::state::{Entry, LoopConfig, Phase, PinnedPlugin, PromptBudget, Run, Turn};
+use super::step::text_result;
 use crate::change::{Body, Change, Departure, HiddenMessage, NewMessage};
 use crate::event::{EndReason, EventKind, plugin_at_digest};
 use crate::message::{MessageId, Part, Role, TurnInput};
@@ -42,7 +43,8 @@ impl Run {
             Input::Respond { call, result } => self.respond(&call, result, change),
             Input::Expire { call } => self.expire(&call, change),
             Input::Approval { answers } => self.approval(answers, change),
-            Input::AskAgain { calls } => self.ask_again(&calls, change),
+            Input::AskAgain { calls } => self.ask_again(calls, change),
+            Input::Forbidden { call, error } => self.settle(&call, text_result(&error.for_model(), true), change),
             Input::Resolve { call, decision } => self.resolve(&call, decision, change),
             Input::Undo => self.undo(change),
         }
@@ -220,11 +222,11 @@ impl Run {
             }
             Decision::Failed(message) => {
                 self.announce_resumption(change);
-                self.settle(id, super::step::text_result(&message, true), change);
+                self.settle(id, text_result(&message, true), change);
             }
             Decision::Result(text) => {
                 self.announce_resumption(change);
-                self.settle(id, super::step::text_result(&text, false), change);
+                self.settle(id, text_result(&text, false), change);
             }
         }
     }

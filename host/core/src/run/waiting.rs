@@ -4,10 +4,12 @@ use super::batch::{Batch, Progress};
 use super::input::Awaited;
 use super::state::{Phase, Run, Turn};
 use super::step::text_result;
-use crate::approval::{ApprovalAnswer, ApprovalVerdict, ApprovalWord, GrantScope, ScopedGrant};
+use crate::approval::{
+    ApprovalAnswer, ApprovalVerdict, ApprovalWord, AskedAgain, GrantScope, LastingGrant, Leave, ScopedGrant,
+};
 use crate::change::{CallChange, CallResult, Change, OutboxEffect, OutboxItem};
-use crate::event::{ApprovalItem, EndReason, EventKind, WaitCause};
-use crate::message::CallId;
+use crate::event::{ApprovalItem, EndReason, EventKind, Wait, WaitCause};
+use crate::message::{CallId, Digest};
 use crate::plugin::OutputData;
 use crate::tool::{CallCost, ToolError};
 use serde_json::Value;
@@ -75,22 +77,32 @@ impl Run {
     }
 
     /// Somebody has answered the approval request: what is granted runs as the model asked for it, or as it was edited;
-    /// what is denied gets an error result (L17).
+    /// what is denied gets an error result (L17). What they were asked about and is no more is asked again.
     pub(super) fn approval(&mut self, answers: Vec<ApprovalAnswer>, change: &mut Change) {
         let mut denied = Vec::new();
         for ApprovalAnswer { call, verdict } in answers {
             match verdict {
-                ApprovalVerdict::Granted { edited, grant } => self.grant(call, edited, grant, change),
+                ApprovalVerdict::Granted { edited, grant } if self.is_about(&call, &grant.grant) => {
+                    self.grant(call, edited, grant, change);
+                }
+                ApprovalVerdict::Granted { grant, .. } => self.void(call, grant.grant.digest, change),
                 ApprovalVerdict::Denied { reason } => denied.push((call, reason)),
             }
         }
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return;
         };
-        // What is waited for has changed. A turn that goes on says that it does, one that still waits says for what.
         let settled = |id: &CallId| denied.iter().any(|(call, _)| call == id);
         let ends = batch.calls.iter().all(|call| settled(&call.id) || matches!(call.state, Progress::Done { .. }));
-        match batch.any(Progress::Waiting) || ends {
+        // What is waited for has changed. A turn that goes on says that it does, one that still waits says for what.
+        let goes_on = batch.any(Progress::Waiting) || ends;
+        // Until the last of them has its result, the batch is not said to wait for any of them.
+        for (call, _) in &denied {
+            if let Some(call) = batch.call_mut(call) {
+                call.state = Progress::Waiting;
+            }
+        }
+        match goes_on {
             true => self.announce_resumption(change),
             false => batch.suspended = false,
         }
@@ -103,6 +115,15 @@ impl Run {
         self.announce_suspension(change);
     }
 
+    /// Whether a grant is for the tool that somebody was asked about.
+    fn is_about(&self, id: &CallId, grant: &LastingGrant) -> bool {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else {
+            return false;
+        };
+        let asked = batch.calls.iter().find(|call| call.id == *id).and_then(|call| call.asked_about.as_ref());
+        asked.is_some_and(|digest| *digest == grant.digest)
+    }
+
     fn grant(&mut self, id: CallId, edited: Option<Value>, scoped: ScopedGrant, change: &mut Change) {
         let ScopedGrant { scope, grant } = scoped;
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
@@ -110,7 +131,8 @@ impl Run {
         };
         let Some(call) = batch.call_mut(&id) else { return };
         call.state = Progress::Waiting;
-        call.granted = Some(grant.clone());
+        call.asked_about = None;
+        call.granted = Some(Leave::Answered(grant.clone()));
         let name = call.name.clone();
         change.calls.push(call.moved());
         change.calls.extend(edited.map(|arguments| CallChange::Edited { id: id.clone(), arguments }));
@@ -131,20 +153,31 @@ impl Run {
     }
 
     /// What was allowed is not what would run now (L17).
-    pub(super) fn ask_again(&mut self, ids: &[CallId], change: &mut Change) {
-        for id in ids {
-            let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
-                return;
-            };
-            batch.asked = false;
-            let Some(call) = batch.call_mut(id) else { continue };
-            (call.state, call.granted) = (Progress::Asking, None);
-            let name = call.name.clone();
-            change.calls.push(call.moved());
-            let verdict = ApprovalWord::Void;
-            self.emit(change, EventKind::ApprovalResolved { call: id.clone(), name, verdict });
+    pub(super) fn ask_again(&mut self, calls: Vec<AskedAgain>, change: &mut Change) {
+        for AskedAgain { call, digest } in calls {
+            self.void(call, digest, change);
         }
         self.announce_suspension(change);
+    }
+
+    /// No earlier answer holds for a call any more: it waits for one about the tool of this digest.
+    fn void(&mut self, id: CallId, digest: Digest, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
+        batch.asked = false;
+        let Some(call) = batch.call_mut(&id) else { return };
+        let was_answered = call.granted.take().is_some() || call.state == Progress::Asking;
+        if std::mem::replace(&mut call.state, Progress::Asking) != Progress::Asking {
+            change.calls.push(call.moved());
+        }
+        call.asked_about = Some(digest);
+        let name = call.name.clone();
+        // A call that nobody had to allow when it was made has no answer that could be void.
+        if was_answered {
+            let verdict = ApprovalWord::Void;
+            self.emit(change, EventKind::ApprovalResolved { call: id, name, verdict });
+        }
     }
 
     /// Says that the turn waits and for what, once per suspension. Before it, once nothing else of the batch can run, all
@@ -159,8 +192,11 @@ impl Run {
         batch.suspended = true;
         let suspension = batch.suspension();
         let asking = suspension.waits.iter().filter(|wait| wait.cause == WaitCause::Approval);
-        let calls: Vec<_> =
-            asking.map(|wait| ApprovalItem { call: wait.call.clone(), name: wait.name.clone() }).collect();
+        let item = |wait: &Wait| {
+            let digest = batch.calls.iter().find(|call| call.id == wait.call).and_then(|call| call.asked_about.clone());
+            ApprovalItem { call: wait.call.clone(), name: wait.name.clone(), digest, details: None }
+        };
+        let calls: Vec<_> = asking.map(item).collect();
         if !calls.is_empty() && !std::mem::replace(&mut batch.asked, true) {
             self.emit(change, EventKind::ApprovalRequested { calls });
         }

@@ -323,12 +323,39 @@ fn l27_what_was_stored_before_roles_were_kept_leaves_by_whole_turns() {
     assert_eq!(session.run.action(), Action::CallModel(step(&session)));
     session.answer(&"a".repeat(4_000));
     begin_in(&mut session, PromptBudget { window: 8_000, ..WIDE }, "And?");
-    assert_eq!(plan(&session).messages, [1, 2, 3, 4, 5, 6, 7, 8], "turns of four messages");
+    assert_eq!(plan(&session).messages, (1..=12).collect::<Vec<_>>(), "turns of four messages");
 }
 
 fn step(session: &Session) -> agent_core::run::StepPlan {
     let Action::CallModel(plan) = session.run.action() else { panic!("{:?}", session.run.action()) };
     plan
+}
+
+#[test]
+fn d5_a_fork_keeps_the_summary_and_says_where_it_may_not_hold() {
+    let mut session = Session::new();
+    talk(&mut session, 3);
+    begin_in(&mut session, SMALL, &"q".repeat(3_984));
+    session.must(summarised("They talked."));
+    session.answer("answer");
+    let fork = session.run.fork("other", 6);
+    let summary = fork.summary.expect("a summary");
+    assert_eq!((summary.text.as_str(), summary.messages, summary.through_turn), ("They talked.", 0, 2));
+    assert!(summary.section().text.starts_with("This session was forked from one with earlier messages"));
+
+    // The input of a long turn stays in view while what follows it leaves: behind it, the summary knows too much.
+    let mut session = Session::new();
+    session.start(TurnInput::Text("Go.".into()), LoopConfig::default());
+    session.context(TurnContext { budget: SMALL, ..Default::default() });
+    while !matches!(session.run.action(), Action::Summarise(_)) {
+        session.reply("", vec![plain("a")]);
+        let call = session.dispatch().remove(0);
+        session.outcome(&call.0, &"r".repeat(6_000));
+    }
+    session.must(summarised("It went."));
+    session.answer("answer");
+    let text = session.run.fork("other", 1).summary.expect("a summary").text;
+    assert!(text.ends_with("what is said of later turns does not hold.]"), "{text}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! A naive model of a session: what a store would hold, and what must be true of it after every change.
 
-use agent_core::change::{Body, CallChange, CallRecord, CallState, Change, Departure};
+use agent_core::approval::{ApprovalVerdict, ApprovalWord};
+use agent_core::change::{Body, CallChange, CallRecord, CallState, Change, Departure, OutboxEffect};
 use agent_core::event::{Event, EventKind};
 use agent_core::message::{CallId, Part, Role};
 use agent_core::plugin::History;
-use agent_core::run::{Action, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run};
+use agent_core::run::{Action, Approval, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run};
 
 /// A stored message with the seen count that was counted call by call.
 pub(crate) struct Stored {
@@ -20,6 +21,8 @@ pub(crate) struct Call {
     pub(crate) record: CallRecord,
     pub(crate) disposition: Disposition,
     pub(crate) dispatches: u32,
+    /// Somebody has allowed it.
+    pub(crate) granted: bool,
     /// Somebody has decided that it may run once more.
     retry: bool,
     results: u32,
@@ -34,6 +37,8 @@ pub(crate) struct Ledger {
     pub(crate) events: Vec<Event>,
     /// Of the turn.
     pub(crate) replies: u32,
+    /// Ids of the outbox.
+    pub(crate) outbox: Vec<String>,
     units: u64,
     leave_out: bool,
     config: LoopConfig,
@@ -42,6 +47,13 @@ pub(crate) struct Ledger {
 impl Call {
     fn is_sequential(&self) -> bool {
         matches!(self.disposition, Disposition::Ready { sequential: true, .. })
+    }
+
+    /// One more dispatch, which must be allowed (D3).
+    fn dispatched(&mut self, id: &CallId) {
+        self.dispatches += 1;
+        let allowed = self.dispatches == 1 || self.is_repeatable() || std::mem::take(&mut self.retry);
+        assert!(allowed, "{id} was dispatched again unasked (D3)");
     }
 
     fn is_repeatable(&self) -> bool {
@@ -61,6 +73,17 @@ impl Ledger {
     /// Ids of the calls that are so far.
     pub(crate) fn in_state(&self, state: CallState) -> Vec<CallId> {
         self.calls.iter().filter(|call| call.record.state == state).map(|call| call.record.id.clone()).collect()
+    }
+
+    /// Whether somebody has been asked for the calls that must be allowed, as the events say (L17).
+    pub(crate) fn is_asked(&self) -> bool {
+        let said = self.events.iter().rev().find_map(|event| match event.kind {
+            EventKind::ApprovalRequested { .. } => Some(true),
+            EventKind::ApprovalResolved { verdict: ApprovalWord::Void, .. } => Some(false),
+            EventKind::StreamComplete { .. } => Some(false),
+            _ => None,
+        });
+        said.unwrap_or(false)
     }
 
     /// Commits a change, and checks it against the input that made it.
@@ -89,6 +112,25 @@ impl Ledger {
         self.take_messages(before.turns.max(1), input, change);
         self.take_hidden(change);
         self.take_events(open, change);
+        self.take_outbox(change);
+    }
+
+    /// What asks for a call goes out once, in the commit that hands it on (D2, I6).
+    fn take_outbox(&mut self, change: &Change) {
+        let handed_on = change.calls.iter().filter_map(|call| match call {
+            CallChange::Moved { id, state: CallState::Outstanding, .. } => Some(id.0.as_str()),
+            _ => None,
+        });
+        let events = change.outbox.iter().filter_map(|item| match &item.effect {
+            OutboxEffect::Event(event) => Some((item.id.as_str(), event.id.as_str())),
+            OutboxEffect::Allow(_) => None,
+        });
+        let expected: Vec<_> = handed_on.map(|id| (id, id)).collect();
+        assert_eq!(events.collect::<Vec<_>>(), expected);
+        for item in &change.outbox {
+            assert!(!self.outbox.contains(&item.id), "{} goes out twice", item.id);
+            self.outbox.push(item.id.clone());
+        }
     }
 
     /// One more model call: what was sent has been seen once more.
@@ -128,6 +170,15 @@ impl Ledger {
                         let own = call == id && result == given && record.state == CallState::Started;
                         assert!(own, "an outcome finishes its own running call");
                     }
+                    if let Input::Respond { call, result: given } = input {
+                        let own = call == id && result.content == given.content && record.state == CallState::Outstanding;
+                        assert!(own, "a response finishes its own outstanding call (L10)");
+                    }
+                    if let Input::Approval { answers } = input {
+                        let denied = |answer: &_| matches!(answer, ApprovalVerdict::Denied { .. });
+                        let named = answers.iter().any(|answer| answer.call == *id && denied(&answer.verdict));
+                        assert!(named && record.state == CallState::Asking && result.is_error, "only a denial (L17)");
+                    }
                     (record.state, record.result) = (CallState::Finished, Some(result.clone()));
                 }
             }
@@ -139,13 +190,18 @@ impl Ledger {
         assert_eq!((&record.name, &record.arguments, &record.source), (&call.name, &call.arguments, &call.source));
         assert_eq!((record.attempt, record.step), (0, self.replies));
         let runs = matches!(call.disposition, Disposition::Ready { priority, .. } if Some(priority) == highest);
-        let state = if runs { CallState::Waiting } else { CallState::Finished };
+        let state = match runs {
+            true if call.approval == Approval::Needed => CallState::Asking,
+            true => CallState::Waiting,
+            false => CallState::Finished,
+        };
         assert_eq!(record.state, state, "only the highest priority runs (L6)");
         assert_eq!(record.result.as_ref().map(|result| result.is_error), (!runs).then_some(true));
         self.calls.push(Call {
             record: record.clone(),
             disposition: call.disposition.clone(),
             dispatches: 0,
+            granted: matches!(call.approval, Approval::Remembered(_)),
             retry: false,
             results: 0,
         });
@@ -158,27 +214,33 @@ impl Ledger {
             CallState::Started => {
                 assert!(matches!(input, Input::Dispatched { .. }));
                 assert_eq!(from, CallState::Waiting, "{id} runs or has run");
-                call.dispatches += 1;
-                let allowed = call.dispatches == 1 || call.is_repeatable() || std::mem::take(&mut call.retry);
-                assert!(allowed, "{id} was dispatched again unasked (D3)");
+                call.dispatched(id);
             }
             CallState::Waiting => {
                 let recovered = *input == Input::Recover && from == CallState::Started && call.is_repeatable();
                 let retried = call.retry && from == CallState::OutcomeUnknown;
-                let allowed = matches!(input, Input::Approval { .. }) && from == CallState::Asking;
+                let granted = |answers: &[agent_core::approval::ApprovalAnswer]| {
+                    let verdict = answers.iter().find(|answer| answer.call == *id).map(|answer| &answer.verdict);
+                    matches!(verdict, Some(ApprovalVerdict::Granted { .. }))
+                };
+                let allowed = matches!(input, Input::Approval { answers } if granted(answers)) && from == CallState::Asking;
                 assert!(recovered || retried || allowed, "{id} waits again without a reason");
+                call.granted |= allowed;
             }
             CallState::OutcomeUnknown => {
                 assert!(*input == Input::Recover && from == CallState::Started && !call.is_repeatable(), "{id}");
             }
             CallState::Asking => {
-                assert!(matches!(input, Input::AskAgain { .. }) && from == CallState::Waiting, "{id}");
+                assert!(matches!(input, Input::AskAgain { .. }) && from == CallState::Waiting && call.granted, "{id}");
+                call.granted = false;
             }
             CallState::Outstanding => {
                 let dispatched = matches!(input, Input::Dispatched { .. }) && from == CallState::Waiting;
                 let pending = matches!(input, Input::Pending { .. }) && from == CallState::Started;
                 assert!(dispatched || pending, "{id} is handed on without a reason");
-                call.dispatches += u32::from(dispatched);
+                if dispatched {
+                    call.dispatched(id);
+                }
             }
             CallState::Finished => panic!("{id} finished without a result"),
         }
@@ -258,7 +320,27 @@ impl Ledger {
             let starts = matches!(event.kind, EventKind::LoopStart { .. });
             assert_eq!(open, !starts, "loop_start is first, nothing follows loop_end: {event:?}");
             open = !matches!(event.kind, EventKind::LoopEnd { .. });
+            self.check_suspension(&event.kind);
             self.events.push(event.clone());
+        }
+    }
+
+    /// A turn goes on only after it has said so, and says so only where it had said that it waits (L30).
+    fn check_suspension(&self, next: &EventKind) {
+        let suspended = self.events.iter().rev().find_map(|event| match event.kind {
+            EventKind::Suspended { .. } => Some(true),
+            EventKind::Resumed | EventKind::LoopStart { .. } => Some(false),
+            _ => None,
+        });
+        let suspended = suspended.unwrap_or(false);
+        match next {
+            EventKind::Resumed => assert!(suspended, "it goes on without having waited"),
+            EventKind::ToolCall { .. } | EventKind::LoopIteration { .. } => assert!(!suspended, "{next:?} while it waits"),
+            EventKind::ApprovalRequested { calls } => {
+                let asked: Vec<CallId> = calls.iter().map(|item| item.call.clone()).collect();
+                assert_eq!(asked, self.in_state(CallState::Asking), "all calls that must be allowed, in one request (L17)");
+            }
+            _ => {}
         }
     }
 
@@ -322,6 +404,7 @@ impl Ledger {
                 let mut waits: Vec<CallId> = suspension.waits.iter().map(|wait| wait.call.clone()).collect();
                 waits.sort();
                 assert_eq!(waits, stuck);
+                assert!(self.in_state(CallState::Asking).is_empty() || self.is_asked(), "somebody has been asked (L17)");
                 let said = self.events.iter().rev().find_map(|event| match &event.kind {
                     EventKind::Suspended { suspension } => Some(Some(suspension)),
                     EventKind::Resumed | EventKind::LoopStart { .. } => Some(None),

@@ -4,9 +4,11 @@
 mod beginnings;
 mod bounds;
 mod calls;
+mod delegation;
 mod endings;
 mod events;
 mod eviction;
+mod forks;
 mod ledger;
 mod models;
 mod output;
@@ -15,4 +17,6 @@ mod recovery;
 mod seen_counts;
 mod session;
 mod summaries;
+mod stored_states;
 mod views;
+mod waiting;

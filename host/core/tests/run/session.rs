@@ -1,13 +1,15 @@
 //! A run with the store that its changes would be committed to, and short ways to tell it things.
 
 use crate::ledger::Ledger;
+use agent_core::approval::LastingGrant;
 use agent_core::change::{CallResult, Change};
-use agent_core::event::EventKind;
-use agent_core::message::{CallId, Content, TurnInput};
+use agent_core::cloud_event::{CloudEvent, SPEC_VERSION};
+use agent_core::event::{EventKind, WaitCause};
+use agent_core::message::{CallId, Content, Digest, TurnInput};
 use agent_core::model::Usage;
 use agent_core::plugin::{OutputData, TraceContext};
 use agent_core::run::{
-    Action, Approval, Decision, DispatchedCall, Disposition, Input, LoopConfig, Output, OutputVerdict, PromptBudget,
+    Action, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, LoopConfig, Output, OutputVerdict, PromptBudget,
     Refused, RepliedStep, ResolvedCall, Run, TurnContext, TurnEnd, TurnError,
 };
 use agent_core::tool::{ToolSource, Violation};
@@ -169,6 +171,41 @@ pub(crate) fn reply(text: &str, calls: Vec<ResolvedCall>) -> RepliedStep {
 pub(crate) fn dispatched(calls: &[CallId]) -> Input {
     let calls = calls.iter().map(|call| DispatchedCall::running(call.clone(), json!({})));
     Input::Dispatched { calls: calls.collect() }
+}
+
+/// The same calls, handed on to a service instead.
+pub(crate) fn handed_on(calls: &[CallId]) -> Input {
+    let service = || WaitCause::Service { event_type: "com.example.work".into(), expires_at: None };
+    let one = |call: &CallId| {
+        let awaits = Some(waiting_for(call, service()));
+        DispatchedCall { awaits, ..DispatchedCall::running(call.clone(), json!({})) }
+    };
+    Input::Dispatched { calls: calls.iter().map(one).collect() }
+}
+
+/// What a call waits for, with the event that asks for it.
+pub(crate) fn waiting_for(call: &CallId, cause: WaitCause) -> Awaited {
+    let event = CloudEvent {
+        specversion: SPEC_VERSION.into(),
+        id: call.0.clone(),
+        source: "agent-host/agent".into(),
+        event_type: "com.example.work".into(),
+        subject: Some("subject".into()),
+        time: None,
+        datacontenttype: Some("application/json".into()),
+        parentid: None,
+        domain: None,
+        deduplicationid: Some(call.0.clone()),
+        traceparent: None,
+        tracestate: None,
+        data: Some(json!({})),
+    };
+    Awaited { cause, event: Some(event) }
+}
+
+/// A grant for a tool.
+pub(crate) fn grant(tool: &str) -> LastingGrant {
+    LastingGrant { agent: "agent".into(), tool: tool.into(), digest: Digest::from_sha256([7; 32]), arguments: None }
 }
 
 pub(crate) fn outcome(call: &str, text: &str) -> Input {

@@ -49,11 +49,11 @@ fn l27_without_a_model_the_summary_says_who_asked_what_and_what_came_of_the_call
     insta::assert_snapshot!(draft.text, @r#"
     Asked: Rename the pictures.
     Called ocr.text({"path":"Desktop/1.png"}): ok, Meeting notes
-    Called fs.move({"destination":"Desktop/Meeting.png","source":"Desktop/1.png"}): ok, moved
-    Called fs.move({"destination":"b.png","source":"a.png"}): failed, there is no a.png
+    Called fs.move({"source":"Desktop/1.png","destination":"Desktop/Meeting.png"}): ok, moved
+    Called fs.move({"source":"a.png","destination":"b.png"}): failed, there is no a.png
     Answered: Version 1.5 of it is done.
     "#);
-    assert_eq!(draft.files, ["Desktop/Meeting.png", "Desktop/1.png"], "what failed touched nothing");
+    assert_eq!(draft.files, ["Desktop/1.png", "Desktop/Meeting.png"], "what failed touched nothing");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! D1: bytes once, seen by the sessions that put them, read in ranges.
 
 use super::{Place, Writing};
-use crate::{Commit, MediaDescription, StoreError, digest_of};
+use crate::{BlobReference, Commit, MediaDescription, StoreError, digest_of};
 use agent_core::message::{Dimensions, Media};
 
 fn picture(name: &str) -> MediaDescription {
@@ -98,4 +98,44 @@ pub(super) async fn deleting_keeps_what_others_refer_to(place: Place) {
     store.delete("two").await.unwrap();
     assert!(store.text(&digest_of(b"shared text")).await.is_err());
     assert!(store.text(&digest_of(b"shared")).await.is_err());
+}
+
+pub(super) async fn references_by_session_and_page(place: Place) {
+    let store = &place.store;
+    let mut writing = Writing::new(store, "s").await;
+    Writing::new(store, "other").await.done().await;
+    assert_eq!(store.references("s", None, 9).await, Ok(Vec::new()));
+    let media = store.put("s", b"pixels".to_vec(), picture("a.png")).await.unwrap();
+    store.put("other", b"theirs".to_vec(), picture("b.png")).await.unwrap();
+    writing.commit(Commit { texts: vec!["a text".to_owned()], ..Commit::default() }).await.unwrap();
+    let mut expected = vec![BlobReference::Media(media), BlobReference::Text { digest: digest_of(b"a text"), size: 6 }];
+    expected.sort_by_key(|reference| reference.digest().clone());
+    assert_eq!(store.references("s", None, 9).await.as_deref(), Ok(expected.as_slice()));
+    assert_eq!(store.references("s", None, 1).await.as_deref(), Ok(&expected[..1]));
+    let behind = store.references("s", Some(expected[0].digest()), 9).await;
+    assert_eq!(behind.as_deref(), Ok(&expected[1..]));
+    let missing = store.references("none", None, 9).await;
+    assert_eq!(missing, Err(StoreError::NoSession { session: "none".to_owned() }));
+}
+
+pub(super) async fn media_are_shared_without_a_copy(place: Place) {
+    let store = &place.store;
+    for session in ["from", "to"] {
+        Writing::new(store, session).await.done().await;
+    }
+    let media = store.put("from", b"pixels".to_vec(), picture("a.png")).await.unwrap();
+    let text = store.put_text("from", "a text".to_owned()).await.unwrap();
+    for unseen in [text, digest_of(b"nowhere")] {
+        let refused = store.share("from", "to", &[media.digest.clone(), unseen.clone()]).await;
+        assert_eq!(refused, Err(StoreError::NoBlob { digest: unseen }));
+        assert_eq!(store.media("to", &media.digest).await, Ok(None), "all or none");
+    }
+    let own = store.put_text("to", "pixels".to_owned()).await.unwrap();
+    assert_eq!(own, media.digest);
+    for _ in 0..2 {
+        store.share("from", "to", std::slice::from_ref(&media.digest)).await.unwrap();
+        assert_eq!(store.media("to", &media.digest).await, Ok(Some(media.clone())));
+    }
+    store.delete("from").await.unwrap();
+    assert_eq!(store.read("to", &media.digest, 0, 99).await.as_deref(), Ok(b"pixels".as_slice()));
 }

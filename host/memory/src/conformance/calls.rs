@@ -4,6 +4,7 @@ use super::{Place, Writing, asking, call, commit_of, finished, result_of};
 use crate::{CallFilter, MessageRange, StoreError};
 use agent_core::change::{CallChange, CallRecord, CallState, Change};
 use agent_core::message::{CallId, Content, Part, ToolResult};
+use serde_json::json;
 
 fn changes(calls: Vec<CallChange>) -> Change {
     Change { calls, ..Change::default() }
@@ -88,4 +89,27 @@ pub(super) async fn calls_by_turn_id_and_state(place: Place) {
     assert_eq!(store.calls("s", CallFilter::Turn(3)).await.unwrap(), []);
     let unknown = &store.calls("s", filter(&["b"])).await.unwrap()[0];
     assert_eq!((unknown.state, unknown.attempt), (CallState::OutcomeUnknown, 1));
+}
+
+/// L17: what a person changes at approval stands beside what the model wrote, until the call has its result.
+pub(super) async fn edited_arguments_stand_beside_the_models(place: Place) {
+    let mut writing = Writing::new(&place.store, "s").await;
+    let edited = |arguments| CallChange::Edited { id: CallId("a".to_owned()), arguments };
+    let asked = call("a", 1);
+    let born = CallRecord { edited: Some(json!({"path": "b"})), ..call("b", 1) };
+    let requested = vec![CallChange::Requested(asked.clone()), CallChange::Requested(born.clone())];
+    writing.commit(commit_of(changes(requested))).await.unwrap();
+    for arguments in [json!({"path": "first"}), json!({"path": "b.md", "deep": [[1.5]]})] {
+        writing.commit(commit_of(changes(vec![edited(arguments.clone())]))).await.unwrap();
+        let stored = place.store.calls("s", CallFilter::Turn(1)).await.unwrap();
+        assert_eq!(stored, [CallRecord { edited: Some(arguments), ..asked.clone() }, born.clone()]);
+    }
+    writing.commit(commit_of(changes(vec![finished("a", "done")]))).await.unwrap();
+    let before = place.store.calls("s", CallFilter::Turn(1)).await.unwrap();
+    let standing = StoreError::AlreadyFinished { session: "s".to_owned(), call: CallId("a".to_owned()) };
+    assert_eq!(writing.commit(commit_of(changes(vec![edited(json!({}))]))).await, Err(standing));
+    let unknown = CallChange::Edited { id: CallId("unknown".to_owned()), arguments: json!({}) };
+    let refused = writing.commit(commit_of(changes(vec![unknown]))).await;
+    assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
+    assert_eq!(place.store.calls("s", CallFilter::Turn(1)).await.unwrap(), before);
 }

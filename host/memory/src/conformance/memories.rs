@@ -42,8 +42,10 @@ pub(super) async fn adding_twice_and_forgetting(place: Place) {
     store.add("m", memory("ann", "second walrus")).await.unwrap();
     let found = store.search("ann", "walrus", 10).await.unwrap();
     assert!(found.iter().map(|recollection| recollection.text.as_str()).eq(["first walrus"]), "{found:?}");
-    assert_eq!(store.forget("m").await, Ok(true));
-    assert_eq!(store.forget("m").await, Ok(false));
+    assert_eq!(store.forget("bob", "m").await, Ok(false), "it is not his");
+    assert_eq!(store.search("ann", "walrus", 10).await.unwrap().len(), 1);
+    assert_eq!(store.forget("ann", "m").await, Ok(true));
+    assert_eq!(store.forget("ann", "m").await, Ok(false));
     assert_eq!(store.search("ann", "walrus", 10).await.unwrap(), []);
     store.add("m", memory("ann", "third walrus")).await.unwrap();
     assert_eq!(store.search("ann", "walrus", 10).await.unwrap().len(), 1);

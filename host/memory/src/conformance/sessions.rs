@@ -25,7 +25,11 @@ pub(super) async fn lists_and_the_latest(place: Place) {
     let store = &place.store;
     assert_eq!(store.latest("a").await, Ok(None));
     for (session, agent) in [("one", "a"), ("two", "b"), ("three", "a")] {
-        let meta = SessionMeta { agent: agent.to_owned(), user: (agent == "b").then(|| "u".to_owned()) };
+        let meta = SessionMeta {
+            agent: agent.to_owned(),
+            user: (agent == "b").then(|| "u".to_owned()),
+            ..SessionMeta::default()
+        };
         let opened = store.open(session, OpenMode::CreateNew, meta).await.unwrap();
         let status = Status { state: "idle".to_owned(), turn: 2, title: Some(format!("title of {session}")) };
         store.commit(&opened.lease, 0, Commit { status, ..Commit::default() }).await.unwrap();
@@ -42,12 +46,36 @@ pub(super) async fn lists_and_the_latest(place: Place) {
     assert_eq!(subjects(SessionFilter { agent: Some("a".to_owned()), ..every.clone() }).await, ["three", "one"]);
     assert_eq!(subjects(SessionFilter { user: Some("u".to_owned()), ..every.clone() }).await, ["two"]);
     assert_eq!(subjects(SessionFilter { state: Some("suspended".to_owned()), ..every.clone() }).await, ["one"]);
+    assert_eq!(subjects(SessionFilter { subject: Some("one".to_owned()), ..every.clone() }).await, ["one"]);
     assert_eq!(store.sessions(every.clone(), 1).await.unwrap().len(), 1);
     assert_eq!(store.latest("a").await, Ok(Some("three".to_owned())));
     let one = store.sessions(every, 10).await.unwrap().pop().unwrap();
     assert_eq!((one.revision, one.turns, one.state.as_str()), (2, 2, "suspended"));
     assert_eq!(one.title.as_deref(), Some("title of one"), "the first title stands");
     assert!(one.created <= one.updated, "{one:?}");
+}
+
+/// L16: who delegated stands with the session, and its children are found by it.
+pub(super) async fn children_of_a_session(place: Place) {
+    let store = &place.store;
+    for (session, parent) in
+        [("parent", None), ("first", Some("parent")), ("second", Some("parent")), ("of", Some("p"))]
+    {
+        let meta = SessionMeta { delegated_by: parent.map(str::to_owned), ..meta("a") };
+        let opened = store.open(session, OpenMode::CreateNew, meta.clone()).await.unwrap();
+        assert_eq!(opened.meta, meta);
+        store.release(opened.lease).await.unwrap();
+    }
+    let again = store.open("first", OpenMode::Existing, SessionMeta::default()).await.unwrap();
+    assert_eq!(again.meta.delegated_by.as_deref(), Some("parent"), "an existing session keeps its own");
+    let children = SessionFilter { delegated_by: Some("parent".to_owned()), ..SessionFilter::default() };
+    let found = store.sessions(children.clone(), 10).await.unwrap();
+    assert!(found.iter().map(|child| child.subject.as_str()).eq(["second", "first"]), "{found:?}");
+    assert!(found.iter().all(|child| child.delegated_by.as_deref() == Some("parent")), "{found:?}");
+    let others = store.sessions(SessionFilter { agent: Some("b".to_owned()), ..children }, 10).await.unwrap();
+    assert_eq!(others, []);
+    assert_eq!(store.sessions(SessionFilter::default(), 10).await.unwrap().len(), 4);
+    assert_eq!(store.latest("a").await, Ok(Some("parent".to_owned())), "who goes on does not mean another one's work");
 }
 
 pub(super) async fn records_by_turn_and_page(place: Place) {

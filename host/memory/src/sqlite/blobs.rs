@@ -2,12 +2,12 @@
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
-use super::queries::{session_number, signed, unsigned};
+use super::queries::{collect, page, session_number, signed, unsigned};
 use super::writer::Effort;
-use crate::{Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, StoreError, digest_of};
+use crate::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, StoreError, digest_of};
 use agent_core::message::{Digest, Dimensions, Media};
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// Hashing more than this is left to a thread that may take its time.
 const HASHED_IN_PLACE: usize = 64 << 10;
@@ -78,6 +78,45 @@ impl Blobs for SqliteStore {
         .await
     }
 
+    async fn references(
+        &self,
+        session: &str,
+        after: Option<&Digest>,
+        limit: usize,
+    ) -> Result<Vec<BlobReference>, StoreError> {
+        // No digest comes before the empty one.
+        let after = after.map(key_of).transpose()?.map(Vec::from).unwrap_or_default();
+        let session = session.to_owned();
+        self.read(move |connection| {
+            let session = session_number(connection, &session)?;
+            let sql = "SELECT digest, size, mime_type, width, height, name FROM blob_references
+                       JOIN blobs ON blobs.id = blob WHERE session = ?1 AND digest > ?2 ORDER BY digest LIMIT ?3";
+            collect(connection, sql, params![session, after, page(limit)], reference)
+        })
+        .await
+    }
+
+    async fn share(&self, from: &str, to: &str, media: &[Digest]) -> Result<(), StoreError> {
+        let (from, to, media) = (from.to_owned(), to.to_owned(), media.to_vec());
+        self.write(Effort::Long, move |connection| {
+            let (from, to) = (session_number(connection, &from)?, session_number(connection, &to)?);
+            let mut share = connection.prepare_cached(
+                "INSERT INTO blob_references (session, blob, mime_type, width, height, name)
+                 SELECT ?2, blob, mime_type, width, height, name FROM blob_references
+                 WHERE session = ?1 AND blob = (SELECT id FROM blobs WHERE digest = ?3) AND mime_type IS NOT NULL
+                 ON CONFLICT (session, blob) DO UPDATE SET mime_type = excluded.mime_type, width = excluded.width,
+                     height = excluded.height, name = excluded.name",
+            )?;
+            for digest in media {
+                if share.execute(params![from, to, key_of(&digest)?])? == 0 {
+                    return Err(StoreError::NoBlob { digest }.into());
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
     async fn text(&self, digest: &Digest) -> Result<String, StoreError> {
         let digest = digest.clone();
         self.read(move |connection| {
@@ -142,17 +181,30 @@ fn describe(connection: &Connection, session: i64, blob: i64, about: &MediaDescr
 fn media(connection: &Connection, session: i64, digest: &Digest) -> Result<Option<Media>, Failure> {
     let sql = "SELECT size, mime_type, width, height, name FROM blobs JOIN blob_references ON blob = blobs.id
                WHERE session = ?1 AND digest = ?2 AND mime_type IS NOT NULL";
-    let found = connection.prepare_cached(sql)?.query_row(params![session, key_of(digest)?], |row| {
-        let sides = row.get::<_, Option<u32>>(2)?.zip(row.get::<_, Option<u32>>(3)?);
-        Ok(Media {
-            digest: digest.clone(),
-            mime_type: row.get(1)?,
-            size: unsigned(row.get(0)?),
-            dimensions: sides.map(|(width, height)| Dimensions { width, height }),
-            name: row.get(4)?,
-        })
-    });
+    let found = connection
+        .prepare_cached(sql)?
+        .query_row(params![session, key_of(digest)?], |row| described(row, digest.clone()));
     Ok(found.optional()?)
+}
+
+/// From the columns of these names.
+fn described(row: &Row<'_>, digest: Digest) -> rusqlite::Result<Media> {
+    let sides = row.get::<_, Option<u32>>("width")?.zip(row.get::<_, Option<u32>>("height")?);
+    Ok(Media {
+        digest,
+        mime_type: row.get("mime_type")?,
+        size: unsigned(row.get("size")?),
+        dimensions: sides.map(|(width, height)| Dimensions { width, height }),
+        name: row.get("name")?,
+    })
+}
+
+fn reference(row: &Row<'_>) -> Result<BlobReference, Failure> {
+    let digest = Digest::from_sha256(row.get("digest")?);
+    if row.get_ref("mime_type")?.as_str_or_null().map_err(rusqlite::Error::from)?.is_none() {
+        return Ok(BlobReference::Text { digest, size: unsigned(row.get("size")?) });
+    }
+    Ok(BlobReference::Media(described(row, digest)?))
 }
 
 fn read_range(connection: &Connection, blob: i64, offset: u64, length: u32) -> Result<Vec<u8>, Failure> {

@@ -4,6 +4,7 @@ mod rows;
 
 use super::blobs::{StoredBytes, insert_bytes};
 use super::failure::{Failure, invalid};
+use super::outbox::{self, OutboxRow, outbox_row};
 use super::queries::{from_json, now, signed, unsigned};
 use super::writer::Effort;
 use crate::{Commit, Lease, Status, StoreError};
@@ -22,6 +23,7 @@ pub(super) struct PreparedCommit {
     calls: Vec<CallRow>,
     events: Vec<EventRow>,
     records: Vec<RecordRow>,
+    outbox: Vec<OutboxRow>,
     texts: Vec<StoredBytes>,
     status: Status,
 }
@@ -48,6 +50,7 @@ impl PreparedCommit {
             events: events.collect::<Result<_, _>>()?,
             calls: change.calls.into_iter().map(call_row).collect::<Result<_, _>>()?,
             records: records.iter().map(record_row).collect::<Result<_, _>>()?,
+            outbox: change.outbox.iter().map(outbox_row).collect::<Result<_, _>>()?,
             texts: texts
                 .into_iter()
                 .map(|text| StoredBytes::new("a text", text.into_bytes()))
@@ -60,15 +63,17 @@ impl PreparedCommit {
     pub(super) fn effort(&self) -> Effort {
         let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let calls = self.calls.iter().map(|call| match call {
-            CallRow::Requested { arguments, result, .. } => arguments.len() + length(result),
-            CallRow::Finished { json, .. } => json.len(),
+            CallRow::Requested { arguments, edited, result, .. } => arguments.len() + length(edited) + length(result),
+            CallRow::Edited { json, .. } | CallRow::Finished { json, .. } => json.len(),
             CallRow::Moved { .. } => 0,
         });
         let messages = self.messages.iter().map(|message| length(&message.parts));
         let events = self.events.iter().map(|event| event.kind.len());
         let records = self.records.iter().map(|record| record.body.len());
+        let outbox = self.outbox.iter().map(|item| item.body.len());
         let texts = self.texts.iter().map(StoredBytes::len);
-        Effort::of(self.snapshot.len() + calls.chain(messages).chain(events).chain(records).chain(texts).sum::<usize>())
+        let session = calls.chain(messages).chain(events);
+        Effort::of(self.snapshot.len() + session.chain(records).chain(outbox).chain(texts).sum::<usize>())
     }
 
     /// Writes all of it, or fails and leaves the undoing to the caller's savepoint. Returns the new revision.
@@ -80,6 +85,7 @@ impl PreparedCommit {
         self.write_hidden(connection, &head, last_message)?;
         let last_event = self.write_events(connection, &head, time)?;
         self.write_records(connection, &head, time)?;
+        outbox::insert(connection, head.session, &self.outbox, time)?;
         connection
             .prepare_cached(
                 "INSERT INTO snapshots (session, run) VALUES (?1, ?2) ON CONFLICT (session) DO UPDATE SET run = ?2",
@@ -133,7 +139,7 @@ impl PreparedCommit {
     fn write_calls(&self, connection: &Connection, head: &Head) -> Result<(), Failure> {
         for call in &self.calls {
             match call {
-                CallRow::Requested { record, source, arguments, result } => {
+                CallRow::Requested { record, source, arguments, edited, result } => {
                     let parameters = params![
                         head.session,
                         record.id.0,
@@ -145,6 +151,7 @@ impl PreparedCommit {
                         source,
                         arguments,
                         result,
+                        edited,
                     ];
                     if insert_call(connection, parameters)? == 0 {
                         return Err(invalid(format!("call `{}`", record.id), "the session has it already").into());
@@ -155,6 +162,12 @@ impl PreparedCommit {
                                WHERE session = ?1 AND id = ?2 AND state <> 'finished'";
                     let parameters = params![head.session, id.0, state.as_str(), attempt];
                     if connection.prepare_cached(sql)?.execute(parameters)? == 0 {
+                        return Err(self.stands(connection, head, id)?.1);
+                    }
+                }
+                CallRow::Edited { id, json } => {
+                    let sql = "UPDATE calls SET edited = ?3 WHERE session = ?1 AND id = ?2 AND state <> 'finished'";
+                    if connection.prepare_cached(sql)?.execute(params![head.session, id.0, json])? == 0 {
                         return Err(self.stands(connection, head, id)?.1);
                     }
                 }
@@ -271,7 +284,7 @@ fn next(what: &str, last: u64, given: u64) -> Result<u64, Failure> {
 }
 
 fn insert_call(connection: &Connection, parameters: impl Params) -> Result<usize, Failure> {
-    let sql = "INSERT INTO calls (session, id, turn, step, name, state, attempt, source, arguments, result)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (session, id) DO NOTHING";
+    let sql = "INSERT INTO calls (session, id, turn, step, name, state, attempt, source, arguments, result, edited)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (session, id) DO NOTHING";
     Ok(connection.prepare_cached(sql)?.execute(parameters)?)
 }

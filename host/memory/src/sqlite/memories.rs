@@ -70,12 +70,12 @@ impl Memories for SqliteStore {
         .await
     }
 
-    async fn forget(&self, id: &str) -> Result<bool, StoreError> {
-        let id = id.to_owned();
+    async fn forget(&self, user: &str, id: &str) -> Result<bool, StoreError> {
+        let (user, id) = (user.to_owned(), id.to_owned());
         self.write(Effort::Long, move |connection| {
             let number: Option<i64> = connection
-                .prepare_cached("DELETE FROM memories WHERE id = ?1 RETURNING number")?
-                .query_row([id], |row| row.get(0))
+                .prepare_cached("DELETE FROM memories WHERE id = ?1 AND user = ?2 RETURNING number")?
+                .query_row([id, user], |row| row.get(0))
                 .optional()?;
             if let Some(number) = number {
                 connection.prepare_cached("DELETE FROM memory_words WHERE rowid = ?1")?.execute([number])?;

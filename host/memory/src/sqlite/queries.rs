@@ -16,7 +16,7 @@ pub(super) const MESSAGE_COLUMNS: &str = "m.id, m.turn, m.role, m.tokens, m.part
 pub(super) const CALL_OF_MESSAGE: &str = "LEFT JOIN calls c ON c.session = m.session AND c.id = m.call";
 
 /// What [`call`] reads.
-pub(super) const CALL_COLUMNS: &str = "id, turn, step, name, state, attempt, source, arguments, result";
+pub(super) const CALL_COLUMNS: &str = "id, turn, step, name, state, attempt, source, arguments, result, edited";
 
 /// The number of a session that must be there.
 pub(super) fn session_number(connection: &Connection, session: &str) -> Result<i64, Failure> {
@@ -81,7 +81,7 @@ pub(super) fn call(row: &Row<'_>) -> Result<CallRecord, Failure> {
         attempt: row.get(5)?,
         source: optional(6)?.map(from_json).transpose()?,
         arguments: from_json(row.get_ref(7)?.as_str().map_err(rusqlite::Error::from)?)?,
-        edited: None,
+        edited: optional(9)?.map(from_json).transpose()?,
         result: optional(8)?.map(from_json).transpose()?,
     })
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 const APPLICATION_ID: i64 = 0x6167_686f;
 
 /// In order; `user_version` counts those that a file has.
-const MIGRATIONS: &[&str] = &[FIRST];
+const MIGRATIONS: &[&str] = &[FIRST, SECOND];
 
 /// Refuses what another program or a newer host has written. Writes nothing.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure> {
@@ -195,3 +195,39 @@ CREATE TABLE message_words_progress (
 ) STRICT;
 INSERT INTO message_words_progress VALUES (1, 0);
 ";
+
+/// What somebody has changed or allowed, who delegated to whom, and what commits want done elsewhere.
+///
+/// Numbers of the outbox are never given twice, so that who reads on behind one misses nothing. An approval's id is the
+/// digest of all it says.
+const SECOND: &str = "
+ALTER TABLE calls ADD COLUMN edited TEXT;
+
+ALTER TABLE sessions ADD COLUMN delegated_by TEXT;
+CREATE INDEX sessions_by_parent ON sessions (delegated_by) WHERE delegated_by IS NOT NULL;
+
+CREATE TABLE outbox (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    body TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    delivered INTEGER,
+    UNIQUE (session, id)
+) STRICT;
+CREATE INDEX outbox_pending ON outbox (number) WHERE delivered IS NULL;
+
+CREATE TABLE approvals (
+    id TEXT PRIMARY KEY,
+    agent TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    arguments TEXT,
+    given INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX approvals_by_agent ON approvals (agent, given);
+";
+
+#[cfg(test)]
+mod tests;

@@ -86,12 +86,18 @@ impl SessionLog for SqliteStore {
     async fn sessions(&self, filter: SessionFilter, limit: usize) -> Result<Vec<SessionSummary>, StoreError> {
         let owner = self.owner.clone();
         self.read(move |connection| {
-            let sql =
-                "SELECT subject, agent, user, created, updated, revision, turns, last_message, state, title, owner
-                       FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2)
-                       AND (?3 IS NULL OR state = ?3) ORDER BY updated DESC, id DESC LIMIT ?4";
-            let parameters = params![filter.agent, filter.user, filter.state, page(limit)];
-            collect(connection, sql, parameters, |row| summary(&owner, row))
+            let SessionFilter { subject, agent, user, state, delegated_by } = filter;
+            // Written out, so that a session and its children are found by their indexes.
+            let one = if subject.is_some() { "subject = ?6" } else { "?6 IS NULL" };
+            let parent = if delegated_by.is_some() { "delegated_by = ?4" } else { "?4 IS NULL" };
+            let sql = format!(
+                "SELECT subject, agent, user, created, updated, revision, turns, last_message, state, title, owner,
+                 delegated_by FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2)
+                 AND (?3 IS NULL OR state = ?3) AND {parent} AND {one}
+                 ORDER BY updated DESC, id DESC LIMIT ?5"
+            );
+            let parameters = params![agent, user, state, delegated_by, page(limit), subject];
+            collect(connection, &sql, parameters, |row| summary(&owner, row))
         })
         .await
     }
@@ -99,7 +105,8 @@ impl SessionLog for SqliteStore {
     async fn latest(&self, agent: &str) -> Result<Option<String>, StoreError> {
         let agent = agent.to_owned();
         self.read(move |connection| {
-            let sql = "SELECT subject FROM sessions WHERE agent = ?1 ORDER BY updated DESC, id DESC LIMIT 1";
+            let sql = "SELECT subject FROM sessions WHERE agent = ?1 AND delegated_by IS NULL
+                       ORDER BY updated DESC, id DESC LIMIT 1";
             Ok(connection.prepare_cached(sql)?.query_row([agent], |row| row.get(0)).optional()?)
         })
         .await
@@ -118,7 +125,7 @@ impl SessionLog for SqliteStore {
     }
 }
 
-const OPENED: &str = "SELECT epoch, revision, run, agent, user, last_message, last_event
+const OPENED: &str = "SELECT epoch, revision, run, agent, user, last_message, last_event, delegated_by
                       FROM sessions LEFT JOIN snapshots ON snapshots.session = sessions.id WHERE subject = ?1";
 
 fn take_lease(
@@ -146,9 +153,10 @@ fn take_lease(
         (None, _) => {
             connection
                 .prepare_cached(
-                    "INSERT INTO sessions (subject, agent, user, created, updated) VALUES (?1, ?2, ?3, ?4, ?4)",
+                    "INSERT INTO sessions (subject, agent, user, delegated_by, created, updated)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
                 )?
-                .execute(params![session, meta.agent, meta.user, now()])?;
+                .execute(params![session, meta.agent, meta.user, meta.delegated_by, now()])?;
         }
     }
     connection
@@ -159,7 +167,7 @@ fn take_lease(
             lease: Lease { session: session.to_owned(), epoch: unsigned(row.get(0)?) },
             revision: unsigned(row.get(1)?),
             snapshot: row.get(2)?,
-            meta: SessionMeta { agent: row.get(3)?, user: row.get(4)? },
+            meta: SessionMeta { agent: row.get(3)?, user: row.get(4)?, delegated_by: row.get(7)? },
             last_message: unsigned(row.get(5)?),
             last_event: unsigned(row.get(6)?),
         })
@@ -271,6 +279,7 @@ fn summary(owner: &Owner, row: &Row<'_>) -> Result<SessionSummary, Failure> {
         subject: row.get(0)?,
         agent: row.get(1)?,
         user: row.get(2)?,
+        delegated_by: row.get(11)?,
         created: rfc3339(row.get(3)?)?,
         updated: rfc3339(row.get(4)?)?,
         revision: unsigned(row.get(5)?),

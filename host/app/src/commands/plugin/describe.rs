@@ -2,6 +2,7 @@
 
 use crate::terminal::{BOLD, DIM, YELLOW, text};
 use agent_core::tool::{ToolDefinition, Traits};
+use agent_mcp::McpTool;
 use agent_plugins::{Access, Asks, Grants, LoadedPlugin};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -18,6 +19,15 @@ pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
     for unmet in plugin.unmet(grants) {
         let thing = text::one_line(&unmet.thing, SHOWN);
         lines.push(format!("  {YELLOW}!{YELLOW:#} asks for {thing}, not granted: {}", unmet.advice.flag));
+    }
+    lines.join("\n")
+}
+
+/// An MCP server of a list.
+pub(super) fn server(name: &str, tools: &[&McpTool]) -> String {
+    let mut lines = vec![format!("{BOLD}{name}{BOLD:#}  MCP server")];
+    for McpTool { definition, .. } in tools {
+        lines.push(format!("  {} {DIM}{}{DIM:#}", definition.name, text::one_line(&definition.description, SHOWN)));
     }
     lines.join("\n")
 }

@@ -1,18 +1,14 @@
 //! `session resolve`: a person says what became of a call whose outcome is unknown (D3).
 
+use super::below;
 use crate::arguments::Verdict;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
-use crate::setup;
 use crate::terminal::Terminal;
 use agent_core::change::{CallRecord, CallState};
 use agent_core::message::CallId;
 use agent_core::run::Decision;
 use agent_memory::{CallFilter, SessionFilter, SessionSummary, SqliteStore, Store};
-use agent_models::provider;
-use agent_plugins::Generation;
-use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, Session};
-use std::path::Path;
 use std::sync::Arc;
 
 /// What was typed.
@@ -40,18 +36,15 @@ pub(super) async fn resolve(
         Some(session) => super::find(&*store, Some(session)).await?,
         None => waiting_session(&*store, call).await?,
     };
-    let (sandbox, downscaler) = (setup::sandbox(data)?, Downscaler::default());
-    let host = Host { store, sandbox, downscaler, checkpoint: None };
-    // The turn's own plugins are found by their digests; nothing runs here, so the agent needs no more than its name.
-    let none = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
-    let model = provider("offline", Path::new("")).map_err(Failure::refused)?;
-    let agent = Agent::new(AgentConfig::new(&session.agent), model, none).map_err(Failure::refused)?;
-    let which = OpenSession::Existing(session.subject.clone());
-    let mut open = Session::open(&host, Arc::new(agent), which).await.map_err(Failure::refused)?;
+    let mut open = super::open_to_decide(store.clone(), &session, data).await?;
     let resolved = open.resolve(CallId(call.to_owned()), decision).await;
+    let parent = open.state().delegated_by.clone();
     open.close().await.map_err(Failure::failed)?;
     resolved.map_err(Failure::refused)?;
-    report(&*host.store, (&session.subject, call), data, terminal).await?;
+    report(&*store, (&session.subject, call), data, terminal).await?;
+    if let Some(parent) = parent {
+        terminal.note(below::parent_waits(&parent, data));
+    }
     Ok(Exit::Done)
 }
 

@@ -1,5 +1,6 @@
 //! A session for people: its messages, its calls, and what it waits for.
 
+use super::{below, tree};
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
@@ -23,6 +24,12 @@ pub(crate) async fn show(
 ) -> Result<Exit, Failure> {
     let line = |line: String| terminal.print(line).map_err(Failure::output);
     line(super::summary(session))?;
+    if let Some(parent) = &session.delegated_by {
+        line(format!("  {DIM}works for{DIM:#} {parent}"))?;
+    }
+    for child in tree::children(store, &session.subject).await? {
+        line(format!("  {DIM}delegated to{DIM:#} {}  {}", child.subject, child.state))?;
+    }
     let ends = ends(store, &session.subject).await?;
     let (mut after, mut turn) = (0, 0);
     loop {
@@ -51,6 +58,9 @@ pub(crate) async fn show(
         if session.state != super::INTERRUPTED {
             others.iter().try_for_each(|call| line(open_call(call)))?;
         }
+    }
+    if let Some(suspension) = below::last_suspension(store, &session.subject).await? {
+        below::waiting(store, &suspension, data).await?.into_iter().try_for_each(|shown| line(format!("\n{shown}")))?;
     }
     Ok(Exit::Done)
 }
@@ -147,7 +157,8 @@ fn shown(message: &StoredMessage) -> String {
         Part::Preface(_) | Part::Replay(_) => String::new(),
     });
     let parts: Vec<_> = parts.collect();
-    format!("{BOLD}{}{BOLD:#}\n  {}", message.role.as_str(), parts.join("\n  "))
+    let (role, id) = (message.role.as_str(), message.id);
+    format!("{BOLD}{role}{BOLD:#} {DIM}{id}{DIM:#}\n  {}", parts.join("\n  "))
 }
 
 fn tool_result(result: &ToolResult) -> String {

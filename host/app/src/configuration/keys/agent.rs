@@ -139,6 +139,13 @@ pub(super) const TURN: Section = Section {
             example: "3000",
         },
         Key {
+            name: "max_depth",
+            value: Value::Number(1, 16),
+            default: Default::Is("4"),
+            meaning: "How often work may be handed down from agent to agent, counted from the one that is asked.",
+            example: "2",
+        },
+        Key {
             name: "include_history",
             value: Value::Flag,
             default: Default::Is("false"),

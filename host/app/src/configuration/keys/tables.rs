@@ -129,6 +129,37 @@ pub(super) const PROVIDER_MODEL: Section = Section {
     ],
 };
 
+pub(super) const DELEGATES: Section = Section {
+    path: &["agents", "NAME"],
+    example: "agents.researcher",
+    title: "Agents as tools",
+    about: "Other agents that this one may hand work to, each as the tool NAME. Such an agent works in a session of its own, with \
+            the model, plugins, grants, limits and bounds of its own file: it gets nothing from this one but the task.",
+    keys: &[
+        Key {
+            name: "agent",
+            value: Value::Text(Form::Line),
+            default: Default::Words("none: it must be there"),
+            meaning: "Its configuration: a file like this one.",
+            example: r#""researcher.toml""#,
+        },
+        Key {
+            name: "description",
+            value: Value::Text(Form::Filled),
+            default: Default::Words("none: it must be there"),
+            meaning: "What it can do, for the model that decides whom to ask.",
+            example: r#""Finds sources, and sums up each in a sentence.""#,
+        },
+        Key {
+            name: "input_schema",
+            value: Value::Schema,
+            default: Default::Words("`{\"task\": text}`"),
+            meaning: "A JSON Schema of what it is asked, an object; it gets that as JSON.",
+            example: r#"{ type = "object", required = ["topic"], properties = { topic = { type = "string" } } }"#,
+        },
+    ],
+};
+
 pub(super) const HOST_GRANTS: Section = Section {
     path: &["host", "grants"],
     example: "host.grants",

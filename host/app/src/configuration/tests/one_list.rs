@@ -55,6 +55,8 @@ fn defaults_are_told_as_they_are() {
     let at_limit = if bounds.at_limit == AtLimit::Finish { "\"finish\"" } else { "\"error\"" };
     let milliseconds = |time: std::time::Duration| time.as_millis().to_string();
     let calls = agent_plugins::CallLimits::default();
+    let mcp = agent_mcp::McpLimits::default();
+    let keep = if agent_mcp::Keep::default() == agent_mcp::Keep::Turn { "\"turn\"" } else { "\"always\"" };
     let expected = [
         ("model", format!("\"{}\"", crate::settings::WantedModels::default_model())),
         ("model_cooldown_ms", milliseconds(agent_runtime::models::DEFAULT_COOLDOWN)),
@@ -65,6 +67,7 @@ fn defaults_are_told_as_they_are() {
         ("parallel_calls", bounds.parallel_calls.to_string()),
         ("result_characters", bounds.result_characters.to_string()),
         ("minimum_remaining", bounds.minimum_remaining.to_string()),
+        ("max_depth", bounds.max_depth.to_string()),
         ("include_history", agent.include_history.to_string()),
         ("attempts", retry.attempts.to_string()),
         ("first_wait_ms", milliseconds(retry.first_wait)),
@@ -74,6 +77,9 @@ fn defaults_are_told_as_they_are() {
         ("stall_timeout_ms", milliseconds(timeouts.stall)),
         ("total_timeout_ms", milliseconds(timeouts.total)),
         ("memory_mib", (calls.memory >> 20).to_string()),
+        ("keep", keep.to_owned()),
+        ("timeout_ms", milliseconds(mcp.call_time)),
+        ("start_timeout_ms", milliseconds(mcp.connect_time)),
     ];
     assert_eq!(told, BTreeMap::from(expected));
     let wall = keys::SECTIONS.iter().flat_map(|section| section.keys).find(|key| key.name == "wall_ms");

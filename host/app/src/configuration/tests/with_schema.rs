@@ -42,6 +42,11 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "[providers.openai.models.\"a/b\"]\nprompt_price = 0\ncompletion_price = 0.5",
         "[plugins.\"a b\".grants]\nconfig = { k = \"v=w\" }",
         "[plugins.a]\n[host]",
+        "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"",
+        "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"\ninput_schema = { type = \"object\" }",
+        "[mcp]",
+        "[mcp.a-b_1]\ncommand = \"a\"\nargs = []\nenv = {}",
+        "[mcp.a]\nurl = \"http://127.0.0.1:1/chat/completions\"\nheader_env = { Authorization = \"A\" }",
     ];
     let wrong = [
         "modle = \"a\"",
@@ -95,7 +100,26 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "[plugins.a.grants]\nenv = [\"A B\"]",
         "[plugins.a.grants]\nconfig = { \"a=b\" = \"c\" }",
         "[plugins.a.limits]\nmemory_mib = 257",
+        "max_depth = 17",
+        "agents = \"a.toml\"",
+        "[agents.a]\nagent = \"a.toml\"",
+        "[agents.a]\ndescription = \"d\"",
+        "[agents.\"a b\"]\nagent = \"a.toml\"\ndescription = \"d\"",
+        "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"\nmodel = \"offline\"",
+        "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"\ninput_schema = { type = \"string\" }",
         "[host.grants]\nwrite = [\".\"]",
+        "[mcp.a]",
+        "[mcp.a]\nkeep = \"turn\"",
+        "[mcp.a]\ncommand = \"a\"\nurl = \"http://a/mcp\"",
+        "[mcp.a]\ncommand = \"a\"\nheaders = { A = \"b\" }",
+        "[mcp.a]\nurl = \"http://a/mcp\"\nargs = [\"b\"]",
+        "[mcp.a]\nurl = \"http://a/mcp?key=b\"",
+        "[mcp.a]\nurl = \"http://a/mcp\"\nheaders = { Authorization = \"b\" }",
+        "[mcp.\"a.b\"]\ncommand = \"a\"",
+        "[mcp.\"ä\"]\ncommand = \"a\"",
+        "[mcp.a]\ncommand = \"a\"\nkeep = \"for ever\"",
+        "[mcp.a]\ncommand = \"a\"\ntimeout_ms = 120001",
+        "[mcp.a]\ncommand = \"a\"\npass_env = [\"A B\"]",
     ];
     let validator = validator();
     for text in right {

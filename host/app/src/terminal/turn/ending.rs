@@ -1,7 +1,7 @@
 //! How a turn ended, for people or as the last JSON line.
 
 use super::{Block, Format, To, TurnView, Use};
-use crate::commands::session::show;
+use crate::commands::session::{below, show};
 use crate::exit::{Exit, Failure};
 use crate::terminal::markdown::Markdown;
 use crate::terminal::{DIM, YELLOW, text};
@@ -83,10 +83,14 @@ impl TurnView<'_> {
                 let mut calls = self.calls(calls).await.map_err(Failure::failed)?;
                 calls.retain(|call| call.state == CallState::OutcomeUnknown);
                 let waiting = match self.usage {
-                    Use::Once => show::waiting(&self.session, &calls, &self.kept.data),
-                    Use::Interactive => self.fitted(waiting(&calls)),
+                    _ if calls.is_empty() => None,
+                    Use::Once => Some(show::waiting(&self.session, &calls, &self.kept.data)),
+                    Use::Interactive => Some(self.fitted(waiting(&calls))),
                 };
-                self.page.note(Block::Note, waiting);
+                let below = below::waiting(&*self.kept.store, &suspension, &self.kept.data).await?;
+                for lines in waiting.into_iter().chain(below) {
+                    self.page.note(Block::Note, self.fitted(lines));
+                }
                 Ok(Exit::Suspended)
             }
             TurnResult::Idle => {

@@ -17,9 +17,27 @@ pub(super) struct MessageRow {
 }
 
 pub(super) enum CallRow {
-    Requested { record: Box<CallRecord>, source: Option<String>, arguments: String, result: Option<String> },
-    Moved { id: CallId, state: CallState, attempt: u32 },
-    Finished { id: CallId, result: CallResult, json: String },
+    Requested {
+        record: Box<CallRecord>,
+        source: Option<String>,
+        arguments: String,
+        edited: Option<String>,
+        result: Option<String>,
+    },
+    Moved {
+        id: CallId,
+        state: CallState,
+        attempt: u32,
+    },
+    Edited {
+        id: CallId,
+        json: String,
+    },
+    Finished {
+        id: CallId,
+        result: CallResult,
+        json: String,
+    },
 }
 
 pub(super) struct EventRow {
@@ -52,7 +70,10 @@ pub(super) fn call_row(change: CallChange) -> Result<CallRow, StoreError> {
             Err(invalid(format!("call `{id}`"), "it cannot finish without a result"))
         }
         CallChange::Moved { id, state, attempt } => Ok(CallRow::Moved { id, state, attempt }),
-        CallChange::Edited { id, .. } => Err(invalid(format!("call `{id}`"), "edited arguments cannot be stored")),
+        CallChange::Edited { id, arguments } => {
+            let json = to_json(&format!("the arguments of call `{id}`"), &arguments)?;
+            Ok(CallRow::Edited { id, json })
+        }
         CallChange::Finished { id, result } => {
             let json = to_json(&format!("the result of call `{id}`"), &result)?;
             Ok(CallRow::Finished { id, result, json })
@@ -68,6 +89,7 @@ fn requested(record: CallRecord) -> Result<CallRow, StoreError> {
     Ok(CallRow::Requested {
         source: record.source.as_ref().map(|source| to_json(&what, source)).transpose()?,
         arguments: to_json(&what, &record.arguments)?,
+        edited: record.edited.as_ref().map(|arguments| to_json(&what, arguments)).transpose()?,
         result: record.result.as_ref().map(|result| to_json(&what, result)).transpose()?,
         record: Box::new(record),
     })

@@ -1,0 +1,112 @@
+//! Sessions that work for another one: what they wait for, and who waits for them (L16).
+
+use super::show;
+use crate::data::DataDirectory;
+use crate::exit::Failure;
+use crate::terminal::{BOLD, DIM, YELLOW, text};
+use agent_core::change::CallState;
+use agent_core::event::{EventKind, Suspension, Wait, WaitCause};
+use agent_memory::{CallFilter, MAX_PAGE, Store};
+use std::pin::Pin;
+
+/// Deepest level that is looked at: more than agents may be configured to delegate.
+const MOST_LEVELS: usize = 16;
+
+/// Lines on the sessions below that a suspended turn waits for, each with what it waits for itself; none where it waits
+/// for no agent.
+pub(crate) async fn waiting(
+    store: &dyn Store,
+    suspension: &Suspension,
+    data: &DataDirectory,
+) -> Result<Vec<String>, Failure> {
+    let mut lines = Vec::new();
+    for wait in &suspension.waits {
+        if let WaitCause::Agent { session } = &wait.cause {
+            lines.extend(of_child(store, (wait, session), data, MOST_LEVELS).await?);
+        }
+    }
+    if !lines.is_empty() {
+        lines.push(format!("{DIM}when that is settled, go on with this session: it goes on with those below{DIM:#}"));
+    }
+    Ok(lines)
+}
+
+type Lines<'l> = Pin<Box<dyn Future<Output = Result<Vec<String>, Failure>> + Send + 'l>>;
+
+/// Boxed, since the child may wait for children.
+fn of_child<'l>(
+    store: &'l dyn Store,
+    (wait, session): (&'l Wait, &'l str),
+    data: &'l DataDirectory,
+    levels: usize,
+) -> Lines<'l> {
+    Box::pin(async move {
+        let name = text::one_line(&wait.name, 100);
+        let mut lines = vec![format!("{YELLOW}waits for the agent{YELLOW:#} {BOLD}{name}{BOLD:#}, session {session}")];
+        let Some(suspension) = last_suspension(store, session).await? else {
+            lines.push("  which is at work, or begins when this session is gone on with".to_owned());
+            return Ok(lines);
+        };
+        for wait in &suspension.waits {
+            match &wait.cause {
+                WaitCause::Agent { session } if levels > 0 => {
+                    let below = of_child(store, (wait, session), data, levels - 1).await?;
+                    lines.extend(below.into_iter().map(indented));
+                }
+                WaitCause::OutcomeUnknown => {}
+                cause => lines.push(format!("  {BOLD}{}{BOLD:#} {}", text::one_line(&wait.name, 100), words(cause))),
+            }
+        }
+        let mut unknown = store.calls(session, CallFilter::Unfinished).await.map_err(Failure::failed)?;
+        unknown.retain(|call| call.state == CallState::OutcomeUnknown);
+        if !unknown.is_empty() {
+            lines.push(indented(show::waiting(session, &unknown, data)));
+        }
+        Ok(lines)
+    })
+}
+
+fn indented(lines: String) -> String {
+    lines.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}
+
+fn words(cause: &WaitCause) -> String {
+    match cause {
+        WaitCause::OutcomeUnknown => "waits for a decision".to_owned(),
+        WaitCause::Approval => "waits for an approval".to_owned(),
+        WaitCause::Service { event_type, .. } => {
+            format!("waits for the service {}", text::one_line(event_type, 100))
+        }
+        WaitCause::Agent { session } => format!("waits for session {session}"),
+        WaitCause::Answer { question, .. } => format!("asks: {}", text::one_line(question, 200)),
+    }
+}
+
+/// What the open turn of a session waits for, as far as its events tell; none where it does not wait.
+pub(super) async fn last_suspension(store: &dyn Store, session: &str) -> Result<Option<Suspension>, Failure> {
+    let (mut last, mut after) = (None, 0);
+    loop {
+        let events = match store.events(session, after, MAX_PAGE).await {
+            // Its process died before it was made.
+            Err(agent_memory::StoreError::NoSession { .. }) => return Ok(None),
+            events => events.map_err(Failure::failed)?,
+        };
+        let Some(end) = events.last() else { return Ok(last) };
+        after = end.event.sequence;
+        for timed in events {
+            match timed.event.kind {
+                EventKind::Suspended { suspension } => last = Some(suspension),
+                EventKind::Resumed | EventKind::LoopEnd { .. } => last = None,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What is to be done when a session has gone on that works for another one.
+pub(crate) fn parent_waits(parent: &str, data: &DataDirectory) -> String {
+    let flag = data.flag();
+    format!(
+        "session {parent} has delegated this and waits for it: go on with --session {parent}{flag}, and its own --agent"
+    )
+}

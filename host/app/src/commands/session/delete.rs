@@ -1,0 +1,76 @@
+//! `session delete`: the only thing that removes what is stored; a terminal is asked first.
+
+use super::{find, tree};
+use crate::data::DataDirectory;
+use crate::exit::{Exit, Failure};
+use crate::terminal::{Terminal, text};
+use agent_memory::Store;
+use std::io::{IsTerminal, stdin};
+
+/// Whether a person who could be asked is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asking {
+    /// On a terminal.
+    OnTerminal,
+    /// Never: it was said already.
+    Never,
+}
+
+/// Removes the sessions.
+pub(super) async fn delete(
+    store: &dyn Store,
+    sessions: &[String],
+    asking: Asking,
+    data: &DataDirectory,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    // All of them before the first is gone: what one beginning means must not depend on another.
+    let mut meant = Vec::with_capacity(sessions.len());
+    for session in sessions {
+        let found = find(store, Some(session)).await?;
+        if !meant.contains(&found) {
+            meant.push(found);
+        }
+    }
+    if asking == Asking::OnTerminal && terminal.is_interactive() && stdin().is_terminal() {
+        for session in &meant {
+            terminal.note(super::summary(session));
+        }
+        let what = text::count(meant.len(), "session");
+        terminal.note(format!("delete {what} with all that is stored of it? It cannot be taken back [y/N]"));
+        if !is_yes(&tokio::task::spawn_blocking(answer).await.unwrap_or_default()) {
+            terminal.note("nothing was deleted");
+            return Ok(Exit::Refused);
+        }
+    }
+    for session in &meant {
+        let mut children = tree::children(store, &session.subject).await?;
+        children.retain(|child| meant.iter().all(|other| other.subject != child.subject));
+        store.delete(&session.subject).await.map_err(Failure::refused)?;
+        terminal.note(format!("deleted {}", session.subject));
+        tree::kept(&children, &data.flag()).into_iter().for_each(|line| terminal.note(line));
+    }
+    Ok(Exit::Done)
+}
+
+/// A line of the terminal; nothing where there is none.
+fn answer() -> String {
+    let mut line = String::new();
+    stdin().read_line(&mut line).map(|_| line).unwrap_or_default()
+}
+
+fn is_yes(answer: &str) -> bool {
+    ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D5: only a clear yes removes anything.
+    #[test]
+    fn only_yes_is_yes() {
+        assert!(["y", "Y\n", " yes \n", "YES"].into_iter().all(is_yes));
+        assert!(!["", "\n", "n", "no", "yeah", "y y", "ja"].into_iter().any(is_yes));
+    }
+}

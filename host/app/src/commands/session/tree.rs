@@ -1,0 +1,113 @@
+//! Sessions with those below them that work for them (L16).
+
+use crate::exit::Failure;
+use crate::terminal::{DIM, text};
+use agent_memory::{MAX_PAGE, SessionFilter, SessionSummary, Store};
+
+/// The sessions in their order, each followed by those below it, with how deep they are. One whose parent is not among them
+/// stands at the top.
+pub(super) fn in_order(sessions: Vec<SessionSummary>) -> Vec<(usize, SessionSummary)> {
+    let subjects: Vec<String> = sessions.iter().map(|session| session.subject.clone()).collect();
+    let has_parent = |session: &SessionSummary| session.delegated_by.as_ref().is_some_and(|by| subjects.contains(by));
+    let (mut below, top): (Vec<_>, Vec<_>) = sessions.into_iter().partition(has_parent);
+    let mut ordered = Vec::with_capacity(subjects.len());
+    for session in top {
+        push(session, 0, &mut below, &mut ordered);
+    }
+    // A damaged import could hold a circle: nothing is left out.
+    ordered.extend(below.into_iter().map(|session| (0, session)));
+    ordered
+}
+
+fn push(
+    session: SessionSummary,
+    depth: usize,
+    below: &mut Vec<SessionSummary>,
+    ordered: &mut Vec<(usize, SessionSummary)>,
+) {
+    let is_child = |child: &SessionSummary| child.delegated_by.as_ref() == Some(&session.subject);
+    let (children, rest): (Vec<_>, Vec<_>) = std::mem::take(below).into_iter().partition(is_child);
+    *below = rest;
+    ordered.push((depth, session));
+    for child in children {
+        push(child, depth + 1, below, ordered);
+    }
+}
+
+/// A session in a list.
+pub(super) fn line(depth: usize, session: &SessionSummary) -> String {
+    let shown = super::summary(session);
+    match (depth, &session.delegated_by) {
+        (0, None) => shown,
+        (0, Some(parent)) => format!("{shown}\n  {DIM}worked for {parent}{DIM:#}"),
+        _ => {
+            let margin = "  ".repeat(depth - 1);
+            let mut lines = shown.lines();
+            let first = format!("{margin}└ {}", lines.next().unwrap_or_default());
+            lines.fold(first, |shown, line| format!("{shown}\n{margin}  {line}"))
+        }
+    }
+}
+
+/// Those that work for a session, the last changed first.
+pub(super) async fn children(store: &dyn Store, session: &str) -> Result<Vec<SessionSummary>, Failure> {
+    let filter = SessionFilter { delegated_by: Some(session.to_owned()), ..SessionFilter::default() };
+    super::sessions(store, filter, MAX_PAGE).await
+}
+
+/// What stays when a session is deleted for which others worked.
+pub(super) fn kept(children: &[SessionSummary], flag: &str) -> Option<String> {
+    let subjects: Vec<_> = children.iter().map(|child| child.subject.as_str()).collect();
+    let number = text::count(subjects.len(), "session");
+    let which = subjects.join(" ");
+    (!subjects.is_empty()).then(|| {
+        format!("kept {number} that worked for it; to delete them, too: agent-host session delete {which}{flag}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(subject: &str, delegated_by: Option<&str>) -> SessionSummary {
+        SessionSummary {
+            subject: subject.into(),
+            agent: "a".into(),
+            user: None,
+            delegated_by: delegated_by.map(str::to_owned),
+            created: "2026-01-01T00:00:00Z".into(),
+            updated: "2026-01-01T00:00:00Z".into(),
+            revision: 1,
+            turns: 1,
+            messages: 2,
+            state: "idle".into(),
+            open_in: None,
+            title: Some("What?".into()),
+        }
+    }
+
+    /// L16, D5
+    #[test]
+    fn l16_children_stand_below_their_parent() {
+        let sessions = vec![
+            session("deep", Some("child")),
+            session("other", None),
+            session("child", Some("lead")),
+            session("lead", None),
+            session("orphan", Some("gone")),
+            session("round", Some("about")),
+            session("about", Some("round")),
+        ];
+        let ordered = in_order(sessions);
+        let shown: Vec<_> = ordered.iter().map(|(depth, session)| (session.subject.as_str(), *depth)).collect();
+        let expected =
+            [("other", 0), ("lead", 0), ("child", 1), ("deep", 2), ("orphan", 0), ("round", 0), ("about", 0)];
+        assert_eq!(shown, expected);
+        let line = |place: usize| {
+            let (depth, session) = &ordered[place];
+            anstream::adapter::strip_str(&line(*depth, session)).to_string()
+        };
+        assert!(line(3).starts_with("  └ deep  idle") && line(3).ends_with("\n      What?"), "{}", line(3));
+        assert!(line(4).ends_with("worked for gone"), "{}", line(4));
+    }
+}

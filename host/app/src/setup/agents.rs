@@ -1,0 +1,144 @@
+//! The agents that an agent may delegate to: each is made from its own file and gets nothing of the one above (L16).
+
+use crate::arguments::AgentArguments;
+use crate::configuration::AgentTable;
+use crate::environment;
+use crate::exit::Failure;
+use crate::settings::{Chain, Settings};
+use crate::terminal::{Terminal, YELLOW};
+use agent_plugins::Sandbox;
+use agent_runtime::{Agent, Delegate};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// Most agents that are loaded for one.
+const MOST_AGENTS: usize = 64;
+
+/// Whether the plugin projects of the agents' folders are built first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Projects {
+    /// They are.
+    Build,
+    /// The components are there.
+    Leave,
+}
+
+/// All agents below the one of the settings. An agent that several delegate to is loaded once; those that would wait for
+/// one another are refused, with their chain.
+pub(crate) async fn delegates(
+    settings: &Settings,
+    sandbox: &Sandbox,
+    projects: Projects,
+    terminal: &Terminal,
+) -> Result<BTreeMap<String, Delegate>, Failure> {
+    let mut loader = Loader {
+        sandbox,
+        terminal,
+        projects,
+        built: settings.plugins.as_deref().and_then(canonical).into_iter().collect(),
+        loaded: BTreeMap::new(),
+        files: BTreeMap::new(),
+    };
+    let file = settings.path.as_deref().and_then(canonical).unwrap_or_default();
+    loader.files.insert(settings.name.clone(), file.clone());
+    loader.below(settings, &[Above { file, name: settings.name.clone() }]).await
+}
+
+/// An agent on the way down.
+#[derive(Clone)]
+struct Above {
+    file: PathBuf,
+    name: String,
+}
+
+struct Loader<'l> {
+    sandbox: &'l Sandbox,
+    terminal: &'l Terminal,
+    projects: Projects,
+    /// Folders whose projects are built already.
+    built: BTreeSet<PathBuf>,
+    /// By file.
+    loaded: BTreeMap<PathBuf, Arc<Agent>>,
+    /// By name.
+    files: BTreeMap<String, PathBuf>,
+}
+
+type Below<'f> = Pin<Box<dyn Future<Output = Result<BTreeMap<String, Delegate>, Failure>> + 'f>>;
+
+impl Loader<'_> {
+    /// Boxed, since the agents below may have agents below.
+    fn below<'f>(&'f mut self, settings: &'f Settings, above: &'f [Above]) -> Below<'f> {
+        Box::pin(async move {
+            let mut delegates = BTreeMap::new();
+            for (tool, table) in &settings.file.agents {
+                let agent = self.agent(&settings.file.folder.join(&table.agent.value), table, above).await?;
+                let (description, input_schema) = (table.description.clone(), table.input_schema.clone());
+                delegates.insert(tool.clone(), Delegate { agent, description, input_schema });
+            }
+            Ok(delegates)
+        })
+    }
+
+    async fn agent(&mut self, path: &Path, table: &AgentTable, above: &[Above]) -> Result<Arc<Agent>, Failure> {
+        let place = &table.agent.place;
+        let file = std::fs::canonicalize(path)
+            .map_err(|error| Failure::refused(format!("{place}: `{}` cannot be read: {error}", path.display())))?;
+        refuse_circle(&file, above, place)?;
+        if let Some(agent) = self.loaded.get(&file) {
+            return Ok(agent.clone());
+        }
+        if self.loaded.len() == MOST_AGENTS {
+            return Err(Failure::refused(format!("{place}: more than {MOST_AGENTS} agents would be loaded")));
+        }
+        let settings = self.settings(path).await?;
+        if let Some(other) = self.files.get(&settings.name) {
+            return Err(Failure::refused(format!(
+                "{place}: `{}` and `{}` are both the agent `{}`: give one of them another `name`",
+                other.display(),
+                file.display(),
+                settings.name
+            )));
+        }
+        self.files.insert(settings.name.clone(), file.clone());
+        let (generation, problems) = super::plugins(&settings, self.sandbox, self.terminal).await?;
+        super::refuse(&problems)?;
+        super::note_no_plugins(&settings, &generation, self.terminal);
+        let chain = [above, &[Above { file: file.clone(), name: settings.name.clone() }]].concat();
+        let delegates = self.below(&settings, &chain).await?;
+        let agent = super::agent(&settings, generation, delegates, self.terminal)?;
+        self.loaded.insert(file, agent.clone());
+        Ok(agent)
+    }
+
+    /// Only of its own file: what stands on the command line is meant for the agent that is asked.
+    async fn settings(&mut self, path: &Path) -> Result<Settings, Failure> {
+        let arguments = AgentArguments { agent: Some(path.to_owned()), ..AgentArguments::default() };
+        let settings = Settings::read(&arguments, &environment::variable)?;
+        if settings.models.chain == Chain::Unnamed {
+            let (path, offline) = (path.display(), "the built-in `offline` answers for it, which is no language model");
+            self.terminal.note(format!("{YELLOW}!{YELLOW:#} `{path}` names no `model`: {offline}"));
+        }
+        if let (Projects::Build, Some(folder)) = (self.projects, &settings.plugins)
+            && canonical(folder).is_some_and(|folder| self.built.insert(folder))
+        {
+            super::build(folder, self.terminal).await?;
+        }
+        Ok(settings)
+    }
+}
+
+/// A file that stands above already would wait for itself.
+fn refuse_circle(file: &Path, above: &[Above], place: &str) -> Result<(), Failure> {
+    let Some(first) = above.iter().position(|agent| agent.file == file) else { return Ok(()) };
+    let names: Vec<_> = above[first..].iter().chain([&above[first]]).map(|agent| agent.name.as_str()).collect();
+    Err(Failure::refused(format!(
+        "{place}: these agents would wait for one another: {}; take one of their [agents] tables away",
+        names.join(" → ")
+    )))
+}
+
+fn canonical(path: &Path) -> Option<PathBuf> {
+    std::fs::canonicalize(path).ok()
+}

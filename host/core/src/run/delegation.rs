@@ -1,0 +1,67 @@
+//! Delegation: which agents a session may hand work to, and the session that does the work (L16; row 13).
+
+use super::batch::Progress;
+use super::state::{LoopConfig, Phase, Run, Turn};
+use crate::event::WaitCause;
+use crate::message::CallId;
+use crate::tool::ToolError;
+
+impl Run {
+    /// Whether the open turn may delegate to an agent. The error is for the model: an agent that is at work above would
+    /// wait for itself, and below [`LoopConfig::max_depth`] nobody works.
+    pub fn may_delegate(&self, agent: &str) -> Result<(), ToolError> {
+        let Some(Turn { config, .. }) = &self.turn else {
+            return Err(ToolError::Failed { message: "no turn is open".to_owned() });
+        };
+        let chain: Vec<&str> = self.delegation.iter().map(String::as_str).chain([self.agent.as_str()]).collect();
+        let shown = chain.join(" → ");
+        if chain.contains(&agent) {
+            let message = format!(
+                "the agent `{agent}` works above this call already ({shown}), so it would wait for itself: do the work \
+                 without it"
+            );
+            return Err(ToolError::Denied { message });
+        }
+        // The first agent of the chain has the work from a person.
+        if chain.len() > config.max_depth as usize {
+            let message = format!(
+                "work is handed down at most {} times here, and has been already ({shown}): do it without the agent \
+                 `{agent}`",
+                config.max_depth
+            );
+            return Err(ToolError::Denied { message });
+        }
+        Ok(())
+    }
+
+    /// Calls of the open batch that wait for another agent's output, each with that agent's session.
+    pub fn delegations(&self) -> Vec<(CallId, String)> {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return Vec::new() };
+        let outstanding = batch.calls.iter().filter(|call| call.state == Progress::Outstanding);
+        let delegated = outstanding.filter_map(|call| match &call.awaits {
+            Some(WaitCause::Agent { session }) => Some((call.id.clone(), session.clone())),
+            _ => None,
+        });
+        delegated.collect()
+    }
+
+    /// Whether a sequential call runs: nothing begins beside it (L9).
+    pub fn runs_alone(&self) -> bool {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return false };
+        batch.calls.iter().any(|call| call.state == Progress::Running && call.sequential)
+    }
+
+    /// A new session of an agent that does work for this one.
+    pub fn delegated(&self, session: impl Into<String>, agent: impl Into<String>) -> Run {
+        let mut run = Run::new(session, agent);
+        run.delegated_by = Some(self.session.clone());
+        run.delegation = self.delegation.iter().chain([&self.agent]).cloned().collect();
+        run
+    }
+
+    /// The bounds of a turn that works for the open one: its own, and no deeper than those above allow.
+    pub fn bounds_below(&self, own: LoopConfig) -> LoopConfig {
+        let above = self.turn.as_ref().map_or(u32::MAX, |turn| turn.config.max_depth);
+        LoopConfig { max_depth: own.max_depth.min(above), ..own }
+    }
+}

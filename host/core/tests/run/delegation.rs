@@ -1,0 +1,111 @@
+//! Delegation: the chain of agents and its bounds, and a call that waits for another agent (L16).
+
+use crate::session::{Session, kinds, plain, result};
+use agent_core::change::CallState;
+use agent_core::event::{Suspension, Wait, WaitCause};
+use agent_core::message::{CallId, TurnInput};
+use agent_core::plugin::TraceContext;
+use agent_core::run::{Action, Awaited, DispatchedCall, Input, LoopConfig, Run};
+use agent_core::tool::ToolError;
+use serde_json::json;
+
+fn begun(mut run: Run, config: LoopConfig) -> Run {
+    let trace = TraceContext { traceparent: "00-1-2-01".into(), tracestate: None };
+    let input = TurnInput::Text("Do it.".into());
+    run.apply(Input::Start { input, config, plugins: Vec::new(), trace }).expect("a new session takes an input");
+    run
+}
+
+/// A chain of agents, each begun by the one before it with bounds of its own.
+fn chain(agents: &[(&str, u32)]) -> Run {
+    let mut run: Option<Run> = None;
+    for (agent, max_depth) in agents {
+        let own = LoopConfig { max_depth: *max_depth, ..LoopConfig::default() };
+        let session = format!("{agent}/1");
+        run = Some(match run {
+            None => begun(Run::new(session, *agent), own),
+            Some(above) => begun(above.delegated(session, *agent), above.bounds_below(own)),
+        });
+    }
+    run.expect("a chain has an agent")
+}
+
+fn refusal(run: &Run, agent: &str) -> Option<String> {
+    match run.may_delegate(agent) {
+        Ok(()) => None,
+        Err(ToolError::Denied { message }) => Some(message),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn l16_a_delegated_session_knows_who_is_above_it() {
+    let run = chain(&[("lead", 4), ("writer", 4), ("reader", 4)]);
+    assert_eq!(run.delegated_by.as_deref(), Some("writer/1"));
+    assert_eq!(run.delegation, ["lead", "writer"]);
+    let stored = Run::restore(Some(&run.snapshot())).expect("what was written can be read");
+    assert_eq!(stored, run);
+}
+
+#[test]
+fn l16_row_13_a_circle_is_refused_at_any_distance() {
+    let run = chain(&[("lead", 4), ("writer", 4), ("reader", 4)]);
+    for above in ["lead", "writer", "reader"] {
+        let message = refusal(&run, above).unwrap_or_else(|| panic!("{above} would wait for itself"));
+        assert!(message.contains("lead → writer → reader"), "{message}");
+    }
+    assert_eq!(refusal(&run, "checker"), None);
+}
+
+#[test]
+fn l16_row_13_work_is_handed_down_four_times_and_not_five() {
+    let agents = [("a", 4), ("b", 4), ("c", 4), ("d", 4), ("e", 4)];
+    for length in 1..=4 {
+        assert_eq!(refusal(&chain(&agents[..length]), "z"), None, "from depth {}", length - 1);
+    }
+    let message = refusal(&chain(&agents), "z").expect("refused at depth 4");
+    assert!(message.contains("at most 4 times") && message.contains("a → b → c → d → e"), "{message}");
+}
+
+#[test]
+fn l16_an_agent_below_cannot_go_deeper_than_those_above_allow() {
+    assert!(refusal(&chain(&[("a", 1), ("b", 16)]), "c").is_some());
+    assert!(refusal(&chain(&[("a", 16), ("b", 1)]), "c").is_some(), "nor deeper than it may itself");
+    assert_eq!(refusal(&chain(&[("a", 16), ("b", 2)]), "c"), None);
+}
+
+/// L10, L16, D3: the parent waits as for a service: it survives a crash, and each answer is taken once.
+#[test]
+fn l16_a_call_waits_for_the_agents_answer() {
+    let mut session = Session::calling(LoopConfig::default());
+    session.reply("", vec![plain("writer"), plain("reader")]);
+    let calls = ["call_1_1_1", "call_1_1_2"].map(|id| CallId(id.into()));
+    let awaits = |session: &str| Awaited { cause: WaitCause::Agent { session: session.into() }, event: None };
+    let dispatched = ["writer/1", "reader/1"].into_iter().zip(&calls);
+    let dispatched = dispatched.map(|(child, call)| DispatchedCall {
+        awaits: Some(awaits(child)),
+        ..DispatchedCall::running(call.clone(), json!({"task": "Do it."}))
+    });
+    let change = session.must(Input::Dispatched { calls: dispatched.collect() });
+    assert_eq!(kinds(&change), ["tool_call", "tool_call", "suspended"]);
+    assert_eq!(change.outbox, [], "an agent is no service: nothing is sent to anybody");
+    session.crash();
+    let wait = |place: usize, name: &str| Wait {
+        call: calls[place].clone(),
+        name: name.into(),
+        cause: WaitCause::Agent { session: format!("{name}/1") },
+    };
+    let both = Suspension { waits: vec![wait(0, "writer"), wait(1, "reader")] };
+    assert_eq!(session.run.action(), Action::Suspended(both));
+    let respond = |place: usize| Input::Respond { call: calls[place].clone(), result: result("written") };
+    let child = |place: usize, name: &str| (calls[place].clone(), format!("{name}/1"));
+    assert_eq!(session.run.delegations(), [child(0, "writer"), child(1, "reader")]);
+    let change = session.must(respond(1));
+    assert_eq!(session.run.delegations(), [child(0, "writer")]);
+    assert_eq!(kinds(&change), ["tool_result", "suspended"]);
+    assert_eq!(session.run.action(), Action::Suspended(Suspension { waits: vec![wait(0, "writer")] }));
+    assert!(session.tell(respond(1)).is_err(), "an answer counts once");
+    session.must(respond(0));
+    assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.step == 2));
+    assert_eq!(session.ledger.in_state(CallState::Outstanding), []);
+}

@@ -1,0 +1,243 @@
+//! Calls that wait for somebody outside: services, a pending outcome, expiry (L10, L11, P2, I6).
+
+use crate::session::{Session, dispatched, handed_on, kinds, outcome, plain, restored, result, waiting_for};
+use agent_core::change::{Body, CallChange, CallResult, CallState, Change, OutboxEffect};
+use agent_core::event::{EndReason, EventKind, Suspension, Wait, WaitCause};
+use agent_core::message::{CallId, Role};
+use agent_core::plugin::Lifecycle;
+use agent_core::run::{Action, Input, LoopConfig, Refused, Run, TurnEnd, TurnError};
+use agent_core::tool::CallCost;
+use agent_core::view::result_text;
+use serde_json::{Value, json};
+
+const WORK: &str = "com.example.work";
+
+fn id(place: u32) -> CallId {
+    CallId(format!("call_1_1_{place}"))
+}
+
+fn service(expires_at: Option<u64>) -> WaitCause {
+    WaitCause::Service { event_type: WORK.into(), expires_at }
+}
+
+fn suspension(calls: &[(u32, &str)]) -> Suspension {
+    let wait = |(place, name): &(u32, &str)| Wait { call: id(*place), name: (*name).into(), cause: service(None) };
+    Suspension { waits: calls.iter().map(wait).collect() }
+}
+
+fn respond(place: u32, text: &str) -> Input {
+    Input::Respond { call: id(place), result: result(text) }
+}
+
+/// A turn whose first reply calls these tools; those of the places are handed on, the others run.
+fn working(names: &[&str], services: &[u32]) -> Session {
+    let mut session = Session::calling(LoopConfig::default());
+    session.reply("", names.iter().map(|name| plain(name)).collect());
+    let services: Vec<CallId> = services.iter().map(|place| id(*place)).collect();
+    let others: Vec<CallId> = (1..=names.len() as u32).map(id).filter(|id| !services.contains(id)).collect();
+    let (Input::Dispatched { calls: mut all }, Input::Dispatched { calls }) = (handed_on(&services), dispatched(&others))
+    else {
+        unreachable!()
+    };
+    all.extend(calls);
+    session.must(Input::Dispatched { calls: all });
+    session
+}
+
+fn stored_result(session: &Session, place: u32) -> CallResult {
+    session.ledger.call(&id(place)).record.result.clone().expect("it has finished")
+}
+
+fn appended(change: &Change) -> Vec<Body> {
+    change.messages.iter().map(|message| message.body.clone()).collect()
+}
+
+/// L10, D2
+#[test]
+fn l10_the_other_tools_finish_and_then_the_turn_waits() {
+    let mut session = working(&["pay", "count", "ship", "list"], &[1, 3]);
+    assert_eq!(session.run.action(), Action::AwaitOutcome, "what runs is waited for first");
+    let change = session.outcome(&id(4).0, "files");
+    assert_eq!(kinds(&change), ["tool_result"]);
+    let change = session.outcome(&id(2).0, "three");
+    assert_eq!(kinds(&change), ["tool_result", "suspended"], "no loop_end");
+    assert_eq!(change.messages, [], "finished results enter the history with the others");
+    let waits = suspension(&[(1, "pay"), (3, "ship")]);
+    assert_eq!(session.run.action(), Action::Suspended(waits.clone()));
+    assert_eq!(change.events.last().unwrap().kind, EventKind::Suspended { suspension: waits });
+    assert_eq!(result_text(&stored_result(&session, 2).content), "three", "they are stored with the suspension");
+    assert_eq!(session.crash(), Change::default(), "a suspended turn has nothing to be recovered");
+}
+
+/// L10: in every order in which three answers may come, one with another tool still running.
+#[test]
+fn l10_results_are_appended_in_call_order_however_the_answers_come() {
+    for order in [[1, 3, 4], [1, 4, 3], [3, 1, 4], [3, 4, 1], [4, 1, 3], [4, 3, 1]] {
+        for early in [false, true] {
+            let mut session = working(&["pay", "count", "ship", "pay"], &[1, 3, 4]);
+            if !early {
+                session.outcome(&id(2).0, "three");
+            }
+            let mut waits = vec![(1, "pay"), (3, "ship"), (4, "pay")];
+            let mut change = Change::default();
+            for (nth, place) in order.into_iter().enumerate() {
+                // Another host reads the state before each answer.
+                session.run = restored(&session.run);
+                change = session.must(respond(place, &format!("answer {place}")));
+                waits.retain(|(wait, _)| *wait != place);
+                if nth == 0 && early {
+                    assert_eq!(kinds(&change), ["tool_result"], "while a tool runs nothing is suspended");
+                    change = session.outcome(&id(2).0, "three");
+                    assert_eq!(kinds(&change), ["tool_result", "suspended"]);
+                    assert_eq!(session.run.action(), Action::Suspended(suspension(&waits)));
+                } else if nth < 2 {
+                    assert_eq!(kinds(&change), ["tool_result", "suspended"], "it stays suspended and says so");
+                    assert_eq!(change.messages, []);
+                    assert_eq!(session.run.action(), Action::Suspended(suspension(&waits)));
+                }
+            }
+            assert_eq!(kinds(&change)[..3], ["tool_result", "resumed", "loop_iteration"], "{order:?}");
+            assert_eq!(appended(&change), [1, 2, 3, 4].map(|place| Body::ResultOf(id(place))), "{order:?}");
+            assert!(change.messages.iter().all(|message| message.role == Role::Tool));
+            assert_eq!(session.seen()[2..], [0, 0, 0, 0], "L10: seen_count 0");
+            let Action::CallModel(plan) = session.run.action() else { panic!("{:?}", session.run.action()) };
+            assert_eq!((plan.step, plan.lifecycle), (2, Lifecycle::ToolResult), "never init again on resume (L2)");
+            assert_eq!(result_text(&stored_result(&session, 4).content), "answer 4");
+        }
+    }
+}
+
+/// L10, row 29
+#[test]
+fn l10_duplicate_late_and_unknown_answers_change_nothing() {
+    let mut session = working(&["pay", "ship"], &[1, 2]);
+    session.must(respond(1, "first"));
+    assert_eq!(session.tell(respond(1, "second")), Err(Refused::Settled(id(1), "finished")));
+    assert_eq!(session.tell(respond(9, "whose?")), Err(Refused::UnknownCall(id(9))));
+    session.must(respond(2, "ok"));
+    assert_eq!(session.tell(respond(2, "late")), Err(Refused::UnknownCall(id(2))));
+    session.answer("done");
+    assert_eq!(session.tell(respond(2, "too late")), Err(Refused::NoTurn));
+    assert_eq!(result_text(&stored_result(&session, 1).content), "first");
+    let local = working(&["count"], &[]).tell(respond(1, "not yours"));
+    assert_eq!(local, Err(Refused::Settled(id(1), "running")), "a service does not answer for a tool that runs");
+    let foreign = working(&["pay"], &[1]).tell(outcome(&id(1).0, "not yours"));
+    assert_eq!(foreign, Err(Refused::Settled(id(1), "waiting for an answer")));
+}
+
+/// D2, I6: the request is in the outbox of the commit that hands the call on, under the call's id.
+#[test]
+fn i6_the_request_goes_out_with_the_intent_once() {
+    let mut session = Session::calling(LoopConfig::default());
+    session.reply("", vec![plain("pay")]);
+    let change = session.must(handed_on(&[id(1)]));
+    assert_eq!(kinds(&change), ["tool_call", "suspended"]);
+    assert_eq!(change.calls, [CallChange::Moved { id: id(1), state: CallState::Outstanding, attempt: 1 }]);
+    let [item] = change.outbox.as_slice() else { panic!("{:?}", change.outbox) };
+    let OutboxEffect::Event(event) = &item.effect else { panic!("{item:?}") };
+    assert_eq!((item.id.as_str(), event.id.as_str()), ("call_1_1_1", "call_1_1_1"));
+    session.crash();
+    assert_eq!(session.must(respond(1, "ok")).outbox, []);
+    assert_eq!(session.ledger.outbox, ["call_1_1_1"]);
+}
+
+/// P2: a tool that has run and asks for a service; what running it has cost stays on its event.
+#[test]
+fn p2_a_pending_outcome_waits_like_a_service() {
+    let mut session = working(&["draft", "count"], &[]);
+    let cost = CallCost { cpu_us: 40, ..CallCost::default() };
+    let awaits = waiting_for(&id(1), service(None));
+    let change = session.must(Input::Pending { call: id(1), awaits, cost });
+    assert_eq!((kinds(&change), change.outbox.len()), (Vec::<String>::new(), 1), "the other tool still runs");
+    session.outcome(&id(2).0, "three");
+    assert_eq!(session.run.action(), Action::Suspended(suspension(&[(1, "draft")])));
+    let change = session.must(respond(1, "approved"));
+    let EventKind::ToolResult { cost: told, .. } = &change.events[0].kind else { panic!("{:?}", change.events) };
+    assert_eq!((*told, stored_result(&session, 1).cost), (cost, cost));
+}
+
+/// L11: the counts per tool are stored, and checked before any model is asked.
+#[test]
+fn l11_a_mismatch_of_the_counts_ends_the_turn_without_a_model_call() {
+    let tampered = |crafted: Value, last: u32| {
+        let mut session = working(&["pay", "pay", "ship"], &[1, 2, 3]);
+        session.must(respond(1, "ok"));
+        let mut state: Value = serde_json::from_slice(&session.run.snapshot()).unwrap();
+        let outstanding = state.pointer_mut("/turn/phase/working/outstanding").expect("it is stored");
+        assert_eq!(*outstanding, json!({"pay": 2, "ship": 1}));
+        *outstanding = crafted;
+        let mut run = Run::restore(Some(state.to_string().as_bytes())).unwrap();
+        run.apply(respond(5 - last, "ok")).unwrap();
+        let change = run.apply(respond(last, "ok")).unwrap();
+        (run, change)
+    };
+    for (crafted, last) in
+        [(json!({"pay": 3, "ship": 1}), 2), (json!({"pay": 1, "ship": 2}), 3), (json!({"pay": 2}), 3), (json!({}), 2)]
+    {
+        let (run, change) = tampered(crafted.clone(), last);
+        let end = run.turn.as_ref().and_then(|turn| turn.end());
+        let Some(TurnEnd::Failed(error @ TurnError::OutstandingMismatch { answered, .. })) = end else {
+            panic!("{crafted}: {end:?}")
+        };
+        assert_eq!((error.code(), answered["pay"], answered["ship"]), ("outstanding_mismatch", 2, 1));
+        assert_eq!(run.action(), Action::Ended, "no model call");
+        let results = [1, 2, 3].map(|place| Body::ResultOf(id(place)));
+        assert_eq!(appended(&change), results, "pairs stay whole");
+        let events = kinds(&change);
+        assert!(events.ends_with(&["error".into(), "context_budget".into(), "loop_end".into()]), "{events:?}");
+    }
+    let (run, _) = tampered(json!({"pay": 2, "ship": 1}), 2);
+    assert!(matches!(run.action(), Action::CallModel(_)), "the true counts go on");
+}
+
+/// L10: a deadline that has passed is an error result, and the model goes on.
+#[test]
+fn l10_a_service_that_does_not_answer_in_time_is_unavailable() {
+    let mut session = Session::calling(LoopConfig::default());
+    session.reply("", vec![plain("pay"), plain("ship")]);
+    let Input::Dispatched { mut calls } = handed_on(&[id(1), id(2)]) else { unreachable!() };
+    calls[0].awaits = Some(waiting_for(&id(1), service(Some(5_000))));
+    session.must(Input::Dispatched { calls });
+    let Action::Suspended(waits) = session.run.action() else { panic!() };
+    let expiring: Vec<_> = waits.waits.iter().map(|wait| wait.cause.expires_at()).collect();
+    assert_eq!(expiring, [Some(5_000), None]);
+    let change = session.must(Input::Expire { call: id(1) });
+    assert_eq!(kinds(&change), ["tool_result_error", "suspended"]);
+    let error: Value = serde_json::from_str(&result_text(&stored_result(&session, 1).content)).unwrap();
+    assert_eq!((&error["error"], stored_result(&session, 1).is_error), (&json!("unavailable"), true));
+    assert_eq!(session.tell(respond(1, "late")), Err(Refused::Settled(id(1), "finished")));
+    session.must(respond(2, "ok"));
+    assert!(matches!(session.run.action(), Action::CallModel(_)), "an expired call counts as answered (L11)");
+}
+
+/// L18: a question that nobody answers ends the turn.
+#[test]
+fn l18_a_question_that_expires_ends_the_turn_as_asked() {
+    let mut session = working(&["ask", "pay"], &[2]);
+    let question = WaitCause::Answer { question: "Which one?".into(), expires_at: Some(1) };
+    let awaits = waiting_for(&id(1), question);
+    session.must(Input::Pending { call: id(1), awaits, cost: CallCost::default() });
+    let change = session.must(Input::Expire { call: id(1) });
+    assert_eq!(kinds(&change)[0], "resumed");
+    assert_eq!((session.output().finish, session.output().data), (EndReason::Asked, json!("Which one?")));
+}
+
+/// L29
+#[test]
+fn l29_a_suspended_turn_can_be_cancelled() {
+    let mut session = working(&["pay", "count"], &[1]);
+    session.outcome(&id(2).0, "three");
+    let change = session.must(Input::Cancel);
+    assert_eq!(appended(&change), [1, 2].map(|place| Body::ResultOf(id(place))));
+    assert_eq!(result_text(&stored_result(&session, 1).content), "cancelled; outcome unknown");
+    assert_eq!(session.tell(respond(1, "late")), Err(Refused::NoTurn));
+    session.begin(LoopConfig::default());
+}
+
+/// Events that the first version stored can still be read.
+#[test]
+fn l30_a_suspension_of_the_first_version_is_read() {
+    let old: EventKind = serde_json::from_value(json!({"type": "suspended", "calls": ["call_1_1_1"]})).unwrap();
+    let wait = Wait { call: id(1), name: String::new(), cause: WaitCause::OutcomeUnknown };
+    assert_eq!(old, EventKind::Suspended { suspension: Suspension { waits: vec![wait] } });
+}

@@ -1,0 +1,170 @@
+//! What is configured of an MCP server: how it is reached, how long it is kept, which of its tools are taken, its limits.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// One server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerConfig {
+    /// 1 to 64 letters, digits, `_` or `-`. Its tools are named `name.tool` (L7).
+    pub name: String,
+    /// How it is reached.
+    pub transport: Transport,
+    /// How long it stays connected.
+    pub keep: Keep,
+    /// Which of its tools are taken.
+    pub tools: ToolSelection,
+    /// Its limits.
+    pub limits: McpLimits,
+}
+
+impl ServerConfig {
+    /// A server with all defaults.
+    pub fn new(name: impl Into<String>, transport: Transport) -> Self {
+        Self {
+            name: name.into(),
+            transport,
+            keep: Keep::default(),
+            tools: ToolSelection::default(),
+            limits: McpLimits::default(),
+        }
+    }
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Transport {
+    /// A child process that speaks on its standard input and output.
+    Stdio(ChildCommand),
+    /// Streamable HTTP.
+    Http(HttpAddress),
+}
+
+/// How a child process is started.
+#[derive(Clone, Default, PartialEq)]
+pub struct ChildCommand {
+    /// The program. Without a slash it is looked for in the `PATH` of `env`.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its whole environment: nothing of the host's own is inherited.
+    pub env: BTreeMap<String, String>,
+    /// Where it runs. Default: where the host runs.
+    pub directory: Option<PathBuf>,
+}
+
+/// Where a server listens.
+#[derive(Clone, Default, PartialEq)]
+pub struct HttpAddress {
+    /// `http://` or `https://`.
+    pub url: String,
+    /// Of every request, by name.
+    pub headers: BTreeMap<String, String>,
+}
+
+/// How long a server stays connected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// While a turn runs: closed when it ends, fails or is suspended, and opened again.
+    #[default]
+    Turn,
+    /// From its first use to the end of the host.
+    Always,
+}
+
+/// Which tools of a server are taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolSelection {
+    /// All.
+    #[default]
+    All,
+    /// Those of these names, as the server names them.
+    Only(Vec<String>),
+}
+
+/// What a server may cost. The defaults are those of the host's table of limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct McpLimits {
+    /// Tools. Default 1,024; those after them are left out.
+    pub tools: usize,
+    /// Pages of the list of tools. Default 50.
+    pub pages: usize,
+    /// Bytes of all tools together. Default 16 MiB.
+    pub catalogue_bytes: usize,
+    /// Bytes of a description; longer ones are cut. Default 2 KiB.
+    pub description_bytes: usize,
+    /// Levels of a schema; tools with deeper ones are left out. Default 32.
+    pub schema_depth: usize,
+    /// Bytes of one message. Default 16 MiB, at most that.
+    pub message_bytes: usize,
+    /// Bytes of a result's text; more is cut. Default 1 MiB.
+    pub text_bytes: usize,
+    /// Bytes of a result's media together. Default 10 MiB.
+    pub media_bytes: usize,
+    /// To start, shake hands and list all tools. Default 30 s.
+    pub connect_time: Duration,
+    /// Of one call. Default 30 s, at most 120 s.
+    pub call_time: Duration,
+    /// For a child to end by itself once its input is closed. Default 1 s.
+    pub close_time: Duration,
+}
+
+impl McpLimits {
+    /// Longest call that can be allowed.
+    pub const LONGEST_CALL: Duration = Duration::from_secs(120);
+    /// Largest message that can be allowed.
+    pub const LARGEST_MESSAGE: usize = 16 << 20;
+}
+
+impl Default for McpLimits {
+    fn default() -> Self {
+        Self {
+            tools: 1024,
+            pages: 50,
+            catalogue_bytes: 16 << 20,
+            description_bytes: 2 << 10,
+            schema_depth: 32,
+            message_bytes: Self::LARGEST_MESSAGE,
+            text_bytes: 1 << 20,
+            media_bytes: 10 << 20,
+            connect_time: Duration::from_secs(30),
+            call_time: Duration::from_secs(30),
+            close_time: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Values may be secrets, so only names are shown.
+impl fmt::Debug for ChildCommand {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { command, args, env, directory } = self;
+        let names: Vec<&String> = env.keys().collect();
+        let mut shown = formatter.debug_struct("ChildCommand");
+        shown.field("command", command).field("args", args).field("env", &names).field("directory", directory).finish()
+    }
+}
+
+impl fmt::Debug for HttpAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&String> = self.headers.keys().collect();
+        let url = crate::http::shown(&self.url);
+        formatter.debug_struct("HttpAddress").field("url", &url).field("headers", &names).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Row 16: no secret of a configuration is ever printed.
+    #[test]
+    fn i5_secrets_are_not_shown() {
+        let secret = || BTreeMap::from([("TOKEN".to_owned(), "hush".to_owned())]);
+        let child = ChildCommand { command: "server".to_owned(), env: secret(), ..ChildCommand::default() };
+        let url = "https://me:hush@example.com/mcp?key=hush".to_owned();
+        let shown = format!("{child:?} {:?}", HttpAddress { url, headers: secret() });
+        assert!(shown.contains("TOKEN") && shown.contains("example.com/mcp") && !shown.contains("hush"), "{shown}");
+    }
+}

@@ -1,0 +1,232 @@
+//! What a call of an MCP tool brought, in the words of P2.
+
+use crate::configuration::{McpLimits, ServerConfig};
+use crate::error::shown;
+use agent_core::tool::{ToolError, Violation};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, ErrorData, ResourceContents};
+use serde_json::Value;
+
+/// Characters of a refusal that the model is told.
+const SHOWN_CHARACTERS: usize = 4_000;
+
+/// What a finished call brought.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct McpDone {
+    /// For the model, in order.
+    pub content: Vec<McpContent>,
+    /// The machine-readable result.
+    pub structured: Option<Value>,
+}
+
+/// A part of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum McpContent {
+    /// Plain text; that of an embedded resource is led by a line with its address.
+    Text(String),
+    /// A link to a resource, as the protocol writes it.
+    Json(Value),
+    /// An image, a sound, or the bytes of an embedded resource. Not yet stored anywhere.
+    Media {
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// As the server says it.
+        mime_type: String,
+        /// For people.
+        name: Option<String>,
+    },
+}
+
+impl McpDone {
+    /// Reads a result within the limits. One that says it is an error is a tool's error.
+    pub(crate) fn read(result: CallToolResult, config: &ServerConfig) -> Result<Self, ToolError> {
+        let limits = &config.limits;
+        let failed = |reason: String| ToolError::Failed { message: format!("MCP server {}: {reason}", config.name) };
+        let mut reading = Reading { limits, text: 0, media: 0, content: Vec::new() };
+        for block in result.content {
+            reading.take(block).map_err(failed)?;
+        }
+        if result.is_error == Some(true) {
+            return Err(ToolError::Failed { message: reading.message(result.structured_content) });
+        }
+        let structured = result.structured_content.filter(|json| !json.is_null());
+        if structured.as_ref().is_some_and(|json| json.to_string().len() > limits.text_bytes) {
+            return Err(failed(format!("its structured result has more than {} bytes", limits.text_bytes)));
+        }
+        Ok(Self { content: reading.content, structured })
+    }
+}
+
+/// The protocol's own errors, for the model.
+pub(crate) fn refusal(server: &str, error: &ErrorData) -> ToolError {
+    let message = format!("MCP server {server}: {}", shown(&error.message, SHOWN_CHARACTERS));
+    match error.code {
+        ErrorCode::INVALID_PARAMS => {
+            ToolError::InvalidArguments { violations: vec![Violation { pointer: String::new(), rule: None, message }] }
+        }
+        ErrorCode::METHOD_NOT_FOUND | ErrorCode::RESOURCE_NOT_FOUND => ToolError::NotFound { message },
+        _ => ToolError::Failed { message },
+    }
+}
+
+struct Reading<'l> {
+    limits: &'l McpLimits,
+    text: usize,
+    media: usize,
+    content: Vec<McpContent>,
+}
+
+impl Reading<'_> {
+    fn take(&mut self, block: ContentBlock) -> Result<(), String> {
+        match block {
+            ContentBlock::Text(text) => self.take_text(text.text),
+            ContentBlock::Image(image) => self.take_media(&image.data, image.mime_type, None)?,
+            ContentBlock::Audio(audio) => self.take_media(&audio.data, audio.mime_type, None)?,
+            ContentBlock::ResourceLink(_) => {
+                let link = serde_json::to_value(&block).map_err(|error| error.to_string())?;
+                let bytes = link.to_string().len();
+                if self.text + bytes > self.limits.text_bytes {
+                    return Err(format!("its links take more than {} bytes", self.limits.text_bytes));
+                }
+                self.text += bytes;
+                self.content.push(McpContent::Json(link));
+            }
+            ContentBlock::Resource(embedded) => match embedded.resource {
+                ResourceContents::TextResourceContents { uri, text, .. } => {
+                    self.take_text(format!("[{uri}]\n{text}"));
+                }
+                ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                    let name = uri.rsplit('/').find(|part| !part.is_empty()).map(str::to_owned);
+                    let mime_type = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+                    self.take_media(&blob, mime_type, name)?;
+                }
+                _ => return Err("it sent a resource of a kind that this host does not know".to_owned()),
+            },
+            _ => return Err("it sent content of a kind that this host does not know".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// What is too long is cut, and says so; what follows is left out.
+    fn take_text(&mut self, mut text: String) {
+        let room = self.limits.text_bytes.saturating_sub(self.text);
+        if room == 0 {
+            return;
+        }
+        self.text += text.len();
+        if text.len() > room {
+            text.truncate(text.floor_char_boundary(room));
+            text.push_str(&format!("\n[cut: the result has more than {} bytes of text]", self.limits.text_bytes));
+        }
+        self.content.push(McpContent::Text(text));
+    }
+
+    fn take_media(&mut self, base64: &str, mime_type: String, name: Option<String>) -> Result<(), String> {
+        // Before anything is decoded: four characters are three bytes.
+        self.media += base64.len() / 4 * 3;
+        if self.media > self.limits.media_bytes {
+            return Err(format!("its media have more than {} bytes", self.limits.media_bytes));
+        }
+        let bytes = STANDARD.decode(base64).map_err(|error| format!("a medium of its result is no base64: {error}"))?;
+        self.content.push(McpContent::Media { bytes, mime_type, name });
+        Ok(())
+    }
+
+    /// All text, or else the structured part: an error is told in words.
+    fn message(self, structured: Option<Value>) -> String {
+        let texts: Vec<String> = self
+            .content
+            .into_iter()
+            .filter_map(|content| match content {
+                McpContent::Text(text) => Some(text),
+                McpContent::Json(json) => Some(json.to_string()),
+                McpContent::Media { .. } => None,
+            })
+            .collect();
+        match (texts.is_empty(), structured) {
+            (false, _) => texts.join("\n"),
+            (true, Some(json)) => {
+                let text = json.to_string();
+                text[..text.floor_char_boundary(self.limits.text_bytes.min(text.len()))].to_owned()
+            }
+            (true, None) => "the tool failed and did not say why".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::{ChildCommand, Transport};
+    use serde_json::json;
+
+    fn read(result: Value) -> Result<McpDone, ToolError> {
+        let mut config = ServerConfig::new("desk", Transport::Stdio(ChildCommand::default()));
+        (config.limits.text_bytes, config.limits.media_bytes) = (100, 10);
+        McpDone::read(serde_json::from_value(result).unwrap(), &config)
+    }
+
+    #[test]
+    fn i5_every_kind_of_content_becomes_one_of_p2() {
+        let done = read(json!({"content": [
+            {"type": "text", "text": "hello"},
+            {"type": "image", "data": "AAEC", "mimeType": "image/png"},
+            {"type": "audio", "data": "AwQ=", "mimeType": "audio/wav"},
+            {"type": "resource", "resource": {"uri": "file:///a.txt", "text": "words"}},
+            {"type": "resource", "resource": {"uri": "file:///b/c.bin", "blob": "BQ=="}},
+        ], "structuredContent": {"n": 1}}))
+        .unwrap();
+        let media = |bytes: &[u8], mime_type: &str, name: Option<&str>| McpContent::Media {
+            bytes: bytes.to_vec(),
+            mime_type: mime_type.to_owned(),
+            name: name.map(str::to_owned),
+        };
+        let expected = vec![
+            McpContent::Text("hello".to_owned()),
+            media(&[0, 1, 2], "image/png", None),
+            media(&[3, 4], "audio/wav", None),
+            McpContent::Text("[file:///a.txt]\nwords".to_owned()),
+            media(&[5], "application/octet-stream", Some("c.bin")),
+        ];
+        assert_eq!(done, McpDone { content: expected, structured: Some(json!({"n": 1})) });
+        let link = json!({"type": "resource_link", "uri": "file:///a", "name": "a"});
+        assert_eq!(read(json!({"content": [link]})).unwrap().content, [McpContent::Json(link)]);
+    }
+
+    #[test]
+    fn i5_an_error_result_is_a_tools_error() {
+        let message = |result: Value| match read(result).unwrap_err() {
+            ToolError::Failed { message } => message,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(message(json!({"content": [{"type": "text", "text": "no disk"}], "isError": true})), "no disk");
+        assert_eq!(message(json!({"content": [], "structuredContent": {"a": 1}, "isError": true})), r#"{"a":1}"#);
+        assert!(message(json!({"content": [], "isError": true})).contains("did not say why"));
+    }
+
+    #[test]
+    fn i5_results_stay_within_the_limits() {
+        let long = json!([{"type": "text", "text": "ä".repeat(80)}, {"type": "text", "text": "more"}]);
+        let done = read(json!({"content": long})).unwrap();
+        let [McpContent::Text(text)] = done.content.as_slice() else { panic!("{done:?}") };
+        assert!(text.starts_with(&"ä".repeat(50)) && text.contains("[cut"), "{text}");
+        for (result, said) in [
+            (json!({"content": [{"type": "image", "data": "A".repeat(20), "mimeType": "image/png"}]}), "more than 10"),
+            (json!({"content": [{"type": "image", "data": "?", "mimeType": "image/png"}]}), "base64"),
+            (json!({"content": [], "structuredContent": "x".repeat(101)}), "structured"),
+            (json!({"content": [{"type": "resource_link", "uri": "x".repeat(101), "name": "a"}]}), "links"),
+        ] {
+            let error = read(result).unwrap_err();
+            assert!(error.for_model().contains(said), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn p2_refusals_of_the_protocol_are_errors_of_the_right_kind() {
+        let of = |code| refusal("desk", &ErrorData::new(code, "no", None));
+        assert!(matches!(of(ErrorCode::INVALID_PARAMS), ToolError::InvalidArguments { .. }));
+        assert!(matches!(of(ErrorCode::METHOD_NOT_FOUND), ToolError::NotFound { .. }));
+        assert!(matches!(of(ErrorCode::INTERNAL_ERROR), ToolError::Failed { .. }));
+    }
+}

@@ -1,0 +1,156 @@
+//! I5 over streamable HTTP: the SDK's own server on loopback, of the newest protocol and with sessions of old.
+
+use crate::fixture::until;
+use crate::support::{names, problems, text};
+use agent_core::tool::ToolError;
+use agent_mcp::{HttpAddress, Keep, McpServers, ServerConfig, Transport};
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{Next, from_fn};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig as Offered, Tool,
+};
+use rmcp::service::{Peer, RequestContext};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// What the server has seen.
+#[derive(Default)]
+struct Seen {
+    lists: AtomicUsize,
+    cancelled: AtomicUsize,
+    farewells: AtomicUsize,
+}
+
+#[derive(Clone, Default)]
+struct Desk(Arc<Seen>);
+
+impl ServerHandler for Desk {
+    fn get_info(&self) -> Offered {
+        Offered::new(ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build())
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        self.0.lists.fetch_add(1, Ordering::SeqCst);
+        let schema = json!({"type": "object"}).as_object().unwrap().clone();
+        let tools = ["greet", "hang"].map(|name| Tool::new(name, "does it", schema.clone()));
+        Ok(ListToolsResult::with_all_items(tools.to_vec()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if request.name == "hang" {
+            context.ct.cancelled().await;
+            self.0.cancelled.fetch_add(1, Ordering::SeqCst);
+        }
+        let peer: Peer<RoleServer> = context.peer;
+        let version = peer.peer_info().map_or("none".to_owned(), |info| info.protocol_version.to_string());
+        Ok(CallToolResult::success(vec![ContentBlock::text(format!("hello {version}"))]).into())
+    }
+}
+
+/// Serves on loopback; who has no key is sent away.
+async fn serve(seen: Arc<Seen>) -> String {
+    let counted = seen.clone();
+    let service = StreamableHttpService::new(
+        move || Ok(Desk(seen.clone())),
+        Arc::new(LocalSessionManager::default()),
+        StreamableHttpServerConfig::default(),
+    );
+    let guard = from_fn(move |headers: HeaderMap, request: axum::extract::Request, next: Next| {
+        let counted = counted.clone();
+        async move {
+            if headers.get("x-key").is_none_or(|key| key != "open sesame") {
+                return Err((StatusCode::UNAUTHORIZED, [("www-authenticate", "Bearer")]));
+            }
+            if request.method() == axum::http::Method::DELETE {
+                counted.farewells.fetch_add(1, Ordering::SeqCst);
+            }
+            Ok(next.run(request).await)
+        }
+    });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = Router::new().nest_service("/mcp", service).layer(guard);
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    format!("http://{address}/mcp")
+}
+
+fn config(url: &str, key: &str) -> ServerConfig {
+    let headers = [("X-Key".to_owned(), key.to_owned())].into();
+    ServerConfig::new("desk", Transport::Http(HttpAddress { url: url.to_owned(), headers }))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_server_over_http_serves_with_the_configured_headers() {
+    let seen = Arc::new(Seen::default());
+    let servers = McpServers::new([config(&serve(seen.clone()).await, "open sesame")]).unwrap();
+    let held = servers.acquire().await;
+    assert_eq!(names(&held), ["desk.greet", "desk.hang"], "{}", problems(&held));
+    let done = servers.call("desk", "greet", &json!({})).await.unwrap();
+    assert!(text(done).starts_with("hello"));
+    let arguments = json!({});
+    let hanging = servers.call("desk", "hang", &arguments);
+    assert!(tokio::time::timeout(Duration::from_millis(300), hanging).await.is_err());
+    until("the server hears of the cancellation", || seen.cancelled.load(Ordering::SeqCst) == 1).await;
+    held.release().await;
+    assert_eq!(seen.lists.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_server_that_wants_a_key_says_so_and_the_key_is_not_shown() {
+    let servers = McpServers::new([config(&serve(Arc::default()).await, "wrong key")]).unwrap();
+    let held = servers.acquire().await;
+    let problem = problems(&held);
+    assert!(problem.contains("authorization") && problem.contains("header_env"), "{problem}");
+    assert!(!problem.contains("wrong key"), "{problem}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_server_that_is_not_there_or_goes_away_is_an_error() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    drop(listener);
+    let mut config = config(&url, "open sesame");
+    config.keep = Keep::Always;
+    let servers = McpServers::new([config]).unwrap();
+    let held = servers.acquire().await;
+    assert!(problems(&held).contains(&url), "{}", problems(&held));
+    let error = servers.call("desk", "greet", &json!({})).await.unwrap_err();
+    assert!(matches!(error, ToolError::Unavailable { .. }), "{error:?}");
+}
+
+/// A body without end is read only up to the limit, and a server that never answers only for its time.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_endless_and_silent_answers_over_http_are_given_up() {
+    let endless = || async {
+        let pieces = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b'x'; 64 << 10]));
+        ([("content-type", "application/json")], axum::body::Body::from_stream(pieces))
+    };
+    let silent = || async { std::future::pending::<()>().await };
+    let router =
+        Router::new().route("/endless", axum::routing::post(endless)).route("/silent", axum::routing::post(silent));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    for (path, said) in [("endless", "16777216"), ("silent", "did not connect")] {
+        let mut config = config(&format!("http://{address}/{path}"), "open sesame");
+        // The endless one is over its limit long before.
+        config.limits.connect_time = Duration::from_secs(if path == "silent" { 1 } else { 30 });
+        let held = McpServers::new([config]).unwrap().acquire().await;
+        assert!(problems(&held).contains(said), "{path}: {}", problems(&held));
+    }
+}

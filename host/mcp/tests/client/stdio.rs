@@ -1,0 +1,186 @@
+//! I5 over standard input and output: what a well-behaved child process gives, and that nothing of it stays behind.
+
+use crate::fixture::until;
+use crate::support::{Fixture, call, call_with, failed, names, text};
+use agent_core::tool::ToolError;
+use agent_mcp::{Keep, McpContent, McpServers, ToolSelection};
+use serde_json::json;
+use std::time::Duration;
+
+/// I5, L7, P2: tools are named after their server, and each kind of result arrives.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_child_process_serves_its_tools() {
+    let fixture = Fixture::new("good");
+    let servers = fixture.servers();
+    assert!(fixture.diary.started().is_empty(), "nothing starts before it is needed");
+    let held = servers.acquire().await;
+    assert_eq!(held.catalogue().problems(), []);
+    let look = held.catalogue().tool("desk.look").unwrap();
+    assert_eq!((look.server.as_str(), look.remote_name.as_str()), ("desk", "look"));
+    assert!(look.definition.traits.read_only && !look.definition.traits.open_world);
+    assert_eq!(look.definition.description, "does look");
+    assert_eq!(look.definition.input_schema["properties"]["text"]["type"], "string");
+    let echo = held.catalogue().tool("desk.echo").unwrap().definition.traits;
+    assert!(echo.destructive && echo.open_world && !echo.repeatable(), "nothing said is nothing promised: {echo:?}");
+
+    assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
+    let image = call(&servers, "image").await.unwrap();
+    let [McpContent::Text(_), McpContent::Media { bytes, mime_type, .. }] = image.content.as_slice() else {
+        panic!("{image:?}")
+    };
+    assert!(bytes.starts_with(b"\x89PNG") && mime_type == "image/png");
+    let structured = call(&servers, "structured").await.unwrap();
+    assert_eq!((structured.content, structured.structured), (vec![], Some(json!({"warm": true, "degrees": 21.5}))));
+    assert_eq!(failed(call(&servers, "error").await), "the disk is full");
+    let refused = call(&servers, "refuse").await.unwrap_err();
+    assert!(matches!(&refused, ToolError::InvalidArguments { .. }) && refused.for_model().contains("must be short"));
+    let not_an_object = call_with(&servers, "echo", json!([1])).await.unwrap_err();
+    assert!(matches!(not_an_object, ToolError::InvalidArguments { .. }));
+    let no_server = servers.call("nobody", "echo", &json!({})).await.unwrap_err();
+    assert!(matches!(no_server, ToolError::NotFound { .. }));
+    held.release().await;
+    assert_eq!(fixture.diary.alive(), Vec::<u32>::new());
+}
+
+/// I5: a server that is kept for a turn is there as long as somebody needs it, and gone when the wait for it is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_server_of_a_turn_is_closed_with_the_last_turn_that_needs_it() {
+    let fixture = Fixture::new("good");
+    let servers = fixture.servers();
+    let (first, second) = (servers.acquire().await, servers.acquire().await);
+    first.release().await;
+    assert_eq!(fixture.diary.alive().len(), 1, "the other turn still needs it");
+    second.release().await;
+    assert_eq!(fixture.diary.alive(), Vec::<u32>::new());
+    // Its input was closed, and that was enough.
+    assert_eq!(fixture.diary.entries().last().unwrap(), "input closed");
+    let third = servers.acquire().await;
+    assert_eq!(fixture.diary.started().len(), 2);
+    assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
+    drop(third);
+    fixture.diary.all_gone().await;
+}
+
+/// I5: one that is kept serves the next turn too, and ends with the host.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_kept_server_stays_until_the_end() {
+    let mut fixture = Fixture::new("good");
+    fixture.config.keep = Keep::Always;
+    let servers = fixture.servers();
+    servers.acquire().await.release().await;
+    assert_eq!(fixture.diary.alive().len(), 1);
+    servers.acquire().await.release().await;
+    assert_eq!(fixture.diary.started().len(), 1);
+    servers.shutdown().await;
+    assert_eq!(fixture.diary.alive(), Vec::<u32>::new());
+    // Dropping the servers is as good.
+    servers.acquire().await.release().await;
+    assert_eq!(fixture.diary.alive().len(), 1);
+    drop(servers);
+    fixture.diary.all_gone().await;
+}
+
+/// I5: whoever stops waiting for a server, or for the whole runtime, leaves no process behind.
+#[test]
+fn i5_a_runtime_that_is_torn_down_ends_the_processes() {
+    let fixture = Fixture::new("stubborn");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let held = runtime.block_on(async { fixture.servers().acquire().await });
+    assert_eq!(fixture.diary.alive().len(), 3, "the server, its child and its grandchild");
+    drop(runtime);
+    let waiting = tokio::runtime::Runtime::new().unwrap();
+    waiting.block_on(fixture.diary.all_gone());
+    drop(held);
+}
+
+/// I5: a server that ignores the end of its input and the signal to end, behind a wrapper that does too, is killed with
+/// all that it started.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_whole_process_groups_are_ended() {
+    let mut fixture = Fixture::new("stubborn");
+    let (server, diary) = (fixture.command().command.clone(), fixture.diary.path.display().to_string());
+    let script = format!("trap '' TERM; '{server}' stubborn '{diary}'; true");
+    *fixture.command() = agent_mcp::ChildCommand {
+        command: "/bin/sh".to_owned(),
+        args: vec!["-c".to_owned(), script],
+        ..agent_mcp::ChildCommand::default()
+    };
+    let servers = fixture.servers();
+    let held = servers.acquire().await;
+    assert_eq!(fixture.diary.alive().len(), 3);
+    held.release().await;
+    fixture.diary.all_gone().await;
+}
+
+/// I5: a dropped call tells the server, and the server goes on serving.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_dropped_call_is_cancelled_at_the_server() {
+    let fixture = Fixture::new("good");
+    let servers = fixture.servers();
+    let held = servers.acquire().await;
+    let arguments = json!({});
+    let hanging = servers.call("desk", "hang", &arguments);
+    let dropped = tokio::time::timeout(Duration::from_millis(200), hanging).await;
+    assert!(dropped.is_err());
+    fixture.diary.until_noted("notifications/cancelled").await;
+    assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
+    held.release().await;
+}
+
+/// I5, P10: a turn keeps the catalogue that it began with; the next one has the changed one.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_changed_list_is_there_for_the_next_turn() {
+    let mut fixture = Fixture::new("good");
+    fixture.config.keep = Keep::Always;
+    let servers = fixture.servers();
+    let held = servers.acquire().await;
+    assert_eq!(text(call(&servers, "change").await.unwrap()), "changed");
+    let listed = || fixture.diary.count("tools/list");
+    assert!(held.catalogue().tool("desk.new").is_none() && listed() == 1);
+    let next = servers.acquire().await;
+    assert!(next.catalogue().tool("desk.new").is_some() && held.catalogue().tool("desk.new").is_none());
+    assert_eq!(listed(), 2);
+    servers.acquire().await;
+    assert_eq!(listed(), 2, "an unchanged list is not asked for again");
+    servers.shutdown().await;
+}
+
+/// Row 16: a child gets the environment that is configured, and nothing of the host's.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_child_inherits_nothing() {
+    let mut fixture = Fixture::new("good");
+    fixture.command().env = [("GREETING".to_owned(), "hello".to_owned())].into();
+    fixture.config.tools = ToolSelection::Only(vec!["env".to_owned()]);
+    let servers = fixture.servers();
+    let held = servers.acquire().await;
+    assert_eq!(names(&held), ["desk.env"]);
+    assert_eq!(text(call(&servers, "env").await.unwrap()), "GREETING");
+    held.release().await;
+}
+
+/// Several servers are reached at once, and each call goes to its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn l7_each_call_goes_to_its_server() {
+    let (mut one, two) = (Fixture::new("good"), Fixture::new("good"));
+    one.config.name = "shelf".to_owned();
+    let servers = McpServers::new([one.config.clone(), two.config.clone()]).unwrap();
+    let held = servers.acquire().await;
+    assert!(names(&held).contains(&"shelf.echo".to_owned()) && names(&held).contains(&"desk.echo".to_owned()));
+    servers.call("shelf", "echo", &json!({})).await.unwrap();
+    let calls = |fixture: &Fixture| fixture.diary.count("tools/call");
+    assert_eq!((calls(&one), calls(&two)), (1, 0));
+    drop(held);
+    until("both are gone", || one.diary.alive().is_empty() && two.diary.alive().is_empty()).await;
+}
+
+/// A name that cannot lead the names of tools, and two servers of one name, are refused.
+#[test]
+fn l7_names_of_servers_are_checked() {
+    let mut fixture = Fixture::new("good");
+    let twice = McpServers::new([fixture.config.clone(), fixture.config.clone()]).err().unwrap();
+    assert!(twice.to_string().contains("`desk`"), "{twice}");
+    for name in ["", "a.b", "a b", "ä", &"x".repeat(65)] {
+        fixture.config.name = name.to_owned();
+        assert!(McpServers::new([fixture.config.clone()]).is_err(), "{name}");
+    }
+}

@@ -1,0 +1,55 @@
+//! L17: what is allowed for good is bound to all that it says, and holds until it is revoked.
+
+use super::Place;
+use agent_core::approval::LastingGrant;
+use agent_core::message::Digest;
+
+fn grant(agent: &str, tool: &str) -> LastingGrant {
+    let (agent, tool) = (agent.to_owned(), tool.to_owned());
+    LastingGrant { agent, tool, digest: Digest::from_sha256([1; 32]), arguments: None }
+}
+
+pub(super) async fn grants_by_agent_until_they_are_revoked(place: Place) {
+    let store = &place.store;
+    assert_eq!(store.allowed("a").await, Ok(Vec::new()));
+    for tool in ["first", "second"] {
+        store.allow(grant("a", tool)).await.unwrap();
+    }
+    store.allow(grant("b", "third")).await.unwrap();
+    let stored = store.allowed("a").await.unwrap();
+    let grants: Vec<_> = stored.iter().map(|stored| stored.grant.clone()).collect();
+    assert_eq!(grants, [grant("a", "second"), grant("a", "first")], "the latest first");
+    assert!(stored[0].given.ends_with('Z') && stored[0].id != stored[1].id, "{stored:?}");
+    store.allow(grant("a", "first")).await.unwrap();
+    assert_eq!(store.allowed("a").await.unwrap(), stored, "the same grant again changes nothing");
+    if let Some(another) = &place.another {
+        assert_eq!(another.allowed("a").await.unwrap(), stored, "another process finds them, too");
+    }
+
+    assert_eq!(store.revoke(&stored[0].id).await, Ok(true));
+    assert_eq!(store.revoke(&stored[0].id).await, Ok(false));
+    assert_eq!(store.revoke("nothing").await, Ok(false));
+    assert_eq!(store.allowed("a").await.unwrap(), stored[1..]);
+    assert_eq!(store.allowed("b").await.unwrap().len(), 1);
+    store.allow(grant("a", "second")).await.unwrap();
+    assert_eq!(store.allowed("a").await.unwrap()[0].id, stored[0].id, "the same grant has the same id");
+}
+
+pub(super) async fn a_grant_is_bound_to_all_it_says(place: Place) {
+    let store = &place.store;
+    let plain = grant("a", "tool");
+    let digest = |byte: u8| Digest::from_sha256([byte; 32]);
+    let grants = [
+        plain.clone(),
+        LastingGrant { tool: "tool2".to_owned(), ..plain.clone() },
+        LastingGrant { digest: digest(2), ..plain.clone() },
+        LastingGrant { arguments: Some(digest(1)), ..plain.clone() },
+        LastingGrant { arguments: Some(digest(2)), ..plain },
+    ];
+    for grant in &grants {
+        store.allow(grant.clone()).await.unwrap();
+    }
+    let stored = store.allowed("a").await.unwrap();
+    assert_eq!(stored.len(), grants.len());
+    assert!(grants.iter().all(|grant| stored.iter().any(|stored| stored.grant == *grant)), "{stored:?}");
+}

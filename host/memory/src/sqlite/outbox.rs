@@ -1,0 +1,102 @@
+//! The outbox: rows that a commit writes, and the time at which each was done.
+
+use super::SqliteStore;
+use super::failure::{Failure, invalid};
+use super::queries::{collect, from_json, now, page, rfc3339, session_number, signed, to_json, unsigned};
+use super::writer::Effort;
+use crate::{Outbox, OutboxFilter, StoreError, StoredOutboxItem};
+use agent_core::change::{OutboxEffect, OutboxItem};
+use async_trait::async_trait;
+use rusqlite::{Connection, Row, params};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// An item as a row.
+pub(super) struct OutboxRow {
+    id: String,
+    kind: String,
+    pub(super) body: String,
+}
+
+#[async_trait]
+impl Outbox for SqliteStore {
+    async fn outbox(
+        &self,
+        session: Option<&str>,
+        which: OutboxFilter,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredOutboxItem>, StoreError> {
+        let session = session.map(str::to_owned);
+        self.read(move |connection| {
+            let session = session.map(|session| session_number(connection, &session)).transpose()?;
+            // One statement each, so that each finds its index.
+            let pending = match which {
+                OutboxFilter::Pending => "AND delivered IS NULL",
+                OutboxFilter::All => "",
+            };
+            let of_session = if session.is_some() { "AND o.session = ?3" } else { "AND ?3 IS NULL" };
+            let sql = format!(
+                "SELECT o.number, s.subject, o.id, o.kind, o.body, o.created, o.delivered
+                 FROM outbox o JOIN sessions s ON s.id = o.session
+                 WHERE o.number > ?1 {pending} {of_session} ORDER BY o.number LIMIT ?2"
+            );
+            collect(connection, &sql, params![signed(after), page(limit), session], stored_item)
+        })
+        .await
+    }
+
+    async fn delivered(&self, number: u64) -> Result<(), StoreError> {
+        self.write(Effort::Short, move |connection| {
+            connection
+                .prepare_cached("UPDATE outbox SET delivered = ?2 WHERE number = ?1 AND delivered IS NULL")?
+                .execute(params![signed(number), now()])?;
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// Serialises an item.
+pub(super) fn outbox_row(item: &OutboxItem) -> Result<OutboxRow, StoreError> {
+    #[derive(Deserialize)]
+    struct Tagged {
+        kind: String,
+        body: Value,
+    }
+    let what = format!("the outbox item `{}`", item.id);
+    if item.id.is_empty() {
+        return Err(invalid(what, "its id is empty"));
+    }
+    let tagged = serde_json::to_value(&item.effect).and_then(serde_json::from_value::<Tagged>);
+    let Tagged { kind, body } = tagged.map_err(|error| invalid(&what, error.to_string()))?;
+    Ok(OutboxRow { id: item.id.clone(), kind, body: to_json(&what, &body)? })
+}
+
+/// Writes the items that the session does not have yet.
+pub(super) fn insert(connection: &Connection, session: i64, rows: &[OutboxRow], time: i64) -> Result<(), Failure> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached(
+        "INSERT INTO outbox (session, id, kind, body, created) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (session, id) DO NOTHING",
+    )?;
+    for OutboxRow { id, kind, body } in rows {
+        statement.execute(params![session, id, kind, body, time])?;
+    }
+    Ok(())
+}
+
+fn stored_item(row: &Row<'_>) -> Result<StoredOutboxItem, Failure> {
+    let (kind, body): (String, Value) = (row.get(3)?, from_json(&row.get::<_, String>(4)?)?);
+    let effect: OutboxEffect = serde_json::from_value(json!({"kind": kind, "body": body}))
+        .map_err(|error| Failure::Unreadable(format!("an outbox item of kind `{kind}`: {error}")))?;
+    Ok(StoredOutboxItem {
+        number: unsigned(row.get(0)?),
+        session: row.get(1)?,
+        item: OutboxItem { id: row.get(2)?, effect },
+        created: rfc3339(row.get(5)?)?,
+        delivered: row.get::<_, Option<i64>>(6)?.map(rfc3339).transpose()?,
+    })
+}

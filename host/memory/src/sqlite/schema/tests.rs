@@ -1,0 +1,109 @@
+//! D1: a file of every earlier version is brought to this one, with all that is in it.
+
+use super::{APPLICATION_ID, FIRST};
+use crate::{
+    Approvals, CallFilter, Commit, Lease, MemoryKind, MessageRange, OpenMode, Options, Outbox, OutboxFilter,
+    RecordRange, SessionFilter, SessionLog, SessionMeta, SqliteStore,
+};
+use crate::{Memories, digest_of};
+use agent_core::change::{CallChange, CallState, Change, HiddenMessage};
+use agent_core::message::{CallId, Part, Role};
+use rusqlite::Connection;
+use serde_json::json;
+use std::path::Path;
+
+/// What a host of the first version left behind: a session with an open call, a text, a memory.
+fn write_first_version(path: &Path) {
+    let connection = Connection::open(path).unwrap();
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
+    connection.execute_batch(FIRST).unwrap();
+    connection.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+    connection.pragma_update(None, "user_version", 1).unwrap();
+    let text = "a prompt";
+    let digest: String = digest_of(text.as_bytes()).hex().to_owned();
+    connection
+        .execute_batch(&format!(
+            r#"
+INSERT INTO sessions VALUES (7, 'agent/1', 'agent', 'ann', 1000000, 2000000, 3, 2, NULL, 3, 1, 1, 'running', 'How?');
+INSERT INTO snapshots VALUES (7, CAST('{{"version":1}}' AS BLOB));
+INSERT INTO calls VALUES (1, 7, 'call_1_1_1', 1, 1, 'files.read', 'finished', 1, '"built_in"', '{{"path":"a"}}',
+    '{{"content":[{{"text":"the walrus"}}],"is_error":false}}');
+INSERT INTO calls VALUES (2, 7, 'call_1_2_1', 1, 2, 'files.write', 'started', 1, NULL, '[1]', NULL);
+INSERT INTO messages VALUES (1, 7, 1, 1, 'user', 5, NULL, '[{{"text":"How?"}}]');
+INSERT INTO messages VALUES (2, 7, 2, 1, 'assistant', 5, NULL, '[{{"text":"So."}}]');
+INSERT INTO messages VALUES (3, 7, 3, 1, 'tool', 9, 'call_1_1_1', NULL);
+INSERT INTO hidden VALUES (7, 2, 4);
+INSERT INTO events VALUES (7, 1, 1, 1500000, '{{"type":"resumed"}}');
+INSERT INTO records VALUES (1, 7, 1, 1, 'prompt', 1500000, '{{"system":["x"]}}');
+INSERT INTO blobs VALUES (1, x'{digest}', 8, CAST('{text}' AS BLOB));
+INSERT INTO blob_references VALUES (7, 1, NULL, NULL, NULL, NULL);
+INSERT INTO memories VALUES (1, 'agent/1/1/final', 'ann', 'final', 'agent/1', 'a walrus', 1500000);
+INSERT INTO memory_words (rowid, text) VALUES (1, 'a walrus');
+"#
+        ))
+        .unwrap();
+}
+
+async fn check_what_was_there(store: &SqliteStore) -> Lease {
+    assert_eq!(store.integrity_check().await, Ok(()));
+    let listed = store.sessions(SessionFilter::default(), 10).await.unwrap().remove(0);
+    assert_eq!((listed.subject.as_str(), listed.delegated_by, listed.revision), ("agent/1", None, 3));
+    let opened = store.open("agent/1", OpenMode::Existing, SessionMeta::default()).await.unwrap();
+    let meta = SessionMeta { agent: "agent".to_owned(), user: Some("ann".to_owned()), delegated_by: None };
+    assert_eq!((opened.meta, opened.revision, opened.last_message), (meta, 3, 3));
+    assert_eq!(opened.snapshot.as_deref(), Some(br#"{"version":1}"#.as_slice()));
+    let messages = store.messages("agent/1", MessageRange::After { id: 0, limit: 9 }).await.unwrap();
+    let roles: Vec<_> = messages.iter().map(|message| message.role).collect();
+    assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool]);
+    assert!(matches!(&messages[2].parts[0], Part::ToolResult(result) if result.name == "files.read"), "{messages:?}");
+    let calls = store.calls("agent/1", CallFilter::Turn(1)).await.unwrap();
+    let states: Vec<_> = calls.iter().map(|call| (call.state, call.edited.clone())).collect();
+    assert_eq!(states, [(CallState::Finished, None), (CallState::Started, None)]);
+    assert_eq!(store.hidden("agent/1", 0, 9).await.unwrap(), [HiddenMessage { id: 2, seen_count: 4 }]);
+    assert_eq!(store.events("agent/1", 0, 9).await.unwrap().len(), 1);
+    assert_eq!(store.records("agent/1", RecordRange::Turn(1)).await.unwrap().len(), 1);
+    assert_eq!(store.search_messages("walrus", 9).await.unwrap().len(), 1);
+    assert_eq!(store.list("ann", "", 9).await.unwrap()[0].memory.kind, MemoryKind::Final);
+    assert_eq!(Memories::search(store, "ann", "walrus", 9).await.unwrap().len(), 1);
+    assert_eq!(store.outbox(None, OutboxFilter::All, 0, 9).await.unwrap(), []);
+    assert_eq!(store.allowed("agent").await.unwrap(), []);
+    opened.lease
+}
+
+#[tokio::test]
+async fn d1_a_file_of_the_first_version_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.db");
+    write_first_version(&path);
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    let lease = check_what_was_there(&store).await;
+    let edited = CallChange::Edited { id: CallId("call_1_2_1".to_owned()), arguments: json!([2]) };
+    let change = Change { calls: vec![edited], ..Change::default() };
+    assert_eq!(store.commit(&lease, 3, Commit { change, ..Commit::default() }).await, Ok(4));
+    drop(store);
+
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    let calls = store.calls("agent/1", CallFilter::Unfinished).await.unwrap();
+    assert_eq!((&calls[0].arguments, &calls[0].edited), (&json!([1]), &Some(json!([2]))));
+    let version = Connection::open(&path).unwrap().pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
+    assert_eq!(version, Ok(super::MIGRATIONS.len() as i64));
+}
+
+/// Limit 32: several processes of the new version may find the old file at the same moment.
+#[test]
+fn d1_many_instances_migrate_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.db");
+    write_first_version(&path);
+    let opening = || {
+        let path = path.clone();
+        std::thread::spawn(move || SqliteStore::open(path, Options::default()).map(|_| ()))
+    };
+    let openings: Vec<_> = (0..8).map(|_| opening()).collect();
+    for opening in openings {
+        assert_eq!(opening.join().unwrap(), Ok(()));
+    }
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(check_what_was_there(&store));
+}

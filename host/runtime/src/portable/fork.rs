@@ -1,0 +1,144 @@
+//! A new session with everything visible up to a message of another one, which stays as it is.
+
+use super::export::{answered, as_new};
+use super::{PortableError, hold};
+use crate::session::{Session, new_subject, status};
+use agent_core::change::{Body, CallChange, Change};
+use agent_core::message::{Content, Digest, MessageId, Part, StoredMessage};
+use agent_core::run::{Run, last_place, whole_until};
+use agent_memory::{Commit, MAX_PAGE, MessageRange, OpenMode, SessionMeta, StepRecord, Store, StoreError};
+use serde_json::json;
+use std::collections::BTreeSet;
+
+/// Where to cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForkAt {
+    /// Behind the last message that is whole with its results.
+    Last,
+    /// Behind this message, or behind the results of its calls.
+    Message(MessageId),
+}
+
+/// What was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forked {
+    /// The new session's subject.
+    pub session: String,
+    /// The last message of the original that it has.
+    pub at: MessageId,
+    /// How many it has.
+    pub messages: u64,
+}
+
+/// What is forked.
+struct Original<'a> {
+    run: &'a Run,
+    user: Option<String>,
+    title: Option<String>,
+}
+
+/// Forks a session that nobody has open; one that is open in a living process is [`StoreError::Busy`]. The new one has
+/// no open turn, no memory of its own, and nothing that was allowed for the session; media are shared, not copied.
+pub async fn fork(store: &dyn Store, session: &str, at: ForkAt) -> Result<Forked, PortableError> {
+    let held = hold(store, session).await?;
+    let original = Original { run: &held.run, user: held.summary.user, title: held.summary.title };
+    let forked = fork_original(store, &original, at).await;
+    store.release(held.opened.lease).await?;
+    forked
+}
+
+impl Session {
+    /// Forks this session as it is now, an open turn left out, and leaves it open.
+    pub async fn fork(&self, at: ForkAt) -> Result<Forked, PortableError> {
+        let store = &*self.shared.store;
+        let summary = super::summary(store, self.subject()).await?;
+        let (user, title) = summary.map(|summary| (summary.user, summary.title)).unwrap_or_default();
+        fork_original(store, &Original { run: &self.run, user, title }, at).await
+    }
+}
+
+async fn fork_original(store: &dyn Store, original: &Original<'_>, at: ForkAt) -> Result<Forked, PortableError> {
+    let from = &original.run.session;
+    let visible = visible(store, original.run).await?;
+    let at = match at {
+        ForkAt::Last => last_place(&visible).ok_or_else(|| PortableError::Empty { session: from.clone() })?,
+        ForkAt::Message(_) if visible.is_empty() => return Err(PortableError::Empty { session: from.clone() }),
+        ForkAt::Message(id) => {
+            whole_until(&visible, id).map_err(|place| PortableError::NoPlace { session: from.clone(), place })?
+        }
+    };
+    let kept: Vec<StoredMessage> = visible.into_iter().take_while(|message| message.id <= at).collect();
+    let session = new_subject(&original.run.agent);
+    let run = original.run.fork(&session, at);
+    let media = media(&kept);
+    let (messages, change) = (kept.len() as u64, copied(store, from, kept).await?);
+    let body = json!({"from": from, "at": at, "messages": messages});
+    let records = vec![StepRecord { turn: run.turns, step: 0, kind: "fork".to_owned(), body }];
+    let status = status(&run, original.title.clone());
+    let commit = Commit { snapshot: run.snapshot(), change, records, texts: Vec::new(), status };
+    let meta = SessionMeta { agent: run.agent.clone(), user: original.user.clone(), delegated_by: None };
+    let opened = store.open(&session, OpenMode::CreateNew, meta).await?;
+    let written = async {
+        store.share(from, &session, &seen(store, from, media).await?).await?;
+        store.commit(&opened.lease, opened.revision, commit).await
+    };
+    let written = written.await;
+    store.release(opened.lease).await?;
+    if let Err(error) = written {
+        store.delete(&session).await?;
+        return Err(error.into());
+    }
+    Ok(Forked { session, at, messages })
+}
+
+async fn visible(store: &dyn Store, run: &Run) -> Result<Vec<StoredMessage>, StoreError> {
+    let ids: Vec<MessageId> = run.view.iter().map(|entry| entry.id).collect();
+    let mut messages = Vec::with_capacity(ids.len());
+    for page in ids.chunks(MAX_PAGE) {
+        messages.extend(store.messages(&run.session, MessageRange::Ids(page.to_vec())).await?);
+    }
+    Ok(messages)
+}
+
+/// The messages numbered from 1, with the records of the calls whose results they hold.
+async fn copied(store: &dyn Store, from: &str, kept: Vec<StoredMessage>) -> Result<Change, StoreError> {
+    let mut calls = answered(store, from, &kept).await?;
+    let mut change = Change::default();
+    for (id, message) in (1..).zip(kept) {
+        let message = as_new(StoredMessage { id, ..message }, &calls);
+        if let Body::ResultOf(call) = &message.body {
+            change.calls.extend(calls.remove(call).map(CallChange::Requested));
+        }
+        change.messages.push(message);
+    }
+    Ok(change)
+}
+
+/// Media that the messages show.
+fn media(messages: &[StoredMessage]) -> BTreeSet<Digest> {
+    let mut found = BTreeSet::new();
+    for part in messages.iter().flat_map(|message| &message.parts) {
+        match part {
+            Part::Media(media) => {
+                found.insert(media.digest.clone());
+            }
+            Part::ToolResult(result) => found.extend(result.content.iter().filter_map(|content| match content {
+                Content::Media(media) => Some(media.digest.clone()),
+                Content::Text(_) | Content::Json(_) => None,
+            })),
+            Part::Text(_) | Part::Json(_) | Part::ToolCall(_) | Part::Preface(_) | Part::Replay(_) => {}
+        }
+    }
+    found
+}
+
+/// Those that the original itself can show.
+async fn seen(store: &dyn Store, from: &str, media: BTreeSet<Digest>) -> Result<Vec<Digest>, StoreError> {
+    let mut seen = Vec::with_capacity(media.len());
+    for digest in media {
+        if store.media(from, &digest).await?.is_some() {
+            seen.push(digest);
+        }
+    }
+    Ok(seen)
+}

@@ -1,0 +1,287 @@
+//! A document into a new session: everything in it is checked before anything is written, and then it is written in one
+//! commit.
+
+use super::document::{
+    Document, DocumentEvent, DocumentMedium, DocumentRecord, DocumentSession, DocumentText, FORMAT, Kind, VERSION,
+};
+use super::{PortableError, summary};
+use crate::session::status;
+use agent_core::change::{Body, CallChange, CallRecord, Change, HiddenMessage, NewMessage};
+use agent_core::event::Event;
+use agent_core::message::{CallId, Content, Digest, Media, Part};
+use agent_core::run::Run;
+use agent_memory::digest_of;
+use agent_memory::{Commit, MediaDescription, OpenMode, OpenedSession, SessionMeta, StepRecord, Store, StoreError};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use std::collections::{HashMap, HashSet};
+
+/// The subject under which a session is imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImportAs {
+    /// The one that it was exported under.
+    Itself,
+    /// This one.
+    Subject(String),
+}
+
+/// What was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The new session's subject.
+    pub session: String,
+    /// Whose sessions it belongs to.
+    pub agent: String,
+    /// Messages, hidden ones included.
+    pub messages: u64,
+}
+
+/// A session as the document has it, checked.
+struct Checked {
+    head: DocumentSession,
+    run: Run,
+    change: Change,
+    records: Vec<StepRecord>,
+    texts: Vec<String>,
+    media: Vec<(Media, Vec<u8>)>,
+}
+
+/// Imports what [`super::export`] wrote, under a subject that no session has. Its times are those of the import.
+pub async fn import(store: &dyn Store, document: &[u8], subject: ImportAs) -> Result<Imported, PortableError> {
+    let checked = Checked::read(document)?.renamed(subject);
+    let session = checked.head.subject.clone();
+    let meta = SessionMeta {
+        agent: checked.head.agent.clone(),
+        user: checked.head.user.clone(),
+        delegated_by: checked.head.delegated_by.clone(),
+    };
+    let opened = make(store, &session, meta).await?;
+    let (agent, messages) = (checked.head.agent.clone(), checked.change.messages.len() as u64);
+    let written = write(store, &opened, checked).await;
+    store.release(opened.lease).await?;
+    if let Err(error) = written {
+        store.delete(&session).await?;
+        return Err(error.into());
+    }
+    Ok(Imported { session, agent, messages })
+}
+
+/// A new session, or one that an import left empty when its process died.
+async fn make(store: &dyn Store, session: &str, meta: SessionMeta) -> Result<OpenedSession, StoreError> {
+    match summary(store, session).await? {
+        None => store.open(session, OpenMode::CreateNew, meta).await,
+        Some(there) if there.revision == 0 => {
+            store.delete(session).await?;
+            store.open(session, OpenMode::CreateNew, meta).await
+        }
+        Some(_) => Err(StoreError::SessionExists { session: session.to_owned() }),
+    }
+}
+
+/// Media before the commit that refers to them; the reader sees nothing of the session before it.
+async fn write(store: &dyn Store, opened: &OpenedSession, checked: Checked) -> Result<(), StoreError> {
+    for (media, bytes) in checked.media {
+        let Media { mime_type, dimensions, name, .. } = media;
+        store.put(&opened.lease.session, bytes, MediaDescription { mime_type, dimensions, name }).await?;
+    }
+    let commit = Commit {
+        snapshot: checked.run.snapshot(),
+        status: status(&checked.run, checked.head.title),
+        change: checked.change,
+        records: checked.records,
+        texts: checked.texts,
+    };
+    store.commit(&opened.lease, opened.revision, commit).await.map(|_| ())
+}
+
+impl Checked {
+    fn read(document: &[u8]) -> Result<Self, PortableError> {
+        let kind: Kind = serde_json::from_slice(document).map_err(foreign)?;
+        if kind.format != FORMAT {
+            return Err(PortableError::Foreign { problem: format!("its format is `{}`", kind.format) });
+        }
+        if kind.version > VERSION {
+            return Err(PortableError::Newer { found: kind.version, supported: VERSION });
+        }
+        let document: Document<'_> = serde_json::from_slice(document).map_err(|error| damaged("its members", error))?;
+        let head: DocumentSession = one("session", document.session)?;
+        let run = Run::restore(Some(document.snapshot.get().as_bytes())).map_err(|error| damaged("snapshot", error))?;
+        if (&run.session, &run.agent) != (&head.subject, &head.agent) {
+            return Err(damaged("snapshot", "it is another session's or another agent's"));
+        }
+        let change = change(&document)?;
+        let checked = Self {
+            records: records(&document.records)?,
+            texts: texts(&document.texts)?,
+            media: media(&document.media)?,
+            change,
+            head,
+            run,
+        };
+        checked.check_numbers()?;
+        checked.check_calls()?;
+        checked.check_media()?;
+        Ok(checked)
+    }
+
+    /// The state counts what is there, and nothing is missing in between.
+    fn check_numbers(&self) -> Result<(), PortableError> {
+        let (messages, events) = (&self.change.messages, &self.change.events);
+        if let Some(place) = (1..).zip(messages).position(|(id, message)| message.id != id) {
+            return Err(damaged(format!("messages[{place}]"), format!("the message {} is missing", place + 1)));
+        }
+        if let Some(place) = (1..).zip(events).position(|(number, event)| event.sequence != number) {
+            return Err(damaged(format!("events[{place}]"), format!("the event {} is missing", place + 1)));
+        }
+        if let Some(place) = events.iter().position(|event| event.session != self.head.subject) {
+            return Err(damaged(format!("events[{place}]"), "it is another session's"));
+        }
+        if self.run.next_message != messages.len() as u64 + 1 {
+            let count = self.run.next_message - 1;
+            return Err(damaged("messages", format!("there are {}, and the state counts {count}", messages.len())));
+        }
+        if self.run.sequence != events.len() as u64 {
+            let count = self.run.sequence;
+            return Err(damaged("events", format!("there are {}, and the state counts {count}", events.len())));
+        }
+        let last = messages.len() as u64;
+        match self.change.hidden.iter().position(|hidden| hidden.id == 0 || hidden.id > last) {
+            Some(place) => Err(damaged(format!("hidden[{place}]"), "there is no such message")),
+            None => Ok(()),
+        }
+    }
+
+    /// What messages and the open turn say about calls stands in their records.
+    fn check_calls(&self) -> Result<(), PortableError> {
+        let mut calls: HashMap<&CallId, &CallRecord> = HashMap::new();
+        for (place, call) in self.change.calls.iter().enumerate() {
+            let CallChange::Requested(record) = call else { continue };
+            if calls.insert(&record.id, record).is_some() {
+                return Err(damaged(format!("calls[{place}]"), format!("call `{}` is there twice", record.id)));
+            }
+        }
+        for (place, message) in self.change.messages.iter().enumerate() {
+            if let Body::ResultOf(call) = &message.body
+                && calls.get(call).is_none_or(|record| record.result.is_none())
+            {
+                return Err(damaged(format!("messages[{place}]"), format!("call `{call}` has no result")));
+            }
+        }
+        match self.run.open_calls().find(|call| !calls.contains_key(call)) {
+            Some(call) => Err(damaged("calls", format!("the open call `{call}` is missing"))),
+            None => Ok(()),
+        }
+    }
+
+    /// A medium that a message shows must be there, or the next step could not send it.
+    fn check_media(&self) -> Result<(), PortableError> {
+        let there: HashSet<&Digest> = self.media.iter().map(|(media, _)| &media.digest).collect();
+        let missing = |contents: &[Content]| {
+            let media = contents.iter().filter_map(|content| match content {
+                Content::Media(media) => Some(media.digest.clone()),
+                Content::Text(_) | Content::Json(_) => None,
+            });
+            media.into_iter().find(|digest| !there.contains(digest))
+        };
+        for (place, message) in self.change.messages.iter().enumerate() {
+            let Body::Parts(parts) = &message.body else { continue };
+            let lost = parts.iter().find_map(|part| match part {
+                Part::Media(media) => missing(&[Content::Media(media.clone())]),
+                Part::ToolResult(result) => missing(&result.content),
+                _ => None,
+            });
+            if let Some(digest) = lost {
+                return Err(damaged(format!("messages[{place}]"), format!("its medium {digest} is missing")));
+            }
+        }
+        for (place, call) in self.change.calls.iter().enumerate() {
+            let CallChange::Requested(CallRecord { result: Some(result), .. }) = call else { continue };
+            if let Some(digest) = missing(&result.content) {
+                return Err(damaged(format!("calls[{place}]"), format!("its medium {digest} is missing")));
+            }
+        }
+        Ok(())
+    }
+
+    fn renamed(mut self, subject: ImportAs) -> Self {
+        if let ImportAs::Subject(subject) = subject {
+            self.run = self.run.renamed(&subject);
+            for event in &mut self.change.events {
+                event.session.clone_from(&subject);
+            }
+            self.head.subject = subject;
+        }
+        self
+    }
+}
+
+fn change(document: &Document<'_>) -> Result<Change, PortableError> {
+    let events: Vec<DocumentEvent> = all("events", &document.events)?;
+    let calls: Vec<CallRecord> = all("calls", &document.calls)?;
+    Ok(Change {
+        messages: all::<NewMessage>("messages", &document.messages)?,
+        hidden: all::<HiddenMessage>("hidden", &document.hidden)?,
+        calls: calls.into_iter().map(CallChange::Requested).collect(),
+        events: events.into_iter().map(|timed| -> Event { timed.event }).collect(),
+        outbox: Vec::new(),
+    })
+}
+
+fn records(items: &[&RawValue]) -> Result<Vec<StepRecord>, PortableError> {
+    let records: Vec<DocumentRecord> = all("records", items)?;
+    let read = records.into_iter().enumerate().map(|(place, record)| {
+        let body = serde_json::from_str(record.body.get());
+        let body = body.map_err(|error| damaged(format!("records[{place}].body"), error))?;
+        Ok(StepRecord { turn: record.turn, step: record.step, kind: record.kind, body })
+    });
+    read.collect()
+}
+
+fn texts(items: &[&RawValue]) -> Result<Vec<String>, PortableError> {
+    let texts: Vec<DocumentText> = all("texts", items)?;
+    for (place, DocumentText { digest, text }) in texts.iter().enumerate() {
+        check_digest(&format!("texts[{place}]"), digest, text.as_bytes())?;
+    }
+    Ok(texts.into_iter().map(|text| text.text).collect())
+}
+
+fn media(items: &[&RawValue]) -> Result<Vec<(Media, Vec<u8>)>, PortableError> {
+    let mut media = Vec::with_capacity(items.len());
+    for (place, item) in items.iter().enumerate() {
+        let place = format!("media[{place}]");
+        let DocumentMedium { media: described, base64 } = one(&place, item)?;
+        let bytes = STANDARD.decode(base64).map_err(|error| damaged(&place, error))?;
+        check_digest(&place, &described.digest, &bytes)?;
+        media.push((described, bytes));
+    }
+    Ok(media)
+}
+
+fn check_digest(place: &str, expected: &Digest, bytes: &[u8]) -> Result<(), PortableError> {
+    match digest_of(bytes) == *expected {
+        true => Ok(()),
+        false => Err(damaged(place, format!("its bytes are not those of {expected}"))),
+    }
+}
+
+fn all<T: DeserializeOwned>(list: &str, items: &[&RawValue]) -> Result<Vec<T>, PortableError> {
+    items.iter().enumerate().map(|(place, item)| one(&format!("{list}[{place}]"), item)).collect()
+}
+
+fn one<T: DeserializeOwned>(place: &str, item: &RawValue) -> Result<T, PortableError> {
+    serde_json::from_str(item.get()).map_err(|error| damaged(place, error))
+}
+
+fn damaged(place: impl Into<String>, problem: impl ToString) -> PortableError {
+    PortableError::Damaged { place: place.into(), problem: problem.to_string() }
+}
+
+/// Not even the beginning can be read: cut off, or no document of ours.
+fn foreign(error: serde_json::Error) -> PortableError {
+    match error.is_data() {
+        true => PortableError::Foreign { problem: error.to_string() },
+        false => damaged("its JSON", error),
+    }
+}

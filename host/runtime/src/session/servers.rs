@@ -1,0 +1,44 @@
+//! The MCP servers of a turn: connected before it begins or goes on (I5).
+
+use super::{Session, SessionError};
+use crate::agent::Agent;
+use agent_mcp::Held;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+impl Session {
+    /// Takes the agent for what follows, with the tools that its MCP servers have now. An open turn keeps the tools that
+    /// it began with, as long as this process remembers them.
+    pub(super) async fn connect(
+        &mut self,
+        agent: Arc<Agent>,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Held>, SessionError> {
+        let idle = !self.run.is_open();
+        if agent.servers().is_empty() {
+            self.use_agent(agent);
+            return Ok(None);
+        }
+        let held = tokio::select! {
+            biased;
+            () = cancel.cancelled() => {
+                self.use_agent(agent);
+                return Ok(None);
+            }
+            held = agent.servers().acquire() => held,
+        };
+        let known = agent.catalogue();
+        if known.is_none_or(|known| known.problems() != held.catalogue().problems()) {
+            for problem in held.catalogue().problems() {
+                tracing::warn!("{problem}");
+            }
+        }
+        let same = known.is_some_and(|known| !idle || known == held.catalogue());
+        let agent = if same { agent } else { Arc::new(agent.with_catalogue(held.catalogue().clone())?) };
+        if idle {
+            self.configured = agent.clone();
+        }
+        self.use_agent(agent);
+        Ok(Some(held))
+    }
+}

@@ -1,0 +1,266 @@
+//! Delegation with the real binary and agent.toml files: as the example has it, killed at every point, and refused where agents
+//! would wait for one another (L16, D3, I2).
+
+use crate::support::{components, repository};
+use agent_core::event::EventKind;
+use agent_core::message::CallId;
+use agent_memory::{CallFilter, Options, SessionFilter, SessionLog, SqliteStore};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A folder with agents, and data of its own.
+struct Folder {
+    directory: TempDir,
+}
+
+impl Folder {
+    fn new(files: &[(&str, String)]) -> Self {
+        let folder = Self { directory: tempfile::tempdir().unwrap() };
+        for (name, text) in files {
+            folder.write(name, text);
+        }
+        folder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn run(&self, arguments: &[&str], kill_at: Option<&str>) -> Output {
+        run(self.directory.path(), &self.path("data"), arguments, kill_at)
+    }
+
+    fn store(&self) -> SqliteStore {
+        SqliteStore::open(self.path("data/agent-host.db"), Options::default()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Forgets the sessions and keeps the compiled code.
+    fn clear(&self) {
+        for file in ["agent-host.db", "agent-host.db-wal", "agent-host.db-shm"] {
+            let _ = std::fs::remove_file(self.path("data").join(file));
+        }
+        let _ = std::fs::remove_file(self.path("effects.txt"));
+    }
+}
+
+fn run(folder: &Path, data: &Path, arguments: &[&str], kill_at: Option<&str>) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    command.args(arguments).arg("--data").arg(data).current_dir(folder).stdin(Stdio::null());
+    if let Some(point) = kill_at {
+        command.env("AGENT_HOST_KILL_AT", point);
+    }
+    command.output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+fn was_killed(output: &Output) -> bool {
+    std::os::unix::process::ExitStatusExt::signal(&output.status) == Some(9)
+}
+
+/// A lead that delegates to a worker, whose tool has an effect.
+fn lead_and_worker(tool: &str) -> Folder {
+    let folder = Folder::new(&[]);
+    std::fs::create_dir(folder.path("plugins")).unwrap();
+    std::fs::copy(components().join("probe.wasm"), folder.path("plugins/probe.wasm")).unwrap();
+    let worker =
+        "model = \"scripted:worker.json\"\nplugin_directory = \"plugins\"\n[plugins.probe.grants]\nwrite = [\".\"]\n";
+    folder.write("worker.toml", worker);
+    let lead = "model = \"scripted:lead.json\"\n[agents.worker]\nagent = \"worker.toml\"\ndescription = \"Works.\"\n";
+    folder.write("lead.toml", lead);
+    let call = json!({"name": "worker", "arguments": {"task": "Count."}});
+    folder.write("lead.json", &json!({"replies": [{"calls": [call]}, {"text": "Finished."}]}).to_string());
+    let call = json!({"name": tool, "arguments": {"path": "effects.txt"}});
+    folder.write("worker.json", &json!({"replies": [{"calls": [call]}, {"text": "Counted."}]}).to_string());
+    let output = folder.run(&["--agent", "lead.toml", "Go."], None);
+    assert!(output.status.success(), "an undisturbed run: {}", stderr(&output));
+    folder
+}
+
+/// L16: the example of `tests/agents`, as it is written: only the reader may read.
+#[test]
+fn l16_the_example_runs_as_it_is_written() {
+    let data = tempfile::tempdir().unwrap();
+    let ask = ["--agent", "tests/agents/lead.toml", "When does the lighthouse open?"];
+    let output = run(repository(), data.path(), &ask, None);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "The lighthouse opens at nine.");
+    let shown = stderr(&output);
+    assert!(shown.contains("→ reader") && shown.contains("session reader/"), "the card names the session: {shown}");
+    assert!(!shown.contains("going on with the interrupted turn"), "{shown}");
+    let output = run(repository(), data.path(), &[&ask[..2], &["--json", ask[2]]].concat(), None);
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |agent: &str, kind: &str| {
+        let begins = |event: &&Value| event["session"].as_str().unwrap().starts_with(&format!("{agent}/"));
+        events.iter().filter(|event| event["type"] == kind).filter(begins).count()
+    };
+    assert_eq!((of("lead", "loop_start"), of("reader", "loop_start"), of("reader", "tool_result")), (1, 1, 1));
+    assert_eq!(of("reader", "stream_token"), 0, "a child's words are not streamed above");
+    assert_eq!(events.last().unwrap()["type"], "output");
+}
+
+/// D3, L16: killed at any point, a parent goes on with the one child that its call has, and every effect happens once.
+#[test]
+fn l16_d3_killed_at_every_point_a_call_has_one_child() {
+    let folder = lead_and_worker("probe.idempotent");
+    let mut points = vec!["before-call:probe.idempotent".to_owned(), "after-call:probe.idempotent".to_owned()];
+    for (input, times) in
+        [("context", 2), ("reply", 4), ("dispatched", 2), ("outcome", 1), ("respond", 1), ("verdict", 2)]
+    {
+        points.extend(
+            (1..=times)
+                .flat_map(|time| [format!("before-commit:{input}:{time}"), format!("after-commit:{input}:{time}")]),
+        );
+    }
+    points.extend(["before-commit:start:2", "after-commit:start:2", "after-commit:start:1"].map(str::to_owned));
+    for point in points {
+        folder.clear();
+        let killed = folder.run(&["--agent", "lead.toml", "Go."], Some(&point));
+        assert!(was_killed(&killed), "{point} was never passed: {}", stderr(&killed));
+        let output = folder.run(&["--agent", "lead.toml", "--continue"], None);
+        assert!(output.status.success(), "{point}: {}", stderr(&output));
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "Finished.", "{point}");
+        let effects = std::fs::read_to_string(folder.path("effects.txt")).unwrap();
+        assert_eq!(effects.lines().count(), 1, "{point}: {effects}");
+        block_on(async {
+            let store = folder.store();
+            let sessions = store.sessions(SessionFilter::default(), 10).await.unwrap();
+            assert_eq!(sessions.len(), 2, "{point}: one child: {sessions:?}");
+            for session in sessions {
+                assert_eq!(session.state, "idle", "{point}");
+                let calls = store.calls(&session.subject, CallFilter::Turn(1)).await.unwrap();
+                let result = calls[0].result.as_ref().unwrap_or_else(|| panic!("{point}: no result"));
+                assert!(calls.len() == 1 && !result.is_error, "{point}: {result:?}");
+                let events = store.events(&session.subject, 0, 1_000).await.unwrap();
+                let ends = events.iter().filter(|timed| matches!(timed.event.kind, EventKind::LoopEnd { .. })).count();
+                assert_eq!(ends, 1, "{point}: loop_end exactly once");
+            }
+        });
+    }
+}
+
+/// D3, L16: a child whose call has an unknown outcome leaves its parent waiting, which says where to decide; decided there,
+/// the parent goes on with both.
+#[test]
+fn l16_d3_a_decision_below_is_named_above() {
+    let folder = lead_and_worker("probe.count");
+    folder.clear();
+    assert!(was_killed(&folder.run(&["--agent", "lead.toml", "Go."], Some("after-call:probe.count"))));
+    let output = folder.run(&["--agent", "lead.toml", "--continue"], None);
+    let (shown, calls) = (stderr(&output), [CallId("call_1_1_1".to_owned())]);
+    assert_eq!(output.status.code(), Some(3), "{shown}");
+    let below = block_on(async {
+        let store = folder.store();
+        let filter = SessionFilter { agent: Some("worker".to_owned()), ..SessionFilter::default() };
+        store.sessions(filter, 10).await.unwrap().remove(0).subject
+    });
+    let call = format!("{below}/{}", calls[0]);
+    assert!(
+        shown.contains("waits for the agent worker") && shown.contains(&format!("session resolve {call}")),
+        "{shown}"
+    );
+    let output = folder.run(&["session", "resolve", &call, "result", "counted"], None);
+    let shown = stderr(&output);
+    assert!(output.status.success() && shown.contains("--session lead/"), "it says which parent waits: {shown}");
+    let output = folder.run(&["--agent", "lead.toml", "--continue"], None);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(folder.path("effects.txt")).unwrap().lines().count(), 1);
+}
+
+/// L16, D5: a child can be gone on with by itself, and then its parent takes what it said. Lists show it below its parent, each
+/// names the other, `--continue` never means a child, and a deleted parent leaves it with a word.
+#[test]
+fn l16_d5_a_child_is_seen_below_its_parent_and_ends_by_itself() {
+    let folder = lead_and_worker("probe.idempotent");
+    folder.clear();
+    assert!(was_killed(&folder.run(&["--agent", "lead.toml", "Go."], Some("before-commit:outcome"))));
+    let (lead, worker) = block_on(async {
+        let sessions = folder.store().sessions(SessionFilter::default(), 10).await.unwrap();
+        let of = |agent: &str| sessions.iter().find(|session| session.agent == agent).unwrap().subject.clone();
+        (of("lead"), of("worker"))
+    });
+    let stdout = |arguments: &[&str]| {
+        let output = folder.run(arguments, None);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let listed = stdout(&["session", "list"]);
+    let (above, below) = (listed.find(&lead).unwrap(), listed.find(&format!("└ {worker}")).unwrap());
+    assert!(above < below, "{listed}");
+    let shown = stdout(&["session", "show", &lead]);
+    assert!(shown.contains(&format!("delegated to {worker}")), "{shown}");
+    assert!(shown.contains("waits for the agent worker"), "{shown}");
+    assert!(stdout(&["session", "show", &worker]).contains(&format!("works for {lead}")));
+    let refused = folder.run(&["--agent", "worker.toml", "--continue"], None);
+    assert_eq!(refused.status.code(), Some(2), "no session of its own: {}", stderr(&refused));
+    let output = folder.run(&["--agent", "worker.toml", "--session", &worker], None);
+    let told = stderr(&output);
+    assert!(output.status.success() && told.contains(&format!("go on with --session {lead}")), "{told}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "Counted.");
+    assert_eq!(stdout(&["--agent", "lead.toml", "--continue"]).trim(), "Finished.");
+    let deleted = folder.run(&["session", "delete", &lead], None);
+    assert!(
+        deleted.status.success() && stderr(&deleted).contains(&format!("session delete {worker}")),
+        "{}",
+        stderr(&deleted)
+    );
+    assert!(stdout(&["session", "list"]).contains(&format!("worked for {lead}")));
+}
+
+/// L16, I2, row 13: agents that would wait for one another are refused before anything runs, with file, line, key and chain;
+/// so are two files with one name.
+#[test]
+fn l16_row_13_circles_are_refused_in_the_configuration() {
+    let table = |name: &str, file: &str| format!("[agents.{name}]\nagent = \"{file}\"\ndescription = \"d\"\n");
+    let offline = "model = \"offline\"\n";
+    let files = [
+        ("a.toml", format!("{offline}{}", table("b", "b.toml"))),
+        ("b.toml", format!("{offline}{}", table("c", "./c.toml"))),
+        ("c.toml", format!("{offline}{}", table("back", "a.toml"))),
+        ("self.toml", format!("{offline}{}", table("me", "self.toml"))),
+        ("twice.toml", format!("{offline}{}{}", table("one", "one/x.toml"), table("two", "two/x.toml"))),
+        ("absent.toml", format!("{offline}{}", table("gone", "gone.toml"))),
+        ("broken.toml", format!("{offline}{}", table("wrong", "wrong.toml"))),
+        ("wrong.toml", "modle = \"offline\"\n".to_owned()),
+        ("clash.toml", format!("{offline}{}", table("memory_search", "leaf.toml"))),
+        ("leaf.toml", offline.to_owned()),
+        ("diamond.toml", format!("{offline}{}{}", table("left", "left.toml"), table("right", "right.toml"))),
+        ("left.toml", format!("{offline}{}", table("leaf", "leaf.toml"))),
+        ("right.toml", format!("{offline}{}", table("leaf", "leaf.toml"))),
+    ];
+    let folder = Folder::new(&files);
+    for name in ["one", "two"] {
+        std::fs::create_dir(folder.path(name)).unwrap();
+        folder.write(&format!("{name}/x.toml"), offline);
+    }
+    for (file, expected) in [
+        ("a.toml", "c.toml:3: agents.back.agent: these agents would wait for one another: a → b → c → a"),
+        ("self.toml", "self.toml:3: agents.me.agent: these agents would wait for one another: self → self"),
+        ("twice.toml", "are both the agent `x`"),
+        ("absent.toml", "absent.toml:3: agents.gone.agent: `gone.toml` cannot be read"),
+        ("broken.toml", "wrong.toml"),
+        ("clash.toml", "two tools are named `memory_search`"),
+    ] {
+        let output = folder.run(&["config", "check", file], None);
+        let shown = stderr(&output);
+        assert!(output.status.code() == Some(2) && shown.contains(expected), "{file}: {shown}");
+        assert!(file != "clash.toml" || shown.contains("clash.toml:2: agents.memory_search"), "{shown}");
+    }
+    let output = folder.run(&["config", "check", "diamond.toml"], None);
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && shown.contains("left: the agent left"), "{shown}{}", stderr(&output));
+    assert_eq!(shown.matches("leaf: the agent leaf").count(), 2, "{shown}");
+}

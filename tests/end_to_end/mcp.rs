@@ -1,0 +1,239 @@
+//! I5 in turns: a session and the binary with an MCP server that is a real child process.
+
+use crate::fixture::{Diary, mcp_server, until};
+use crate::support::{House, calling, event_types, results, saying, script, turn};
+use agent_core::message::{Content, TurnInput};
+use agent_core::run::TurnError;
+use agent_mcp::{ChildCommand, Keep, ServerConfig, Transport};
+use agent_memory::{CallFilter, SessionLog};
+use agent_runtime::{AgentConfig, Session, TurnResult};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// The fixture's server in that mode, as the server of that name, with its diary in the house.
+fn server(house: &House, name: &str, mode: &str) -> (ServerConfig, Diary) {
+    let diary = Diary { path: house.directory.path().join(format!("{name}-diary")) };
+    let args = vec![mode.to_owned(), diary.path.display().to_string()];
+    let command = ChildCommand { command: mcp_server().display().to_string(), args, ..ChildCommand::default() };
+    (ServerConfig::new(name, Transport::Stdio(command)), diary)
+}
+
+fn configured(servers: Vec<ServerConfig>) -> AgentConfig {
+    AgentConfig { mcp: servers, ..AgentConfig::new("test") }
+}
+
+async fn closed(session: Session) {
+    let servers = session.agent().servers().clone();
+    session.close().await.unwrap();
+    servers.shutdown().await;
+}
+
+/// I5, L7, P2: every kind of result gets into the history, the picture as a stored medium, and nothing runs afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_turn_uses_the_tools_of_an_mcp_server() {
+    let house = House::new(&[]).await;
+    let (config, diary) = server(&house, "desk", "good");
+    let replies = [
+        calling(&[
+            ("desk.echo", json!({"text": "hello"})),
+            ("desk.image", json!({})),
+            ("desk.structured", json!({})),
+            ("desk.error", json!({})),
+            ("desk.echo", json!({"text": 7})),
+        ]),
+        saying("Done."),
+    ];
+    let mut session = house.session(configured(vec![config]), script(&replies)).await;
+    assert!(diary.started().is_empty(), "no server is started before a turn");
+    let result = turn(&mut session, "Go.").await;
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    let results = results(&house, &session).await;
+    assert_eq!(results[0], ("desk.echo".to_owned(), false, "hello".to_owned()));
+    assert_eq!(
+        (results[2].1, serde_json::from_str::<Value>(&results[2].2).unwrap()["warm"].clone()),
+        (false, json!(true))
+    );
+    assert!(results[3].1 && results[3].2.contains("the disk is full"), "{}", results[3].2);
+    assert!(results[4].1 && results[4].2.contains("invalid_arguments"), "{}", results[4].2);
+    assert_eq!(diary.count("tools/call"), 4, "wrong arguments never reach the server (L8)");
+    let calls = house.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
+    let content = &calls[1].result.as_ref().unwrap().content;
+    let media = content.iter().find_map(|content| if let Content::Media(media) = content { Some(media) } else { None });
+    let media = media.unwrap_or_else(|| panic!("{content:?}"));
+    assert_eq!(
+        (media.mime_type.as_str(), media.dimensions.map(|size| (size.width, size.height))),
+        ("image/png", Some((1, 1)))
+    );
+    closed(session).await;
+    assert_eq!((diary.started().len(), diary.alive()), (1, vec![]));
+}
+
+/// I5: closed on a failed turn, too, and opened again for the next one; one that is kept stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_servers_of_a_turn_end_with_it_however_it_ends() {
+    let house = House::new(&[]).await;
+    let ((of_a_turn, turns), (mut kept, keeps)) = (server(&house, "desk", "good"), server(&house, "shelf", "good"));
+    kept.keep = Keep::Always;
+    let failing = json!({"error": {"status": 401, "message": "no key"}});
+    let replies = [calling(&[("shelf.echo", json!({}))]), failing, saying("Better.")];
+    let mut session = house.session(configured(vec![of_a_turn, kept]), script(&replies)).await;
+    let result = turn(&mut session, "Go.").await;
+    assert!(matches!(result, TurnResult::Failed(TurnError::ModelFailed { .. })), "{result:?}");
+    turns.all_gone().await;
+    assert_eq!(keeps.alive().len(), 1);
+    let result = turn(&mut session, "Again.").await;
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    assert_eq!((turns.started().len(), keeps.started().len()), (2, 1));
+    closed(session).await;
+    assert_eq!((turns.alive(), keeps.alive()), (vec![], vec![]));
+}
+
+/// I5, D3: a call whose server dies in it is an error for the model and is not made again; the next call is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_server_that_dies_in_a_call_is_started_again_for_the_next() {
+    let house = House::new(&[]).await;
+    let (config, diary) = server(&house, "desk", "good");
+    let replies =
+        [calling(&[("desk.die", json!({}))]), calling(&[("desk.echo", json!({"text": "back"}))]), saying("Done.")];
+    let mut session = house.session(configured(vec![config]), script(&replies)).await;
+    let result = turn(&mut session, "Go.").await;
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    let results = results(&house, &session).await;
+    assert!(results[0].1 && results[0].2.contains("whether the call took effect is not known"), "{}", results[0].2);
+    assert_eq!(results[1], ("desk.echo".to_owned(), false, "back".to_owned()));
+    assert_eq!((diary.count("tools/call"), diary.started().len()), (2, 2));
+    closed(session).await;
+}
+
+/// L29: cancelling a turn stops its call at the server.
+#[tokio::test(flavor = "multi_thread")]
+async fn l29_a_cancelled_turn_cancels_its_call_at_the_server() {
+    let house = House::new(&[]).await;
+    let (mut config, diary) = server(&house, "desk", "good");
+    config.keep = Keep::Always;
+    let replies = [calling(&[("desk.hang", json!({}))]), saying("unused")];
+    let mut session = house.session(configured(vec![config]), script(&replies)).await;
+    let cancel = CancellationToken::new();
+    let running = session.run(Some(TurnInput::Text("Go.".to_owned())), cancel.clone());
+    let cancelling = async {
+        diary.until_noted("tools/call").await;
+        cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(running, cancelling);
+    assert_eq!(result.unwrap(), TurnResult::Cancelled);
+    diary.until_noted("notifications/cancelled").await;
+    closed(session).await;
+}
+
+/// I5: a server that hangs keeps no turn from running: it is left out, and its tools are not there.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_server_that_cannot_be_reached_is_left_out() {
+    let house = House::new(&[]).await;
+    let ((mut hung, diary), (good, _)) = (server(&house, "hung", "silent"), server(&house, "desk", "good"));
+    hung.limits.connect_time = Duration::from_millis(300);
+    let replies = [calling(&[("hung.echo", json!({})), ("desk.echo", json!({"text": "here"}))]), saying("Done.")];
+    let mut session = house.session(configured(vec![hung, good]), script(&replies)).await;
+    let result = turn(&mut session, "Go.").await;
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    assert!(event_types(&house, &session).await.contains(&"tool_not_found".to_owned()));
+    assert_eq!(results(&house, &session).await[1], ("desk.echo".to_owned(), false, "here".to_owned()));
+    closed(session).await;
+    diary.all_gone().await;
+}
+
+/// L7: a tool of a plugin and one of a server with one name are refused, both named.
+#[tokio::test(flavor = "multi_thread")]
+async fn l7_a_plugin_and_a_server_with_one_tools_name_are_refused() {
+    let house = House::new(&["probe"]).await;
+    let (config, diary) = server(&house, "probe", "good");
+    let mut session = house.session(configured(vec![config]), script(&[saying("unused")])).await;
+    let refused = session.run(Some(TurnInput::Text("Go.".to_owned())), CancellationToken::new()).await;
+    let message = refused.unwrap_err().to_string();
+    assert!(
+        message.contains("`probe.echo`") && message.contains("MCP server probe") && message.contains("probe@"),
+        "{message}"
+    );
+    closed(session).await;
+    diary.all_gone().await;
+}
+
+fn binary(house: &House, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    command
+        .current_dir(house.directory.path())
+        .args(arguments)
+        .env("AGENT_HOST_DATA", house.directory.path().join("data"));
+    command.env_remove("MCP_TEST_TOKEN").stdin(Stdio::null()).output().unwrap()
+}
+
+/// An agent.toml with the fixture's server and a scripted model that calls it.
+fn agent_file(house: &House, mode: &str, more: &str, replies: &[Value]) -> Diary {
+    let diary = Diary { path: house.directory.path().join("diary") };
+    std::fs::write(house.directory.path().join("script.json"), script(replies).to_string()).unwrap();
+    let server = format!("[mcp.desk]\ncommand = {:?}\nargs = [\"{mode}\", {:?}]", mcp_server(), diary.path);
+    let text = format!("name = \"test\"\nmodel = \"scripted:script.json\"\n{server}\n{more}\n");
+    std::fs::write(house.directory.path().join("agent.toml"), text).unwrap();
+    diary
+}
+
+fn printed(output: &Output) -> (String, String) {
+    (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// I2, I5: `[mcp.NAME]` of agent.toml is what a turn, `plugin list` and `config check` go by, and a stubborn server with a
+/// grandchild is gone when the binary has ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_the_binary_starts_and_ends_the_servers_of_agent_toml() {
+    let house = House::new(&[]).await;
+    let replies = [calling(&[("desk.env", json!({}))]), saying("Done.")];
+    let diary = agent_file(&house, "stubborn", "env = { MCP_TEST_PLAIN = \"x\" }\ntools = [\"env\"]", &replies);
+    let checked = binary(&house, &["config", "check", "agent.toml"]);
+    let (out, err) = printed(&checked);
+    assert!(checked.status.success() && out.contains("desk: ") && out.contains("stubborn"), "{out}{err}");
+    assert!(diary.started().is_empty(), "a check starts nothing");
+    let ran = binary(&house, &["--agent", "agent.toml", "--json", "Go."]);
+    let (out, err) = printed(&ran);
+    assert!(ran.status.success(), "{out}{err}");
+    assert!(out.contains("MCP_TEST_PLAIN") && !out.contains("AGENT_HOST_DATA"), "{out}{err}");
+    assert_eq!(diary.started().len(), 3);
+    diary.all_gone().await;
+    let listed = binary(&house, &["plugin", "list", "--agent", "agent.toml"]);
+    let (out, err) = printed(&listed);
+    assert!(out.contains("MCP server") && out.contains("desk.env") && !out.contains("desk.echo"), "{out}{err}");
+    diary.all_gone().await;
+    let file = house.directory.path().join("agent.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text + "pass_env = [\"MCP_TEST_TOKEN\"]\n").unwrap();
+    let refused = binary(&house, &["--agent", "agent.toml", "Go."]);
+    let (_, err) = printed(&refused);
+    assert!(!refused.status.success() && err.contains("MCP_TEST_TOKEN") && err.contains("agent.toml:"), "{err}");
+}
+
+/// L29, I5: Ctrl-C twice leaves at once, and leaves no process of a server behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_leaving_at_once_kills_the_servers() {
+    let house = House::new(&[]).await;
+    let replies = [calling(&[("desk.hang", json!({}))]), saying("unused")];
+    let diary = agent_file(&house, "stubborn", "keep = \"always\"", &replies);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    command.current_dir(house.directory.path()).args(["--agent", "agent.toml", "Go."]);
+    command.env("AGENT_HOST_DATA", house.directory.path().join("data"));
+    let mut running = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    diary.until_noted("tools/call").await;
+    assert_eq!(diary.alive().len(), 3);
+    interrupt(running.id());
+    diary.until_noted("notifications/cancelled").await;
+    // The server is stubborn, so that the host is still ending it; where it is not any more, there is nobody to signal.
+    interrupt(running.id());
+    let status = running.wait().unwrap();
+    assert!(!status.success());
+    until("no process is left", || diary.alive().is_empty()).await;
+}
+
+fn interrupt(process: u32) {
+    let process = Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
+    let _ = kill_process(process, Signal::INT);
+}

@@ -1,0 +1,224 @@
+//! An MCP server for tests, good or bad as its first argument says. It needs nothing but the standard library, so that
+//! tests build it with one call of the compiler. It speaks the protocol of 2025-11-25.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, Write, stdin, stdout};
+use std::time::Duration;
+
+/// Parsed out of one line, as far as this server needs it.
+struct Message {
+    line: String,
+    method: String,
+    /// As it is written; none for notices.
+    id: Option<String>,
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mode = arguments.first().map_or("good", String::as_str);
+    // Where it writes what it was told and did, for tests that look from outside.
+    let diary = arguments.get(1).cloned();
+    note(diary.as_deref(), &format!("started {}", std::process::id()));
+    match mode {
+        "silent" => sleep_for_ever(),
+        "exits" => {
+            eprintln!("cannot find \u{1b}[31mits database");
+            std::process::exit(3);
+        }
+        "endless-line" => endless_line(),
+        // Ends neither with its input nor when it is asked to: a grandchild that does neither is started too.
+        "stubborn" => stubborn(diary.as_deref()),
+        _ => {}
+    }
+    let mut pages = 0;
+    let mut waiting: VecDeque<String> = VecDeque::new();
+    for line in stdin().lock().lines() {
+        let Ok(line) = line else { return };
+        let message = Message::read(line);
+        note(diary.as_deref(), &message.method);
+        match message.method.as_str() {
+            "initialize" => message.answer(
+                r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"fixture","version":"1"}}"#,
+            ),
+            "tools/list" => {
+                pages += 1;
+                list(mode, pages, &message);
+            }
+            "tools/call" => call((mode, diary.as_deref()), &message, &mut waiting),
+            "ping" => message.answer("{}"),
+            "notifications/cancelled" => waiting.clear(),
+            _ if message.id.is_some() => message.refuse(-32601, "unknown method"),
+            _ => {}
+        }
+    }
+    note(diary.as_deref(), "input closed");
+    if mode == "stubborn" {
+        sleep_for_ever();
+    }
+}
+
+fn list(mode: &str, page: usize, message: &Message) {
+    let tool = |name: &str, hints: &str| {
+        format!(
+            r#"{{"name":"{name}","description":"does {name}","inputSchema":{{"type":"object","properties":{{"text":{{"type":"string"}}}}}},"annotations":{hints}}}"#
+        )
+    };
+    let names =
+        ["echo", "error", "refuse", "image", "structured", "hang", "die", "garbage", "huge", "change", "env", "loud", "flood"];
+    match mode {
+        "endless-pages" => {
+            let tool = tool(&format!("tool{page}"), "{}");
+            message.answer(&format!(r#"{{"tools":[{tool}],"nextCursor":"{page}"}}"#));
+        }
+        "circle" => {
+            let tool = tool(&format!("tool{page}"), "{}");
+            message.answer(&format!(r#"{{"tools":[{tool}],"nextCursor":"again"}}"#));
+        }
+        "many" => {
+            let tools: Vec<String> = (0..1100).map(|number| tool(&format!("tool{number:04}"), "{}")).collect();
+            message.answer(&format!(r#"{{"tools":[{}]}}"#, tools.join(",")));
+        }
+        "fat" => {
+            let fat = format!(
+                r#"{{"name":"fat{page}","description":"{}","inputSchema":{{"type":"object"}}}}"#,
+                "x".repeat(6 << 20)
+            );
+            message.answer(&format!(r#"{{"tools":[{fat}],"nextCursor":"{page}"}}"#));
+        }
+        "lies" => {
+            let lie = tool("lie", r#"{"readOnlyHint":true,"destructiveHint":true,"idempotentHint":false}"#);
+            message.answer(&format!(r#"{{"tools":[{lie}]}}"#));
+        }
+        "nonsense-list" => message.answer(r#"{"tools":"many"}"#),
+        "hang-list" => {}
+        _ => {
+            let mut tools: Vec<String> = names.iter().map(|name| tool(name, "{}")).collect();
+            tools.push(tool("look", r#"{"readOnlyHint":true,"openWorldHint":false}"#));
+            if page > 1 {
+                tools.push(tool("new", "{}"));
+            }
+            message.answer(&format!(r#"{{"tools":[{}]}}"#, tools.join(",")));
+        }
+    }
+}
+
+fn call((mode, diary): (&str, Option<&str>), message: &Message, waiting: &mut VecDeque<String>) {
+    let text = |text: &str| format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#);
+    let name = message.text_of("name").unwrap_or_default();
+    match name.as_str() {
+        "echo" | "look" => message.answer(&text(&message.text_of("text").unwrap_or_default())),
+        "error" => message.answer(r#"{"content":[{"type":"text","text":"the disk is full"}],"isError":true}"#),
+        "refuse" => message.refuse(-32602, "text must be short"),
+        // A picture of one pixel.
+        "image" => message.answer(concat!(
+            r#"{"content":[{"type":"text","text":"here"},{"type":"image","mimeType":"image/png","data":""#,
+            "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+            r#""}]}"#
+        )),
+        "structured" => message.answer(r#"{"content":[],"structuredContent":{"warm":true,"degrees":21.5}}"#),
+        "hang" => waiting.extend(message.id.clone()),
+        "die" => std::process::exit(1),
+        "garbage" => {
+            say("Listening on port 3000 …");
+            say("{\"jsonrpc\":\"2.0\"");
+            say(r#"{"jsonrpc":"2.0","id":999,"result":{"content":[{"type":"text","text":"not asked for"}]}}"#);
+            say(r#"[1,2,3]"#);
+            message.answer(&text("clean"));
+        }
+        "huge" => endless_line(),
+        "change" => {
+            say(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
+            message.answer(&text("changed"));
+        }
+        "env" => {
+            let mut names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
+            names.sort();
+            message.answer(&text(&names.join(" ")));
+        }
+        // Asks without end and reads nothing.
+        "flood" => {
+            for number in 0..10_000_000 {
+                say(&format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#));
+                if number % 1000 == 0 {
+                    note(diary, "a thousand questions");
+                }
+            }
+        }
+        "loud" => {
+            for number in 0..100_000 {
+                eprintln!("line {number} of a very loud server \u{1b}[2J");
+            }
+            message.answer(&text("was loud"));
+        }
+        _ => message.refuse(-32602, &format!("there is no tool {name} in mode {mode}")),
+    }
+}
+
+impl Message {
+    fn read(line: String) -> Self {
+        let mut message = Self { method: String::new(), id: None, line };
+        message.method = message.text_of("method").unwrap_or_default();
+        // Ids of this server's client are numbers, and stand before everything else.
+        let id = message.line.split_once("\"id\":").map(|(_, rest)| rest.split([',', '}']).next().unwrap_or_default());
+        message.id = id.map(str::to_owned).filter(|_| !message.method.starts_with("notifications/"));
+        message
+    }
+
+    /// The text behind the last key of that name, without escapes. A tool's name is behind the first key `name`.
+    fn text_of(&self, key: &str) -> Option<String> {
+        let key = format!("\"{key}\":\"");
+        let (_, rest) = self.line.split_once(&key)?;
+        Some(rest.split('"').next().unwrap_or_default().to_owned())
+    }
+
+    fn answer(&self, result: &str) {
+        let id = self.id.as_deref().unwrap_or("null");
+        say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
+    }
+
+    fn refuse(&self, code: i32, message: &str) {
+        let id = self.id.as_deref().unwrap_or("null");
+        say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#));
+    }
+}
+
+fn say(line: &str) {
+    let mut out = stdout().lock();
+    let written = writeln!(out, "{line}").and_then(|()| out.flush());
+    if written.is_err() {
+        std::process::exit(0);
+    }
+}
+
+fn endless_line() -> ! {
+    let mut out = stdout().lock();
+    let piece = [b'x'; 64 << 10];
+    while out.write_all(&piece).is_ok() {}
+    std::process::exit(0);
+}
+
+fn stubborn(diary: Option<&str>) {
+    // The shell ignores the signal that asks to end, and so does what it starts.
+    let script = "trap '' TERM; sleep 600 & echo $!; wait";
+    let mut shell = std::process::Command::new("/bin/sh");
+    let child =
+        shell.args(["-c", script]).stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).spawn();
+    let mut child = child.expect("a shell");
+    note(diary, &format!("started {}", child.id()));
+    let mut line = String::new();
+    std::io::BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
+    note(diary, &format!("started {}", line.trim()));
+}
+
+fn sleep_for_ever() -> ! {
+    loop {
+        std::thread::sleep(Duration::from_secs(3600));
+    }
+}
+
+fn note(diary: Option<&str>, what: &str) {
+    let Some(diary) = diary else { return };
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(diary);
+    let written = file.and_then(|mut file| file.write_all(format!("{what}\n").as_bytes()));
+    written.expect("the diary can be written");
+}
