@@ -27,6 +27,7 @@ pub(crate) use template::template;
 
 use crate::grants::{Grant, Kind, Receiver};
 use agent_core::run::AtLimit;
+use agent_runtime::SummaryWriter;
 use document::{Document, Found, Table};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -77,6 +78,14 @@ pub(crate) struct AgentFile {
     pub(crate) result_characters: Option<u32>,
     /// Tokens that must be free before a step.
     pub(crate) minimum_remaining: Option<u32>,
+    /// Percent of the history budget beyond which messages leave.
+    pub(crate) evict_at: Option<u32>,
+    /// Percent down to which they leave.
+    pub(crate) evict_to: Option<u32>,
+    /// Who summarises them.
+    pub(crate) summary: Option<SummaryWriter>,
+    /// The model that does.
+    pub(crate) summary_model: Option<Placed>,
     /// The output carries the turn's messages.
     pub(crate) include_history: Option<bool>,
     /// JSON Schema of the output.
@@ -183,6 +192,13 @@ impl AgentFile {
             parallel_calls: number("parallel_calls"),
             result_characters: number("result_characters"),
             minimum_remaining: number("minimum_remaining"),
+            evict_at: number("evict_at"),
+            evict_to: number("evict_to"),
+            summary: text("summary").map(|word| match word.as_str() {
+                "extract" => SummaryWriter::Extract,
+                _ => SummaryWriter::Model,
+            }),
+            summary_model: root.get("summary_model").and_then(|found| placed(&found)),
             include_history: root.get("include_history").and_then(|found| found.flag()),
             output_schema: root.get("output_schema").and_then(|found| output_schema::output_schema(&found, &folder)),
             validators: root.get("validators").map(|found| texts(&found)),

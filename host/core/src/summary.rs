@@ -27,13 +27,13 @@ const GAP: &str = "…";
 
 /// What is kept in the prompt of the messages that have left it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionSummary {
+pub struct HistorySummary {
     /// What they were about.
     pub text: String,
     /// Files that their calls touched, the last one last.
     #[serde(default)]
     pub files: Vec<String>,
-    /// Estimated tokens of [`SessionSummary::section`].
+    /// Estimated tokens of [`HistorySummary::section`].
     pub tokens: u32,
     /// Messages that have left, over the whole session. 0 in a session that was forked from theirs.
     pub messages: u64,
@@ -54,7 +54,7 @@ pub struct Draft {
     pub files: Vec<String>,
 }
 
-impl SessionSummary {
+impl HistorySummary {
     /// The next summary: the draft's text instead of the earlier one's, its files behind the earlier ones, and all of it
     /// within `limit` tokens.
     pub(crate) fn next(earlier: Option<&Self>, draft: Draft, leaving: Leaving, limit: u32) -> Self {
@@ -98,7 +98,8 @@ impl SessionSummary {
 
     /// The summary as a session has it that goes on behind message `until` of this one, whose last turn is `turn`.
     pub(crate) fn forked(&self, until: MessageId, turn: u32) -> Self {
-        let mut fork = Self { messages: 0, through_message: 0, through_turn: self.through_turn.min(turn), ..self.clone() };
+        let mut fork =
+            Self { messages: 0, through_message: 0, through_turn: self.through_turn.min(turn), ..self.clone() };
         if until < self.through_message {
             fork.text.push_str("\n[It was forked at an earlier point: what is said of later turns does not hold.]");
         }
@@ -138,7 +139,7 @@ pub(crate) struct Leaving {
 
 /// A summary without a model: the first sentence of each input and answer, and each call with what came of it, behind
 /// what was summarised before; where that is more than `limit` tokens, the first line and the latest ones.
-pub fn extract(earlier: Option<&SessionSummary>, messages: &[impl Borrow<StoredMessage>], limit: u32) -> Draft {
+pub fn extract(earlier: Option<&HistorySummary>, messages: &[impl Borrow<StoredMessage>], limit: u32) -> Draft {
     let messages: Vec<&StoredMessage> = messages.iter().map(Borrow::borrow).collect();
     let results = results(&messages);
     let mut lines: Vec<String> = earlier.map(|summary| lines_of(&summary.text)).unwrap_or_default();

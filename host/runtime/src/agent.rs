@@ -4,6 +4,7 @@ use crate::builtins;
 use crate::delegation::Delegate;
 use crate::models::Models;
 use crate::registry::{Availability, Registry, RegistryError};
+use crate::summary::SummaryWriter;
 use agent_core::plugin::OutputData;
 use agent_core::prompt::PromptParts;
 use agent_core::run::{LoopConfig, PinnedPlugin};
@@ -41,6 +42,8 @@ pub struct AgentConfig {
     pub prompt: PromptParts,
     /// Most tokens of a reply. Default 4,096.
     pub reply_tokens: u32,
+    /// Who summarises what leaves the prompt (L27). Default: a model.
+    pub summary: SummaryWriter,
     /// Whether the output holds the turn's messages (L13).
     pub include_history: bool,
     /// JSON Schema of the output (L12).
@@ -70,6 +73,7 @@ impl AgentConfig {
             bounds: LoopConfig::default(),
             prompt: PromptParts::default(),
             reply_tokens: DEFAULT_REPLY_TOKENS,
+            summary: SummaryWriter::default(),
             include_history: false,
             output_schema: None,
             plugins: BTreeMap::new(),

@@ -18,6 +18,7 @@ pub mod portable;
 pub mod registry;
 mod remember;
 pub mod session;
+pub mod summary;
 mod trace;
 
 pub use agent::{Agent, AgentConfig, AgentError, PluginAllowance};
@@ -27,3 +28,4 @@ pub use media::Downscaler;
 pub use models::Models;
 pub use registry::{Registry, RegistryError};
 pub use session::{Host, OpenSession, Session, SessionError, TurnResult};
+pub use summary::SummaryWriter;

@@ -1,9 +1,10 @@
-//! `session list|show|fork|undo|resolve|export|import|delete`: what is stored, for people and for programs.
+//! `session list|show|search|fork|undo|resolve|export|import|delete`: what is stored, for people and for programs.
 
 pub(crate) mod below;
 mod delete;
 mod portable;
 mod resolve;
+mod search;
 pub(crate) mod show;
 mod tree;
 
@@ -48,6 +49,9 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
                 return show::show(&*store, &session, data, terminal).await;
             }
             print_events(&*store, &session.subject, terminal).await?;
+        }
+        SessionCommand::Search { words, limit, json } => {
+            return search::search(&*store, search::Asked { words, limit, json }, terminal).await;
         }
         SessionCommand::Resolve { call, decision, text, session } => {
             let asked = resolve::Asked { call, decision, text, session };

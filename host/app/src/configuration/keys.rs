@@ -72,5 +72,17 @@ pub(super) enum Default {
 const NONE: Default = Default::Words("none");
 
 /// All of them, in order of reading; those of the top come first, as TOML wants it.
-pub(super) const SECTIONS: &[Section] =
-    &[AGENT, MODELS, TURN, RETRY, PROVIDER, PROVIDER_MODEL, DELEGATES, HOST_GRANTS, GRANTS, LIMITS, MCP_PROCESS, MCP_ADDRESS];
+pub(super) const SECTIONS: &[Section] = &[
+    AGENT,
+    MODELS,
+    TURN,
+    RETRY,
+    PROVIDER,
+    PROVIDER_MODEL,
+    DELEGATES,
+    HOST_GRANTS,
+    GRANTS,
+    LIMITS,
+    MCP_PROCESS,
+    MCP_ADDRESS,
+];

@@ -6,6 +6,7 @@ use agent_core::change::Denial;
 use agent_core::event::EventKind;
 use agent_core::run::FALLBACK_TEXT;
 use agent_core::tool::Violation;
+use agent_runtime::summary::EXTRACT;
 
 /// Characters of names and messages that a line shows.
 const SHOWN: usize = 100;
@@ -45,6 +46,14 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
         EventKind::OutputRejected { by, attempt, problems } => {
             let by = one_line(by, SHOWN);
             format!("{YELLOW}!{YELLOW:#} answer {attempt} was rejected by {BOLD}{by}{BOLD:#}: {}", violations(problems))
+        }
+        EventKind::Evicted { messages, tokens, summary_tokens, by } => {
+            let by = one_line(by, SHOWN);
+            let by = if by == EXTRACT { "the host".to_owned() } else { by };
+            format!(
+                "{DIM}{messages} earlier messages ({tokens} tokens) have left the prompt; summarised by {by} in {summary_tokens} \
+                 tokens{DIM:#}"
+            )
         }
         EventKind::Resumed => format!("{DIM}going on with the interrupted turn{DIM:#}"),
         _ => return None,
@@ -108,6 +117,8 @@ mod tests {
             EventKind::ToolCall { call: call.clone(), name: "text.count_file".into(), arguments, attempt: 2 },
             EventKind::ToolNotFound { call: call.clone(), name: "text.cuont".into() },
             EventKind::ToolDeferred { call, name: "text.count_file".into() },
+            EventKind::Evicted { messages: 4, tokens: 4_000, summary_tokens: 300, by: model.clone() },
+            EventKind::Evicted { messages: 2, tokens: 2_000, summary_tokens: 310, by: EXTRACT.into() },
             EventKind::Retry { model: model.clone(), attempt: 2, wait_ms: 1_500, reason: reason.clone() },
             fallback("ollama/qwen"),
             fallback(FALLBACK_TEXT),
@@ -116,6 +127,8 @@ mod tests {
         → text.count_file {"path":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… (attempt 2)
         ✗ text.cuont there is no such tool
         … text.count_file deferred: a call of higher priority ran first
+        4 earlier messages (4000 tokens) have left the prompt; summarised by openai/gpt in 300 tokens
+        2 earlier messages (2000 tokens) have left the prompt; summarised by the host in 310 tokens
         ! 503: busy�[2J…
           openai/gpt is asked again in 1.5 s, try 2
         ! 503: busy�[2J…

@@ -8,7 +8,7 @@ use crate::event::EventKind;
 use crate::message::{MessageId, Role};
 use crate::plugin::{History, Section, Stability};
 use crate::prompt;
-use crate::summary::{Draft, Leaving, SessionSummary};
+use crate::summary::{Draft, HistorySummary, Leaving};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub struct SummaryPlan {
     pub messages: Vec<MessageId>,
     /// Of what has left before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub earlier: Option<SessionSummary>,
+    pub earlier: Option<HistorySummary>,
     /// Tokens that the whole section may have; what is longer is cut.
     pub limit: u32,
 }
@@ -75,7 +75,7 @@ impl Run {
 
     /// The session summary where the prompt has it. A builder that leaves the history out leaves out what is said of it,
     /// too, and one with a section of that name has its own.
-    fn shown_summary(&self) -> Option<&SessionSummary> {
+    fn shown_summary(&self) -> Option<&HistorySummary> {
         let turn = self.turn.as_ref()?;
         let summary = self.summary.as_ref()?;
         let left_out = turn.history == History::LeaveOut && summary.through_turn < turn.number;
@@ -114,7 +114,7 @@ impl Run {
             self.hide_because(*id, Departure::Evicted, change);
         }
         let draft = Draft { text: summarised.text, files: summarised.files };
-        let summary = SessionSummary::next(self.summary.as_ref(), draft, leaving, limit);
+        let summary = HistorySummary::next(self.summary.as_ref(), draft, leaving, limit);
         let messages = u32::try_from(messages.len()).unwrap_or(u32::MAX);
         let kind = EventKind::Evicted { messages, tokens, summary_tokens: summary.tokens, by: summarised.by };
         self.summary = Some(summary);

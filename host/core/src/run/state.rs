@@ -9,7 +9,7 @@ use crate::event::{Event, EventKind};
 use crate::message::{Digest, MessageId, Role, TurnInput};
 use crate::model::Usage;
 use crate::plugin::{Budget, History, Lifecycle, OutputData, Section, TraceContext};
-use crate::summary::SessionSummary;
+use crate::summary::HistorySummary;
 use serde::{Deserialize, Serialize};
 
 /// The version of the state's shape. A released shape stays readable.
@@ -47,7 +47,7 @@ pub struct Run {
     pub masks: Vec<Mask>,
     /// What stands for the messages that have left the view for it (L27).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub summary: Option<SessionSummary>,
+    pub summary: Option<HistorySummary>,
     /// The open turn, or the last one.
     pub turn: Option<Turn>,
 }

@@ -171,7 +171,8 @@ impl Ledger {
                         assert!(own, "an outcome finishes its own running call");
                     }
                     if let Input::Respond { call, result: given } = input {
-                        let own = call == id && result.content == given.content && record.state == CallState::Outstanding;
+                        let own =
+                            call == id && result.content == given.content && record.state == CallState::Outstanding;
                         assert!(own, "a response finishes its own outstanding call (L10)");
                     }
                     if let Input::Approval { answers } = input {
@@ -223,7 +224,8 @@ impl Ledger {
                     let verdict = answers.iter().find(|answer| answer.call == *id).map(|answer| &answer.verdict);
                     matches!(verdict, Some(ApprovalVerdict::Granted { .. }))
                 };
-                let allowed = matches!(input, Input::Approval { answers } if granted(answers)) && from == CallState::Asking;
+                let allowed =
+                    matches!(input, Input::Approval { answers } if granted(answers)) && from == CallState::Asking;
                 assert!(recovered || retried || allowed, "{id} waits again without a reason");
                 call.granted |= allowed;
             }
@@ -335,10 +337,16 @@ impl Ledger {
         let suspended = suspended.unwrap_or(false);
         match next {
             EventKind::Resumed => assert!(suspended, "it goes on without having waited"),
-            EventKind::ToolCall { .. } | EventKind::LoopIteration { .. } => assert!(!suspended, "{next:?} while it waits"),
+            EventKind::ToolCall { .. } | EventKind::LoopIteration { .. } => {
+                assert!(!suspended, "{next:?} while it waits")
+            }
             EventKind::ApprovalRequested { calls } => {
                 let asked: Vec<CallId> = calls.iter().map(|item| item.call.clone()).collect();
-                assert_eq!(asked, self.in_state(CallState::Asking), "all calls that must be allowed, in one request (L17)");
+                assert_eq!(
+                    asked,
+                    self.in_state(CallState::Asking),
+                    "all calls that must be allowed, in one request (L17)"
+                );
             }
             _ => {}
         }
@@ -404,7 +412,10 @@ impl Ledger {
                 let mut waits: Vec<CallId> = suspension.waits.iter().map(|wait| wait.call.clone()).collect();
                 waits.sort();
                 assert_eq!(waits, stuck);
-                assert!(self.in_state(CallState::Asking).is_empty() || self.is_asked(), "somebody has been asked (L17)");
+                assert!(
+                    self.in_state(CallState::Asking).is_empty() || self.is_asked(),
+                    "somebody has been asked (L17)"
+                );
                 let said = self.events.iter().rev().find_map(|event| match &event.kind {
                     EventKind::Suspended { suspension } => Some(Some(suspension)),
                     EventKind::Resumed | EventKind::LoopStart { .. } => Some(None),

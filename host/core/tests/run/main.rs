@@ -16,7 +16,7 @@ mod properties;
 mod recovery;
 mod seen_counts;
 mod session;
-mod summaries;
 mod stored_states;
+mod summaries;
 mod views;
 mod waiting;

@@ -9,8 +9,8 @@ use agent_core::message::{CallId, Content, Digest, TurnInput};
 use agent_core::model::Usage;
 use agent_core::plugin::{OutputData, TraceContext};
 use agent_core::run::{
-    Action, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, LoopConfig, Output, OutputVerdict, PromptBudget,
-    Refused, RepliedStep, ResolvedCall, Run, TurnContext, TurnEnd, TurnError,
+    Action, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, LoopConfig, Output, OutputVerdict,
+    PromptBudget, Refused, RepliedStep, ResolvedCall, Run, TurnContext, TurnEnd, TurnError,
 };
 use agent_core::tool::{ToolSource, Violation};
 use serde_json::{Value, json};

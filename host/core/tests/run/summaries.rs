@@ -1,7 +1,7 @@
 //! The summary that the host makes without a model, and the section that stands for what has left (L22, L27).
 
 use agent_core::message::{CallId, Content, MessageId, Part, Role, StoredMessage, ToolCall, ToolResult};
-use agent_core::summary::{SessionSummary, extract, files_touched};
+use agent_core::summary::{HistorySummary, extract, files_touched};
 use agent_core::tokens;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ fn l27_files_are_what_stands_under_keys_that_name_files() {
 
 #[test]
 fn l27_what_was_summarised_before_stays_as_far_as_there_is_room() {
-    let earlier = SessionSummary { text: "Asked: The goal.\nAnswered: old news".into(), ..Default::default() };
+    let earlier = HistorySummary { text: "Asked: The goal.\nAnswered: old news".into(), ..Default::default() };
     let draft = extract(Some(&earlier), &[said(9, Role::User, "And now?")], 1_000);
     assert_eq!(draft.text, "Asked: The goal.\nAnswered: old news\nAsked: And now?");
     // 14 tokens: the goal stays, and the newest; what lies between them gives way.
@@ -85,7 +85,7 @@ fn l27_what_was_summarised_before_stays_as_far_as_there_is_room() {
 
 #[test]
 fn l22_the_section_says_how_to_find_what_left_and_that_it_is_a_record() {
-    let summary = SessionSummary {
+    let summary = HistorySummary {
         text: "Asked: The goal.".into(),
         files: vec!["a.txt".into(), "b.txt".into()],
         messages: 12,
@@ -111,7 +111,7 @@ proptest! {
     ) {
         let roles = [Role::User, Role::Assistant, Role::Tool, Role::System];
         let messages: Vec<_> = (1..).zip(&texts).map(|(id, text)| said(id, roles[id as usize % 4], text)).collect();
-        let earlier = SessionSummary { text: earlier, ..Default::default() };
+        let earlier = HistorySummary { text: earlier, ..Default::default() };
         let draft = extract(Some(&earlier), &messages, limit);
         prop_assert!(tokens::of_text(&draft.text) <= limit + 1, "{} > {limit}", tokens::of_text(&draft.text));
         prop_assert_eq!(draft, extract(Some(&earlier), &messages, limit));

@@ -35,7 +35,8 @@ fn working(names: &[&str], services: &[u32]) -> Session {
     session.reply("", names.iter().map(|name| plain(name)).collect());
     let services: Vec<CallId> = services.iter().map(|place| id(*place)).collect();
     let others: Vec<CallId> = (1..=names.len() as u32).map(id).filter(|id| !services.contains(id)).collect();
-    let (Input::Dispatched { calls: mut all }, Input::Dispatched { calls }) = (handed_on(&services), dispatched(&others))
+    let (Input::Dispatched { calls: mut all }, Input::Dispatched { calls }) =
+        (handed_on(&services), dispatched(&others))
     else {
         unreachable!()
     };
