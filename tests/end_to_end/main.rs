@@ -5,6 +5,7 @@
 mod agent_files;
 mod agents;
 mod binary;
+mod cancelled;
 mod chat_server;
 mod configuration;
 mod contract;
@@ -13,12 +14,19 @@ mod crash;
 mod fixture;
 mod mcp;
 mod media;
+mod memories;
 mod model_servers;
 mod models;
 mod peers;
 mod portable;
 mod sandbox;
 mod scenarios;
+mod seed_a;
+mod seed_b;
+mod seed_d;
+mod services;
+mod services_by_hand;
+mod session_commands;
 mod support;
 #[cfg(target_os = "linux")]
 mod terminal;

@@ -77,8 +77,8 @@ async fn i5_servers_of_a_turn_end_with_it_however_it_ends() {
     let house = House::new(&[]).await;
     let ((of_a_turn, turns), (mut kept, keeps)) = (server(&house, "desk", "good"), server(&house, "shelf", "good"));
     kept.keep = Keep::Always;
-    let failing = json!({"error": {"status": 401, "message": "no key"}});
-    let replies = [calling(&[("shelf.echo", json!({}))]), failing, saying("Better.")];
+    let once = json!({"text": "Better.", "error": {"status": 401, "message": "no key", "times": 1}});
+    let replies = [calling(&[("shelf.echo", json!({}))]), once];
     let mut session = house.session(configured(vec![of_a_turn, kept]), script(&replies)).await;
     let result = turn(&mut session, "Go.").await;
     assert!(matches!(result, TurnResult::Failed(TurnError::ModelFailed { .. })), "{result:?}");

@@ -379,6 +379,37 @@ fn d3_a_turn_that_waits_is_decided_about() {
     assert_eq!(std::fs::read_to_string(desk.folder.path().join("tree/effects.txt")).unwrap().lines().count(), 1);
 }
 
+/// L18, L19: reminders are dim notes; a question is shown, and the next line that is typed is its answer. L29: a turn that
+/// waits for an answer can be cancelled.
+#[test]
+fn l18_a_question_is_answered_with_the_next_line() {
+    let ask = || calling(&[("ask_question", json!({"question": "Which year do you mean?"}))]);
+    let done = json!({"calls": [{"name": "task_completion", "arguments": {"result": "It was in 1984."}}],
+        "expect": {"last_contains": "the eighties, 1984"}});
+    let desk = Desk::new(&[json!({"text": "Let me think."}), ask(), done, ask()]);
+    let file = desk.folder.path().join("agent.toml");
+    std::fs::write(&file, "finish = \"tool\"\n").unwrap();
+    let mut screen = desk.session_with(desk.command(&["--agent", file.to_str().unwrap()]));
+    screen.send("When was it?\r");
+    screen.wait_for("? Which year do you mean?");
+    screen.wait_for("the next line that you write is the answer");
+    assert!(
+        screen.text().contains("the reply called no tool: the model is reminded (1 in a row)"),
+        "{}",
+        screen.text()
+    );
+    screen.wait_for_prompt(2);
+    screen.send("the eighties, 1984\r");
+    screen.wait_for("It was in 1984.");
+    screen.wait_for_prompt(3);
+    screen.send("And the other?\r");
+    screen.wait_for_prompt(4);
+    screen.send("/cancel\r");
+    screen.wait_for("cancelled; ask on");
+    screen.send(CTRL_D);
+    assert_eq!(screen.exit_code(), Some(0));
+}
+
 /// I1: into a pipe goes the answer as the model wrote it, and nothing else; no escape codes anywhere.
 #[test]
 fn i1_a_pipe_gets_the_answer_only() {

@@ -1,10 +1,12 @@
 //! The command line, as clap reads it.
 
+pub(crate) mod approval;
 mod help;
 
 use crate::configuration::url_problem;
 use crate::grants::Grant;
 use crate::settings::AGENT_FILE;
+use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{LONG, SHORT, USAGE};
@@ -82,6 +84,9 @@ pub(crate) struct RunArguments {
     /// Print events as JSON lines, the output as the last one
     #[arg(long, help_heading = "Session")]
     pub(crate) json: bool,
+    /// Say yes to calls of this tool that must be allowed, once to each; `*` stands for any characters
+    #[arg(long, value_name = "TOOL", help_heading = "Session", value_parser = tool_pattern)]
+    pub(crate) yes: Vec<String>,
 }
 
 /// Another command than running a turn.
@@ -90,15 +95,38 @@ pub(crate) enum Command {
     /// Build, inspect and call plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
-    /// List, show, fork, carry and delete sessions
+    /// List, show, answer, fork, carry and delete sessions
     #[command(subcommand)]
     Session(SessionCommand),
+    /// List and revoke what was allowed for good
+    #[command(subcommand)]
+    Approvals(ApprovalsCommand),
+    /// Show what goes out of sessions: requests to services, and more
+    #[command(subcommand)]
+    Outbox(OutboxCommand),
     /// Search, list and forget what is remembered of you over sessions
     #[command(subcommand)]
     Memory(MemoryCommand),
     /// Write, check and list agents' configurations
     #[command(subcommand)]
     Config(ConfigCommand),
+}
+
+/// Commands on the outbox.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OutboxCommand {
+    /// Show what is pending, the oldest first
+    List {
+        /// Of this session only: its id, or a beginning of it that no other has
+        #[arg(long, value_name = "ID", value_parser = session_id)]
+        session: Option<String>,
+        /// What is done, too
+        #[arg(long)]
+        all: bool,
+        /// Print one JSON line per item
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Commands on agents' configurations.
@@ -247,6 +275,10 @@ pub(crate) enum SessionCommand {
         #[arg(long = "as", value_name = "ID", value_parser = session_id)]
         subject: Option<String>,
     },
+    /// Allow calls that wait for an approval, and go on with the turn
+    Approve(ApproveArguments),
+    /// Don't allow calls that wait for an approval, and go on with the turn
+    Deny(DenyArguments),
     /// Decide on a call whose outcome is unknown; then go on with --continue
     Resolve {
         /// The call's id, or SESSION/CALL
@@ -258,6 +290,33 @@ pub(crate) enum SessionCommand {
         /// The session, where CALL does not name it; else the latest one that waits
         #[arg(long, value_name = "ID", value_parser = session_id)]
         session: Option<String>,
+    },
+    /// Give a session the answer of a service; with --agent or --plugins the turn then goes on
+    Respond {
+        /// The session's id, or a beginning of it that no other has
+        #[arg(value_parser = session_id)]
+        session: String,
+        /// A CloudEvent 1.0 in JSON whose `parentid` is the call's id; `-` is stdin
+        #[arg(long, value_name = "FILE")]
+        event: PathBuf,
+        /// Only record the answer
+        #[arg(long)]
+        no_run: bool,
+        /// Print events as JSON lines, what became of the answer as the first
+        #[arg(long)]
+        json: bool,
+        /// Whose session it is.
+        #[command(flatten)]
+        agent: AgentArguments,
+    },
+    /// Answer the question that a session waits with; then go on with --session
+    Answer {
+        /// Its id, or a beginning of it that no other has
+        #[arg(value_parser = session_id)]
+        session: String,
+        /// What the model is told
+        #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
+        text: String,
     },
     /// Remove sessions with all that is stored of them
     Delete {
@@ -352,6 +411,11 @@ fn session_id(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// A tool whose name is empty would be none.
+fn tool_pattern(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("the tool's name is empty".to_owned()) } else { Ok(text.to_owned()) }
+}
+
 fn user_name(text: &str) -> Result<String, String> {
     if text.is_empty() { Err("the user's name is empty".to_owned()) } else { Ok(text.to_owned()) }
 }
@@ -423,6 +487,12 @@ mod tests {
             &["session", "fork", "s", "--at", "0"],
             &["session", "import"],
             &["session", "import", "f", "--as", ""],
+            &["session", "approve"],
+            &["session", "approve", "s", "--scope", "never"],
+            &["session", "approve", "s", "--edit", "call_1_1_1"],
+            &["session", "deny", "s", "--scope", "once"],
+            &["approvals", "revoke"],
+            &["--yes", "", "hi"],
             &["memory", "forget"],
             &["memory", "search"],
             &["memory", "list", "--user", ""],

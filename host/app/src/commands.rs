@@ -1,9 +1,12 @@
 //! What the process can do, one file per noun.
 
+pub(crate) mod approvals;
+pub(crate) mod asking;
 pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod memory;
 pub(crate) mod opening;
+pub(crate) mod outbox;
 pub(crate) mod plugin;
 pub(crate) mod run;
 pub(crate) mod session;

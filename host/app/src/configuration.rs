@@ -2,6 +2,7 @@
 //! allowed (I2).
 
 mod agents;
+mod approval;
 mod check;
 mod document;
 mod documentation;
@@ -13,6 +14,7 @@ mod nearest;
 mod output_schema;
 mod providers;
 mod report;
+mod services;
 mod template;
 
 pub(crate) use agents::AgentTable;
@@ -23,9 +25,12 @@ pub(crate) use mcp::McpTable;
 pub(crate) use nearest::nearest;
 pub(crate) use providers::ProviderTable;
 pub(crate) use report::ConfigurationError;
+pub(crate) use services::{OutboxTable, ServiceTable};
 pub(crate) use template::template;
 
 use crate::grants::{Grant, Kind, Receiver};
+use agent_core::approval::ApprovalRules;
+use agent_core::loop_break::Finish;
 use agent_core::run::AtLimit;
 use agent_runtime::SummaryWriter;
 use document::{Document, Found, Table};
@@ -86,6 +91,12 @@ pub(crate) struct AgentFile {
     pub(crate) summary: Option<SummaryWriter>,
     /// The model that does.
     pub(crate) summary_model: Option<Placed>,
+    /// What ends a turn.
+    pub(crate) finish: Option<Finish>,
+    /// How long a question waits.
+    pub(crate) answer_within_ms: Option<u32>,
+    /// Replies that give up too early are answered.
+    pub(crate) persistence: Option<bool>,
     /// The output carries the turn's messages.
     pub(crate) include_history: Option<bool>,
     /// JSON Schema of the output.
@@ -96,6 +107,14 @@ pub(crate) struct AgentFile {
     pub(crate) context_builder: Option<String>,
     /// The plugin that decides on media, by kind of provider.
     pub(crate) media_policies: BTreeMap<String, String>,
+    /// Which tools run unasked.
+    pub(crate) approvals: ApprovalRules,
+    /// Where the rules about single tools stand, by name or pattern.
+    pub(crate) approval_places: BTreeMap<String, String>,
+    /// Services, by the name of their tool.
+    pub(crate) services: BTreeMap<String, ServiceTable>,
+    /// Where events go.
+    pub(crate) outbox: OutboxTable,
     /// Limits, by plugin.
     pub(crate) limits: BTreeMap<String, PluginLimits>,
     /// Agents that it may delegate to, by the name of their tool.
@@ -199,11 +218,18 @@ impl AgentFile {
                 _ => SummaryWriter::Model,
             }),
             summary_model: root.get("summary_model").and_then(|found| placed(&found)),
+            finish: text("finish").map(|word| if word == "tool" { Finish::Tool } else { Finish::Text }),
+            answer_within_ms: number("answer_within_ms"),
+            persistence: root.get("persistence").and_then(|found| found.flag()),
             include_history: root.get("include_history").and_then(|found| found.flag()),
             output_schema: root.get("output_schema").and_then(|found| output_schema::output_schema(&found, &folder)),
             validators: root.get("validators").map(|found| texts(&found)),
             context_builder: text("context_builder"),
             media_policies: root.get("media_policies").map(|found| pairs(&found)).unwrap_or_default(),
+            approvals: ApprovalRules::default(),
+            approval_places: BTreeMap::new(),
+            services: services::services(root, &folder),
+            outbox: services::outbox(root),
             limits: BTreeMap::new(),
             agents: agents::read(root, &folder),
             max_depth: number("max_depth"),
@@ -215,6 +241,9 @@ impl AgentFile {
         };
         if let (Some(found), None) = (root.get("fallback_models"), root.get("model")) {
             found.problem("stands without `model`", "`model` is asked first, these after it: add `model = \"…\"`");
+        }
+        if let Some(table) = root.table("approval") {
+            (file.approvals, file.approval_places) = approval::rules(&table);
         }
         file.read_plugins(root);
         file

@@ -40,6 +40,11 @@ impl DataDirectory {
         if self.asked { format!(" --data {}", self.root.display()) } else { String::new() }
     }
 
+    /// A file in which somebody edits a call's arguments; nobody else may read the folder.
+    pub(crate) fn draft(&self, name: &str) -> PathBuf {
+        self.root.join(format!("draft-{name}.json"))
+    }
+
     /// The database with all sessions.
     pub(crate) fn database(&self) -> PathBuf {
         self.root.join("agent-host.db")

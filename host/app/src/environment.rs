@@ -39,6 +39,13 @@ fn user_of(number: &str, users: &str) -> Option<String> {
     })
 }
 
+/// The editor that somebody wants to write in, with its own arguments.
+pub(crate) fn editor() -> Option<Vec<String>> {
+    let named = ["VISUAL", "EDITOR"].into_iter().find_map(variable)?;
+    let words: Vec<String> = named.split_whitespace().map(str::to_owned).collect();
+    (!words.is_empty()).then_some(words)
+}
+
 /// Whether the terminal says that it can do nothing but print.
 pub(crate) fn is_terminal_dumb() -> bool {
     env::var_os("TERM").is_some_and(|name| name == "dumb")

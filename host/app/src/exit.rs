@@ -12,7 +12,7 @@ pub(crate) enum Exit {
     Failed,
     /// Nothing was begun.
     Refused,
-    /// The turn waits for a decision.
+    /// The turn waits for somebody: a decision, an answer.
     Suspended,
     /// Somebody stopped it.
     Cancelled,

@@ -11,7 +11,7 @@ pub(crate) use models::{AT_BASE_URL, Chain, NamedModel, WantedModels};
 pub(crate) use providers::OPENAI_BASE_URL;
 
 use crate::arguments::AgentArguments;
-use crate::configuration::{AgentFile, UNNAMED, is_name, name_of_file};
+use crate::configuration::{AgentFile, Placed, UNNAMED, is_name, name_of_file};
 use crate::exit::Failure;
 use crate::grants::{self, ResolvedGrants};
 use agent_mcp::ServerConfig;
@@ -54,6 +54,7 @@ impl Settings {
             return Err(nothing_named(Path::new(".")));
         }
         check_folder(plugins.as_deref(), arguments, &file)?;
+        check_outbox(&file)?;
         let models = WantedModels::new(arguments, &file).map_err(Failure::refused)?;
         let mut all = file.grants.clone();
         all.extend(arguments.grant.iter().cloned());
@@ -139,6 +140,13 @@ fn check_folder(plugins: Option<&Path>, arguments: &AgentArguments, file: &Agent
         _ => (String::new(), "--plugins"),
     };
     Err(Failure::refused(format!("{place}{origin}: {problem}; name the folder with the plugins")))
+}
+
+/// Events that cannot be handed on would be noticed only when somebody misses their answers.
+fn check_outbox(file: &AgentFile) -> Result<(), Failure> {
+    let absent = |directory: &&Placed| !file.folder.join(&directory.value).is_dir();
+    let Some(Placed { value, place }) = file.outbox.directory.as_ref().filter(absent) else { return Ok(()) };
+    Err(Failure::refused(format!("{place}: `{value}` is no folder; make it, or name one that is there")))
 }
 
 /// The folder in which `--build` builds.

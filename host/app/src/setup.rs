@@ -4,7 +4,7 @@ pub(crate) mod agents;
 mod model;
 
 use crate::arguments::AgentArguments;
-use crate::configuration::PluginLimits;
+use crate::configuration::{PluginLimits, ServiceTable};
 use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::Failure;
@@ -19,7 +19,10 @@ use agent_models::{Provider, Providers, RetryPolicy};
 use agent_plugins::{
     CallLimits, Generation, Grants, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox, SandboxOptions,
 };
-use agent_runtime::{Agent, AgentConfig, AgentError, Delegate, Models, PluginAllowance, RegistryError};
+use agent_runtime::{
+    Agent, AgentConfig, AgentError, Completions, Delegate, Models, OutboxConfig, PluginAllowance, RegistryError,
+    ServiceConfig,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -124,7 +127,7 @@ pub(crate) fn agent(
     let models = models(settings)?;
     let mcp = settings.servers(&environment::variable)?;
     let configuration = AgentConfig { delegates, mcp, ..configuration(settings) };
-    Agent::new(configuration, models, generation).map(Arc::new).map_err(|error| match &error {
+    let agent = Agent::new(configuration, models, generation).map(Arc::new).map_err(|error| match &error {
         AgentError::Registry(RegistryError::Duplicate { name, .. } | RegistryError::Schema { name, .. }) => {
             let place = settings.file.agents.get(name).map(|table| format!("{}: ", table.place));
             Failure::refused(format!("{}{error}", place.unwrap_or_default()))
@@ -133,7 +136,20 @@ pub(crate) fn agent(
         AgentError::OutputSchema(_) => settings.problem("output_schema", &error),
         AgentError::FallbackText(_) => settings.problem("fallback_text", &error),
         AgentError::Mcp(_) => settings.problem("mcp", &error),
-    })
+    })?;
+    note_idle_rules(settings, &agent, terminal);
+    Ok(agent)
+}
+
+/// Says which rules about approvals fit no tool: after a slip in its name a tool would run unasked (L17). The tools of MCP
+/// servers are not known yet.
+fn note_idle_rules(settings: &Settings, agent: &Agent, terminal: &Terminal) {
+    let tools: Vec<&str> = agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect();
+    let of_server = |rule: &str| rule.split_once('.').is_some_and(|(server, _)| settings.file.mcp.contains_key(server));
+    for rule in settings.file.approvals.idle(&tools).into_iter().filter(|rule| !of_server(rule)) {
+        let place = settings.file.approval_places.get(rule).map(String::as_str).unwrap_or("approval");
+        terminal.note(format!("{YELLOW}!{YELLOW:#} {place}: there is no tool `{rule}`, so this rule does nothing"));
+    }
 }
 
 /// A model that was asked for by its name in a session.
@@ -222,7 +238,29 @@ fn configuration(settings: &Settings) -> AgentConfig {
         context_builder: file.context_builder.clone(),
         validators: file.validators.clone().unwrap_or_default(),
         media_policies: file.media_policies.clone(),
+        approvals: file.approvals.clone(),
+        services: file.services.iter().map(|(name, table)| (name.clone(), service(name, table))).collect(),
+        outbox: OutboxConfig {
+            directory: file.outbox.directory.as_ref().map(|placed| file.folder.join(&placed.value)),
+            completions: match file.outbox.completions {
+                Some(true) => Completions::Emitted,
+                Some(false) | None => Completions::Silent,
+            },
+        },
         ..defaults
+    }
+}
+
+fn service(name: &str, table: &ServiceTable) -> ServiceConfig {
+    let defaults = ServiceConfig::new(table.event_type.as_deref().unwrap_or(name));
+    ServiceConfig {
+        description: table.description.clone().unwrap_or(defaults.description),
+        accepts: table.accepts.clone().unwrap_or(defaults.accepts),
+        emits: table.emits.clone(),
+        domain: table.domain.clone(),
+        answer_within: table.answer_within_ms.map(milliseconds),
+        priority: table.priority.unwrap_or(defaults.priority),
+        event_type: defaults.event_type,
     }
 }
 
@@ -238,6 +276,9 @@ fn bounds(settings: &Settings) -> LoopConfig {
         evict_at: file.evict_at.unwrap_or(defaults.evict_at),
         evict_to: file.evict_to.unwrap_or(defaults.evict_to),
         max_depth: file.max_depth.unwrap_or(defaults.max_depth),
+        finish: file.finish.unwrap_or(defaults.finish),
+        persistence: file.persistence.unwrap_or(defaults.persistence),
+        answer_within_ms: file.answer_within_ms.map(u64::from),
         ..defaults
     }
 }

@@ -1,5 +1,6 @@
 //! What people see: answers on stdout, everything else on stderr; colours and spinners only on a terminal.
 
+pub(crate) mod approval;
 mod build;
 pub(crate) mod card;
 pub(crate) mod events;
@@ -7,14 +8,16 @@ pub(crate) mod flow;
 mod keyboard;
 pub(crate) mod markdown;
 mod page;
+mod question;
 mod reply;
 pub(crate) mod spent;
 pub(crate) mod text;
 pub(crate) mod turn;
+pub(crate) mod waits;
 
 pub(crate) use build::{built, show_build, show_load};
-#[cfg(unix)]
 pub(crate) use keyboard::Silenced;
+pub(crate) use question::Line as TypedLine;
 
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -1,10 +1,37 @@
 //! Events between the host and services, in the shape of CloudEvents 1.0 (I6).
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The only version that is written and read.
 pub const SPEC_VERSION: &str = "1.0";
+
+/// Bytes of the JSON text of an event that is read.
+pub const MAX_EVENT_BYTES: usize = 1 << 20;
+/// Characters of an attribute.
+const MAX_ATTRIBUTE: usize = 1024;
+
+/// An event that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EventError {
+    /// It is too long to be looked at.
+    #[error("the event has {0} bytes; at most {MAX_EVENT_BYTES} are read")]
+    TooLarge(usize),
+    /// It is no JSON object.
+    #[error("the event is no JSON object of CloudEvents 1.0: {0}")]
+    NotJson(String),
+    /// An attribute that every event has is not there.
+    #[error("the event has no `{0}`, which CloudEvents 1.0 requires")]
+    Missing(&'static str),
+    /// An attribute is not what it must be.
+    #[error("the event's `{attribute}` {problem}")]
+    Invalid {
+        /// Which.
+        attribute: String,
+        /// What is wrong, as the end of a sentence.
+        problem: &'static str,
+    },
+}
 
 /// An event in the JSON format of CloudEvents 1.0, with the attributes that the host uses. Others are dropped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,4 +72,149 @@ pub struct CloudEvent {
     /// The payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
+}
+
+impl CloudEvent {
+    /// Reads one event in the JSON format, strictly: what CloudEvents 1.0 requires must be there, and nothing is guessed.
+    /// Extension attributes that the host does not use are dropped.
+    pub fn parse(text: &[u8]) -> Result<Self, EventError> {
+        if text.len() > MAX_EVENT_BYTES {
+            return Err(EventError::TooLarge(text.len()));
+        }
+        let fields: Map<String, Value> =
+            serde_json::from_slice(text).map_err(|error| EventError::NotJson(error.to_string()))?;
+        for (attribute, value) in fields.iter().filter(|(attribute, _)| *attribute != "data") {
+            check(attribute, value)?;
+        }
+        for required in ["specversion", "id", "source", "type"] {
+            if !fields.contains_key(required) {
+                return Err(EventError::Missing(required));
+            }
+        }
+        if fields["specversion"] != SPEC_VERSION {
+            return Err(invalid("specversion", "is not `1.0`, the only version that is read"));
+        }
+        serde_json::from_value(Value::Object(fields)).map_err(|error| EventError::NotJson(error.to_string()))
+    }
+}
+
+/// Names are lower-case letters and digits; the attributes that are used are texts that are not empty.
+fn check(attribute: &str, value: &Value) -> Result<(), EventError> {
+    const USED: [&str; 12] = [
+        "specversion",
+        "id",
+        "source",
+        "type",
+        "subject",
+        "time",
+        "datacontenttype",
+        "parentid",
+        "domain",
+        "deduplicationid",
+        "traceparent",
+        "tracestate",
+    ];
+    if attribute == "data_base64" {
+        return Err(invalid(attribute, "is not taken: the data must be JSON, in `data`"));
+    }
+    if !attribute.chars().all(|character| character.is_ascii_lowercase() || character.is_ascii_digit()) {
+        return Err(invalid(attribute, "is no name of an attribute: those are lower-case letters and digits"));
+    }
+    if !USED.contains(&attribute) {
+        return match value {
+            Value::Array(_) | Value::Object(_) => Err(invalid(attribute, "is no text, number, true or false")),
+            _ => Ok(()),
+        };
+    }
+    let Value::String(text) = value else { return Err(invalid(attribute, "is no text")) };
+    if text.is_empty() {
+        return Err(invalid(attribute, "is empty"));
+    }
+    if text.chars().count() > MAX_ATTRIBUTE || text.contains(char::is_control) {
+        return Err(invalid(attribute, "is longer than 1,024 characters, or has a control character in it"));
+    }
+    match attribute {
+        "datacontenttype" if !is_json(text) => Err(invalid(attribute, "is not that of JSON")),
+        "time" if !is_time(text) => Err(invalid(attribute, "is no time as in RFC 3339")),
+        _ => Ok(()),
+    }
+}
+
+fn invalid(attribute: &str, problem: &'static str) -> EventError {
+    EventError::Invalid { attribute: attribute.to_owned(), problem }
+}
+
+fn is_json(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == "application/json" || essence.ends_with("+json")
+}
+
+/// The form of `2026-01-31T12:00:00.5Z`: the host only passes it on.
+fn is_time(text: &str) -> bool {
+    let form: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c.to_ascii_uppercase() }).collect();
+    let Some(rest) = form.strip_prefix("0000-00-00T00:00:00") else { return false };
+    let rest = rest.strip_prefix('.').map_or(rest, |fraction| fraction.trim_start_matches('0'));
+    matches!(rest, "Z" | "+00:00" | "-00:00")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parse(event: Value) -> Result<CloudEvent, String> {
+        CloudEvent::parse(event.to_string().as_bytes()).map_err(|error| error.to_string())
+    }
+
+    fn smallest() -> Value {
+        json!({"specversion": "1.0", "id": "7", "source": "/bank", "type": "com.example.paid"})
+    }
+
+    /// I6
+    #[test]
+    fn i6_an_event_is_read_with_what_the_host_uses() {
+        let mut event = smallest();
+        let more = json!({"parentid": "call_1_1_1", "subject": "agent/1", "time": "2026-01-31T12:00:00.25+01:00",
+            "datacontenttype": "application/json; charset=utf-8", "data": {"amount": 3}, "colour": "red", "count": 2});
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let read = parse(event).unwrap();
+        assert_eq!((read.parentid.as_deref(), read.data), (Some("call_1_1_1"), Some(json!({"amount": 3}))));
+        assert_eq!(read.event_type, "com.example.paid");
+        assert!(parse(smallest()).is_ok());
+        let written = serde_json::to_value(parse(smallest()).unwrap()).unwrap();
+        assert_eq!(written, smallest(), "nothing is added to what is not there");
+    }
+
+    /// I6
+    #[test]
+    fn i6_what_is_no_event_is_refused_and_named() {
+        for required in ["specversion", "id", "source", "type"] {
+            let mut event = smallest();
+            event.as_object_mut().unwrap().remove(required);
+            assert!(parse(event).unwrap_err().contains(&format!("no `{required}`")));
+        }
+        for (attribute, value, problem) in [
+            ("specversion", json!("0.3"), "not `1.0`"),
+            ("id", json!(""), "is empty"),
+            ("id", json!(7), "no text"),
+            ("source", json!("a\nb"), "control character"),
+            ("parentid", Value::Null, "no text"),
+            ("time", json!("yesterday"), "RFC 3339"),
+            ("time", json!("2026-01-31T12:00:00"), "RFC 3339"),
+            ("datacontenttype", json!("text/xml"), "not that of JSON"),
+            ("data_base64", json!("AAAA"), "in `data`"),
+            ("parentId", json!("call_1_1_1"), "lower-case"),
+            ("colour", json!(["red"]), "no text, number"),
+        ] {
+            let mut event = smallest();
+            event[attribute] = value;
+            let error = parse(event).unwrap_err();
+            assert!(error.contains(attribute) && error.contains(problem), "{attribute}: {error}");
+        }
+        for text in ["", "[]", "1", "{", "{\"specversion\":\"1.0\"} x"] {
+            assert!(matches!(CloudEvent::parse(text.as_bytes()), Err(EventError::NotJson(_))), "{text}");
+        }
+        let large = vec![b' '; MAX_EVENT_BYTES + 1];
+        assert_eq!(CloudEvent::parse(&large), Err(EventError::TooLarge(MAX_EVENT_BYTES + 1)));
+    }
 }

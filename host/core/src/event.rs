@@ -83,6 +83,10 @@ pub enum WaitCause {
         /// Milliseconds since 1970 when the host answers `unavailable` itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_at: Option<u64>,
+        /// A stored text: what the answer must be, by its type, as it was agreed when the request went out (I6).
+        /// None: anything.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        emits: Option<Digest>,
     },
     /// Another agent's output (L16).
     Agent {

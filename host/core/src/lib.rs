@@ -3,7 +3,9 @@
 pub mod approval;
 pub mod change;
 pub mod cloud_event;
+pub mod effort;
 pub mod event;
+pub mod loop_break;
 pub mod message;
 pub mod model;
 pub mod names;

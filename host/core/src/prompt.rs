@@ -1,5 +1,6 @@
 //! The host's own prompt assembly in named sections, and the outgoing copy of one step (L22).
 
+use crate::loop_break::Finish;
 use crate::plugin::{Recollection, Section, Stability};
 
 /// Names of the host's own sections, in their order.
@@ -24,6 +25,12 @@ const LOOP_RULES: &str = "You work in a loop. Call the tools that you need; call
     Their results come back to you, and you may call more. A failed call says what was wrong: change the call, don't \
     repeat it. When you know enough, reply without a tool call: that reply is your answer.";
 
+const LOOP_RULES_WITH_TOOLS: &str = "You work in a loop. Every reply calls tools; calls in one reply run at the same \
+    time. Their results come back to you, and you may call more. A failed call says what was wrong: change the call, \
+    don't repeat it. A reply without a tool call ends nothing. When the task is done, call `task_completion` with the \
+    result. When you need something that only the user knows, call `ask_question`. When there is nothing to do but to say \
+    something, call `converse`.";
+
 const CAPABILITIES: &str = "Results that are long are cut, with a line that says how to read the rest with \
     `read_result`. What you cannot reach is not granted: say so instead of guessing.";
 
@@ -40,10 +47,14 @@ pub struct PromptParts {
 
 /// The host's sections of the system message, the builder's put among them: what is fixed first, in order; a section
 /// with the name of one of the host's replaces that one.
-pub fn system_sections(parts: &PromptParts, built: Vec<Section>) -> Vec<Section> {
+pub fn system_sections(parts: &PromptParts, finish: Finish, built: Vec<Section>) -> Vec<Section> {
+    let loop_rules = match finish {
+        Finish::Text => LOOP_RULES,
+        Finish::Tool => LOOP_RULES_WITH_TOOLS,
+    };
     let own = [
         (section::INSTRUCTIONS, parts.instructions.as_deref()),
-        (section::LOOP_RULES, Some(LOOP_RULES)),
+        (section::LOOP_RULES, Some(loop_rules)),
         (section::CAPABILITIES, Some(CAPABILITIES)),
         (section::CHAIN_OF_THOUGHT, parts.chain_of_thought.as_deref()),
     ];
@@ -99,6 +110,7 @@ mod tests {
         let parts = PromptParts { instructions: Some("Be brief.".into()), ..Default::default() };
         let sections = system_sections(
             &parts,
+            Finish::Text,
             vec![
                 built("clock", "It is noon.", Stability::Dynamic),
                 built("loop-rules", "Never loop.", Stability::Fixed),
@@ -112,9 +124,18 @@ mod tests {
     }
 
     #[test]
+    fn l18_the_rules_of_the_loop_say_what_ends_a_turn() {
+        let rules = |finish| texts(&system_sections(&PromptParts::default(), finish, Vec::new())).remove(0);
+        assert!(!rules(Finish::Text).contains("task_completion"));
+        for tool in ["task_completion", "ask_question", "converse"] {
+            assert!(rules(Finish::Tool).contains(tool));
+        }
+    }
+
+    #[test]
     fn l22_the_same_parts_give_the_same_bytes() {
         let parts = PromptParts { instructions: Some("Be brief.".into()), ..Default::default() };
-        let all = || texts(&system_sections(&parts, Vec::new()));
+        let all = || texts(&system_sections(&parts, Finish::Text, Vec::new()));
         assert_eq!(all(), all());
         assert_eq!(all()[0], "## instructions\n\nBe brief.");
     }

@@ -7,11 +7,14 @@
 mod batch;
 mod delegation;
 mod depth;
+mod effort;
 mod end;
 mod eviction;
 mod failure;
+mod finishing;
 mod fork;
 mod input;
+mod repetition;
 mod state;
 mod step;
 mod transition;
@@ -73,8 +76,11 @@ pub struct Dispatch {
 /// An output to validate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Validation {
-    /// The reply without a tool call.
+    /// The reply without a tool call, or the result of `task_completion` as text.
     pub text: String,
+    /// The result of `task_completion` as the model wrote it (L18).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<serde_json::Value>,
     /// From 1.
     pub attempt: u32,
     /// 0: a rejection ends the turn.
@@ -88,6 +94,11 @@ impl Run {
             None => Action::Idle,
             Some(turn) => turn.action(self),
         }
+    }
+
+    /// Whether the host runs this call now. What was handed on, or ends the turn, it does not run.
+    pub fn is_running(&self, call: &CallId) -> bool {
+        matches!(&self.turn, Some(turn) if turn.is_running(call))
     }
 
     /// Takes one input. On `Err` nothing has changed.

@@ -1,10 +1,15 @@
 //! An agent: a configuration, a model, and one generation of plugins with the registry of their tools.
 
+use crate::approvals;
 use crate::builtins;
 use crate::delegation::Delegate;
 use crate::models::Models;
+use crate::outbox::OutboxConfig;
 use crate::registry::{Availability, Registry, RegistryError};
+use crate::services::ServiceConfig;
 use crate::summary::SummaryWriter;
+use agent_core::approval::ApprovalRules;
+use agent_core::loop_break::Finish;
 use agent_core::plugin::OutputData;
 use agent_core::prompt::PromptParts;
 use agent_core::run::{LoopConfig, PinnedPlugin};
@@ -58,10 +63,16 @@ pub struct AgentConfig {
     pub validators: Vec<String>,
     /// Plugin by the provider's name (P4).
     pub media_policies: BTreeMap<String, String>,
+    /// Services by the name of their tool (L7).
+    pub services: BTreeMap<String, ServiceConfig>,
+    /// Where events go (I6).
+    pub outbox: OutboxConfig,
     /// Agents that it may delegate to, by the name of their tool (L16). Default: none.
     pub delegates: BTreeMap<String, Delegate>,
     /// MCP servers whose tools it has (I5).
     pub mcp: Vec<ServerConfig>,
+    /// Which tools may run unasked (L17). Default: those that don't ask for an approval themselves.
+    pub approvals: ApprovalRules,
 }
 
 impl AgentConfig {
@@ -81,8 +92,11 @@ impl AgentConfig {
             context_builder: None,
             validators: Vec::new(),
             media_policies: BTreeMap::new(),
+            services: BTreeMap::new(),
+            outbox: OutboxConfig::default(),
             delegates: BTreeMap::new(),
             mcp: Vec::new(),
+            approvals: ApprovalRules::default(),
         }
     }
 }
@@ -116,6 +130,16 @@ pub enum AgentError {
     /// The output schema cannot be used.
     #[error("`output_schema`: {0}")]
     OutputSchema(#[from] SchemaError),
+    /// What a service says of its answers cannot be used.
+    #[error("`services.{name}`: `emits` for `{event_type}`: {error}")]
+    Service {
+        /// Of the tool.
+        name: String,
+        /// Of the answer.
+        event_type: String,
+        /// What is wrong.
+        error: SchemaError,
+    },
     /// The fixed text is no output that the schema takes.
     #[error("`fallback_text` must be JSON that `output_schema` takes: {0}")]
     FallbackText(String),
@@ -154,8 +178,12 @@ impl Agent {
 
     fn build(config: AgentConfig, models: Models, parts: Parts) -> Result<Self, AgentError> {
         let Parts { generation, servers, catalogue } = parts;
-        let registry = registry(&config, &generation, catalogue.as_deref())?;
+        for (name, service) in &config.services {
+            let wrong = |(event_type, error)| AgentError::Service { name: name.clone(), event_type, error };
+            service.check().map_err(wrong)?;
+        }
         let output_schema = config.output_schema.as_ref().map(Schema::compile).transpose()?;
+        let registry = registry(&config, &generation, catalogue.as_deref())?;
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
         let setups = generation.plugins().map(|plugin| {
             let PluginAllowance { grants, limits } = config.plugins.get(plugin.name()).cloned().unwrap_or_default();
@@ -329,7 +357,19 @@ fn registry(
         (tool.definition.clone(), source, Availability::Offered)
     });
     let own = builtins::definitions(!config.host_trees.is_empty());
+    let finishing = match config.bounds.finish {
+        Finish::Tool => builtins::finishing_definitions(config.output_schema.as_ref()),
+        Finish::Text => Vec::new(),
+    };
+    let own = own.into_iter().chain(finishing);
     let delegates = config.delegates.iter();
     let delegates = delegates.map(|(name, to)| (to.definition(name), to.source(), Availability::Offered));
-    Registry::new(own.into_iter().chain(of_plugins).chain(of_servers).chain(delegates))
+    let services = config.services.iter();
+    let services = services.map(|(name, service)| (service.definition(name), service.source(), Availability::Offered));
+    let here = own.chain(of_plugins).chain(of_servers);
+    let all = here.chain(delegates).chain(services).map(|(tool, source, otherwise)| {
+        let availability = approvals::availability(&config.approvals, (&tool, &source), otherwise);
+        (tool, source, availability)
+    });
+    Registry::new(all)
 }

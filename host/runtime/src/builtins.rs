@@ -1,9 +1,12 @@
 //! The host's own tools, under the same grants as plugins (L7).
 
 mod definitions;
+mod finishing;
 mod trees;
 
 pub use definitions::definitions;
+pub use finishing::finishing_definitions;
+pub(crate) use finishing::{but_the_result, loop_break};
 
 use crate::session::Shared;
 use agent_core::change::CallResult;

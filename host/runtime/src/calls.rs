@@ -4,6 +4,7 @@ mod mcp;
 
 use crate::builtins;
 use crate::registry::RegisteredTool;
+use crate::services::{self, HandedOn};
 use crate::session::Shared;
 use agent_core::change::{CallRecord, CallResult, Denial};
 use agent_core::message::Content;
@@ -12,6 +13,7 @@ use agent_core::run::TurnError;
 use agent_core::tool::{CallCost, ToolDone, ToolError, ToolOutcome, ToolSource};
 use agent_core::view::result_text;
 use agent_plugins::{CallFailure, Ports, ToolCallContext, ToolCallRequest};
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 /// Tries of one dispatch when the tool says that it may succeed later (only tools that can be repeated).
@@ -30,23 +32,40 @@ struct Brought {
     outcome: Result<ToolDone, ToolError>,
     cost: CallCost,
     denials: Vec<Denial>,
+    /// Instead of an outcome.
+    handed_on: Option<Box<HandedOn>>,
+}
+
+/// How a call that has run came out.
+#[derive(Debug)]
+pub(crate) enum Ran {
+    /// With its result.
+    Done(CallResult),
+    /// It has asked for a service instead (P2).
+    Pending(Box<HandedOn>, CallCost),
 }
 
 /// Runs a call to its result. `Err` is the host's own failure, which ends the turn (L9).
-pub(crate) async fn run(
-    shared: &Shared,
-    record: &CallRecord,
-    attempt: u32,
-    scope: Scope,
-) -> Result<CallResult, TurnError> {
+pub(crate) async fn run(shared: &Shared, record: &CallRecord, attempt: u32, scope: Scope) -> Result<Ran, TurnError> {
     let Some(tool) = shared.agent.registry().get(&record.name) else {
         let message = format!("there is no tool `{}` any more", record.name);
-        return Ok(result(Brought::without_cost(Err(ToolError::NotFound { message }))));
+        return Ok(Ran::Done(result(Brought::without_cost(Err(ToolError::NotFound { message })))));
+    };
+    let filled_in;
+    let record = match tool.outgoing(record.effective_arguments(), &scope.session) {
+        Cow::Borrowed(_) => record,
+        Cow::Owned(arguments) => {
+            filled_in = CallRecord { edited: Some(arguments), ..record.clone() };
+            &filled_in
+        }
     };
     let mut tried = 0;
     loop {
         let mut brought = once(shared, tool, record, (attempt, scope.clone())).await?;
         tried += 1;
+        if let Some(handed_on) = brought.handed_on.take() {
+            return Ok(Ran::Pending(handed_on, brought.cost));
+        }
         if let Ok(done) = &brought.outcome
             && let Err(error) = tool.check_structured(done.structured.as_ref())
         {
@@ -54,7 +73,7 @@ pub(crate) async fn run(
         }
         match wait_before_retry(tool, &brought.outcome, tried) {
             Some(wait) => tokio::time::sleep(wait).await,
-            None => return Ok(result(brought)),
+            None => return Ok(Ran::Done(result(brought))),
         }
     }
 }
@@ -76,11 +95,11 @@ async fn once(
             let started = Instant::now();
             let outcome = builtins::call(shared, &record.name, record.effective_arguments()).await;
             let wall_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-            Ok(Brought { outcome, cost: CallCost { wall_us, ..CallCost::default() }, denials: Vec::new() })
+            Ok(Brought { cost: CallCost { wall_us, ..CallCost::default() }, ..Brought::without_cost(outcome) })
         }
         ToolSource::Plugin { plugin, .. } => in_plugin(shared, plugin, record, (attempt, scope)).await,
         ToolSource::Mcp { server } => mcp::call(shared, server, record).await,
-        // A call of an agent is handed on when it is dispatched, and never comes here.
+        // These calls are handed on when they are dispatched, and never come here.
         ToolSource::Service { .. } | ToolSource::Agent { .. } => {
             let message = format!("this host cannot reach {} yet", tool.source);
             Ok(Brought::without_cost(Err(ToolError::Unavailable { message, retry_after: None })))
@@ -97,14 +116,17 @@ async fn in_plugin(
     let Some(setup) = shared.agent.setups().get(name) else {
         return Err(TurnError::PluginChanged { reason: format!("`{name}` is not loaded") });
     };
+    let of = scope.clone();
     let context = ToolCallContext { id: record.id.clone(), attempt, time_limit: LONGEST_CALL, scope };
     let request = ToolCallRequest { name: &record.name, args: record.effective_arguments().to_string(), context };
     let ports = Ports { media: Some(shared.media.clone()) };
     let report = shared.sandbox.call_tool(setup, request, &ports).await;
+    let mut handed_on = None;
     let outcome = match report.result {
         Ok(Ok(ToolOutcome::Done(done))) => Ok(done),
-        Ok(Ok(ToolOutcome::Pending(request))) => Err(ToolError::Failed {
-            message: format!("the tool asks for the service `{}`, and no service is configured", request.event_type),
+        Ok(Ok(ToolOutcome::Pending(request))) => services::pending(&of, &record.id, request).map(|request| {
+            handed_on = Some(Box::new(request));
+            ToolDone::default()
         }),
         Ok(Err(error)) => Err(error),
         Err(failure @ CallFailure::Host { .. }) => return Err(TurnError::HostFailed { message: failure.to_string() }),
@@ -115,17 +137,17 @@ async fn in_plugin(
         thing: denial.thing.clone(),
         grant: denial.advice.to_string(),
     });
-    Ok(Brought { outcome, cost: report.cost, denials: denials.collect() })
+    Ok(Brought { outcome, cost: report.cost, denials: denials.collect(), handed_on })
 }
 
 impl Brought {
     fn without_cost(outcome: Result<ToolDone, ToolError>) -> Self {
-        Self { outcome, cost: CallCost::default(), denials: Vec::new() }
+        Self { outcome, cost: CallCost::default(), denials: Vec::new(), handed_on: None }
     }
 }
 
 fn result(brought: Brought) -> CallResult {
-    let Brought { outcome, cost, denials } = brought;
+    let Brought { outcome, cost, denials, .. } = brought;
     match outcome {
         Err(error) => {
             let content = vec![Content::Text(error.for_model())];

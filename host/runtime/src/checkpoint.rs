@@ -18,6 +18,8 @@ pub enum Checkpoint<'a> {
     BeforeCall(&'a str),
     /// It has run; nothing of that is stored. With the tool's name.
     AfterCall(&'a str),
+    /// An item of the outbox is delivered; that is not noted yet. With its id.
+    Delivered(&'a str),
 }
 
 impl fmt::Display for Checkpoint<'_> {
@@ -29,6 +31,7 @@ impl fmt::Display for Checkpoint<'_> {
             Checkpoint::AfterModel => formatter.write_str("after-model"),
             Checkpoint::BeforeCall(tool) => write!(formatter, "before-call:{tool}"),
             Checkpoint::AfterCall(tool) => write!(formatter, "after-call:{tool}"),
+            Checkpoint::Delivered(id) => write!(formatter, "delivered:{id}"),
         }
     }
 }

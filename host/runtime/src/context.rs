@@ -62,7 +62,7 @@ impl Session {
         };
         let answer = built.as_ref().map(|(plugin, built)| json!({"plugin": plugin, "answer": built}));
         let built = built.map(|(_, built)| built).unwrap_or_default();
-        let sections = system_sections(&agent.config().prompt, built.system);
+        let sections = system_sections(&agent.config().prompt, agent.config().bounds.finish, built.system);
         let preface = preface(&agent.config().prompt, &recollections);
         let texts = texts(&sections);
         let system = texts.iter().fold(0, |sum: u32, text| sum.saturating_add(tokens::of_text(text)));

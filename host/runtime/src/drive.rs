@@ -1,13 +1,14 @@
 //! The driver: asks the run what to do, does it, and tells the run what happened.
 
-use crate::calls;
+use crate::calls::{self, Ran};
 use crate::checkpoint::Checkpoint;
 use crate::children::Children;
 use crate::remember;
+use crate::services::HandedOn;
 use crate::session::{Notes, Session, SessionError, TurnResult};
-use agent_core::change::{CallRecord, CallResult};
+use agent_core::change::CallRecord;
 use agent_core::message::{CallId, Message};
-use agent_core::run::{Action, Awaited, Dispatch, DispatchedCall, Input, StepPlan, TurnError};
+use agent_core::run::{Action, Dispatch, DispatchedCall, Input, StepPlan, TurnError};
 use agent_memory::StoreError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 /// An input for the run with what is stored beside it, or the error that ends the turn.
 pub(crate) type Deed = Result<(Input, Notes), TurnError>;
 
-type Running = JoinSet<(CallId, Result<CallResult, TurnError>)>;
+type Running = JoinSet<(CallId, Result<Ran, TurnError>)>;
 
 impl Session {
     /// Drives the open turn until it ends, waits, or is cancelled. Boxed, since a child of the turn is driven by the same
@@ -53,7 +54,10 @@ impl Session {
                 Action::Idle => return Ok(TurnResult::Idle),
                 Action::Ended => return self.finished().await,
                 _ if cancel.is_cancelled() => Ok((Input::Cancel, Notes::default())),
-                Action::Suspended(suspension) if children.len() == 0 => return Ok(TurnResult::Suspended(suspension)),
+                Action::Suspended(suspension) if children.len() == 0 || self.due().is_some() => match self.due() {
+                    Some(call) => Ok((Input::Expire { call }, Notes::default())),
+                    None => return Ok(TurnResult::Suspended(suspension)),
+                },
                 Action::Dispatch(dispatches) => match self.dispatch(dispatches, (running, children), cancel).await? {
                     Dispatched::Some => continue,
                     Dispatched::NoRoom => match came(running, children, cancel).await? {
@@ -93,7 +97,8 @@ impl Session {
     /// agents' turns end, too.
     async fn stop(&mut self, running: &mut Running, children: &mut Children) -> Result<(), SessionError> {
         while let Some(done) = running.try_join_next() {
-            if let Ok((call, Ok(result))) = done {
+            // A service that was about to be asked is not asked any more.
+            if let Ok((call, Ok(Ran::Done(result)))) = done {
                 self.apply(Input::Outcome { call, result }, Notes::default()).await?;
             }
         }
@@ -149,20 +154,25 @@ impl Session {
             let message = "a call of the open batch has no record in the store".to_owned();
             return Ok(Dispatched::Failed(TurnError::HostFailed { message }));
         }
+        if let Some(instead) = self.stopped(&records, &dispatches).await? {
+            self.commit((instead, Notes::default()), running, cancel).await?;
+            return Ok(Dispatched::Some);
+        }
         let records = records.into_iter().zip(dispatches);
-        let records: Vec<_> =
-            records.map(|(record, dispatch)| (self.awaits_agent(&record), record, dispatch)).collect();
+        let records: Vec<_> = records.map(|(record, dispatch)| (self.handed_on(&record), record, dispatch)).collect();
         let records = self.with_room(records, running.len() + children.len(), children.len());
         if records.is_empty() {
             return Ok(Dispatched::NoRoom);
         }
-        let calls = records.iter().map(|(awaits, record, _)| DispatchedCall {
-            awaits: awaits.clone(),
-            ..DispatchedCall::running(record.id.clone(), record.effective_arguments().clone())
-        });
-        let calls = calls.collect();
-        self.commit((Input::Dispatched { calls }, Notes::default()), running, cancel).await?;
-        for (_, record, dispatch) in records.into_iter().filter(|(awaits, ..)| awaits.is_none()) {
+        let (mut calls, mut notes) = (Vec::with_capacity(records.len()), Notes::default());
+        for (handed_on, record, _) in &records {
+            let call = DispatchedCall::running(record.id.clone(), record.effective_arguments().clone());
+            notes.texts.extend(handed_on.as_ref().and_then(|handed_on| handed_on.contract.clone()));
+            calls.push(DispatchedCall { awaits: handed_on.as_ref().map(|handed_on| handed_on.awaits.clone()), ..call });
+        }
+        self.commit((Input::Dispatched { calls }, notes), running, cancel).await?;
+        let runs = |record: &CallRecord| self.run.is_running(&record.id);
+        for (_, record, dispatch) in records.into_iter().filter(|(_, record, _)| runs(record)) {
             let (shared, scope) = (self.shared.clone(), self.scope());
             running.spawn(async move {
                 shared.pass(Checkpoint::BeforeCall(&record.name));
@@ -180,8 +190,8 @@ impl Session {
         let cap = self.run.turn.as_ref().map_or(1, |turn| turn.config.parallel_calls.max(1) as usize);
         let registry = self.shared.agent.registry();
         let mut free = cap.saturating_sub(busy);
-        let mut has_room = |(awaits, record, _): &ToDispatch| {
-            if awaits.is_some() {
+        let mut has_room = |(handed_on, record, _): &ToDispatch| {
+            if handed_on.is_some() {
                 return true;
             }
             let alone = registry.get(&record.name).is_some_and(|tool| tool.definition.traits.sequential);
@@ -208,8 +218,8 @@ impl Session {
     }
 }
 
-/// A call, and what it waits for where it is an agent's.
-type ToDispatch = (Option<Awaited>, CallRecord, Dispatch);
+/// A call, and what it waits for where somebody else answers it.
+type ToDispatch = (Option<HandedOn>, CallRecord, Dispatch);
 
 /// What became of calls that were to run.
 enum Dispatched {
@@ -236,7 +246,12 @@ async fn came(
 
 async fn await_outcome(running: &mut Running) -> Deed {
     match running.join_next().await {
-        Some(Ok((call, Ok(result)))) => Ok((Input::Outcome { call, result }, Notes::default())),
+        Some(Ok((call, Ok(Ran::Done(result))))) => Ok((Input::Outcome { call, result }, Notes::default())),
+        Some(Ok((call, Ok(Ran::Pending(handed_on, cost))))) => {
+            let HandedOn { awaits, contract } = *handed_on;
+            let notes = Notes { texts: contract.into_iter().collect(), ..Notes::default() };
+            Ok((Input::Pending { call, awaits, cost }, notes))
+        }
         Some(Ok((_, Err(error)))) => Err(error),
         // Aborted while a commit was going on: the turn is being cancelled.
         Some(Err(error)) if error.is_cancelled() => Ok((Input::Cancel, Notes::default())),

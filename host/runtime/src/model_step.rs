@@ -63,8 +63,9 @@ impl Session {
             let message = format!("its reply has {} tool calls; at most {MAX_CALLS} are taken", reply.calls.len());
             return Err(TurnError::ModelFailed { message });
         }
+        let calls = self.ask_where_needed(resolved(registry, &reply)).await.map_err(store_failed)?;
         let replied = RepliedStep {
-            calls: self.within_depth(resolved(registry, &reply)),
+            calls: self.within_depth(calls),
             text: reply.text,
             stop: reply.stop,
             model: reply.model,

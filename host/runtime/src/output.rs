@@ -22,7 +22,11 @@ impl Session {
             false => self.shown(|entry| entry.turn == number).await.map_err(store_failed)?,
         };
         let mut notes = Notes::default();
-        let mut data = OutputData::Text(validation.text.clone());
+        // A result that a call brought is data already, where data is wanted.
+        let mut data = match validation.result.clone().filter(|_| agent.output_schema().is_some()) {
+            Some(json) => OutputData::Json(json),
+            None => OutputData::Text(validation.text.clone()),
+        };
         for validator in agent.validators() {
             let request = ValidatorRequest {
                 scope: self.scope(),

@@ -1,12 +1,17 @@
 //! One registry of tools with one name space, whatever they come from (L7, L8, L14).
 
+use crate::approvals::digest_of_tool;
+use crate::builtins::{but_the_result, loop_break};
+use crate::services::{Reserved, with_reserved, without_reserved, without_reserved_value};
+use agent_core::message::Digest;
 use agent_core::model::{OfferedTool, RequestedCall};
 use agent_core::names::ToolNames;
 use agent_core::run::{Approval, Disposition, ResolvedCall};
 use agent_core::schema::{Schema, SchemaError, parse_arguments};
 use agent_core::tokens;
-use agent_core::tool::{ToolDefinition, ToolError, ToolSource};
+use agent_core::tool::{ToolDefinition, ToolError, ToolSource, Violation};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -24,8 +29,11 @@ pub struct RegisteredTool {
     pub source: ToolSource,
     /// Whether the model is told of it.
     pub availability: Availability,
+    /// What an approval is bound to (L17): the plugin's component, or the definition where the tool comes from elsewhere.
+    pub digest: Digest,
     arguments: Schema,
     structured: Option<Schema>,
+    reserved: Reserved,
 }
 
 /// Whether the model is told of a tool.
@@ -129,6 +137,11 @@ impl Registry {
             Ok(arguments) => (arguments, Ok(())),
             Err(error) => (Value::String(call.arguments.clone()), Err(error)),
         };
+        let reserved = self.tools.get(author).map_or(Reserved::Nothing, |tool| tool.reserved);
+        let arguments = match reserved {
+            Reserved::Subject => without_reserved_value(arguments),
+            Reserved::Nothing => arguments,
+        };
         let Some(tool) = self.tools.get(author) else {
             let disposition = Disposition::NotFound { message: self.not_found(author) };
             let (name, approval) = (author.to_owned(), Approval::NotNeeded);
@@ -136,10 +149,13 @@ impl Registry {
         };
         let disposition = match readable.and_then(|()| tool.admit(&arguments)) {
             Err(error) => Disposition::Refused(error),
-            Ok(()) => Disposition::Ready {
-                priority: tool.definition.priority,
-                sequential: tool.definition.traits.sequential,
-                repeatable: tool.definition.traits.repeatable(),
+            Ok(()) => match loop_break(tool) {
+                Some(breaks) => Disposition::Breaks(breaks),
+                None => Disposition::Ready {
+                    priority: tool.definition.priority,
+                    sequential: tool.definition.traits.sequential,
+                    repeatable: tool.definition.traits.repeatable(),
+                },
             },
         };
         let (name, source, approval) = (author.to_owned(), Some(tool.source.clone()), Approval::NotNeeded);
@@ -168,7 +184,12 @@ impl Registry {
 }
 
 impl RegisteredTool {
-    fn new(definition: ToolDefinition, source: ToolSource, availability: Availability) -> Result<Self, RegistryError> {
+    fn new(
+        mut definition: ToolDefinition,
+        source: ToolSource,
+        availability: Availability,
+    ) -> Result<Self, RegistryError> {
+        let reserved = without_reserved(&mut definition.input_schema);
         let compile = |which: &'static str, schema: &Value| {
             let failed = |error| RegistryError::Schema {
                 name: definition.name.clone(),
@@ -180,20 +201,29 @@ impl RegisteredTool {
         };
         let arguments = compile("input", &definition.input_schema)?;
         let structured = definition.output_schema.as_ref().map(|schema| compile("output", schema)).transpose()?;
-        Ok(Self { arguments, structured, definition, source, availability })
+        let digest = digest_of_tool(&definition, &source);
+        Ok(Self { digest, arguments, structured, definition, source, availability, reserved })
+    }
+
+    /// The arguments as they go out: with what the host fills in (L15).
+    pub(crate) fn outgoing<'a>(&self, arguments: &'a Value, subject: &str) -> Cow<'a, Value> {
+        match self.reserved {
+            Reserved::Subject => Cow::Owned(with_reserved(arguments, subject)),
+            Reserved::Nothing => Cow::Borrowed(arguments),
+        }
     }
 
     fn admit(&self, arguments: &Value) -> Result<(), ToolError> {
         if let Availability::Withheld(message) = &self.availability {
             return Err(ToolError::Denied { message: message.clone() });
         }
-        if self.definition.traits.needs_approval {
-            // Fails closed (L17): nobody can be asked yet.
-            let message =
-                "this tool needs an approval before each call, and this version cannot ask for one".to_owned();
-            return Err(ToolError::Denied { message });
-        }
-        self.arguments.check(arguments).map_err(|violations| ToolError::InvalidArguments { violations })
+        self.check_arguments(arguments).map_err(|violations| ToolError::InvalidArguments { violations })
+    }
+
+    /// Whether arguments satisfy the tool's schema, whoever wrote them (L8).
+    pub fn check_arguments(&self, arguments: &Value) -> Result<(), Vec<Violation>> {
+        let violations = but_the_result(self, self.arguments.check(arguments).err().unwrap_or_default());
+        if violations.is_empty() { Ok(()) } else { Err(violations) }
     }
 
     /// Whether the structured result is what the tool promised.
@@ -227,7 +257,6 @@ fn cut(text: &str, bytes: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_core::message::Digest;
     use serde_json::json;
 
     fn tool(name: &str) -> ToolDefinition {
@@ -291,6 +320,24 @@ mod tests {
         }
     }
 
+    /// L15: the model neither sees nor sets what the host fills in.
+    #[test]
+    fn l15_the_hosts_own_field_is_stripped_discarded_and_put_back() {
+        let mut pay = tool("pay");
+        pay.input_schema = json!({"type": "object", "required": ["path", "parentSubject$$"], "additionalProperties": false,
+            "properties": {"path": {"type": "string"}, "parentSubject$$": {"type": "string"}}});
+        let source = ToolSource::Service { event_type: "pay".to_owned() };
+        let registry = Registry::new([(pay, source, Availability::Offered)]).unwrap();
+        assert!(!registry.offered()[0].input_schema.to_string().contains("parentSubject"));
+        for arguments in [r#"{"path": "a"}"#, r#"{"path": "a", "parentSubject$$": "mine"}"#] {
+            let resolved = registry.resolve(&call("pay", arguments));
+            assert!(matches!(resolved.disposition, Disposition::Ready { .. }), "{arguments}");
+            assert_eq!(resolved.arguments, json!({"path": "a"}));
+            let outgoing = registry.get("pay").unwrap().outgoing(&resolved.arguments, "agent/1");
+            assert_eq!(*outgoing, json!({"path": "a", "parentSubject$$": "agent/1"}));
+        }
+    }
+
     #[test]
     fn p6_a_withheld_tool_is_not_offered_and_says_what_to_add() {
         let registry = registry();
@@ -301,13 +348,25 @@ mod tests {
         );
     }
 
+    /// L17, row 19: whatever a tool says of itself is part of what is allowed.
     #[test]
-    fn l17_a_tool_that_needs_approval_never_runs_unasked() {
-        let mut asking = tool("pay");
-        asking.traits.needs_approval = true;
-        let registry = Registry::new([(asking, plugin("bank"), Availability::Offered)]).unwrap();
-        let resolved = registry.resolve(&call("pay", "{\"path\": \"a\"}"));
-        assert!(matches!(resolved.disposition, Disposition::Refused(ToolError::Denied { .. })));
+    fn l17_a_changed_definition_is_another_tool() {
+        let server = ToolSource::Mcp { server: "web".to_owned() };
+        let digest = |definition: ToolDefinition, source: &ToolSource| digest_of_tool(&definition, source);
+        let one = digest(tool("pay"), &server);
+        assert_eq!(one, digest(tool("pay"), &server));
+        let mut described = tool("pay");
+        described.description.push('!');
+        let mut typed = tool("pay");
+        typed.input_schema["properties"]["path"]["type"] = json!("integer");
+        let mut harmless = tool("pay");
+        harmless.traits.read_only = true;
+        for changed in [described, typed, harmless] {
+            assert_ne!(digest(changed, &server), one);
+        }
+        assert_ne!(digest(tool("pay"), &ToolSource::Mcp { server: "wed".to_owned() }), one);
+        let component = Digest::from_sha256([7; 32]);
+        assert_eq!(digest(tool("pay"), &plugin("bank")), component, "a plugin's component is all that it does");
     }
 
     #[test]

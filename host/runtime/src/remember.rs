@@ -13,9 +13,10 @@ use std::sync::Arc;
 const ANSWERED_CHARACTERS: usize = 2_000;
 /// Characters of the question that an interaction with tools answered.
 const ASKED_CHARACTERS: usize = 500;
-/// Characters of a call's arguments, and of its result.
+/// Characters of a call's arguments, of its result, and of an error.
 const ARGUMENT_CHARACTERS: usize = 300;
 const RESULT_CHARACTERS: usize = 1_000;
+const ERROR_CHARACTERS: usize = 200;
 /// Characters of all calls of one reply.
 const CALLS_CHARACTERS: usize = 4_000;
 
@@ -119,8 +120,8 @@ fn line(call: Option<&ToolCall>, result: &ToolResult) -> String {
         Content::Json(json) => json.to_string(),
         Content::Media(media) => format!("[{}]", media.mime_type),
     });
-    let contents = beginning(&contents.collect::<Vec<_>>().join("\n"), RESULT_CHARACTERS);
-    let word = if result.is_error { "Failed" } else { "Result" };
+    let (word, characters) = if result.is_error { ("Failed", ERROR_CHARACTERS) } else { ("Result", RESULT_CHARACTERS) };
+    let contents = beginning(&contents.collect::<Vec<_>>().join("\n"), characters);
     format!("Called: {} {arguments}\n{word}: {contents}", result.name)
 }
 

@@ -3,6 +3,7 @@
 mod servers;
 
 use crate::agent::{Agent, AgentError};
+use crate::approvals::ApprovalError;
 use crate::checkpoint::{Checkpoint, CheckpointObserver};
 use crate::events::Watchers;
 use crate::media::{Downscaler, StoredMedia};
@@ -69,6 +70,9 @@ pub enum SessionError {
     /// The state does not take this now.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// What was decided about a call cannot be done.
+    #[error(transparent)]
+    Approval(#[from] ApprovalError),
     /// The plugins that the turn is pinned to cannot be loaded now.
     #[error("the plugins that the open turn began with cannot be loaded now: {0}; try again")]
     Generation(#[from] GenerationError),
@@ -205,7 +209,13 @@ impl Session {
             stored_texts: HashSet::new(),
         };
         match session.take_up().await {
-            Ok(()) => Ok(session),
+            Ok(()) => {
+                // What the process before this one could not deliver any more.
+                if session.revision > 0 {
+                    session.deliver().await;
+                }
+                Ok(session)
+            }
             Err(error) => {
                 session.close().await?;
                 Err(error)
@@ -305,8 +315,11 @@ impl Session {
     /// The only way to change the session: the next state is computed, committed, and only then taken and told (D6).
     pub(crate) async fn apply(&mut self, input: Input, notes: Notes) -> Result<(), SessionError> {
         let name = name_of(&input);
+        let input = self.with_edit_told(input).await?;
         let mut run = self.run.clone();
-        let change = run.apply(input)?;
+        let mut change = run.apply(input)?;
+        self.announce_end(&run, &mut change);
+        self.explain(&mut change).await?;
         let commit = self.commit_of(&run, change, notes);
         let (change, texts) = (commit.change.clone(), commit.texts.iter().map(|text| digest_of(text.as_bytes())));
         let texts: Vec<Digest> = texts.collect();
@@ -318,6 +331,9 @@ impl Session {
         self.remember(&change);
         self.last_event = change.events.last().cloned().or(self.last_event.take());
         self.watchers.publish(change.events);
+        if !change.outbox.is_empty() {
+            self.deliver().await;
+        }
         Ok(())
     }
 
@@ -412,6 +428,7 @@ impl Session {
             return Ok(());
         }
         self.recover().await?;
+        self.expire_due().await?;
         let pins = self.run.turn.as_ref().map(|turn| turn.plugins.clone()).unwrap_or_default();
         if pins == self.configured.pins() {
             return Ok(());
@@ -523,6 +540,7 @@ fn name_of(input: &Input) -> &'static str {
         Input::Expire { .. } => "expire",
         Input::Approval { .. } => "approval",
         Input::AskAgain { .. } => "ask_again",
+        Input::Forbidden { .. } => "forbidden",
         Input::Resolve { .. } => "resolve",
     }
 }

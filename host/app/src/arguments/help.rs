@@ -75,6 +75,7 @@ Exit codes:
   1    the turn, the build or the call ended with an error
   2    nothing was begun: wrong usage or configuration, a plugin that cannot be
        loaded, data that cannot be opened
-  3    the turn waits for a decision: `session show` says on what, `session resolve`
-       decides, --continue goes on
+  3    the turn waits for somebody: `session show` says for whom. `session resolve`
+       decides about a call, `session respond` brings a service's answer; --continue
+       goes on. An answer that came twice or too late changes nothing: exit code 0
   130  cancelled";

@@ -6,8 +6,9 @@ mod history;
 mod lists;
 mod slash;
 
+use super::asking::{Asker, Person};
 use super::opening::{self, Opened};
-use super::run::watched;
+use super::run::{asked, watched};
 use super::session;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Doing, Interrupts};
@@ -20,10 +21,11 @@ use agent_core::run::Decision;
 use agent_core::view::result_text;
 use agent_memory::{CallFilter, SessionFilter};
 use agent_models::Provider;
-use agent_runtime::{Agent, Host, Models, OpenSession, Session, TurnResult};
+use agent_runtime::{Agent, Host, Models, OpenSession, Responded, Session, TurnResult};
 use completion::Names;
 use editor::{Editor, Typed};
 use slash::Asked;
+use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +33,11 @@ use tokio_util::sync::CancellationToken;
 const LATEST: usize = 10;
 
 /// Talks until the person leaves.
-pub(crate) async fn chat(opened: Opened, interrupts: Interrupts, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn chat(
+    opened: Opened,
+    (yes, interrupts): (&[String], Interrupts),
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let _silent = terminal.silent_keyboard();
     Interrupts::give_keyboard_back(terminal.clone());
     let Opened { settings, host, agent, session, kept } = opened;
@@ -41,7 +47,8 @@ pub(crate) async fn chat(opened: Opened, interrupts: Interrupts, terminal: &Term
     };
     let mut editor = Editor::new(terminal, &interrupts, &kept.data, names);
     let view = TurnView::new(terminal, (Format::Terminal, Use::Interactive), &session, kept.clone());
-    let mut chat = Chat { terminal, interrupts, settings, host, agent, session, kept, view };
+    let asker = Asker::new(terminal, Person::of(terminal), &kept.data, yes);
+    let mut chat = Chat { terminal, interrupts, settings, host, agent, session, kept, view, asker };
     chat.greet();
     let left = chat.talk(&mut editor).await;
     let servers = chat.agent.servers().clone();
@@ -62,6 +69,7 @@ struct Chat<'t> {
     session: Session,
     kept: Kept,
     view: TurnView<'t>,
+    asker: Asker,
 }
 
 /// Whether the session goes on.
@@ -120,6 +128,7 @@ impl Chat<'_> {
             return Ok(Next::Prompt);
         }
         match slash::parse(&text) {
+            None if asked(&self.session).is_some() => self.answer(text).await?,
             None if self.session.state().is_open() => {
                 self.warn("the turn before this one waits: decide with /resolve, or end it with /cancel");
             }
@@ -135,6 +144,14 @@ impl Chat<'_> {
         Ok(Next::Prompt)
     }
 
+    /// What is typed after a question is its answer (L18).
+    async fn answer(&mut self, text: String) -> Result<(), Failure> {
+        if let Some(call) = asked(&self.session) {
+            self.session.answer(call, text).await.map_err(Failure::refused)?;
+        }
+        self.turn(None).await
+    }
+
     /// Runs a turn, or without an input goes on with the open one. That it fails does not end the session.
     async fn turn(&mut self, input: Option<String>) -> Result<(), Failure> {
         let cancel = self.interrupts.begin(Doing::Turn);
@@ -143,7 +160,7 @@ impl Chat<'_> {
 
     async fn run(&mut self, input: Option<String>, cancel: &CancellationToken) -> Result<(), Failure> {
         let input = input.map(TurnInput::Text);
-        let result = watched(&mut self.session, input, &mut self.view, cancel).await;
+        let result = self.asker.run(&mut self.session, input, &mut self.view, cancel).await;
         self.terminal.idle();
         let shown = match result {
             Ok(TurnResult::Idle) => Ok(Exit::Done),
@@ -180,7 +197,10 @@ impl Chat<'_> {
             }
             Asked::Result => self.show_result().await?,
             Asked::Undo => self.undo().await?,
+            Asked::Approve if self.session.state().is_open() => self.turn(None).await?,
+            Asked::Approve => self.say("there is no turn that waits"),
             Asked::Resolve(call, verdict, text) => self.resolve(call, &verdict, text).await?,
+            Asked::Respond(file) => self.respond(&file).await?,
             Asked::Cancel if self.session.state().is_open() => {
                 let cancelled = CancellationToken::new();
                 cancelled.cancel();
@@ -288,6 +308,21 @@ impl Chat<'_> {
         };
         self.session.resolve(CallId(call), decision).await.map_err(Failure::refused)?;
         self.turn(None).await
+    }
+
+    async fn respond(&mut self, file: &str) -> Result<(), Failure> {
+        let event = session::respond::read(Path::new(file))?;
+        match self.session.respond(event).await.map_err(Failure::refused)? {
+            Responded::Taken { .. } => self.turn(None).await,
+            Responded::Duplicate => {
+                self.say("the call has this answer already; nothing has changed");
+                Ok(())
+            }
+            Responded::Late => {
+                self.say("the call has another result already; nothing has changed");
+                Ok(())
+            }
+        }
     }
 
     async fn close(self) -> Result<(), Failure> {

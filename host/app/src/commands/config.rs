@@ -91,7 +91,8 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     row("plugins", &plugins, terminal)?;
     row("agents", &below, terminal)?;
     row("grants", &grants(&settings), terminal)?;
-    row("mcp", &servers(&agent.config().mcp), terminal)
+    row("mcp", &servers(&agent.config().mcp), terminal)?;
+    row("services", &services(&settings), terminal)
 }
 
 fn row(name: &str, values: &[String], terminal: &Terminal) -> Result<(), Failure> {
@@ -155,6 +156,14 @@ fn grants(settings: &Settings) -> Vec<String> {
     let host = host.map(|trees| format!("host: {}", trees.iter().map(tree).collect::<Vec<_>>().join(", ")));
     let lines: Vec<_> = plugins.chain(host).collect();
     if lines.is_empty() { vec!["none".to_owned()] } else { lines }
+}
+
+/// Nothing where there are none: few agents have any.
+fn services(settings: &Settings) -> Vec<String> {
+    let services = settings.file.services.iter();
+    let services = services.map(|(name, table)| format!("{name}: {}", table.event_type.as_deref().unwrap_or(name)));
+    let outbox = settings.file.outbox.directory.as_ref().map(|directory| format!("events go to {}", directory.value));
+    services.chain(outbox).collect()
 }
 
 /// Names only: values may be secret.

@@ -7,10 +7,14 @@ use crate::settings::Settings;
 use crate::setup::{self, agents::Projects};
 use crate::terminal::Terminal;
 use crate::terminal::turn::Kept;
-use agent_memory::{SessionLog, SqliteStore};
-use agent_runtime::{Agent, Downscaler, Host, OpenSession, Session};
+use agent_memory::{SessionLog, SqliteStore, StoreError};
+use agent_runtime::{Agent, CheckpointObserver, Downscaler, Host, OpenSession, Session, SessionError};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Before a session that is open elsewhere is tried again.
+const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
 /// An open session with what it was opened from.
 pub(crate) struct Opened {
@@ -29,7 +33,16 @@ pub(crate) struct Opened {
 /// Builds and loads the plugins, and opens the session that is asked for.
 pub(crate) async fn open(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Opened, Failure> {
     let settings = setup::settings(&run.agent, terminal).await?;
-    let data = DataDirectory::open(data)?;
+    open_in(run, (settings, DataDirectory::open(data)?), Duration::ZERO, terminal).await
+}
+
+/// The same in a data folder, waiting for as long as is said for another process that has the session open.
+pub(crate) async fn open_in(
+    run: &RunArguments,
+    (settings, data): (Settings, DataDirectory),
+    patience: Duration,
+    terminal: &Terminal,
+) -> Result<Opened, Failure> {
     let store = setup::store(&data)?;
     let which = which(run, &settings, &store).await?;
     let sandbox = setup::sandbox(&data)?;
@@ -39,14 +52,36 @@ pub(crate) async fn open(run: &RunArguments, data: Option<&Path>, terminal: &Ter
     let projects = if run.agent.build { Projects::Build } else { Projects::Leave };
     let delegates = setup::agents::delegates(&settings, &sandbox, projects, terminal).await?;
     let agent = setup::agent(&settings, generation, delegates, terminal)?;
-    #[cfg(all(debug_assertions, unix))]
-    let checkpoint = crate::crash::observer();
-    #[cfg(not(all(debug_assertions, unix)))]
-    let checkpoint = None;
-    let host = Host { store, sandbox, downscaler: Downscaler::default(), checkpoint };
-    let session = Session::open(&host, agent.clone(), which).await.map_err(Failure::refused)?;
+    let host = Host { store, sandbox, downscaler: Downscaler::default(), checkpoint: checkpoint() };
+    let session = patiently(&host, &agent, which, patience).await?;
     let kept = Kept { store: host.store.clone(), data };
     Ok(Opened { settings, host, agent, session, kept })
+}
+
+/// Where tests kill the process; nowhere in a release.
+pub(crate) fn checkpoint() -> Option<CheckpointObserver> {
+    #[cfg(all(debug_assertions, unix))]
+    return crate::crash::observer();
+    #[cfg(not(all(debug_assertions, unix)))]
+    return None;
+}
+
+/// Opens a session; while another process has it open, again and again for so long.
+pub(crate) async fn patiently(
+    host: &Host,
+    agent: &Arc<Agent>,
+    which: OpenSession,
+    patience: Duration,
+) -> Result<Session, Failure> {
+    let begun = Instant::now();
+    loop {
+        match Session::open(host, agent.clone(), which.clone()).await {
+            Err(SessionError::Store(StoreError::Busy { .. })) if begun.elapsed() < patience => {
+                tokio::time::sleep(BETWEEN_TRIES).await;
+            }
+            opened => return opened.map_err(Failure::refused),
+        }
+    }
 }
 
 async fn which(run: &RunArguments, settings: &Settings, store: &SqliteStore) -> Result<OpenSession, Failure> {

@@ -1,6 +1,7 @@
 //! `agent-host [PROMPT]`: one turn, or the rest of an interrupted one and then the next; on a terminal and without a
 //! prompt, a session of as many turns as are asked.
 
+use super::asking::{Asker, Person};
 use super::chat;
 use super::opening::{Opened, open};
 use super::session::below;
@@ -10,8 +11,9 @@ use crate::interrupt::{Doing, Interrupts};
 use crate::prompt::{self, Input};
 use crate::terminal::turn::{Format, TurnView, Use};
 use crate::terminal::{Output, Terminal};
-use agent_core::message::TurnInput;
-use agent_runtime::{Session, TurnResult};
+use agent_core::message::{CallId, TurnInput};
+use agent_core::run::Action;
+use agent_runtime::{Session, TurnResult, question};
 use clap::CommandFactory;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -40,26 +42,33 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
     };
     interrupts.end_with_us(opened.agent.servers().clone());
     if is_interactive {
-        return chat::chat(opened, interrupts, terminal).await;
+        return chat::chat(opened, (&run.yes, interrupts), terminal).await;
     }
-    let format = match (run.json, terminal.is_terminal(Output::Stdout)) {
+    once(opened, (format(run, terminal), prompt), (&run.yes, &cancel), terminal).await
+}
+
+/// For whom a turn is shown.
+pub(super) fn format(run: &RunArguments, terminal: &Terminal) -> Format {
+    match (run.json, terminal.is_terminal(Output::Stdout)) {
         (true, _) => Format::Json,
         (false, true) => Format::Terminal,
         (false, false) => Format::Lines,
-    };
-    once(opened, (format, prompt), &cancel, terminal).await
+    }
 }
 
-async fn once(
+/// Runs what is open and what is asked, and closes the session.
+pub(super) async fn once(
     opened: Opened,
     (format, prompt): (Format, Option<String>),
-    cancel: &CancellationToken,
+    (yes, cancel): (&[String], &CancellationToken),
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let Opened { mut session, kept, agent, .. } = opened;
     let data = kept.data.clone();
+    let person = if format == Format::Json { Person::Nobody } else { Person::of(terminal) };
+    let asker = Asker::new(terminal, person, &kept.data, yes);
     let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept);
-    let result = turns(&mut session, prompt, &mut view, cancel).await;
+    let result = turns(&mut session, prompt, (&mut view, &asker), cancel).await;
     let parent = session.state().delegated_by.clone().filter(|_| !session.state().is_open());
     let closed = session.close().await;
     agent.servers().shutdown().await;
@@ -75,15 +84,20 @@ async fn once(
 async fn turns(
     session: &mut Session,
     prompt: Option<String>,
-    view: &mut TurnView<'_>,
+    (view, asker): (&mut TurnView<'_>, &Asker),
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
     let interrupted = session.state().is_open();
     if !interrupted && prompt.is_none() && session.state().turns > 0 {
         view.nothing_interrupted();
     }
+    if let (Some(call), Some(text)) = (asked(session), &prompt) {
+        // What is said to a session that has asked something is the answer (L18).
+        session.answer(call, text.clone()).await.map_err(Failure::refused)?;
+        return watched(session, None, view, cancel).await;
+    }
     if interrupted || prompt.is_none() {
-        let result = watched(session, None, view, cancel).await?;
+        let result = asker.run(session, None, view, cancel).await?;
         let stops = matches!(result, TurnResult::Suspended(_)) || cancel.is_cancelled();
         if stops && prompt.is_some() {
             view.not_asked();
@@ -93,7 +107,15 @@ async fn turns(
         }
         view.interrupted_turn_ended(&result)?;
     }
-    watched(session, prompt.map(TurnInput::Text), view, cancel).await
+    asker.run(session, prompt.map(TurnInput::Text), view, cancel).await
+}
+
+/// The call whose question the session waits for the answer to.
+pub(super) fn asked(session: &Session) -> Option<CallId> {
+    match session.state().action() {
+        Action::Suspended(suspension) => question(&suspension).map(|(call, _)| call.clone()),
+        _ => None,
+    }
 }
 
 /// Runs a turn and shows its events as they come.
@@ -104,6 +126,16 @@ pub(super) async fn watched(
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
     view.begin(session);
+    watch(session, input, view, cancel).await
+}
+
+/// The same for the rest of a turn whose beginning was shown already.
+pub(super) async fn watch(
+    session: &mut Session,
+    input: Option<TurnInput>,
+    view: &mut TurnView<'_>,
+    cancel: &CancellationToken,
+) -> Result<TurnResult, Failure> {
     let mut events = session.subscribe();
     let result = {
         let running = session.run(input, cancel.clone());

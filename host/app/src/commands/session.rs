@@ -1,18 +1,24 @@
-//! `session list|show|search|fork|undo|resolve|export|import|delete`: what is stored, for people and for programs.
+//! `session list|show|search|fork|undo|approve|deny|respond|answer|resolve|export|import|delete`: what is stored, for people and
+//! for programs.
 
+mod answer;
+mod approve;
 pub(crate) mod below;
 mod delete;
 mod portable;
 mod resolve;
+pub(crate) mod respond;
 mod search;
 pub(crate) mod show;
 mod tree;
 
+use super::opening;
 use crate::arguments::SessionCommand;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::setup;
-use crate::terminal::{BOLD, DIM, Terminal, text};
+use crate::terminal::turn::{Format, Kept};
+use crate::terminal::{BOLD, DIM, Terminal, text, waits};
 use agent_memory::{MAX_PAGE, SessionFilter, SessionSummary, SqliteStore, Store};
 use agent_models::provider;
 use agent_plugins::Generation;
@@ -22,6 +28,7 @@ use portable::Existing;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The state of a session whose turn runs, and whose process is gone.
 const INTERRUPTED: &str = "interrupted";
@@ -46,7 +53,14 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
         SessionCommand::Show { session, json } => {
             let session = find(&*store, session.as_deref()).await?;
             if !json {
-                return show::show(&*store, &session, data, terminal).await;
+                show::show(&*store, &session, data, terminal).await?;
+                let kept = Kept { store, data: data.clone() };
+                let waits = waits::of_session(&session.subject, &kept).await?;
+                let shown = waits::shown(&session.subject, &waits, &kept).await?;
+                if !shown.is_empty() {
+                    print(terminal, format!("\n{shown}"))?;
+                }
+                return Ok(Exit::Done);
             }
             print_events(&*store, &session.subject, terminal).await?;
         }
@@ -56,6 +70,24 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
         SessionCommand::Resolve { call, decision, text, session } => {
             let asked = resolve::Asked { call, decision, text, session };
             return resolve::resolve(asked, store, data, terminal).await;
+        }
+        SessionCommand::Approve(asked) => {
+            drop(store);
+            return approve::approve(asked, data, terminal).await;
+        }
+        SessionCommand::Deny(asked) => {
+            drop(store);
+            return approve::deny(asked, data, terminal).await;
+        }
+        SessionCommand::Respond { session, event, no_run, json, agent } => {
+            let then = if no_run { respond::Then::Record } else { respond::Then::GoOn };
+            let format = if json { Format::Json } else { Format::Lines };
+            let asked = respond::Asked { session, event, agent, then, format };
+            return respond::respond(asked, store, data, terminal).await;
+        }
+        SessionCommand::Answer { session, text } => {
+            let session = find(&*store, Some(&session)).await?;
+            return answer::answer(session, text, store, data, terminal).await;
         }
         SessionCommand::Fork { session, at } => return portable::fork(&*store, (&session, at), data, terminal).await,
         SessionCommand::Undo { session } => return portable::undo(store, &session, data, terminal).await,
@@ -105,20 +137,21 @@ pub(crate) async fn sessions(
     Ok(found)
 }
 
-/// Opens a session in which nothing runs: to decide something about it.
+/// Opens a session in which nothing runs: to decide something about it. Another process that has it open is waited for.
 async fn open_to_decide(
     store: Arc<SqliteStore>,
     session: &SessionSummary,
     data: &DataDirectory,
+    patience: Duration,
 ) -> Result<Session, Failure> {
     let (sandbox, downscaler) = (setup::sandbox(data)?, Downscaler::default());
-    let host = Host { store, sandbox, downscaler, checkpoint: None };
+    let host = Host { store, sandbox, downscaler, checkpoint: opening::checkpoint() };
     // The turn's own plugins are found by their digests; nothing runs here, so the agent needs no more than its name.
     let none = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
     let model = provider("offline", Path::new("")).map_err(Failure::refused)?;
     let agent = Agent::new(AgentConfig::new(&session.agent), model, none).map_err(Failure::refused)?;
     let which = OpenSession::Existing(session.subject.clone());
-    Session::open(&host, Arc::new(agent), which).await.map_err(Failure::refused)
+    opening::patiently(&host, &Arc::new(agent), which, patience).await
 }
 
 /// A session in a list.

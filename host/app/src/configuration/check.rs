@@ -93,6 +93,12 @@ fn check_inner(around: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
         [MCP, "NAME"] => check_server(around, entry, &table),
         _ => {}
     }
+    if path == ["services", "NAME"]
+        && let Some(problem) = Form::Tool.problem(&entry.name)
+    {
+        let message = format!("`{}`: its name {problem}", around.key_of(&entry.name));
+        around.problem(entry.span.clone(), message, format!("allowed as a tool's name: {}", Form::Tool.words()));
+    }
     check_table(&table, path);
 }
 
@@ -215,6 +221,10 @@ fn check_value(found: &Found<'_>, value: Value) {
                 false => check_number(found, fits, &allowed),
             }
         }
+        Value::Signed(least, most) => {
+            let fits = found.signed().is_some_and(|number| (least..=most).contains(&number));
+            check_number(found, fits, &format!("a whole number from {least} to {most}"));
+        }
         Value::Amount(most) => {
             let fits = found.amount().is_some_and(|amount| (0.0..=f64::from(most)).contains(&amount));
             check_number(found, fits, &format!("a number from 0 to {most}"));
@@ -228,7 +238,7 @@ fn check_value(found: &Found<'_>, value: Value) {
         },
         Value::Pairs(keys, values) => check_pairs(found, keys, values),
         // Its own reader looks at it.
-        Value::Schema => {}
+        Value::Schema | Value::Schemas => {}
     }
 }
 

@@ -9,12 +9,12 @@ use agent_models::KNOWN_PROVIDERS;
 pub(super) fn kind(value: Value) -> &'static str {
     match value {
         Value::Text(_) | Value::Choice(_) => "text",
-        Value::Number(..) => "whole number",
+        Value::Number(..) | Value::Signed(..) => "whole number",
         Value::Amount(_) => "number",
         Value::Flag => "true or false",
         Value::Texts(_) => "list of texts",
         Value::Pairs(..) => "table of texts",
-        Value::Schema => "table or text",
+        Value::Schema | Value::Schemas => "table or text",
     }
 }
 
@@ -28,10 +28,14 @@ pub(super) fn allowed(value: Value) -> String {
             parts.map(|(part, words)| format!("{part}: {words}")).collect::<Vec<_>>().join("; ")
         }
         Value::Number(least, most) => format!("{least} to {most}"),
+        Value::Signed(least, most) => format!("{least} to {most}"),
         Value::Amount(most) => format!("0 to {most}"),
         Value::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or "),
         Value::Flag => String::new(),
         Value::Schema => "a JSON Schema, or the path of a JSON file with one".to_owned(),
+        Value::Schemas => {
+            "for each key a JSON Schema or the path of a JSON file with one, or one path for all".to_owned()
+        }
     }
 }
 
@@ -45,6 +49,8 @@ fn of_form(form: Form) -> &'static str {
         Form::Variable => "a variable's name",
         Form::Header | Form::PlainHeader => "a header's name",
         Form::ConfigKey => "without `=`",
+        Form::Policy => "`allow`, `ask` or `deny`",
+        Form::Tool => "1 to 128 letters, digits, `_`, `-`, `.`",
     }
 }
 

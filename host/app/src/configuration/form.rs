@@ -32,6 +32,10 @@ pub(super) enum Form {
     HeaderValue,
     /// The key of a plugin's configuration value.
     ConfigKey,
+    /// Whether a tool may run.
+    Policy,
+    /// The name of a tool.
+    Tool,
 }
 
 impl Form {
@@ -58,13 +62,16 @@ impl Form {
             Form::PlainHeader => text.chars().all(in_header),
             Form::HeaderValue => text.chars().all(|character| matches!(character, ' '..='~')),
             Form::ConfigKey => !text.contains('='),
+            Form::Policy => matches!(text, "allow" | "ask" | "deny"),
+            Form::Tool => text.len() <= 128 && text.chars().all(in_tool),
         };
         (!fits).then_some(match self {
-            Form::Name | Form::Server => "is no name",
+            Form::Name | Form::Server | Form::Tool => "is no name",
             Form::Variable => "is no name of a variable",
             Form::Header | Form::PlainHeader => "is no name of a header",
             Form::HeaderValue => "is no value of a header",
             Form::ConfigKey => "has a `=` in it",
+            Form::Policy => "has an unknown value",
             _ => "has a line break or a control character in it",
         })
     }
@@ -91,6 +98,8 @@ impl Form {
             }
             Form::HeaderValue => "printable ASCII characters, in quotes",
             Form::ConfigKey => "a key without `=`",
+            Form::Policy => "\"allow\", \"ask\" or \"deny\"",
+            Form::Tool => "1 to 128 letters, digits, `_`, `-` or `.`",
         }
     }
 
@@ -109,6 +118,8 @@ impl Form {
             Form::PlainHeader => (HEADER.to_owned(), Some(secret_headers())),
             Form::HeaderValue => (r"^[ -~]*[!-~][ -~]*$".to_owned(), None),
             Form::ConfigKey => (filled, Some("=".to_owned())),
+            Form::Policy => ("^(allow|ask|deny)$".to_owned(), None),
+            Form::Tool => (r"^[A-Za-z0-9_.-]{1,128}$".to_owned(), None),
         }
     }
 }
@@ -118,6 +129,10 @@ const HEADER: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 
 fn in_name(character: char) -> bool {
     character.is_alphanumeric() || "-_.".contains(character)
+}
+
+fn in_tool(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "-_.".contains(character)
 }
 
 fn in_variable(text: &str) -> bool {

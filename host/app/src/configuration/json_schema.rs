@@ -66,6 +66,9 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
         }
         _ => {}
     }
+    if path == ["services"] {
+        schema.insert("propertyNames".to_owned(), text(Form::Tool));
+    }
     if !properties.is_empty() {
         schema.insert("properties".to_owned(), Json::Object(properties));
     }
@@ -98,6 +101,7 @@ fn of_key(key: &Key) -> Json {
     let mut schema = match key.value {
         Value::Text(form) => text(form),
         Value::Number(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Value::Signed(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
         Value::Amount(most) => json!({ "type": "number", "minimum": 0, "maximum": most }),
         Value::Flag => json!({ "type": "boolean" }),
         Value::Choice(words) => json!({ "type": "string", "enum": words }),
@@ -106,6 +110,10 @@ fn of_key(key: &Key) -> Json {
             json!({ "type": "object", "propertyNames": text(keys), "additionalProperties": text(values) })
         }
         Value::Schema => json!({ "type": ["object", "string"], "pattern": r"\S" }),
+        Value::Schemas => {
+            let one = json!({ "type": ["object", "string"], "pattern": r"\S" });
+            json!({ "type": ["object", "string"], "pattern": r"\S", "additionalProperties": one })
+        }
     };
     let allowed = allowed(key.value);
     let allowed = if allowed.is_empty() { allowed } else { format!(" Allowed: {allowed}.") };

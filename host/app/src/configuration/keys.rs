@@ -2,13 +2,17 @@
 //! JSON Schema and the tables of the documentation are made from this list alone (I2).
 
 mod agent;
+mod approval;
 mod mcp;
+mod services;
 mod tables;
 
 use super::form::Form;
 use agent::{AGENT, MODELS, TURN};
+use approval::APPROVAL;
 pub(super) use mcp::{MCP, MCP_NEEDS};
 use mcp::{MCP_ADDRESS, MCP_PROCESS};
+use services::{OUTBOX, SERVICE};
 use tables::{DELEGATES, GRANTS, HOST_GRANTS, LIMITS, PROVIDER, PROVIDER_MODEL, RETRY};
 
 /// A table of the file with some of its keys.
@@ -58,6 +62,10 @@ pub(super) enum Value {
     Pairs(Form, Form),
     /// A JSON Schema as a table, or the path of a file with one.
     Schema,
+    /// JSON Schemas by the author's own keys, or the path of a file with one for all.
+    Schemas,
+    /// A whole number that may be negative, both bounds included.
+    Signed(i32, i32),
 }
 
 /// What holds without a key.
@@ -76,6 +84,7 @@ pub(super) const SECTIONS: &[Section] = &[
     AGENT,
     MODELS,
     TURN,
+    APPROVAL,
     RETRY,
     PROVIDER,
     PROVIDER_MODEL,
@@ -85,4 +94,6 @@ pub(super) const SECTIONS: &[Section] = &[
     LIMITS,
     MCP_PROCESS,
     MCP_ADDRESS,
+    SERVICE,
+    OUTBOX,
 ];

@@ -2,8 +2,9 @@
 
 use super::text::{harmless, json_line, one_line, time};
 use super::{BOLD, DIM, RED, YELLOW};
+use agent_core::approval::ApprovalWord;
 use agent_core::change::Denial;
-use agent_core::event::EventKind;
+use agent_core::event::{EventKind, NudgeCause};
 use agent_core::run::FALLBACK_TEXT;
 use agent_core::tool::Violation;
 use agent_runtime::summary::EXTRACT;
@@ -55,7 +56,30 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
                  tokens{DIM:#}"
             )
         }
-        EventKind::Resumed => format!("{DIM}going on with the interrupted turn{DIM:#}"),
+        EventKind::ApprovalResolved { name, verdict, .. } => {
+            let name = one_line(name, SHOWN);
+            let until = match verdict {
+                ApprovalWord::Once => "this once",
+                ApprovalWord::Session => "in this session",
+                ApprovalWord::Always => "from now on",
+                // The call's own line says the rest.
+                ApprovalWord::Denied => return None,
+                ApprovalWord::Void => {
+                    let why = "what was allowed is not what would run now, so it is asked again";
+                    return Some(format!("{YELLOW}!{YELLOW:#} {BOLD}{name}{BOLD:#}: {why}"));
+                }
+            };
+            format!("{DIM}{name} is allowed, {until}{DIM:#}")
+        }
+        EventKind::Resumed => format!("{DIM}going on with the turn{DIM:#}"),
+        EventKind::NoToolCall { count, .. } => {
+            format!("{DIM}… the reply called no tool: the model is reminded ({count} in a row){DIM:#}")
+        }
+        EventKind::Nudge { cause, attempt, .. } => format!("{DIM}… {}{DIM:#}", nudge(*cause, *attempt)),
+        EventKind::ToolDisabled { name, .. } => {
+            let name = one_line(name, SHOWN);
+            format!("{YELLOW}!{YELLOW:#} {BOLD}{name}{BOLD:#} failed the same way three times: it is off for this turn")
+        }
         _ => return None,
     })
 }
@@ -82,9 +106,21 @@ pub(crate) fn void(event: &EventKind) -> Option<&'static str> {
     match event {
         EventKind::Retry { .. } | EventKind::ModelFallback { .. } => Some("it broke off"),
         EventKind::OutputRejected { .. } => Some("it was rejected"),
+        EventKind::Nudge { .. } => Some("it is not the end"),
         EventKind::Error { .. } => Some("the turn ended with an error"),
         EventKind::LoopEnd { .. } => Some("the turn was cancelled"),
         _ => None,
+    }
+}
+
+fn nudge(cause: NudgeCause, attempt: u32) -> String {
+    match cause {
+        NudgeCause::Incomplete => {
+            format!("the reply says that something is left: the model is told to go on ({attempt})")
+        }
+        NudgeCause::Deflection => format!("the reply refuses or asks: the model is told to go on ({attempt})"),
+        NudgeCause::Empty => format!("the reply is empty: the model is told to go on ({attempt})"),
+        NudgeCause::ForcedSummary => "three empty replies: the model is asked for a summary, without tools".to_owned(),
     }
 }
 
@@ -135,6 +171,28 @@ mod tests {
           ollama/qwen is asked instead of openai/gpt
         ! 503: busy�[2J…
           the configured text answers instead of openai/gpt
+        "#);
+    }
+
+    /// L19, L23, L28
+    #[test]
+    fn what_the_host_tells_the_model_is_a_dim_line() {
+        let nudge = |cause, attempt| EventKind::Nudge { cause, attempt, text: "Go on.".into() };
+        let events = [
+            EventKind::NoToolCall { count: 2, reminder: "Call a tool.".into() },
+            nudge(NudgeCause::Incomplete, 1),
+            nudge(NudgeCause::Deflection, 3),
+            nudge(NudgeCause::Empty, 2),
+            nudge(NudgeCause::ForcedSummary, 1),
+            EventKind::ToolDisabled { call: CallId("c1".into()), name: "files.write".into() },
+        ];
+        insta::assert_snapshot!(events.map(shown).join("\n"), @r#"
+        … the reply called no tool: the model is reminded (2 in a row)
+        … the reply says that something is left: the model is told to go on (1)
+        … the reply refuses or asks: the model is told to go on (3)
+        … the reply is empty: the model is told to go on (2)
+        … three empty replies: the model is asked for a summary, without tools
+        ! files.write failed the same way three times: it is off for this turn
         "#);
     }
 

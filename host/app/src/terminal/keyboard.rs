@@ -9,10 +9,10 @@ pub(super) struct Keyboard {
 }
 
 #[cfg(unix)]
-pub(super) use unix::{Found, columns};
+pub(super) use unix::{Found, columns, forget_typed, wait_for_line};
 
 #[cfg(not(unix))]
-pub(super) use other::{Found, columns};
+pub(super) use other::{Found, columns, forget_typed, wait_for_line};
 
 impl Keyboard {
     /// What is typed from now on waits for whoever reads it next.
@@ -56,8 +56,10 @@ impl Drop for Silence {
 #[cfg(unix)]
 mod unix {
     use super::Silenced;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::termios::{
-        InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
+        InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr,
+        tcgetwinsize, tcsetattr,
     };
     use std::io::{stderr, stdin, stdout};
     use std::sync::{Mutex, PoisonError};
@@ -97,6 +99,22 @@ mod unix {
         modes
     }
 
+    /// What was typed and not read yet is gone: it was meant for something else.
+    pub(in crate::terminal) fn forget_typed() {
+        let _ = tcflush(stdin(), QueueSelector::IFlush);
+    }
+
+    /// Waits a moment for a line; whether there is one, or none will ever come.
+    pub(in crate::terminal) fn wait_for_line() -> bool {
+        let stdin = stdin();
+        let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
+        let moment = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        match poll(&mut waiting, Some(&moment)) {
+            Ok(ready) => ready > 0,
+            Err(error) => error != rustix::io::Errno::INTR,
+        }
+    }
+
     /// Columns of whichever output is a terminal that knows them.
     pub(in crate::terminal) fn columns() -> Option<usize> {
         let sizes = [tcgetwinsize(stdout()), tcgetwinsize(stderr())];
@@ -122,5 +140,11 @@ mod other {
 
     pub(in crate::terminal) fn columns() -> Option<usize> {
         None
+    }
+
+    pub(in crate::terminal) fn forget_typed() {}
+
+    pub(in crate::terminal) fn wait_for_line() -> bool {
+        true
     }
 }

@@ -12,7 +12,7 @@ use crate::commands::session::show;
 use crate::data::DataDirectory;
 
 use agent_core::change::CallRecord;
-use agent_core::event::{Event, EventKind};
+use agent_core::event::{Event, EventKind, WaitCause};
 use agent_core::message::{CallId, Content};
 use agent_core::tool::CallCost;
 use agent_core::view::result_text;
@@ -176,11 +176,18 @@ impl<'t> TurnView<'t> {
                 self.call(&event.kind).await;
                 Ok(())
             }
+            EventKind::Suspended { suspension } => {
+                self.delegated.waits(suspension);
+                // What was handed on to services runs no longer here.
+                let waits = suspension.waits.iter();
+                for wait in waits.filter(|wait| matches!(wait.cause, WaitCause::Service { .. })) {
+                    self.running.remove(&wait.call);
+                }
+                self.show_running();
+                Ok(())
+            }
             other if self.delegated.resumes_silently(other) => Ok(()),
             other => {
-                if let EventKind::Suspended { suspension } = other {
-                    self.delegated.waits(suspension);
-                }
                 if let Some(lines) = events::lines(other) {
                     let block = if matches!(other, EventKind::Retry { .. }) { Block::Note } else { Block::Calls };
                     self.page

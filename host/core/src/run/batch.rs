@@ -1,10 +1,13 @@
 //! The calls of one reply: which run, which wait, and when all have their result.
 
+use super::finishing::Completion;
 use super::input::{DispatchedCall, Refused};
+use super::repetition::CallEnd;
 use super::{Action, Dispatch};
 use crate::approval::Leave;
 use crate::change::{CallChange, CallState};
 use crate::event::{Suspension, Wait, WaitCause};
+use crate::loop_break::LoopBreak;
 use crate::message::{CallId, Digest};
 use crate::tool::CallCost;
 use serde::{Deserialize, Serialize};
@@ -23,6 +26,9 @@ pub(super) struct Batch {
     /// Calls that were handed on, by tool (L11).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) outstanding: BTreeMap<String, u32>,
+    /// The result of `task_completion`, while it is checked (L18).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) completion: Option<Completion>,
 }
 
 /// One call. Its arguments and its result stand in its record, not here.
@@ -49,6 +55,15 @@ pub(super) struct BatchCall {
     /// Of a call that ran before it was handed on.
     #[serde(default)]
     pub(super) spent: CallCost,
+    /// Fingerprint of its arguments (L28).
+    #[serde(default)]
+    pub(super) arguments: u64,
+    /// How it came out; none while it has not, and of a call that was deferred.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) end: Option<CallEnd>,
+    /// It ends the turn, and comes last (L18).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) breaks: Option<LoopBreak>,
 }
 
 /// How far a call is.
@@ -60,7 +75,11 @@ pub(super) enum Progress {
     Running,
     Outstanding,
     Unknown,
-    Done { tokens: u32 },
+    /// It has brought the turn's result, which is checked.
+    Checking,
+    Done {
+        tokens: u32,
+    },
 }
 
 impl BatchCall {
@@ -77,6 +96,9 @@ impl BatchCall {
             asked_about: None,
             granted: None,
             spent: CallCost::default(),
+            arguments: 0,
+            end: None,
+            breaks: None,
         }
     }
 
@@ -85,7 +107,7 @@ impl BatchCall {
         let state = match self.state {
             Progress::Waiting => CallState::Waiting,
             Progress::Asking => CallState::Asking,
-            Progress::Running => CallState::Started,
+            Progress::Running | Progress::Checking => CallState::Started,
             Progress::Outstanding => CallState::Outstanding,
             Progress::Unknown => CallState::OutcomeUnknown,
             Progress::Done { .. } => CallState::Finished,
@@ -102,12 +124,17 @@ impl Progress {
             Progress::Running => "running",
             Progress::Outstanding => "waiting for an answer",
             Progress::Unknown => "waiting for a decision, its outcome being unknown",
+            Progress::Checking => "waiting for its result to be checked",
             Progress::Done { .. } => "finished",
         }
     }
 }
 
 impl Batch {
+    pub(super) fn new(step: u32) -> Self {
+        Self { step, calls: Vec::new(), suspended: false, asked: false, outstanding: BTreeMap::new(), completion: None }
+    }
+
     pub(super) fn action(&self, parallel_calls: u32) -> Action {
         let dispatch = self.dispatchable(parallel_calls);
         if !dispatch.is_empty() {
@@ -126,7 +153,7 @@ impl Batch {
                 Progress::Unknown => WaitCause::OutcomeUnknown,
                 Progress::Asking => WaitCause::Approval,
                 Progress::Outstanding => call.awaits.clone()?,
-                Progress::Waiting | Progress::Running | Progress::Done { .. } => return None,
+                Progress::Waiting | Progress::Running | Progress::Checking | Progress::Done { .. } => return None,
             };
             Some(Wait { call: call.id.clone(), name: call.name.clone(), cause })
         });
@@ -135,7 +162,9 @@ impl Batch {
 
     /// Whether only somebody outside can go on with it.
     pub(super) fn is_stuck(&self) -> bool {
-        !self.is_done() && !self.any(Progress::Running) && !self.any(Progress::Waiting)
+        let may_run = |call: &BatchCall| call.state == Progress::Waiting && !self.is_held(&call.id);
+        let goes_on = self.any(Progress::Running) || self.any(Progress::Checking) || self.calls.iter().any(may_run);
+        !self.is_done() && !goes_on
     }
 
     /// How many answers have come, by tool (L11).
@@ -229,7 +258,7 @@ impl Batch {
         }
         let free = (parallel_calls.max(1) as usize).saturating_sub(running.len());
         let mut picked = Vec::new();
-        for call in self.calls.iter().filter(|call| call.state == Progress::Waiting) {
+        for call in self.calls.iter().filter(|call| call.state == Progress::Waiting && !self.is_held(&call.id)) {
             if picked.len() == free {
                 break;
             }

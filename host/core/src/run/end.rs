@@ -83,6 +83,37 @@ pub enum TurnError {
         /// The last one.
         last_reply: String,
     },
+    /// Reply after reply called no tool, though only a tool may end the turn (L19).
+    #[error(
+        "no_tool_call: {replies} replies in a row called no tool, and only `task_completion`, `ask_question` or `converse` \
+        ends a turn here: take a model that calls tools well, or set `finish = \"text\"`"
+    )]
+    NoToolCall {
+        /// In a row.
+        replies: u32,
+    },
+    /// Reply after reply brought the same error (L19).
+    #[error(
+        "same_error: calls of {replies} replies in a row failed with the same error, the last one of `{tool}`: {message}; \
+        put right what it names, or tell the agent in its instructions how to call the tool"
+    )]
+    SameError {
+        /// In a row.
+        replies: u32,
+        /// The tool that was called last.
+        tool: String,
+        /// How the error begins.
+        message: String,
+    },
+    /// Not even a summary could be had of the model (L23).
+    #[error(
+        "empty_replies: the model replied with nothing {replies} times in a row, the last time when it was asked for a \
+        summary without tools: ask again, or take another model"
+    )]
+    EmptyReplies {
+        /// In a row.
+        replies: u32,
+    },
     /// Nothing that could be sent fits into the model's window.
     #[error(
         "the prompt has about {tokens} tokens, and the model's window {window}, the reply included: shorten the input, \
@@ -141,6 +172,9 @@ impl TurnError {
         match self {
             TurnError::InteractionsExhausted { .. } => "interactions_exhausted",
             TurnError::OutputRejected { .. } => "output_rejected",
+            TurnError::NoToolCall { .. } => "no_tool_call",
+            TurnError::SameError { .. } => "same_error",
+            TurnError::EmptyReplies { .. } => "empty_replies",
             TurnError::PromptTooLarge { .. } => "prompt_too_large",
             TurnError::OutstandingMismatch { .. } => "outstanding_mismatch",
             TurnError::ModelFailed { .. } => "model_failed",

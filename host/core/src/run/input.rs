@@ -1,5 +1,6 @@
 //! What a run is told.
 
+use super::batch::Batch;
 use super::depth::{MAX_JSON_DEPTH, is_too_deep};
 use super::end::TurnError;
 use super::state::{LoopConfig, Mask, Phase, PinnedPlugin, PromptBudget, Run};
@@ -7,6 +8,7 @@ use crate::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain, LastingGrant}
 use crate::change::CallResult;
 use crate::cloud_event::CloudEvent;
 use crate::event::WaitCause;
+use crate::loop_break::LoopBreak;
 use crate::message::{CallId, Digest, Message, Replay, TurnInput};
 use crate::model::{StopReason, Usage};
 use crate::plugin::{History, OutputData, Section, TraceContext};
@@ -278,6 +280,8 @@ pub enum Disposition {
     },
     /// Its arguments violate its schema, or it is not allowed (L8).
     Refused(ToolError),
+    /// It ends the turn, once the others of its batch have their results (L18).
+    Breaks(LoopBreak),
 }
 
 /// What became of an output.
@@ -352,7 +356,9 @@ impl Run {
             | (Input::Context { .. }, Phase::Building)
             | (Input::Summarised(_), Phase::Summarising { .. })
             | (Input::Reply(_), Phase::Calling { .. })
-            | (Input::Verdict(_), Phase::Validating { .. }) => Ok(()),
+            | (Input::Verdict(_), Phase::Validating { .. } | Phase::Working(Batch { completion: Some(_), .. })) => {
+                Ok(())
+            }
             (Input::ModelFailed(failure), Phase::Calling { .. }) => match failure.then {
                 AfterFailure::Next { place, .. } if place <= turn.place => Err(Refused::Unexpected("an earlier model")),
                 _ => Ok(()),

@@ -1,12 +1,15 @@
 //! What a run remembers: enough to go on anywhere, and nothing that grows with the history.
 
 use super::batch::Batch;
+use super::effort::Effort;
 use super::end::TurnEnd;
 use super::eviction::AfterEviction;
+use super::repetition::Repetition;
 use super::{Action, Validation};
 use crate::approval::LastingGrant;
 use crate::event::{Event, EventKind};
-use crate::message::{Digest, MessageId, Role, TurnInput};
+use crate::loop_break::Finish;
+use crate::message::{CallId, Digest, MessageId, Role, TurnInput};
 use crate::model::Usage;
 use crate::plugin::{Budget, History, Lifecycle, OutputData, Section, TraceContext};
 use crate::summary::HistorySummary;
@@ -116,6 +119,13 @@ pub struct LoopConfig {
     pub evict_to: u32,
     /// How often work may be handed down from agent to agent, counted from the one that a person asks (L16). Default 4.
     pub max_depth: u32,
+    /// What ends the turn (L18). Default: a reply without a tool call.
+    pub finish: Finish,
+    /// Whether replies that give up too early are answered by the host (L23). Default: not.
+    pub persistence: bool,
+    /// Milliseconds that a question of `ask_question` waits for its answer. Default: until it comes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer_within_ms: Option<u64>,
     /// The output when no model answers (M3). Default: none, so that the turn ends with `model_failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<OutputData>,
@@ -133,6 +143,9 @@ impl Default for LoopConfig {
             evict_at: 80,
             evict_to: 50,
             max_depth: 4,
+            finish: Finish::Text,
+            persistence: false,
+            answer_within_ms: None,
             fallback: None,
         }
     }
@@ -240,6 +253,12 @@ pub struct Turn {
     pub latest_from: MessageId,
     /// Reply and feedback of the last rejected output.
     pub rejected: Option<[MessageId; 2]>,
+    /// How its replies without a tool call have been (L19, L23).
+    #[serde(default)]
+    pub(super) effort: Effort,
+    /// How its calls have failed (L19, L28).
+    #[serde(default)]
+    pub(super) repetition: Repetition,
     /// How far it is.
     pub(super) phase: Phase,
 }
@@ -263,7 +282,7 @@ pub struct StepPlan {
     pub step: u32,
     /// Model calls that may still come, this one included.
     pub steps_left: u32,
-    /// The last one: tools are withheld (L4).
+    /// Tools are withheld: it is the last one (L4), or forced to be a summary (L23).
     pub last: bool,
     /// Why.
     pub lifecycle: Lifecycle,
@@ -405,6 +424,10 @@ impl Turn {
         self.config.max_interactions.saturating_sub(self.interactions).saturating_add(last).max(1)
     }
 
+    pub(super) fn is_running(&self, id: &CallId) -> bool {
+        matches!(&self.phase, Phase::Working(batch) if batch.check_running(id).is_ok())
+    }
+
     /// Whether it has ended.
     pub fn is_over(&self) -> bool {
         self.end().is_some()
@@ -416,15 +439,19 @@ impl Turn {
             Phase::Summarising { messages, .. } => Action::Summarise(run.summary_plan(messages)),
             Phase::Calling { last } => Action::CallModel(StepPlan {
                 step: self.interactions + 1,
-                steps_left: if *last { 1 } else { self.steps_left() },
-                last: *last,
+                steps_left: if *last || self.effort.summary { 1 } else { self.steps_left() },
+                last: *last || self.effort.summary,
                 lifecycle: self.lifecycle,
                 place: self.place,
                 attempt: self.attempt,
             }),
-            Phase::Working(batch) => batch.action(self.config.parallel_calls),
+            Phase::Working(batch) => match self.completion() {
+                Some(validation) => Action::Validate(validation),
+                None => batch.action(self.config.parallel_calls),
+            },
             Phase::Validating { text, last } => Action::Validate(Validation {
                 text: text.clone(),
+                result: None,
                 attempt: self.corrections + 1,
                 corrections_left: if *last { 0 } else { self.corrections_left() },
             }),
@@ -433,7 +460,7 @@ impl Turn {
     }
 
     /// None where a rejection would meet the bound of interactions, and no last call is made there (L4).
-    fn corrections_left(&self) -> u32 {
+    pub(super) fn corrections_left(&self) -> u32 {
         let spent = self.interactions >= self.config.max_interactions;
         match self.config.at_limit {
             AtLimit::Error if spent => 0,

@@ -2,13 +2,17 @@
 
 use super::batch::{Batch, BatchCall, Progress};
 use super::depth;
+use super::effort::{MOST_EMPTY, Taken};
 use super::end::{Output, TurnEnd, TurnError};
 use super::eviction::AfterEviction;
+use super::finishing::settle_rivals;
 use super::input::{Approval, DispatchedCall, Disposition, RepliedStep, ResolvedCall};
+use super::repetition::{Guarded, Switch, fingerprint_of};
 use super::state::{AtLimit, Fit, Mask, Phase, Run, Turn};
 use crate::approval::Leave;
 use crate::change::{Body, CallChange, CallRecord, CallResult, CallState, Change};
 use crate::event::{EndReason, EventKind};
+use crate::loop_break::LoopBreak;
 use crate::message::{CallId, Content, Part, Replay, Role, ToolCall};
 use crate::model::StopReason;
 use crate::plugin::{Lifecycle, OutputData};
@@ -27,7 +31,9 @@ pub(super) fn text_result(text: &str, is_error: bool) -> CallResult {
 enum Beginning {
     Waits { sequential: bool, repeatable: bool },
     Asks { sequential: bool, repeatable: bool },
-    Settled { result: CallResult, event: fn(CallId, String, String) -> EventKind },
+    Breaks(LoopBreak),
+    Deferred,
+    Settled { result: CallResult, switch: Switch, event: fn(CallId, String, String) -> EventKind },
 }
 
 impl Run {
@@ -58,6 +64,7 @@ impl Run {
         }
         turn.phase = Phase::Calling { last };
         turn.attempt = 1;
+        let last = last || turn.effort.summary;
         self.emit(change, EventKind::LoopIteration { step: interactions + 1, last });
         self.emit_budget(change);
         self.emit(change, EventKind::ContextBuilt { step: interactions + 1, messages: count, sections });
@@ -84,6 +91,7 @@ impl Run {
         let next = self.next_message;
         let Some(turn) = &mut self.turn else { return };
         let Phase::Calling { last } = turn.phase else { return };
+        let summary = std::mem::take(&mut turn.effort.summary);
         turn.interactions += 1;
         turn.execution_units = turn.execution_units.saturating_add(reply.execution_units);
         turn.usage += reply.usage;
@@ -92,12 +100,18 @@ impl Run {
         let interactions = turn.interactions;
         let complete = EventKind::StreamComplete { text: reply.text.clone(), model: reply.model, usage: reply.usage };
         self.emit(change, complete);
-        if !last && !reply.calls.is_empty() {
+        if !last && !summary && !reply.calls.is_empty() {
             return self.begin_batch((reply.text, reply.replay), reply.calls, change);
         }
         if last && reply.text.trim().is_empty() {
             let reason = "the last call, made without tools, brought no text".to_owned();
             return self.fail(TurnError::InteractionsExhausted { interactions, reason, last_reply: None }, change);
+        }
+        if summary && reply.text.trim().is_empty() {
+            return self.fail(TurnError::EmptyReplies { replies: MOST_EMPTY }, change);
+        }
+        if !last && !summary && self.is_no_end((&reply.text, reply.stop), change) {
+            return;
         }
         if let Some(turn) = &mut self.turn {
             turn.phase = Phase::Validating { text: reply.text, last };
@@ -105,6 +119,16 @@ impl Run {
         if let Some(problem) = cut(reply.stop) {
             self.rejected("the host".to_owned(), vec![problem], change);
         }
+    }
+
+    /// Whether a reply without a tool call has been dealt with, since it cannot end the turn. What was cut is no reply to
+    /// judge: the model is told that it was (L12).
+    fn is_no_end(&mut self, (text, stop): (&str, StopReason), change: &mut Change) -> bool {
+        let taken = match self.no_tool_call(text, change) {
+            Taken::AsAnswer if cut(stop).is_none() => self.persist(text, change),
+            taken => taken,
+        };
+        taken == Taken::AsNoEnd
     }
 
     /// One more successful model call: what was sent has been seen once more, what was held back has not (L3).
@@ -129,20 +153,25 @@ impl Run {
     }
 
     fn begin_batch(&mut self, (text, replay): (String, Option<Replay>), calls: Vec<ResolvedCall>, change: &mut Change) {
-        let (turn_number, step) = match &self.turn {
-            Some(turn) => (turn.number, turn.interactions),
-            None => return,
-        };
+        let Some(turn) = &mut self.turn else { return };
+        let (turn_number, step) = (turn.number, turn.interactions);
+        turn.effort.called();
+        let mut calls: Vec<ResolvedCall> = calls.into_iter().map(shallow_call).collect();
+        for call in &mut calls {
+            if let Some(error) = turn.repetition.refusal(&call.name) {
+                call.disposition = Disposition::Refused(error);
+            }
+        }
+        settle_rivals(&mut calls);
         let highest = calls.iter().filter_map(|call| match call.disposition {
             Disposition::Ready { priority, .. } => Some(priority),
             _ => None,
         });
         let highest = highest.max();
         let ids = (1..=calls.len()).map(|n| CallId(format!("call_{turn_number}_{step}_{n}")));
-        let calls: Vec<(CallId, ResolvedCall)> = ids.zip(calls.into_iter().map(shallow_call)).collect();
+        let calls: Vec<(CallId, ResolvedCall)> = ids.zip(calls).collect();
         self.append_request((text, replay), &calls, change);
-        let mut batch =
-            Batch { step, calls: Vec::new(), suspended: false, asked: false, outstanding: Default::default() };
+        let mut batch = Batch::new(step);
         for (id, call) in calls {
             let entry = self.begin_call(id, call, (step, highest), change);
             batch.calls.push(entry);
@@ -200,22 +229,39 @@ impl Run {
             Approval::Needed(digest) => (Some(digest.clone()), None),
             Approval::Remembered(grant) => (None, Some(Leave::Remembered(grant.clone()))),
         };
-        let (sequential, repeatable, state) = match beginning(call.disposition, &call.approval, highest) {
-            Beginning::Waits { sequential, repeatable } => (sequential, repeatable, Progress::Waiting),
+        let mut entry =
+            BatchCall { asked_about, granted, ..BatchCall::new(id.clone(), name.clone(), Progress::Waiting) };
+        entry.arguments = fingerprint_of(&record.arguments);
+        match beginning(call.disposition, &call.approval, highest) {
+            Beginning::Waits { sequential, repeatable } => {
+                (entry.sequential, entry.repeatable) = (sequential, repeatable);
+            }
             Beginning::Asks { sequential, repeatable } => {
                 record.state = CallState::Asking;
-                (sequential, repeatable, Progress::Asking)
+                (entry.sequential, entry.repeatable, entry.state) = (sequential, repeatable, Progress::Asking);
             }
-            Beginning::Settled { result, event } => {
+            // Ending a turn is no deed that somebody must allow.
+            Beginning::Breaks(breaks) => {
+                (entry.breaks, entry.asked_about, entry.granted) = (Some(breaks), None, None);
+            }
+            Beginning::Deferred => {
+                self.emit(change, EventKind::ToolDeferred { call: id, name });
+                entry.state = Progress::Done { tokens: tokens::of_text(DEFERRED) };
+                (record.state, record.result) = (CallState::Finished, Some(text_result(DEFERRED, true)));
+            }
+            Beginning::Settled { result, switch, event } => {
+                let (result, guarded) = self.guarded(&mut entry, result, switch);
                 let shown = self.shown(&id, &result);
-                self.emit(change, event(id.clone(), call.name, shown.clone()));
-                record.state = CallState::Finished;
-                record.result = Some(result);
-                (false, false, Progress::Done { tokens: tokens::of_text(&shown) })
+                entry.state = Progress::Done { tokens: tokens::of_text(&shown) };
+                self.emit(change, event(id.clone(), name.clone(), shown));
+                (record.state, record.result) = (CallState::Finished, Some(result));
+                if guarded == Guarded::TurnedOff {
+                    self.turn_off(&id, &name, change);
+                }
             }
-        };
+        }
         change.calls.push(CallChange::Requested(record));
-        BatchCall { sequential, repeatable, asked_about, granted, ..BatchCall::new(id, name, state) }
+        entry
     }
 
     /// Ends the turn with an accepted output (L13).
@@ -247,6 +293,7 @@ impl Run {
         self.emit_budget(change);
         if let Some(turn) = &mut self.turn {
             turn.phase = Phase::Ended(end);
+            turn.repetition = Default::default();
         }
         self.emit(change, EventKind::LoopEnd { reason });
     }
@@ -279,11 +326,15 @@ impl Run {
             return;
         };
         let mut events = Vec::with_capacity(calls.len());
+        let mut breaking = None;
         for DispatchedCall { call: id, arguments, awaits } in calls {
             let Some(call) = batch.call_mut(&id) else { continue };
             call.state = Progress::Running;
             call.attempt += 1;
             let (name, attempt) = (call.name.clone(), call.attempt);
+            if let Some(breaks) = call.breaks.filter(|_| awaits.is_none()) {
+                breaking = Some(((id.clone(), breaks), arguments.clone()));
+            }
             match awaits {
                 Some(awaits) => batch.hand_on(&id, awaits, change),
                 None => change.calls.push(call.moved()),
@@ -293,24 +344,49 @@ impl Run {
         for kind in events {
             self.emit(change, kind);
         }
+        if let Some((call, arguments)) = breaking {
+            self.break_loop(call, arguments, change);
+        }
         self.announce_suspension(change);
     }
 
     /// A call has its result. When it was the last of its batch, the results go into the history in call order (L9).
     pub(super) fn settle(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
-        let result = depth::shallow_result(result);
+        self.record(id, result, change);
+        self.after_results(change);
+    }
+
+    /// What comes when calls have their results: the next step, the call that ends the turn, or a suspension.
+    pub(super) fn after_results(&mut self, change: &mut Change) {
+        self.complete_batch(change);
+        // A call that ends the turn may have waited for this one.
+        if matches!(&self.turn, Some(Turn { phase: Phase::Working(batch), .. }) if !batch.is_stuck()) {
+            self.announce_resumption(change);
+        }
+        self.announce_suspension(change);
+    }
+
+    /// Stores and tells a call's result.
+    pub(super) fn record(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
+        let Some(mut call) = self.batch_call(id).cloned() else { return };
+        let (result, guarded) = self.guarded(&mut call, depth::shallow_result(result), Switch::There);
         let shown = self.shown(id, &result);
         let tokens = tokens::of_text(&shown).saturating_add(tokens::of_media(&result.content));
-        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
-            return;
-        };
-        let Some(call) = batch.call_mut(id) else { return };
         call.state = Progress::Done { tokens };
         let (name, spent) = (call.name.clone(), call.spent);
+        if let Some(entry) = self.batch_call(id) {
+            *entry = call;
+        }
         let cost = if result.cost == CallCost::default() { spent } else { result.cost };
-        self.record_result((id, name), CallResult { cost, ..result }, shown, change);
-        self.complete_batch(change);
-        self.announce_suspension(change);
+        self.record_result((id, name.clone()), CallResult { cost, ..result }, shown, change);
+        if guarded == Guarded::TurnedOff {
+            self.turn_off(id, &name, change);
+        }
+    }
+
+    fn batch_call(&mut self, id: &CallId) -> Option<&mut BatchCall> {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return None };
+        batch.call_mut(id)
     }
 
     fn complete_batch(&mut self, change: &mut Change) {
@@ -324,6 +400,9 @@ impl Run {
             if handed_on != answered {
                 return self.fail(TurnError::OutstandingMismatch { handed_on, answered }, change);
             }
+            if let Some(error) = self.error_that_ends_it() {
+                return self.fail(error, change);
+            }
             if let Some(turn) = &mut self.turn {
                 turn.lifecycle = Lifecycle::ToolResult;
             }
@@ -331,7 +410,7 @@ impl Run {
         }
     }
 
-    fn append_results(&mut self, change: &mut Change) {
+    pub(super) fn append_results(&mut self, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else {
             return;
         };
@@ -355,6 +434,7 @@ impl Run {
         for call in &mut batch.calls {
             let text = match call.state {
                 Progress::Waiting | Progress::Asking if call.attempt == 0 => waiting,
+                Progress::Checking => waiting,
                 Progress::Waiting
                 | Progress::Asking
                 | Progress::Running
@@ -416,20 +496,20 @@ fn cut(stop: StopReason) -> Option<Violation> {
 
 fn beginning(disposition: Disposition, approval: &Approval, highest: Option<i32>) -> Beginning {
     match disposition {
-        Disposition::Ready { priority, .. } if Some(priority) < highest => Beginning::Settled {
-            result: text_result(DEFERRED, true),
-            event: |call, name, _| EventKind::ToolDeferred { call, name },
-        },
+        Disposition::Ready { priority, .. } if Some(priority) < highest => Beginning::Deferred,
+        Disposition::Breaks(breaks) => Beginning::Breaks(breaks),
         Disposition::Ready { sequential, repeatable, .. } if matches!(approval, Approval::Needed(_)) => {
             Beginning::Asks { sequential, repeatable }
         }
         Disposition::Ready { sequential, repeatable, .. } => Beginning::Waits { sequential, repeatable },
         Disposition::NotFound { message } => Beginning::Settled {
             result: text_result(&ToolError::NotFound { message }.for_model(), true),
+            switch: Switch::Missing,
             event: |call, name, _| EventKind::ToolNotFound { call, name },
         },
         Disposition::Refused(error) => Beginning::Settled {
             result: text_result(&error.for_model(), true),
+            switch: Switch::There,
             event: |call, name, content| EventKind::ToolResultError { call, name, content, cost: Default::default() },
         },
     }

@@ -80,6 +80,8 @@ impl Run {
             begun_until: 0,
             latest_from: self.next_message,
             rejected: None,
+            effort: Default::default(),
+            repetition: Default::default(),
             phase: Phase::Building,
         });
         self.emit(change, EventKind::LoopStart { agent: self.agent.clone(), plugins: names });
@@ -115,7 +117,7 @@ impl Run {
     pub(super) fn rejected(&mut self, by: String, problems: Vec<Violation>, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return };
         let Phase::Validating { text, last } = &turn.phase else {
-            return;
+            return self.completion_rejected(by, problems, change);
         };
         let (text, last) = (text.clone(), *last);
         turn.corrections += 1;
@@ -127,7 +129,7 @@ impl Run {
         for id in earlier.into_iter().flatten() {
             self.hide(id, change);
         }
-        let feedback = feedback(&by, &problems);
+        let feedback = feedback(&by, &problems, "Answer again");
         let reply = self.append_text(change, Role::Assistant, &text);
         let feedback = self.append_text(change, Role::User, &feedback);
         if let Some(turn) = &mut self.turn {
@@ -152,6 +154,7 @@ impl Run {
                 let problem = Violation { pointer: String::new(), rule: Some("depth".to_owned()), message };
                 self.rejected("the host".to_owned(), vec![problem], change);
             }
+            _ if matches!(&self.turn, Some(Turn { phase: Phase::Working(_), .. })) => self.completed(data, change),
             _ => {
                 let last = matches!(&self.turn, Some(Turn { phase: Phase::Validating { last: true, .. }, .. }));
                 self.finish(data, if last { EndReason::Limit } else { EndReason::Answered }, change);
@@ -301,8 +304,8 @@ impl Run {
 }
 
 /// What the model reads about its rejected output.
-fn feedback(by: &str, problems: &[Violation]) -> String {
-    let mut text = format!("Your answer was not accepted ({by}). Answer again with all of this put right:");
+pub(super) fn feedback(by: &str, problems: &[Violation], how: &str) -> String {
+    let mut text = format!("Your answer was not accepted ({by}). {how} with all of this put right:");
     for problem in problems {
         text.push_str("\n- ");
         if !problem.pointer.is_empty() {

@@ -33,6 +33,14 @@ impl Batch {
 }
 
 impl Run {
+    /// The calls of the open turn that wait for somebody outside, in call order, also while others of them run.
+    pub fn waits(&self) -> Vec<Wait> {
+        match &self.turn {
+            Some(Turn { phase: Phase::Working(batch), .. }) => batch.suspension().waits,
+            _ => Vec::new(),
+        }
+    }
+
     /// A running call has asked for a service (P2).
     pub(super) fn pending(&mut self, id: &CallId, awaits: Awaited, cost: CallCost, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
@@ -56,8 +64,8 @@ impl Run {
         }
         // What is waited for has changed: it is said again.
         let suspended = std::mem::replace(&mut batch.suspended, false);
-        let last = batch.calls.iter().all(|call| call.id == *id || matches!(call.state, Progress::Done { .. }));
-        batch.suspended = suspended && (last || !stuck);
+        let goes_on = batch.goes_on_after(|call| call == id);
+        batch.suspended = suspended && (goes_on || !stuck);
         self.settle(id, result, change);
     }
 
@@ -93,16 +101,8 @@ impl Run {
             return;
         };
         let settled = |id: &CallId| denied.iter().any(|(call, _)| call == id);
-        let ends = batch.calls.iter().all(|call| settled(&call.id) || matches!(call.state, Progress::Done { .. }));
         // What is waited for has changed. A turn that goes on says that it does, one that still waits says for what.
-        let goes_on = batch.any(Progress::Waiting) || ends;
-        // Until the last of them has its result, the batch is not said to wait for any of them.
-        for (call, _) in &denied {
-            if let Some(call) = batch.call_mut(call) {
-                call.state = Progress::Waiting;
-            }
-        }
-        match goes_on {
+        match batch.goes_on_after(settled) {
             true => self.announce_resumption(change),
             false => batch.suspended = false,
         }
@@ -110,9 +110,9 @@ impl Run {
             let name = self.name_of(&call);
             self.emit(change, EventKind::ApprovalResolved { call: call.clone(), name, verdict: ApprovalWord::Denied });
             let message = reason.map_or(DENIED.to_owned(), |reason| format!("{DENIED}. They say: {reason}"));
-            self.settle(&call, text_result(&ToolError::Denied { message }.for_model(), true), change);
+            self.record(&call, text_result(&ToolError::Denied { message }.for_model(), true), change);
         }
-        self.announce_suspension(change);
+        self.after_results(change);
     }
 
     /// Whether a grant is for the tool that somebody was asked about.
@@ -146,7 +146,9 @@ impl Run {
             GrantScope::Session if self.grants.contains(&grant) => {}
             GrantScope::Session => self.grants.push(grant),
             GrantScope::Always => {
-                change.outbox.push(OutboxItem { id: format!("allow/{id}"), effect: OutboxEffect::Allow(grant) });
+                // A call may be asked about again, and the next grant is another deed: the event's number tells them apart.
+                let id = format!("allow/{id}/{}", self.sequence + 1);
+                change.outbox.push(OutboxItem { id, effect: OutboxEffect::Allow(grant) });
             }
         }
         self.emit(change, EventKind::ApprovalResolved { call: id, name, verdict });

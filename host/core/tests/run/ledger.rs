@@ -1,11 +1,13 @@
 //! A naive model of a session: what a store would hold, and what must be true of it after every change.
 
-use agent_core::approval::{ApprovalVerdict, ApprovalWord};
-use agent_core::change::{Body, CallChange, CallRecord, CallState, Change, Departure, OutboxEffect};
-use agent_core::event::{Event, EventKind};
-use agent_core::message::{CallId, Part, Role};
+use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain};
+use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, Change, Departure, OutboxEffect};
+use agent_core::event::{ApprovalItem, Event, EventKind};
+use agent_core::loop_break::LoopBreak;
+use agent_core::message::{CallId, Digest, Part, Role};
 use agent_core::plugin::History;
-use agent_core::run::{Action, Approval, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run};
+use agent_core::run::{Action, Approval, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run, Validation};
+use std::collections::BTreeSet;
 
 /// A stored message with the seen count that was counted call by call.
 pub(crate) struct Stored {
@@ -23,6 +25,8 @@ pub(crate) struct Call {
     pub(crate) dispatches: u32,
     /// Somebody has allowed it.
     pub(crate) granted: bool,
+    /// Digest of the tool that somebody is asked about.
+    asked_about: Option<Digest>,
     /// Somebody has decided that it may run once more.
     retry: bool,
     results: u32,
@@ -37,10 +41,18 @@ pub(crate) struct Ledger {
     pub(crate) events: Vec<Event>,
     /// Of the turn.
     pub(crate) replies: u32,
+    /// Somebody has been asked for the calls that must be allowed.
+    pub(crate) asked: bool,
     /// Ids of the outbox.
     pub(crate) outbox: Vec<String>,
+    /// Tools that were turned off in the turn (L28).
+    off: BTreeSet<String>,
     units: u64,
     leave_out: bool,
+    /// The first message behind what the turn began with.
+    begun_until: u64,
+    /// The first message that no call has sent.
+    new_from: u64,
     config: LoopConfig,
 }
 
@@ -75,17 +87,6 @@ impl Ledger {
         self.calls.iter().filter(|call| call.record.state == state).map(|call| call.record.id.clone()).collect()
     }
 
-    /// Whether somebody has been asked for the calls that must be allowed, as the events say (L17).
-    pub(crate) fn is_asked(&self) -> bool {
-        let said = self.events.iter().rev().find_map(|event| match event.kind {
-            EventKind::ApprovalRequested { .. } => Some(true),
-            EventKind::ApprovalResolved { verdict: ApprovalWord::Void, .. } => Some(false),
-            EventKind::StreamComplete { .. } => Some(false),
-            _ => None,
-        });
-        said.unwrap_or(false)
-    }
-
     /// Commits a change, and checks it against the input that made it.
     pub(crate) fn take(&mut self, before: &Run, input: &Input, change: &Change) {
         let open = before.is_open();
@@ -93,18 +94,32 @@ impl Ledger {
             Input::Start { config, .. } => {
                 (self.replies, self.units, self.leave_out) = (0, 0, false);
                 self.config = config.clone();
+                self.off.clear();
             }
             Input::Summarised(summarised) => {
                 self.units += summarised.execution_units;
                 self.check_eviction(before, change);
             }
-            Input::Context { context } => self.leave_out = context.history == History::LeaveOut,
+            Input::Context { context } => {
+                self.leave_out = context.history == History::LeaveOut;
+                self.begun_until = before.next_message + change.messages.len() as u64;
+                self.new_from = self.begun_until;
+            }
             Input::Reply(reply) => {
+                self.new_from = before.next_message;
+                self.asked = false;
                 self.see(before);
                 self.replies += 1;
                 self.units += reply.execution_units;
             }
             Input::Resolve { call, decision: Decision::Retry } => self.call_mut(call).retry = true,
+            Input::AskAgain { calls } => {
+                self.asked = false;
+                for AskedAgain { call, digest } in calls {
+                    self.call_mut(call).asked_about = Some(digest.clone());
+                }
+            }
+            Input::Approval { answers } => self.take_answers(answers),
             _ => {}
         }
         let requested: &[ResolvedCall] = if let Input::Reply(reply) = input { &reply.calls } else { &[] };
@@ -112,13 +127,20 @@ impl Ledger {
         self.take_messages(before.turns.max(1), input, change);
         self.take_hidden(change);
         self.take_events(open, change);
-        self.take_outbox(change);
+        self.take_outbox(input, change);
     }
 
     /// What asks for a call goes out once, in the commit that hands it on (D2, I6).
-    fn take_outbox(&mut self, change: &Change) {
+    fn take_outbox(&mut self, input: &Input, change: &Change) {
+        // A question goes to nobody but who watches.
+        let silent = |id: &CallId| match input {
+            Input::Dispatched { calls } => calls
+                .iter()
+                .any(|call| call.call == *id && call.awaits.as_ref().is_some_and(|awaits| awaits.event.is_none())),
+            _ => false,
+        };
         let handed_on = change.calls.iter().filter_map(|call| match call {
-            CallChange::Moved { id, state: CallState::Outstanding, .. } => Some(id.0.as_str()),
+            CallChange::Moved { id, state: CallState::Outstanding, .. } if !silent(id) => Some(id.0.as_str()),
             _ => None,
         });
         let events = change.outbox.iter().filter_map(|item| match &item.effect {
@@ -130,6 +152,21 @@ impl Ledger {
         for item in &change.outbox {
             assert!(!self.outbox.contains(&item.id), "{} goes out twice", item.id);
             self.outbox.push(item.id.clone());
+        }
+    }
+
+    /// An answer about another tool than the one that was asked about is void (L17, row 19).
+    fn take_answers(&mut self, answers: &[ApprovalAnswer]) {
+        for ApprovalAnswer { call, verdict } in answers {
+            let ApprovalVerdict::Granted { grant, edited } = verdict else { continue };
+            let call = self.call_mut(call);
+            match call.asked_about.as_ref() == Some(&grant.grant.digest) {
+                true => (call.granted, call.record.edited) = (true, edited.clone().or(call.record.edited.take())),
+                false => {
+                    call.asked_about = Some(grant.grant.digest.clone());
+                    self.asked = false;
+                }
+            }
         }
     }
 
@@ -147,38 +184,59 @@ impl Ledger {
     }
 
     fn take_calls(&mut self, input: &Input, requested: &[ResolvedCall], change: &Change) {
-        let highest = requested.iter().filter_map(|call| match call.disposition {
-            Disposition::Ready { priority, .. } => Some(priority),
+        let priorities = requested.iter().filter_map(|call| match call.disposition {
+            Disposition::Ready { priority, .. } if !self.off.contains(&call.name) => Some(priority),
             _ => None,
         });
-        let (highest, mut requested) = (highest.max(), requested.iter());
+        let (lowest, highest) = (priorities.clone().min(), priorities.max());
+        let breaks = |call: &ResolvedCall| matches!(call.disposition, Disposition::Breaks(_));
+        // Of the calls that end the turn the first counts, and none where some of the others were deferred (L18).
+        let breaks = requested.iter().position(breaks).filter(|_| lowest == highest);
+        let mut requested = requested.iter().enumerate();
         for call in &change.calls {
             match call {
                 CallChange::Requested(record) => {
-                    let call = requested.next().expect("only calls of the reply are recorded");
-                    self.request(record, call, highest);
+                    let (place, call) = requested.next().expect("only calls of the reply are recorded");
+                    let ready = match call.disposition {
+                        Disposition::Ready { priority, .. } => Some(priority) == highest,
+                        Disposition::Breaks(_) => Some(place) == breaks,
+                        _ => false,
+                    };
+                    self.request(record, call, ready && !self.off.contains(&call.name));
                 }
                 CallChange::Moved { id, state, attempt } => self.moved((id, *state), *attempt, input),
                 CallChange::Edited { id, arguments } => {
                     assert!(matches!(input, Input::Approval { .. }), "only an approval edits arguments (L17)");
-                    self.call_mut(id).record.edited = Some(arguments.clone());
+                    let call = self.call(id);
+                    assert!(call.granted && call.record.edited.as_ref() == Some(arguments), "as somebody said (L17)");
                 }
                 CallChange::Finished { id, result } => {
+                    let turned_off = turned_off(change);
                     let record = &mut self.call_mut(id).record;
                     assert_ne!(record.state, CallState::Finished, "{id} has two results");
+                    // A warning may stand before what a tool brought; calls of a tool that is turned off end with it (L28).
+                    let whole = |given: &CallResult| result.content.ends_with(&given.content);
+                    let ended_with_it = |call: &CallId| {
+                        let waited = record.state == CallState::Waiting && result.is_error;
+                        call != id && waited && turned_off.contains(&record.name.as_str())
+                    };
                     if let Input::Outcome { call, result: given } = input {
-                        let own = call == id && result == given && record.state == CallState::Started;
-                        assert!(own, "an outcome finishes its own running call");
+                        let own = call == id && whole(given) && record.state == CallState::Started;
+                        assert!(own || ended_with_it(call), "an outcome finishes its own running call");
                     }
                     if let Input::Respond { call, result: given } = input {
-                        let own =
-                            call == id && result.content == given.content && record.state == CallState::Outstanding;
-                        assert!(own, "a response finishes its own outstanding call (L10)");
+                        let own = call == id && whole(given) && record.state == CallState::Outstanding;
+                        assert!(own || ended_with_it(call), "a response finishes its own outstanding call (L10)");
                     }
                     if let Input::Approval { answers } = input {
                         let denied = |answer: &_| matches!(answer, ApprovalVerdict::Denied { .. });
                         let named = answers.iter().any(|answer| answer.call == *id && denied(&answer.verdict));
-                        assert!(named && record.state == CallState::Asking && result.is_error, "only a denial (L17)");
+                        let own = named && record.state == CallState::Asking && result.is_error;
+                        assert!(own || answers.iter().any(|answer| ended_with_it(&answer.call)), "only a denial (L17)");
+                    }
+                    if let Input::Forbidden { call, .. } = input {
+                        let own = call == id && record.state == CallState::Waiting && result.is_error;
+                        assert!(own || ended_with_it(call), "what is forbidden had not begun (L17)");
                     }
                     (record.state, record.result) = (CallState::Finished, Some(result.clone()));
                 }
@@ -186,13 +244,13 @@ impl Ledger {
         }
     }
 
-    fn request(&mut self, record: &CallRecord, call: &ResolvedCall, highest: Option<i32>) {
+    fn request(&mut self, record: &CallRecord, call: &ResolvedCall, runs: bool) {
         assert!(self.calls.iter().all(|earlier| earlier.record.id != record.id), "{} is used twice", record.id);
         assert_eq!((&record.name, &record.arguments, &record.source), (&call.name, &call.arguments, &call.source));
         assert_eq!((record.attempt, record.step), (0, self.replies));
-        let runs = matches!(call.disposition, Disposition::Ready { priority, .. } if Some(priority) == highest);
+        let breaks = matches!(call.disposition, Disposition::Breaks(_));
         let state = match runs {
-            true if call.approval == Approval::Needed => CallState::Asking,
+            true if matches!(call.approval, Approval::Needed(_)) && !breaks => CallState::Asking,
             true => CallState::Waiting,
             false => CallState::Finished,
         };
@@ -202,7 +260,11 @@ impl Ledger {
             record: record.clone(),
             disposition: call.disposition.clone(),
             dispatches: 0,
-            granted: matches!(call.approval, Approval::Remembered(_)),
+            granted: matches!(call.approval, Approval::Remembered(_)) && !breaks,
+            asked_about: match &call.approval {
+                Approval::Needed(digest) => Some(digest.clone()),
+                _ => None,
+            },
             retry: false,
             results: 0,
         });
@@ -220,20 +282,16 @@ impl Ledger {
             CallState::Waiting => {
                 let recovered = *input == Input::Recover && from == CallState::Started && call.is_repeatable();
                 let retried = call.retry && from == CallState::OutcomeUnknown;
-                let granted = |answers: &[agent_core::approval::ApprovalAnswer]| {
-                    let verdict = answers.iter().find(|answer| answer.call == *id).map(|answer| &answer.verdict);
-                    matches!(verdict, Some(ApprovalVerdict::Granted { .. }))
-                };
-                let allowed =
-                    matches!(input, Input::Approval { answers } if granted(answers)) && from == CallState::Asking;
+                let named = |answers: &[ApprovalAnswer]| answers.iter().any(|answer| answer.call == *id);
+                let answered = matches!(input, Input::Approval { answers } if named(answers));
+                let allowed = answered && from == CallState::Asking && call.granted;
                 assert!(recovered || retried || allowed, "{id} waits again without a reason");
-                call.granted |= allowed;
             }
             CallState::OutcomeUnknown => {
                 assert!(*input == Input::Recover && from == CallState::Started && !call.is_repeatable(), "{id}");
             }
             CallState::Asking => {
-                assert!(matches!(input, Input::AskAgain { .. }) && from == CallState::Waiting && call.granted, "{id}");
+                assert!(matches!(input, Input::AskAgain { .. }) && from == CallState::Waiting, "{id}");
                 call.granted = false;
             }
             CallState::Outstanding => {
@@ -294,25 +352,14 @@ impl Ledger {
         let left: Vec<u64> =
             change.hidden.iter().filter(|hidden| hidden.why == Departure::Evicted).map(|h| h.id).collect();
         assert_eq!(left, plan.messages, "what was summarised leaves, and nothing else");
-        let unseen = self.messages.iter().rposition(|message| message.role == Role::Assistant);
         for id in left {
             let message = &self.messages[id as usize - 1];
             assert_ne!(message.role, Role::System, "system messages stay");
-            let of_open_turn = message.turn == before.turns;
-            let seen = message.seen > 0 && unseen.is_some_and(|place| (id as usize - 1) < place);
-            assert!(!of_open_turn || seen, "message {id} is new to the model");
-            let beginning = of_open_turn && message.role == Role::User && !self.is_feedback(id);
-            assert!(!beginning, "the input of the open turn stays");
+            let is_new = id >= self.new_from || id < self.begun_until;
+            assert!(message.turn < before.turns || !is_new, "message {id} began the turn, or is new to the model");
         }
         let evicted = change.events.iter().filter(|event| matches!(event.kind, EventKind::Evicted { .. })).count();
         assert_eq!(evicted, 1);
-    }
-
-    /// Whether a user's message stands behind an answer of its turn.
-    fn is_feedback(&self, id: u64) -> bool {
-        let place = id as usize - 1;
-        let turn = self.messages[place].turn;
-        self.messages[..place].iter().any(|earlier| earlier.turn == turn && earlier.role == Role::Assistant)
     }
 
     fn take_events(&mut self, mut open: bool, change: &Change) {
@@ -323,6 +370,10 @@ impl Ledger {
             assert_eq!(open, !starts, "loop_start is first, nothing follows loop_end: {event:?}");
             open = !matches!(event.kind, EventKind::LoopEnd { .. });
             self.check_suspension(&event.kind);
+            if let EventKind::ToolDisabled { name, .. } = &event.kind {
+                assert!(self.off.insert(name.clone()), "{name} is turned off twice (L28)");
+            }
+            self.asked |= matches!(event.kind, EventKind::ApprovalRequested { .. });
             self.events.push(event.clone());
         }
     }
@@ -347,6 +398,9 @@ impl Ledger {
                     self.in_state(CallState::Asking),
                     "all calls that must be allowed, in one request (L17)"
                 );
+                let about =
+                    |item: &ApprovalItem| item.digest.is_some() && item.digest == self.call(&item.call).asked_about;
+                assert!(calls.iter().all(about), "the request says about which tool (L17)");
             }
             _ => {}
         }
@@ -408,20 +462,24 @@ impl Ledger {
                 let states = [CallState::OutcomeUnknown, CallState::Asking, CallState::Outstanding];
                 let mut stuck: Vec<CallId> = states.into_iter().flat_map(|state| self.in_state(state)).collect();
                 stuck.sort();
-                assert!(running.is_empty() && waiting.is_empty() && !stuck.is_empty());
+                let held = |id: &CallId| matches!(self.call(id).disposition, Disposition::Breaks(_));
+                assert!(running.is_empty() && waiting.iter().all(held) && !stuck.is_empty());
                 let mut waits: Vec<CallId> = suspension.waits.iter().map(|wait| wait.call.clone()).collect();
                 waits.sort();
                 assert_eq!(waits, stuck);
-                assert!(
-                    self.in_state(CallState::Asking).is_empty() || self.is_asked(),
-                    "somebody has been asked (L17)"
-                );
+                assert!(self.in_state(CallState::Asking).is_empty() || self.asked, "somebody has been asked (L17)");
                 let said = self.events.iter().rev().find_map(|event| match &event.kind {
                     EventKind::Suspended { suspension } => Some(Some(suspension)),
                     EventKind::Resumed | EventKind::LoopStart { .. } => Some(None),
                     _ => None,
                 });
                 assert_eq!(said.flatten(), Some(&suspension), "a suspension is announced, as it is");
+            }
+            Action::Validate(Validation { result: Some(_), .. }) => {
+                let [completes] = &running[..] else { panic!("{running:?} is checked, and nothing else (L18)") };
+                assert!(matches!(self.call(completes).disposition, Disposition::Breaks(LoopBreak::Complete)));
+                let open = self.calls.iter().filter(|call| call.record.state != CallState::Finished).count();
+                assert_eq!(open, 1, "all others have finished first (L18)");
             }
             Action::Idle
             | Action::BuildContext
@@ -451,6 +509,14 @@ impl Ledger {
         assert!(expected.is_empty(), "{expected:?} have no result (L9)");
         assert!(self.calls.iter().all(|call| call.results == 1), "every call has exactly one result");
     }
+}
+
+fn turned_off(change: &Change) -> Vec<&str> {
+    let names = change.events.iter().filter_map(|event| match &event.kind {
+        EventKind::ToolDisabled { name, .. } => Some(name.as_str()),
+        _ => None,
+    });
+    names.collect()
 }
 
 fn calls_of(body: &Body) -> Vec<CallId> {

@@ -1,6 +1,7 @@
 //! The loop as a value, over its public interface: every spec line by example, then all of them by random driving.
 //! Each input goes through [`session::Session`], which checks the loop's invariants after every single one.
 
+mod approvals;
 mod beginnings;
 mod bounds;
 mod calls;
@@ -10,6 +11,7 @@ mod events;
 mod eviction;
 mod forks;
 mod ledger;
+mod loop_breaks;
 mod models;
 mod output;
 mod properties;

@@ -39,7 +39,10 @@ fn l12_a_cut_reply_is_not_the_answer() {
 fn l12_a_rejected_output_goes_back_with_feedback_and_only_the_latest_is_sent_again() {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("first", Vec::new());
-    assert_eq!(validation(&session), Validation { text: "first".into(), attempt: 1, corrections_left: 2 });
+    assert_eq!(
+        validation(&session),
+        Validation { text: "first".into(), result: None, attempt: 1, corrections_left: 2 }
+    );
     let change = session.reject("is no number");
     assert_eq!(kinds(&change)[..2], ["output_rejected", "stream_clear"]);
     let [reply, feedback] = &change.messages[..] else { panic!() };
@@ -52,7 +55,10 @@ fn l12_a_rejected_output_goes_back_with_feedback_and_only_the_latest_is_sent_aga
     session.reply("second", vec![plain("look")]);
     session.run_batch();
     session.reply("second", Vec::new());
-    assert_eq!(validation(&session), Validation { text: "second".into(), attempt: 2, corrections_left: 1 });
+    assert_eq!(
+        validation(&session),
+        Validation { text: "second".into(), result: None, attempt: 2, corrections_left: 1 }
+    );
     let change = session.reject("is negative");
     let hidden: Vec<_> = change.hidden.iter().map(|hidden| (hidden.id, hidden.seen_count)).collect();
     assert_eq!(hidden, [(2, 3), (3, 2)]);

@@ -2,10 +2,11 @@
 //! What must hold is checked in [`crate::session`] and [`crate::ledger`] after every input.
 
 use crate::session::{Session, WIDE, call, dispatched, grant, rejected, reply, restored, result, waiting_for};
-use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, GrantScope};
+use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain, GrantScope, LastingGrant, ScopedGrant};
 use agent_core::change::CallState;
 use agent_core::event::WaitCause;
-use agent_core::message::{CallId, Message, Role, TurnInput};
+use agent_core::loop_break::{Finish, LoopBreak};
+use agent_core::message::{CallId, Digest, Message, Role, TurnInput};
 use agent_core::model::Usage;
 use agent_core::plugin::{History, OutputData, TraceContext};
 use agent_core::run::{
@@ -74,6 +75,7 @@ enum Stray {
     Expire,
     Approval,
     AskAgain,
+    Forbidden,
 }
 
 fn dispositions() -> impl Strategy<Value = Disposition> {
@@ -82,17 +84,30 @@ fn dispositions() -> impl Strategy<Value = Disposition> {
             .prop_map(|(priority, sequential, repeatable)| Disposition::Ready { priority, sequential, repeatable }),
         8 => (any::<bool>(), any::<bool>())
             .prop_map(|(sequential, repeatable)| Disposition::Ready { priority: 0, sequential, repeatable }),
+        2 => prop::sample::select(vec![LoopBreak::Complete, LoopBreak::Ask, LoopBreak::Converse])
+            .prop_map(Disposition::Breaks),
         1 => Just(Disposition::NotFound { message: "there is no such tool".into() }),
         1 => Just(Disposition::Refused(ToolError::Denied { message: "not granted".into() })),
     ]
 }
 
 fn configs() -> impl Strategy<Value = LoopConfig> {
-    (0..8_u32, any::<bool>(), 0..3_u32, 0..5_u32, (any::<bool>(), 0..=100_u32, 0..=100_u32)).prop_map(
-        |(max_interactions, error, max_corrections, parallel_calls, (tight, evict_at, evict_to))| {
+    let eviction = (any::<bool>(), 0..=100_u32, 0..=100_u32);
+    (0..8_u32, any::<bool>(), 0..3_u32, 0..5_u32, any::<bool>(), any::<bool>(), eviction).prop_map(
+        |(
+            max_interactions,
+            error,
+            max_corrections,
+            parallel_calls,
+            by_tool,
+            persistence,
+            (tight, evict_at, evict_to),
+        )| {
             let at_limit = if error { AtLimit::Error } else { AtLimit::Finish };
             LoopConfig {
                 max_interactions,
+                finish: if by_tool { Finish::Tool } else { Finish::Text },
+                persistence,
                 at_limit,
                 max_corrections,
                 parallel_calls,
@@ -124,6 +139,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
         Stray::Expire,
         Stray::Approval,
         Stray::AskAgain,
+        Stray::Forbidden,
     ];
     prop_oneof![
         24 => Just(Kind::Proceed),
@@ -135,7 +151,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
-    let texts = prop::sample::select(vec!["", " \n", "answer", "äöü"]);
+    let texts = prop::sample::select(vec!["", " \n", "answer", "äöü", "I can't do that.", "4 remaining"]);
     let calls = prop::collection::vec(dispositions(), 0..=6);
     let pick = any::<u16>().prop_map(|number| Pick(number as usize));
     // Half of the time nobody is asked, and half of the time nothing is handed on.
@@ -206,11 +222,17 @@ impl Move {
         let calls = self.calls.iter().enumerate().map(|(place, disposition)| {
             let approval = match (self.asks >> place & 1, self.coin) {
                 (0, _) => Approval::NotNeeded,
-                (_, true) => Approval::Needed,
+                (_, true) => Approval::Needed(self.digest()),
                 (_, false) => Approval::Remembered(grant("tool")),
             };
             // Two names, so that what is outstanding is counted by tool (L11).
-            let name = if place % 2 == 0 { "tool" } else { "other" };
+            let name = match disposition {
+                Disposition::Breaks(LoopBreak::Complete) => "task_completion",
+                Disposition::Breaks(LoopBreak::Ask) => "ask_question",
+                Disposition::Breaks(LoopBreak::Converse) => "converse",
+                _ if place % 2 == 0 => "tool",
+                _ => "other",
+            };
             ResolvedCall { approval, ..call(name, disposition.clone()) }
         });
         Input::Reply(reply(self.text, calls.collect::<Vec<ResolvedCall>>()))
@@ -257,7 +279,7 @@ impl Move {
         match self.pick.index(8) {
             0 => WaitCause::Answer { question: self.text.into(), expires_at },
             1 => WaitCause::Agent { session: "child".into() },
-            _ => WaitCause::Service { event_type: "service".into(), expires_at },
+            _ => WaitCause::Service { event_type: "service".into(), expires_at, emits: None },
         }
     }
 
@@ -265,7 +287,13 @@ impl Move {
         let granted: Vec<CallId> =
             dispatches.iter().filter(|one| one.granted.is_some()).map(|one| one.call.clone()).collect();
         if !granted.is_empty() && self.pick.index(4) == 0 {
-            return Input::AskAgain { calls: granted };
+            return self.ask_again(&granted);
+        }
+        match (self.pick.index(16), dispatches.first()) {
+            (0, Some(first)) => return self.forbidden(&first.call),
+            // The configuration asks for what it did not ask for before.
+            (2, Some(first)) => return self.ask_again(std::slice::from_ref(&first.call)),
+            _ => {}
         }
         let calls: Vec<CallId> = dispatches.into_iter().map(|dispatch| dispatch.call).collect();
         let first = if self.coin { 0 } else { self.pick.index(calls.len()) };
@@ -290,12 +318,26 @@ impl Move {
         Input::Respond { call, result }
     }
 
+    /// Of the tool, which is now and then another one.
+    fn digest(&self) -> Digest {
+        Digest::from_sha256([if self.pick.index(5) == 0 { 8 } else { 7 }; 32])
+    }
+
+    fn ask_again(&self, calls: &[CallId]) -> Input {
+        let again = |call: &CallId| AskedAgain { call: call.clone(), digest: self.digest() };
+        Input::AskAgain { calls: calls.iter().map(again).collect() }
+    }
+
+    fn forbidden(&self, call: &CallId) -> Input {
+        Input::Forbidden { call: call.clone(), error: ToolError::Denied { message: self.text.into() } }
+    }
+
     fn approval(&self, calls: &[CallId]) -> Input {
         let answer = |(place, call): (usize, &CallId)| {
             let scope = [GrantScope::Once, GrantScope::Session, GrantScope::Always][self.pick.index(3)];
             let verdict = match self.asks >> (place % 8) & 1 {
                 0 => {
-                    let grant = agent_core::approval::ScopedGrant { scope, grant: grant("tool") };
+                    let grant = ScopedGrant { scope, grant: LastingGrant { digest: self.digest(), ..grant("tool") } };
                     ApprovalVerdict::Granted { edited: self.coin.then(|| json!({"edited": true})), grant }
                 }
                 _ => ApprovalVerdict::Denied { reason: self.coin.then(|| self.text.to_owned()) },
@@ -365,8 +407,10 @@ impl Move {
             Stray::Approval if self.coin && self.calls.len() == 2 => self.approval(&[call.clone(), call]),
             Stray::Approval if self.calls.is_empty() => self.approval(&[]),
             Stray::Approval => self.approval(&[call]),
-            Stray::AskAgain if self.calls.is_empty() => Input::AskAgain { calls: Vec::new() },
-            Stray::AskAgain => Input::AskAgain { calls: vec![call] },
+            Stray::AskAgain if self.calls.is_empty() => self.ask_again(&[]),
+            Stray::AskAgain if self.calls.len() == 2 => self.ask_again(&[call.clone(), call]),
+            Stray::AskAgain => self.ask_again(&[call]),
+            Stray::Forbidden => self.forbidden(&call),
         }
     }
 
@@ -406,20 +450,24 @@ fn fits(input: &Input, session: &Session) -> bool {
         (Input::ModelFailed(_), _) => false,
         (Input::Undo, action) => matches!(action, Action::Idle | Action::Ended) && !session.run.view.is_empty(),
         (Input::Verdict(_), action) => matches!(action, Action::Validate(_)),
-        (Input::Outcome { call, .. }, _) => state(call) == Some(CallState::Started),
+        (Input::Outcome { call, .. } | Input::Pending { call, .. }, action) => {
+            // A result that is checked runs no more.
+            state(call) == Some(CallState::Started) && !matches!(action, Action::Validate(_))
+        }
         (Input::Resolve { call, .. }, _) => state(call) == Some(CallState::OutcomeUnknown),
-        (Input::Pending { call, .. }, _) => state(call) == Some(CallState::Started),
         (Input::Respond { call, .. } | Input::Expire { call }, _) => state(call) == Some(CallState::Outstanding),
         (Input::Approval { answers }, _) => {
             let ids: Vec<&CallId> = answers.iter().map(|answer| &answer.call).collect();
             let distinct = ids.iter().all(|id| ids.iter().filter(|other| *other == id).count() == 1);
             let asking = ids.iter().all(|id| state(id) == Some(CallState::Asking));
-            distinct && asking && !ids.is_empty() && session.ledger.is_asked()
+            distinct && asking && !ids.is_empty() && session.ledger.asked
         }
         (Input::AskAgain { calls }, _) => {
-            let waiting = |id: &CallId| state(id) == Some(CallState::Waiting) && session.ledger.call(id).granted;
+            let once = |one: &AskedAgain| calls.iter().filter(|other| other.call == one.call).count() == 1;
+            let waiting = |one: &AskedAgain| state(&one.call) == Some(CallState::Waiting) && once(one);
             calls.iter().all(waiting) && !calls.is_empty()
         }
+        (Input::Forbidden { call, .. }, _) => state(call) == Some(CallState::Waiting),
         (Input::Dispatched { calls }, Action::Dispatch(dispatches)) => {
             let distinct = calls.iter().all(|one| calls.iter().filter(|other| other.call == one.call).count() == 1);
             distinct && calls.iter().all(|one| dispatches.iter().any(|dispatch| dispatch.call == one.call))

@@ -106,6 +106,13 @@ impl Session {
         change
     }
 
+    /// Runs whatever may run once, and brings it to its end.
+    pub(crate) fn run_others(&mut self) {
+        for call in self.dispatch() {
+            self.outcome(&call.0, "ok");
+        }
+    }
+
     pub(crate) fn accept(&mut self, data: OutputData) -> Change {
         self.must(Input::Verdict(OutputVerdict::Accepted(data)))
     }
@@ -175,7 +182,7 @@ pub(crate) fn dispatched(calls: &[CallId]) -> Input {
 
 /// The same calls, handed on to a service instead.
 pub(crate) fn handed_on(calls: &[CallId]) -> Input {
-    let service = || WaitCause::Service { event_type: "com.example.work".into(), expires_at: None };
+    let service = || WaitCause::Service { event_type: "com.example.work".into(), expires_at: None, emits: None };
     let one = |call: &CallId| {
         let awaits = Some(waiting_for(call, service()));
         DispatchedCall { awaits, ..DispatchedCall::running(call.clone(), json!({})) }

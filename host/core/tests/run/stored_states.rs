@@ -371,6 +371,7 @@ fn bounds() -> LoopConfig {
         result_characters: 100,
         minimum_remaining: 50,
         fallback: Some(OutputData::Text("ask later".to_owned())),
+        ..LoopConfig::default()
     }
 }
 

@@ -17,7 +17,7 @@ fn id(place: u32) -> CallId {
 }
 
 fn service(expires_at: Option<u64>) -> WaitCause {
-    WaitCause::Service { event_type: WORK.into(), expires_at }
+    WaitCause::Service { event_type: WORK.into(), expires_at, emits: None }
 }
 
 fn suspension(calls: &[(u32, &str)]) -> Suspension {

@@ -2,6 +2,7 @@
 
 use super::slash::COMMANDS;
 use crate::terminal::{BOLD, DIM, GREEN, YELLOW, text};
+use agent_core::approval::ApprovalPolicy;
 use agent_models::KNOWN_PROVIDERS;
 use agent_plugins::{Access, Grants};
 use agent_runtime::Agent;
@@ -42,7 +43,10 @@ pub(super) fn tools(agent: &Agent, width: usize) -> String {
         match &tool.availability {
             Availability::Offered => {
                 let description = tool.definition.description.lines().next().unwrap_or_default();
-                format!("{BOLD}{name}{BOLD:#}  {DIM}{}{DIM:#}", text::cut(description, room))
+                let ruling = agent.config().approvals.ruling(&tool.definition, &tool.source);
+                let asks = if ruling.policy == ApprovalPolicy::Ask { "asks first: " } else { "" };
+                let description = text::cut(description, room.saturating_sub(asks.len()));
+                format!("{BOLD}{name}{BOLD:#}  {YELLOW}{asks}{YELLOW:#}{DIM}{description}{DIM:#}")
             }
             Availability::Withheld(reason) => format!("{YELLOW}{name}{YELLOW:#}  {}", text::cut(reason, room)),
         }

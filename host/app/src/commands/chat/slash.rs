@@ -20,7 +20,9 @@ pub(super) const COMMANDS: &[Command] = &[
     Command { name: "/session", takes: "[list|new|ID]", meaning: "this session; the latest ones; another one" },
     Command { name: "/result", takes: "", meaning: "the whole result of the last call" },
     Command { name: "/undo", takes: "", meaning: "takes the last turn back: the model does not see it any more" },
+    Command { name: "/approve", takes: "", meaning: "asks again about calls that wait for an approval" },
     Command { name: "/resolve", takes: "CALL retry|failed|result [TEXT]", meaning: "decides about a call that waits" },
+    Command { name: "/respond", takes: "FILE", meaning: "a service's answer, as a CloudEvent in a file" },
     Command { name: "/cancel", takes: "", meaning: "ends a turn that waits" },
     Command { name: "/quit", takes: "", meaning: "leaves, as does Ctrl-D" },
 ];
@@ -50,8 +52,12 @@ pub(super) enum Asked {
     Result,
     /// The last turn is taken back.
     Undo,
+    /// The calls that wait for an approval are asked about again.
+    Approve,
     /// A decision about a call: its id, what became of it, and a text.
     Resolve(String, String, Option<String>),
+    /// A service's answer, in this file.
+    Respond(String),
     /// The end of a turn that waits.
     Cancel,
     /// The end.
@@ -81,10 +87,12 @@ fn asked(name: &str, words: &[&str]) -> Result<Asked, String> {
         ("/session", [id]) => Asked::OtherSession((*id).to_owned()),
         ("/result", []) => Asked::Result,
         ("/undo", []) => Asked::Undo,
+        ("/approve", []) => Asked::Approve,
         ("/resolve", [call, verdict, text @ ..]) => {
             let text = (!text.is_empty()).then(|| text.join(" "));
             Asked::Resolve((*call).to_owned(), (*verdict).to_owned(), text)
         }
+        ("/respond", [file @ ..]) if !file.is_empty() => Asked::Respond(file.join(" ")),
         ("/cancel", []) => Asked::Cancel,
         ("/quit" | "/exit", []) => Asked::Quit,
         _ => return Err(misunderstood(name)),
@@ -138,8 +146,10 @@ mod tests {
             ("/session agent/01", Asked::OtherSession("agent/01".into())),
             ("/result", Asked::Result),
             ("/undo", Asked::Undo),
+            ("/approve", Asked::Approve),
             ("/resolve call_1 retry", Asked::Resolve("call_1".into(), "retry".into(), None)),
             ("/resolve c result it is done", Asked::Resolve("c".into(), "result".into(), Some("it is done".into()))),
+            ("/respond my answer.json", Asked::Respond("my answer.json".into())),
             ("/cancel", Asked::Cancel),
             ("/quit", Asked::Quit),
         ];

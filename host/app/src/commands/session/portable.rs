@@ -9,6 +9,7 @@ use agent_runtime::portable::{self, ForkAt, ImportAs, PortableError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
 /// What stands for stdin and stdout where a file's name is asked for.
@@ -52,7 +53,7 @@ pub(super) async fn undo(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let session = find(&*store, Some(session)).await?;
-    let mut open = super::open_to_decide(store, &session, data).await?;
+    let mut open = super::open_to_decide(store, &session, data, Duration::ZERO).await?;
     let undone = open.undo().await;
     let left = text::count(open.state().view.len(), "message");
     open.close().await.map_err(Failure::failed)?;

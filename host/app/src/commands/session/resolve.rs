@@ -10,6 +10,7 @@ use agent_core::message::CallId;
 use agent_core::run::Decision;
 use agent_memory::{CallFilter, SessionFilter, SessionSummary, SqliteStore, Store};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What was typed.
 pub(super) struct Asked {
@@ -36,7 +37,7 @@ pub(super) async fn resolve(
         Some(session) => super::find(&*store, Some(session)).await?,
         None => waiting_session(&*store, call).await?,
     };
-    let mut open = super::open_to_decide(store.clone(), &session, data).await?;
+    let mut open = super::open_to_decide(store.clone(), &session, data, Duration::ZERO).await?;
     let resolved = open.resolve(CallId(call.to_owned()), decision).await;
     let parent = open.state().delegated_by.clone();
     open.close().await.map_err(Failure::failed)?;

@@ -6,6 +6,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
 use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{EndReason, EventKind};
+use agent_core::loop_break::name::ASK_QUESTION;
 use agent_core::message::{Content, Media, Part, StoredMessage, ToolResult};
 use agent_memory::{CallFilter, MAX_PAGE, MessageRange, SessionSummary, Store};
 use std::collections::BTreeMap;
@@ -51,8 +52,15 @@ pub(crate) async fn show(
     if session.state == super::INTERRUPTED {
         line(format!("\n{}", interrupted(session, &open, data)))?;
     }
+    let asking: Vec<_> = open.iter().filter(|call| call.state == CallState::Asking).cloned().collect();
+    if !asking.is_empty() {
+        line(format!("\n{}", asked(&session.subject, &asking, data)))?;
+    }
     let (unknown, others): (Vec<_>, Vec<_>) =
         open.into_iter().partition(|call| call.state == CallState::OutcomeUnknown);
+    if unknown.is_empty() && session.state != super::INTERRUPTED {
+        others.iter().try_for_each(|call| line(open_call(call)))?;
+    }
     if !unknown.is_empty() {
         line(format!("\n{}", waiting(&session.subject, &unknown, data)))?;
         if session.state != super::INTERRUPTED {
@@ -120,12 +128,31 @@ fn open_call(call: &CallRecord) -> String {
     let waits = match call.state {
         CallState::Waiting => "has not begun; it runs when the turn goes on",
         CallState::Asking => "waits for an approval",
+        CallState::Outstanding if call.name == ASK_QUESTION => {
+            "waits for your answer: agent-host session answer SESSION \"TEXT\""
+        }
         CallState::Outstanding => "waits for an answer",
         CallState::Started => "had begun; it is repeated if it may be, else the turn will wait for your decision",
         CallState::OutcomeUnknown => "waits for your decision",
         CallState::Finished => "has its result",
     };
     format!("  {BOLD}{name}{BOLD:#} {arguments}\n    {waits} {DIM}{}{DIM:#}", call.id)
+}
+
+/// The calls that somebody must allow, and how to answer.
+pub(crate) fn asked(session: &str, calls: &[CallRecord], data: &DataDirectory) -> String {
+    let flag = data.flag();
+    let mut lines = vec![format!("{YELLOW}waits for an approval{YELLOW:#}: nothing of this has run")];
+    for call in calls {
+        let (name, arguments) = (text::one_line(&call.name, SHOWN), text::json_line(&call.arguments, SHOWN));
+        let source = call.source.as_ref().map(|source| text::one_line(&source.to_string(), SHOWN)).unwrap_or_default();
+        lines.push(format!("  {BOLD}{name}{BOLD:#} {arguments} {DIM}{source}, {}{DIM:#}", call.id));
+    }
+    lines.push(format!(
+        "    agent-host session approve {session} [CALL] [--scope session|always]{flag}, with the same --agent or --plugins \
+         as before\n    agent-host session deny {session} [CALL] [--reason WHY]{flag}"
+    ));
+    lines.join("\n")
 }
 
 /// What the session waits for, and how to decide.

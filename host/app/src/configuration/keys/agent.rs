@@ -175,6 +175,29 @@ pub(super) const TURN: Section = Section {
             example: r#""ollama/qwen3:8b""#,
         },
         Key {
+            name: "finish",
+            value: Value::Choice(&["text", "tool"]),
+            default: Default::Is(r#""text""#),
+            meaning: "What ends a turn: `text` is a reply without a tool call; `tool` is a call of `task_completion`, \
+                      `ask_question` or `converse`, and a reply without a tool call is reminded of that.",
+            example: r#""tool""#,
+        },
+        Key {
+            name: "answer_within_ms",
+            value: Value::Number(1, 2_592_000_000),
+            default: Default::Words("until it comes"),
+            meaning: "Milliseconds that a question of `ask_question` waits for its answer; then the turn ends with it.",
+            example: "3600000",
+        },
+        Key {
+            name: "persistence",
+            value: Value::Flag,
+            default: Default::Is("false"),
+            meaning: "Whether a reply in English that leaves work undone, refuses or asks instead of doing is answered with \
+                      a nudge to go on, and silence with the demand for a summary. With `finish = \"tool\"` it does nothing.",
+            example: "true",
+        },
+        Key {
             name: "include_history",
             value: Value::Flag,
             default: Default::Is("false"),

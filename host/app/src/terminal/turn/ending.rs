@@ -4,10 +4,11 @@ use super::{Block, Format, To, TurnView, Use};
 use crate::commands::session::{below, show};
 use crate::exit::{Exit, Failure};
 use crate::terminal::markdown::Markdown;
-use crate::terminal::{DIM, YELLOW, text};
+use crate::terminal::{DIM, YELLOW, text, waits};
 use agent_core::change::{CallRecord, CallState};
+use agent_core::event::{Suspension, WaitCause};
 use agent_core::run::Output;
-use agent_runtime::TurnResult;
+use agent_runtime::{TurnResult, question};
 use serde_json::{Value, json};
 
 impl TurnView<'_> {
@@ -80,6 +81,10 @@ impl TurnView<'_> {
             TurnResult::Suspended(suspension) => {
                 let calls = suspension.unknown().map(|wait| wait.call.clone()).collect();
                 self.print_status("suspended", json!({"suspension": suspension}))?;
+                if let Some((_, question)) = question(&suspension) {
+                    self.ask(question);
+                    return Ok(Exit::Suspended);
+                }
                 let mut calls = self.calls(calls).await.map_err(Failure::failed)?;
                 calls.retain(|call| call.state == CallState::OutcomeUnknown);
                 let waiting = match self.usage {
@@ -87,10 +92,16 @@ impl TurnView<'_> {
                     Use::Once => Some(show::waiting(&self.session, &calls, &self.kept.data)),
                     Use::Interactive => Some(self.fitted(waiting(&calls))),
                 };
+                let mut others = waits::shown(&self.session, &suspension.waits, &self.kept).await?;
+                if self.usage == Use::Interactive && !others.is_empty() {
+                    others.push_str("\n  or here: /respond FILE answers, /cancel ends the turn");
+                }
+                let others = (!others.is_empty()).then_some(others);
                 let below = below::waiting(&*self.kept.store, &suspension, &self.kept.data).await?;
-                for lines in waiting.into_iter().chain(below) {
+                for lines in waiting.into_iter().chain(others).chain(below) {
                     self.page.note(Block::Note, self.fitted(lines));
                 }
+                self.note_asked(&suspension).await?;
                 Ok(Exit::Suspended)
             }
             TurnResult::Idle => {
@@ -98,6 +109,37 @@ impl TurnView<'_> {
                 Ok(Exit::Done)
             }
         }
+    }
+
+    /// Calls that somebody must allow, and nobody has answered about.
+    async fn note_asked(&mut self, suspension: &Suspension) -> Result<(), Failure> {
+        let asked = suspension.waits.iter().filter(|wait| wait.cause == WaitCause::Approval);
+        let asked = self.calls(asked.map(|wait| wait.call.clone()).collect()).await.map_err(Failure::failed)?;
+        if !asked.is_empty() {
+            let waiting = match self.usage {
+                Use::Once => show::asked(&self.session, &asked, &self.kept.data),
+                Use::Interactive => {
+                    format!("{YELLOW}waits for an approval{YELLOW:#}: /approve asks again, /cancel ends the turn")
+                }
+            };
+            self.page.note(Block::Note, waiting);
+        }
+        Ok(())
+    }
+
+    /// The model's question, and how it is answered (L18).
+    fn ask(&mut self, question: &str) {
+        let asked = text::harmless(question).replace('\n', "\n  ");
+        let (session, flag) = (&self.session, self.kept.data.flag());
+        let how = match self.usage {
+            Use::Once => format!(
+                "answer with --session {session}{flag} \"…\" and the same --agent or --plugins as before, or with \
+                 agent-host session answer {session}{flag} \"…\""
+            ),
+            Use::Interactive => "the next line that you write is the answer; /cancel ends the turn".to_owned(),
+        };
+        let lines = self.fitted(format!("{YELLOW}?{YELLOW:#} {asked}\n{DIM}{how}{DIM:#}"));
+        self.page.note(Block::Note, lines);
     }
 
     fn print_output(&self, output: &Output) -> Result<(), Failure> {

@@ -1,0 +1,83 @@
+//! `approvals list|revoke`: what was allowed for good (L17).
+
+use super::session;
+use crate::arguments::approval::ApprovalsCommand;
+use crate::data::DataDirectory;
+use crate::exit::{Exit, Failure};
+use crate::setup;
+use crate::terminal::approval::escaped;
+use crate::terminal::{BOLD, DIM, Terminal};
+use agent_memory::{MAX_PAGE, SessionFilter, Store, StoredGrant};
+use agent_runtime::approvals::{remember_grants, revoke};
+use std::collections::BTreeSet;
+
+/// Digits of an id that a list shows.
+const SHOWN_ID: usize = 12;
+
+/// Runs one of the commands.
+pub(crate) async fn run(command: ApprovalsCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
+    let store = setup::store(data)?;
+    remember_grants(&*store, None).await.map_err(Failure::failed)?;
+    match command {
+        ApprovalsCommand::List { of, json } => {
+            let all = grants(&*store, of).await?;
+            for grant in &all {
+                let line = match json {
+                    true => serde_json::to_string(grant).map_err(Failure::failed)?,
+                    false => shown(grant),
+                };
+                terminal.print(line).map_err(Failure::output)?;
+            }
+            if all.is_empty() && !json {
+                terminal.note("nothing was allowed for good");
+            }
+        }
+        ApprovalsCommand::Revoke { ids } => {
+            let all = grants(&*store, None).await?;
+            // All of them before the first is gone: what one beginning means must not depend on another.
+            let meant: Vec<_> = ids.iter().map(|id| meant(&all, id)).collect::<Result<_, _>>()?;
+            for grant in meant {
+                revoke(&*store, &grant.id).await.map_err(Failure::failed)?;
+                terminal.note(format!("revoked: {}", shown(grant)));
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Of one agent, or of all that have sessions; each agent's latest first.
+async fn grants(store: &dyn Store, of: Option<String>) -> Result<Vec<StoredGrant>, Failure> {
+    let agents = match of {
+        Some(agent) => BTreeSet::from([agent]),
+        None => {
+            let sessions = session::sessions(store, SessionFilter::default(), MAX_PAGE).await?;
+            sessions.into_iter().map(|session| session.agent).collect()
+        }
+    };
+    let mut all = Vec::new();
+    for agent in agents {
+        all.extend(store.allowed(&agent).await.map_err(Failure::failed)?);
+    }
+    Ok(all)
+}
+
+fn meant<'a>(all: &'a [StoredGrant], id: &str) -> Result<&'a StoredGrant, Failure> {
+    let found: Vec<_> = all.iter().filter(|grant| grant.id.starts_with(id)).collect();
+    match (id.is_empty(), found.as_slice()) {
+        (false, [one]) => Ok(one),
+        (false, []) => {
+            Err(Failure::refused(format!("nothing of the id `{id}` was allowed; `approvals list` shows all")))
+        }
+        _ => Err(Failure::refused(format!("{} grants begin with `{id}`; write more of the id", found.len()))),
+    }
+}
+
+fn shown(stored: &StoredGrant) -> String {
+    let StoredGrant { id, grant, given } = stored;
+    let arguments = grant.arguments.as_ref().map(|digest| format!(", arguments {}", digest.short()));
+    let arguments = arguments.unwrap_or_else(|| ", any arguments".to_owned());
+    let (agent, tool, digest) = (escaped(&grant.agent), escaped(&grant.tool), grant.digest.short());
+    let given = given.get(..19).unwrap_or(given).replace('T', " ");
+    let id = id.get(..SHOWN_ID).unwrap_or(id);
+    format!("{BOLD}{id}{BOLD:#}  {agent} may call {BOLD}{tool}{BOLD:#}  {DIM}{digest}{arguments}, {given} UTC{DIM:#}")
+}

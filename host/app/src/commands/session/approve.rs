@@ -1,0 +1,130 @@
+//! `session approve` and `session deny`: a person answers what a session waits for, and the turn goes on (L17).
+
+use super::respond::PATIENCE;
+use crate::arguments::RunArguments;
+use crate::arguments::approval::{AnswerArguments, ApproveArguments, DenyArguments, Edit};
+use crate::commands::opening::{Opened, open_in};
+use crate::commands::run;
+use crate::data::DataDirectory;
+use crate::exit::{Exit, Failure};
+use crate::interrupt::{Doing, Interrupts};
+use crate::setup;
+use crate::terminal::Terminal;
+use agent_core::event::ApprovalItem;
+use agent_core::message::CallId;
+use agent_runtime::{ApprovalDecision, Session, Verdict};
+
+/// Says yes.
+pub(super) async fn approve(
+    asked: ApproveArguments,
+    data: &DataDirectory,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let ApproveArguments { answer, scope, edit } = asked;
+    let verdict = |call: &CallId| {
+        let edited = edit.iter().find(|edit| edit.call == call.0).map(|edit| edit.arguments.clone());
+        Verdict::Allow { scope: scope.into(), edited }
+    };
+    settle(answer, (&verdict, &edit), data, terminal).await
+}
+
+/// Says no.
+pub(super) async fn deny(asked: DenyArguments, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
+    let DenyArguments { answer, reason } = asked;
+    let verdict = |_: &CallId| Verdict::Deny { reason: reason.clone() };
+    settle(answer, (&verdict, &[]), data, terminal).await
+}
+
+async fn settle(
+    asked: AnswerArguments,
+    (verdict, edits): (&dyn Fn(&CallId) -> Verdict, &[Edit]),
+    data: &DataDirectory,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let AnswerArguments { session, calls, no_run, json, agent } = asked;
+    let arguments = RunArguments { agent, session: Some(session), json, ..RunArguments::default() };
+    let interrupts = Interrupts::listen(terminal.clone());
+    let cancel = interrupts.begin(Doing::Turn);
+    let settings = setup::settings(&arguments.agent, terminal).await?;
+    let mut opened = tokio::select! {
+        opened = open_in(&arguments, (settings, data.clone()), PATIENCE, terminal) => opened?,
+        () = cancel.cancelled() => return Ok(Exit::Cancelled),
+    };
+    if let Err(failure) = decide(&mut opened.session, &calls, (verdict, edits)).await {
+        opened.session.close().await.map_err(Failure::failed)?;
+        return Err(failure);
+    }
+    if no_run {
+        return leave(opened, data, terminal).await;
+    }
+    run::once(opened, (run::format(&arguments, terminal), None), (&[], &cancel), terminal).await
+}
+
+async fn decide(
+    session: &mut Session,
+    calls: &[String],
+    (verdict, edits): (&dyn Fn(&CallId) -> Verdict, &[Edit]),
+) -> Result<(), Failure> {
+    let waiting = session.asked_approvals().await.map_err(Failure::failed)?;
+    let meant = meant(session.subject(), &waiting, calls)?;
+    if let Some(edit) = edits.iter().find(|edit| meant.iter().all(|call| call.0 != edit.call)) {
+        return Err(unknown(session.subject(), &edit.call, &waiting));
+    }
+    let decisions = meant.into_iter().map(|call| ApprovalDecision { verdict: verdict(&call), call });
+    session.approve(decisions.collect()).await.map_err(Failure::refused)
+}
+
+/// The calls of these ids, each with or without its session; all that wait where none is named.
+fn meant(session: &str, waiting: &[ApprovalItem], calls: &[String]) -> Result<Vec<CallId>, Failure> {
+    if waiting.is_empty() {
+        return Err(Failure::refused(format!("session {session} does not wait for an approval")));
+    }
+    if calls.is_empty() {
+        return Ok(waiting.iter().map(|item| item.call.clone()).collect());
+    }
+    let id = |call: &String| {
+        let id = call.strip_prefix(session).and_then(|rest| rest.strip_prefix('/')).unwrap_or(call);
+        let found = waiting.iter().find(|item| item.call.0 == id);
+        found.map(|item| item.call.clone()).ok_or_else(|| unknown(session, call, waiting))
+    };
+    calls.iter().map(id).collect()
+}
+
+fn unknown(session: &str, call: &str, waiting: &[ApprovalItem]) -> Failure {
+    let waiting: Vec<_> = waiting.iter().map(|item| format!("{} ({})", item.call, item.name)).collect();
+    let waiting = waiting.join(", ");
+    Failure::refused(format!("`{call}` does not wait for an approval in session {session}; there wait {waiting}"))
+}
+
+async fn leave(opened: Opened, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
+    let session = opened.session.subject().to_owned();
+    opened.session.close().await.map_err(Failure::failed)?;
+    let flag = data.flag();
+    terminal.note(format!("stored; go on with --session {session}{flag}, and the same --agent or --plugins as before"));
+    Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(call: &str) -> ApprovalItem {
+        ApprovalItem { call: CallId(call.into()), name: "pay".into(), digest: None, details: None }
+    }
+
+    /// L17
+    #[test]
+    fn l17_calls_are_named_with_or_without_their_session() {
+        let waiting = [item("call_1_1_1"), item("call_1_1_2")];
+        let meant = |calls: &[&str]| {
+            let calls: Vec<_> = calls.iter().map(|call| (*call).to_owned()).collect();
+            let meant = super::meant("agent/01", &waiting, &calls).map_err(|failure| failure.message)?;
+            Ok::<_, String>(meant.into_iter().map(|call| call.0).collect::<Vec<_>>())
+        };
+        assert_eq!(meant(&[]), Ok(vec!["call_1_1_1".to_owned(), "call_1_1_2".to_owned()]));
+        assert_eq!(meant(&["agent/01/call_1_1_2"]), Ok(vec!["call_1_1_2".to_owned()]));
+        assert!(meant(&["call_9"]).expect_err("unknown").contains("call_1_1_1 (pay), call_1_1_2 (pay)"));
+        assert!(meant(&["other/02/call_1_1_1"]).is_err(), "another session's");
+        assert!(super::meant("agent/01", &[], &[]).is_err());
+    }
+}

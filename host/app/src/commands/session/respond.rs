@@ -1,0 +1,160 @@
+//! `session respond`: a service's answer comes in as a CloudEvent, and the turn goes on (L10, I6).
+
+use crate::arguments::{AgentArguments, RunArguments};
+use crate::commands::opening::{self, Opened};
+use crate::commands::run::watched;
+use crate::data::DataDirectory;
+use crate::exit::{Exit, Failure};
+use crate::interrupt::{Doing, Interrupts};
+use crate::setup;
+use crate::terminal::turn::{Format, Kept, TurnView, Use};
+use crate::terminal::{Output, Terminal, YELLOW, waits};
+use agent_core::cloud_event::{CloudEvent, MAX_EVENT_BYTES};
+use agent_core::event::Wait;
+use agent_core::tool::Violation;
+use agent_memory::SqliteStore;
+use agent_runtime::{RespondError, Responded, Session};
+use serde_json::json;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long another process may work on the session before the answer is given back.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What was typed.
+pub(super) struct Asked {
+    /// The session.
+    pub(super) session: String,
+    /// The file with the event; `-` is stdin.
+    pub(super) event: std::path::PathBuf,
+    /// Whose session it is, to go on with it.
+    pub(super) agent: AgentArguments,
+    /// What follows the answer.
+    pub(super) then: Then,
+    /// Who reads what is printed.
+    pub(super) format: Format,
+}
+
+/// What follows an answer that was the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// The turn goes on.
+    GoOn,
+    /// Nothing: it is recorded.
+    Record,
+}
+
+/// Takes the answer, and goes on where that is asked for and nothing else is waited for.
+pub(super) async fn respond(
+    asked: Asked,
+    store: Arc<SqliteStore>,
+    data: &DataDirectory,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let event = read(&asked.event)?;
+    let found = super::find(&*store, Some(&asked.session)).await;
+    let found = found.map_err(|failure| Failure { message: format!("no_context: {}", failure.message), ..failure })?;
+    let goes_on = asked.then == Then::GoOn && asked.agent != AgentArguments::default();
+    let (mut session, kept) = match goes_on {
+        true => {
+            let agent = asked.agent.clone();
+            let run = RunArguments { agent, session: Some(found.subject.clone()), ..RunArguments::default() };
+            let settings = setup::settings(&run.agent, terminal).await?;
+            let Opened { session, kept, .. } =
+                opening::open_in(&run, (settings, data.clone()), PATIENCE, terminal).await?;
+            (session, kept)
+        }
+        // To record an answer the stored state is enough (L1).
+        false => {
+            let session = super::open_to_decide(store.clone(), &found, data, PATIENCE).await?;
+            (session, Kept { store, data: data.clone() })
+        }
+    };
+    let responded = session.respond(event).await;
+    let ready = matches!(&responded, Ok(Responded::Taken { waits, .. }) if waits.is_empty());
+    let said = match responded {
+        Ok(responded) => tell(&responded, &session, &kept, (asked.format, terminal)).await,
+        Err(error @ RespondError::Session(_)) => Err(Failure::failed(error)),
+        Err(error) => Err(Failure::refused(error)),
+    };
+    match said {
+        Ok(()) if goes_on => go_on(session, kept, asked.format, terminal).await,
+        said => {
+            session.close().await.map_err(Failure::failed)?;
+            said?;
+            if ready {
+                let (id, flag) = (&found.subject, data.flag());
+                terminal.note(format!("go on with --session {id}{flag}, and the same --agent or --plugins as before"));
+            }
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// Reads an event from a file or from stdin.
+pub(crate) fn read(path: &Path) -> Result<CloudEvent, Failure> {
+    let shown = if path == Path::new("-") { "stdin".to_owned() } else { path.display().to_string() };
+    let most = MAX_EVENT_BYTES as u64 + 1;
+    let mut text = Vec::new();
+    let read = match path == Path::new("-") {
+        true => std::io::stdin().lock().take(most).read_to_end(&mut text),
+        false => std::fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut text)),
+    };
+    read.map_err(|error| Failure::refused(format!("{shown}: the event cannot be read: {error}")))?;
+    CloudEvent::parse(&text).map_err(|error| Failure::refused(format!("{shown}: {error}")))
+}
+
+async fn tell(
+    responded: &Responded,
+    session: &Session,
+    kept: &Kept,
+    (format, terminal): (Format, &Terminal),
+) -> Result<(), Failure> {
+    let (violations, left): (&[Violation], &[Wait]) = match responded {
+        Responded::Taken { violations, waits } => (violations, waits),
+        Responded::Duplicate | Responded::Late => (&[], &[]),
+    };
+    let (word, said) = match responded {
+        Responded::Taken { .. } if violations.is_empty() => ("taken", "the answer is taken"),
+        Responded::Taken { .. } => ("taken", "the answer is not what was agreed; the model gets an error that says so"),
+        Responded::Duplicate => ("duplicate", "the call has this answer already; nothing has changed"),
+        Responded::Late => ("late", "the answer comes too late: the call has another result; nothing has changed"),
+    };
+    if format == Format::Json {
+        let session = session.subject();
+        let line =
+            json!({"type": "responded", "status": word, "session": session, "violations": violations, "waits": left});
+        return terminal.print(line.to_string()).map_err(Failure::output);
+    }
+    let mark = if violations.is_empty() { String::new() } else { format!("{YELLOW}!{YELLOW:#} ") };
+    terminal.note(format!("{mark}{said}"));
+    for violation in violations {
+        terminal.note(format!("  {} {}", violation.pointer, violation.message));
+    }
+    if !left.is_empty() {
+        terminal.note(waits::shown(session.subject(), left, kept).await?);
+    }
+    Ok(())
+}
+
+async fn go_on(mut session: Session, kept: Kept, format: Format, terminal: &Terminal) -> Result<Exit, Failure> {
+    if !session.state().is_open() {
+        session.close().await.map_err(Failure::failed)?;
+        return Ok(Exit::Done);
+    }
+    let interrupts = Interrupts::listen(terminal.clone());
+    let cancel = interrupts.begin(Doing::Turn);
+    let format = match (format, terminal.is_terminal(Output::Stdout)) {
+        (Format::Json, _) => Format::Json,
+        (_, true) => Format::Terminal,
+        (_, false) => Format::Lines,
+    };
+    let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept);
+    let result = watched(&mut session, None, &mut view, &cancel).await;
+    let closed = session.close().await;
+    let exit = view.end(result?).await?;
+    closed.map_err(Failure::failed)?;
+    Ok(exit)
+}

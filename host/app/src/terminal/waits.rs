@@ -1,0 +1,106 @@
+//! What a turn waits for, in words: each call with since when, until when, and how to answer.
+
+use super::turn::Kept;
+use super::{BOLD, DIM, YELLOW, text};
+use crate::exit::Failure;
+use agent_core::change::CallState;
+use agent_core::event::{EventKind, Wait, WaitCause};
+use agent_memory::{CallFilter, MAX_PAGE, OutboxFilter};
+use std::collections::BTreeMap;
+
+/// Characters of names and texts that are shown.
+const SHOWN: usize = 120;
+
+/// All of them, but calls whose outcome is unknown, those to be allowed and those of other agents, which are shown elsewhere.
+pub(crate) async fn shown(session: &str, waits: &[Wait], kept: &Kept) -> Result<String, Failure> {
+    let waits: Vec<&Wait> = waits.iter().filter(|wait| is_shown(&wait.cause)).collect();
+    if waits.is_empty() {
+        return Ok(String::new());
+    }
+    let items = kept.store.outbox(Some(session), OutboxFilter::All, 0, MAX_PAGE).await.map_err(Failure::failed)?;
+    let since: BTreeMap<String, String> = items.into_iter().map(|item| (item.item.id, item.created)).collect();
+    let mut lines = vec![format!("{YELLOW}waits for {}{YELLOW:#}", text::count(waits.len(), "answer"))];
+    lines.extend(waits.iter().map(|wait| line(wait, since.get(&wait.call.0))));
+    if waits.iter().any(|wait| matches!(wait.cause, WaitCause::Service { .. })) {
+        let flag = kept.data.flag();
+        lines.push(format!(
+            "a service answers with a CloudEvent whose `parentid` is the call's id:\n    agent-host session respond {session} \
+             --event FILE{flag}, with the same --agent or --plugins to go on"
+        ));
+    }
+    Ok(lines.join("\n"))
+}
+
+/// What the session's open turn waits for, as its last event says it.
+pub(crate) async fn of_session(session: &str, kept: &Kept) -> Result<Vec<Wait>, Failure> {
+    let open = kept.store.calls(session, CallFilter::Unfinished).await.map_err(Failure::failed)?;
+    if !open.iter().any(|call| matches!(call.state, CallState::Outstanding | CallState::Asking)) {
+        return Ok(Vec::new());
+    }
+    let (mut after, mut waits) = (0, Vec::new());
+    loop {
+        let events = kept.store.events(session, after, MAX_PAGE).await.map_err(Failure::failed)?;
+        let Some(last) = events.last() else { return Ok(waits) };
+        after = last.event.sequence;
+        for event in events {
+            match event.event.kind {
+                EventKind::Suspended { suspension } => waits = suspension.waits,
+                EventKind::Resumed | EventKind::LoopEnd { .. } => waits = Vec::new(),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn is_shown(cause: &WaitCause) -> bool {
+    !matches!(cause, WaitCause::OutcomeUnknown | WaitCause::Approval | WaitCause::Agent { .. })
+}
+
+fn line(wait: &Wait, since: Option<&String>) -> String {
+    let what = match &wait.cause {
+        WaitCause::OutcomeUnknown => "your decision".to_owned(),
+        WaitCause::Approval => "an approval".to_owned(),
+        WaitCause::Service { event_type, .. } => format!("the service {}", text::one_line(event_type, SHOWN)),
+        WaitCause::Agent { session } => format!("the agent's session {}", text::one_line(session, SHOWN)),
+        WaitCause::Answer { question, .. } => format!("your answer: {}", text::one_line(question, SHOWN)),
+    };
+    let since = since.map(|time| format!(" since {}", to_the_second(time))).unwrap_or_default();
+    let until = wait.cause.expires_at().map(|time| format!(", at most until {}", of_milliseconds(time)));
+    let name = text::one_line(&wait.name, SHOWN);
+    format!("  {BOLD}{name}{BOLD:#} waits for {what}{since}{} {DIM}{}{DIM:#}", until.unwrap_or_default(), wait.call)
+}
+
+/// Without the fractions that a person does not read.
+fn to_the_second(time: &str) -> String {
+    format!("{} UTC", time.get(..19).unwrap_or(time).replace('T', " "))
+}
+
+/// A time of day in UTC, of milliseconds since 1970.
+fn of_milliseconds(time: u64) -> String {
+    let time = i64::try_from(time).ok().and_then(|time| jiff::Timestamp::from_millisecond(time).ok());
+    time.map_or_else(|| "for ever".to_owned(), |time| to_the_second(&time.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_core::message::CallId;
+
+    /// L10: who is asked, since when, until when, and under which id the answer comes.
+    #[test]
+    fn each_wait_is_a_line() {
+        let service = |expires_at| WaitCause::Service { event_type: "com.example.pay".into(), expires_at, emits: None };
+        let wait = |cause| Wait { call: CallId("call_1_1_1".into()), name: "pay".into(), cause };
+        let shown = |cause| {
+            let line = line(&wait(cause), Some(&"2026-01-31T12:00:00.25Z".to_owned()));
+            anstream::adapter::strip_str(&line).to_string()
+        };
+        let begin = "  pay waits for the service com.example.pay since 2026-01-31 12:00:00 UTC";
+        assert_eq!(shown(service(None)), format!("{begin} call_1_1_1"));
+        assert_eq!(
+            shown(service(Some(1_769_864_460_000))),
+            format!("{begin}, at most until 2026-01-31 13:01:00 UTC call_1_1_1")
+        );
+        assert!(shown(WaitCause::Approval).contains("an approval"));
+    }
+}

@@ -1,0 +1,58 @@
+//! The tools that end a turn, in the mode of `finish = "tool"` (L18).
+
+use serde::{Deserialize, Serialize};
+
+/// Names of the loop-breaking tools.
+pub mod name {
+    /// Ends the turn with a result.
+    pub const TASK_COMPLETION: &str = "task_completion";
+    /// Suspends the turn until the user has answered.
+    pub const ASK_QUESTION: &str = "ask_question";
+    /// Ends the turn with a message.
+    pub const CONVERSE: &str = "converse";
+}
+
+/// Names of their arguments.
+pub mod argument {
+    /// Of `task_completion`: a text, or data as the output schema wants it.
+    pub const RESULT: &str = "result";
+    /// Of `ask_question`.
+    pub const QUESTION: &str = "question";
+    /// Of `converse`.
+    pub const MESSAGE: &str = "message";
+}
+
+/// What ends a turn (L18).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Finish {
+    /// A reply without a tool call.
+    #[default]
+    Text,
+    /// A call of a loop-breaking tool.
+    Tool,
+}
+
+/// What a loop-breaking call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoopBreak {
+    /// Its result is the output, once it has passed L12.
+    Complete,
+    /// The turn waits for the user's answer and goes on with it.
+    Ask,
+    /// Its message ends the turn.
+    Converse,
+}
+
+impl LoopBreak {
+    /// Of the host's own tool of that name.
+    pub fn of_tool(name: &str) -> Option<Self> {
+        match name {
+            name::TASK_COMPLETION => Some(LoopBreak::Complete),
+            name::ASK_QUESTION => Some(LoopBreak::Ask),
+            name::CONVERSE => Some(LoopBreak::Converse),
+            _ => None,
+        }
+    }
+}

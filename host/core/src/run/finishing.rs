@@ -1,0 +1,164 @@
+//! Calls that end the turn (L18): they come last in their batch, the first of them counts, and what completes the task
+//! passes the same checks as a reply (L12).
+
+use super::batch::{Batch, Progress};
+use super::input::{Disposition, ResolvedCall};
+use super::state::{Phase, Run, Turn};
+use super::step::text_result;
+use super::transition::feedback;
+use super::{TurnError, Validation};
+use crate::change::{CallResult, Change};
+use crate::event::{EndReason, EventKind};
+use crate::loop_break::{LoopBreak, argument, name};
+use crate::message::CallId;
+use crate::plugin::{Lifecycle, OutputData};
+use crate::tool::{ToolError, Violation};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+const ACCEPTED: &str = "accepted: the task is complete";
+const SENT: &str = "sent to the user";
+
+/// A result that waits for its verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Completion {
+    /// The call that brought it.
+    call: CallId,
+    /// As the model wrote it.
+    result: Value,
+}
+
+impl Completion {
+    fn text(&self) -> String {
+        match &self.result {
+            Value::String(text) => text.clone(),
+            json => json.to_string(),
+        }
+    }
+}
+
+/// Of the calls of a reply that end the turn only the first does, and none before calls that were deferred have run.
+pub(super) fn settle_rivals(calls: &mut [ResolvedCall]) {
+    let priorities = calls.iter().filter_map(|call| match call.disposition {
+        Disposition::Ready { priority, .. } => Some(priority),
+        _ => None,
+    });
+    let (lowest, highest) = (priorities.clone().min(), priorities.max());
+    let mut first: Option<String> = None;
+    for call in calls {
+        if !matches!(call.disposition, Disposition::Breaks(_)) {
+            continue;
+        }
+        if let Some(priority) = lowest.filter(|_| lowest < highest) {
+            call.disposition = Disposition::Ready { priority, sequential: false, repeatable: false };
+        } else if let Some(first) = &first {
+            let message = format!("not taken: `{first}` was called first, and only one call can end a turn");
+            call.disposition = Disposition::Refused(ToolError::Failed { message });
+        } else {
+            first = Some(call.name.clone());
+        }
+    }
+}
+
+impl Batch {
+    /// Whether a call waits until all others of the batch have their results.
+    pub(super) fn is_held(&self, id: &CallId) -> bool {
+        let breaks = self.calls.iter().any(|call| call.id == *id && call.breaks.is_some());
+        breaks && self.calls.iter().any(|call| call.id != *id && !matches!(call.state, Progress::Done { .. }))
+    }
+
+    /// Whether the batch can go on by itself once these calls have their results.
+    pub(super) fn goes_on_after(&self, settled: impl Fn(&CallId) -> bool) -> bool {
+        let is_over = |call: &super::batch::BatchCall| matches!(call.state, Progress::Done { .. }) || settled(&call.id);
+        let ends = self.calls.iter().all(|call| is_over(call) || call.breaks.is_some());
+        let mut waiting = self.calls.iter().filter(|call| call.state == Progress::Waiting);
+        ends || waiting.any(|call| call.breaks.is_none())
+    }
+}
+
+impl Turn {
+    pub(super) fn completion(&self) -> Option<Validation> {
+        let Phase::Working(Batch { completion: Some(completion), .. }) = &self.phase else { return None };
+        Some(Validation {
+            text: completion.text(),
+            result: Some(completion.result.clone()),
+            attempt: self.corrections + 1,
+            corrections_left: self.corrections_left(),
+        })
+    }
+}
+
+impl Run {
+    /// A loop-breaking call has its turn: all others of its batch have their results.
+    pub(super) fn break_loop(&mut self, (id, breaks): (CallId, LoopBreak), mut arguments: Value, change: &mut Change) {
+        let mut take = |name: &str| arguments.get_mut(name).map(Value::take).unwrap_or_default();
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
+        let (handed_on, answered) = (batch.outstanding.clone(), batch.answered());
+        if handed_on != answered {
+            return self.fail(TurnError::OutstandingMismatch { handed_on, answered }, change);
+        }
+        match breaks {
+            LoopBreak::Ask => {}
+            LoopBreak::Complete => {
+                if let Some(call) = batch.call_mut(&id) {
+                    call.state = Progress::Checking;
+                }
+                batch.completion = Some(Completion { call: id, result: take(argument::RESULT) });
+            }
+            LoopBreak::Converse => {
+                let message = take(argument::MESSAGE).as_str().unwrap_or_default().to_owned();
+                self.close_batch(&id, text_result(SENT, false), change);
+                self.finish(OutputData::Text(message), EndReason::Converse, change);
+            }
+        }
+    }
+
+    /// The result of `task_completion` ends the turn.
+    pub(super) fn completed(&mut self, data: OutputData, change: &mut Change) {
+        let Some(completion) = self.take_completion() else { return };
+        self.close_batch(&completion.call, text_result(ACCEPTED, false), change);
+        self.finish(data, EndReason::Completed, change);
+    }
+
+    /// It does not: the call's error result says why, and the model tries again while it may (L12).
+    pub(super) fn completion_rejected(&mut self, by: String, problems: Vec<Violation>, change: &mut Change) {
+        let Some(completion) = self.take_completion() else { return };
+        let Some(turn) = &mut self.turn else { return };
+        turn.corrections += 1;
+        let attempt = turn.corrections;
+        let spent = attempt > turn.config.max_corrections;
+        turn.lifecycle = Lifecycle::OutputErrorFeedback;
+        let alone = matches!(&turn.phase, Phase::Working(batch) if batch.calls.len() == 1);
+        for id in turn.rejected.take().into_iter().flatten() {
+            self.hide(id, change);
+        }
+        let how = format!("Call `{}` again", name::TASK_COMPLETION);
+        self.close_batch(&completion.call, text_result(&feedback(&by, &problems, &how), true), change);
+        // Other calls of the same message are no part of the failed attempt: it then stays in sight.
+        if let (true, Some(turn)) = (alone, &mut self.turn) {
+            turn.rejected = Some([self.next_message - 2, self.next_message - 1]);
+        }
+        self.emit(change, EventKind::OutputRejected { by: by.clone(), attempt, problems: problems.clone() });
+        if spent {
+            let last_reply = completion.text();
+            self.fail(TurnError::OutputRejected { by, attempts: attempt, problems, last_reply }, change);
+        } else if let Some(error) = self.error_that_ends_it() {
+            self.fail(error, change);
+        } else {
+            self.next_step(change);
+        }
+    }
+
+    fn take_completion(&mut self) -> Option<Completion> {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return None };
+        batch.completion.take()
+    }
+
+    /// The last call of the batch has its result, and all results go into the history.
+    fn close_batch(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
+        self.record(id, result, change);
+        self.append_results(change);
+    }
+}

@@ -1,0 +1,218 @@
+//! Calls that somebody must allow (L17; rows 19 and 20).
+
+use crate::session::{Session, dispatched, grant, kinds, plain};
+use agent_core::approval::{
+    ApprovalAnswer, ApprovalVerdict, ApprovalWord, AskedAgain, GrantScope, LastingGrant, Leave, ScopedGrant,
+};
+use agent_core::change::{CallChange, CallState, Change, OutboxEffect};
+use agent_core::event::EventKind;
+use agent_core::message::{CallId, Digest};
+use agent_core::run::{Action, Approval, Decision, Dispatch, Input, LoopConfig, Refused, ResolvedCall};
+use agent_core::tool::ToolError;
+use agent_core::view::result_text;
+use serde_json::{Value, json};
+
+fn id(place: u32) -> CallId {
+    CallId(format!("call_1_1_{place}"))
+}
+
+/// A call that must be allowed.
+fn asking(name: &str) -> ResolvedCall {
+    ResolvedCall { approval: Approval::Needed(grant(name).digest), ..plain(name) }
+}
+
+fn other_digest() -> Digest {
+    Digest::from_sha256([9; 32])
+}
+
+fn allow(place: u32, scope: GrantScope, grant: LastingGrant) -> ApprovalAnswer {
+    let verdict = ApprovalVerdict::Granted { edited: None, grant: ScopedGrant { scope, grant } };
+    ApprovalAnswer { call: id(place), verdict }
+}
+
+fn once(place: u32, name: &str) -> ApprovalAnswer {
+    allow(place, GrantScope::Once, grant(name))
+}
+
+fn deny(place: u32, reason: Option<&str>) -> ApprovalAnswer {
+    ApprovalAnswer { call: id(place), verdict: ApprovalVerdict::Denied { reason: reason.map(str::to_owned) } }
+}
+
+fn answer(session: &mut Session, answers: &[ApprovalAnswer]) -> Change {
+    session.must(Input::Approval { answers: answers.to_vec() })
+}
+
+fn with(calls: Vec<ResolvedCall>) -> (Session, Change) {
+    let mut session = Session::calling(LoopConfig::default());
+    let change = session.reply("", calls);
+    (session, change)
+}
+
+fn dispatch(place: u32, granted: Option<Leave>) -> Dispatch {
+    Dispatch { call: id(place), attempt: 1, granted }
+}
+
+fn result_of(session: &Session, place: u32) -> (bool, String) {
+    let result = session.ledger.call(&id(place)).record.result.clone().expect("it has a result");
+    (result.is_error, result_text(&result.content))
+}
+
+#[test]
+fn l17_allowed_calls_finish_first_and_then_all_others_are_asked_for_at_once() {
+    let (mut session, change) = with(vec![asking("pay"), plain("look"), asking("write")]);
+    assert!(!kinds(&change).contains(&"approval_requested".to_owned()), "not while something can run");
+    assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(2, None)]));
+    let change = session.run_batch();
+    assert_eq!(kinds(&change), ["tool_result", "approval_requested", "suspended"]);
+    let EventKind::ApprovalRequested { calls } = &change.events[1].kind else { panic!("{change:?}") };
+    let asked: Vec<_> = calls.iter().map(|item| (item.call.clone(), item.name.as_str(), item.digest.clone())).collect();
+    let digest = Some(grant("pay").digest);
+    assert_eq!(asked, [(id(1), "pay", digest.clone()), (id(3), "write", digest)]);
+    assert_eq!(session.tell(dispatched(&[id(1)])), Err(Refused::Settled(id(1), "waiting for an approval")));
+    let change = answer(&mut session, &[once(1, "pay"), deny(3, Some("not today"))]);
+    assert_eq!(kinds(&change), ["approval_resolved", "resumed", "approval_resolved", "tool_result_error"]);
+    assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(1, Some(Leave::Answered(grant("pay"))))]));
+    session.run_batch();
+    let (is_error, text) = result_of(&session, 3);
+    let error: ToolError = serde_json::from_str(&text).unwrap();
+    assert!(is_error && matches!(&error, ToolError::Denied { message } if message.ends_with("They say: not today")));
+    assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.step == 2), "the results are whole");
+}
+
+#[test]
+fn l17_several_denials_end_the_batch_and_say_nothing_of_waiting() {
+    let (mut session, _) = with(vec![asking("a"), asking("b"), asking("c")]);
+    let change = answer(&mut session, &[deny(1, None), deny(3, None)]);
+    let said = ["approval_resolved", "tool_result_error", "approval_resolved", "tool_result_error", "suspended"];
+    assert_eq!(kinds(&change), said, "it still waits for one, and says so once");
+    let change = answer(&mut session, &[deny(2, None)]);
+    assert_eq!(kinds(&change)[..3], ["resumed", "approval_resolved", "tool_result_error"]);
+    assert!(matches!(session.run.action(), Action::CallModel(_)));
+}
+
+#[test]
+fn l17_a_grant_lasts_as_long_as_it_says() {
+    for (scope, in_session, for_good) in
+        [(GrantScope::Once, 0, 0), (GrantScope::Session, 1, 0), (GrantScope::Always, 0, 1)]
+    {
+        let (mut session, _) = with(vec![asking("pay")]);
+        let change = answer(&mut session, &[allow(1, scope, grant("pay"))]);
+        assert_eq!((session.run.grants.len(), change.outbox.len()), (in_session, for_good), "{scope:?}");
+        if let [item] = &change.outbox[..] {
+            assert_eq!(item.effect, OutboxEffect::Allow(grant("pay")));
+        }
+    }
+}
+
+#[test]
+fn l17_edited_arguments_stand_beside_the_models_own() {
+    let (mut session, _) = with(vec![asking("pay")]);
+    let edited = json!({"amount": 1});
+    let bound = LastingGrant { arguments: Some(other_digest()), ..grant("pay") };
+    let grant = ScopedGrant { scope: GrantScope::Once, grant: bound };
+    let verdict = ApprovalVerdict::Granted { edited: Some(edited.clone()), grant };
+    let change = answer(&mut session, &[ApprovalAnswer { call: id(1), verdict }]);
+    assert!(change.calls.contains(&CallChange::Edited { id: id(1), arguments: edited.clone() }));
+    let record = &session.ledger.call(&id(1)).record;
+    assert_eq!((record.effective_arguments(), &record.arguments), (&edited, &json!({"of": "pay"})));
+}
+
+#[test]
+fn row_26_edited_arguments_that_could_not_be_read_again_are_refused() {
+    let (mut session, _) = with(vec![asking("pay")]);
+    let deep: Value = serde_json::from_str(&format!("{}{}", "[".repeat(65), "]".repeat(65))).unwrap();
+    let grant = ScopedGrant { scope: GrantScope::Once, grant: grant("pay") };
+    let verdict = ApprovalVerdict::Granted { edited: Some(deep), grant };
+    let told = session.tell(Input::Approval { answers: vec![ApprovalAnswer { call: id(1), verdict }] });
+    assert_eq!(told, Err(Refused::TooDeep(id(1))));
+}
+
+#[test]
+fn row_19_an_answer_about_another_tool_is_void_and_asked_again() {
+    let (mut session, _) = with(vec![asking("pay")]);
+    let changed = LastingGrant { digest: other_digest(), ..grant("pay") };
+    let change = answer(&mut session, &[allow(1, GrantScope::Always, changed.clone())]);
+    assert_eq!(kinds(&change), ["approval_resolved", "approval_requested", "suspended"]);
+    assert!(matches!(&change.events[0].kind, EventKind::ApprovalResolved { verdict: ApprovalWord::Void, .. }));
+    assert!(change.outbox.is_empty() && session.run.grants.is_empty(), "nothing is remembered");
+    let change = answer(&mut session, &[once(1, "pay")]);
+    assert_eq!(kinds(&change)[0], "approval_resolved", "an answer about what it was before is void, too");
+    answer(&mut session, &[allow(1, GrantScope::Once, grant("pay"))]);
+    assert!(matches!(session.run.action(), Action::Dispatch(_)));
+}
+
+#[test]
+fn row_19_what_would_run_is_looked_at_once_more_when_it_is_dispatched() {
+    let (mut session, _) = with(vec![asking("pay"), plain("look")]);
+    session.run_batch();
+    answer(&mut session, &[once(1, "pay")]);
+    let again = |place| AskedAgain { call: id(place), digest: other_digest() };
+    let change = session.must(Input::AskAgain { calls: vec![again(1)] });
+    assert_eq!(kinds(&change), ["approval_resolved", "approval_requested", "suspended"]);
+    assert_eq!(session.tell(Input::AskAgain { calls: vec![again(2)] }), Err(Refused::Settled(id(2), "finished")));
+    answer(&mut session, &[allow(1, GrantScope::Once, LastingGrant { digest: other_digest(), ..grant("pay") })]);
+    session.run_batch();
+    assert_eq!(result_of(&session, 1), (false, "ok".into()));
+}
+
+#[test]
+fn l17_what_was_remembered_is_not_what_was_answered() {
+    let remembered = ResolvedCall { approval: Approval::Remembered(grant("pay")), ..plain("pay") };
+    let (session, _) = with(vec![remembered]);
+    assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(1, Some(Leave::Remembered(grant("pay"))))]));
+}
+
+#[test]
+fn l17_a_call_that_the_configuration_asks_for_now_is_asked_for_and_one_that_it_denies_fails() {
+    let (mut session, _) = with(vec![plain("pay"), plain("wipe")]);
+    let change = session.must(Input::AskAgain { calls: vec![AskedAgain { call: id(1), digest: other_digest() }] });
+    assert_eq!(kinds(&change), Vec::<String>::new(), "nobody had answered, and another can run");
+    let error = ToolError::Denied { message: "approval.tools".into() };
+    let change = session.must(Input::Forbidden { call: id(2), error: error.clone() });
+    assert_eq!(kinds(&change), ["tool_result_error", "approval_requested", "suspended"]);
+    assert_eq!(result_of(&session, 2), (true, error.for_model()));
+    assert_eq!(session.ledger.call(&id(2)).record.attempt, 0, "it never ran");
+    let late = session.tell(Input::Forbidden { call: id(2), error });
+    assert_eq!(late, Err(Refused::Settled(id(2), "finished")));
+}
+
+#[test]
+fn row_20_an_answer_counts_once_and_for_its_own_session() {
+    let (mut session, _) = with(vec![asking("pay"), asking("write")]);
+    let twice = Input::Approval { answers: vec![once(1, "pay"), once(1, "pay")] };
+    assert_eq!(session.tell(twice), Err(Refused::Settled(id(1), "named twice")));
+    answer(&mut session, &[once(1, "pay")]);
+    let again = session.tell(Input::Approval { answers: vec![once(1, "pay")] });
+    assert_eq!(again, Err(Refused::Settled(id(1), "waiting to run")));
+    let foreign = ApprovalAnswer { call: CallId("call_7_1_1".into()), ..once(1, "pay") };
+    let foreign = session.tell(Input::Approval { answers: vec![foreign] });
+    assert_eq!(foreign, Err(Refused::UnknownCall(CallId("call_7_1_1".into()))));
+    assert_eq!(session.tell(Input::Approval { answers: Vec::new() }), Err(Refused::Unexpected("an approval")));
+}
+
+#[test]
+fn l17_a_state_from_elsewhere_brings_no_leave() {
+    let (mut session, _) = with(vec![asking("pay"), asking("write")]);
+    answer(&mut session, &[allow(1, GrantScope::Session, grant("pay"))]);
+    let run = session.run.without_grants();
+    assert!(run.grants.is_empty());
+    assert_eq!(run.action(), Action::Dispatch(vec![dispatch(1, None)]), "who dispatches it finds no leave");
+}
+
+#[test]
+fn l17_d3_leave_outlives_a_crash_and_a_cancelled_request_ends() {
+    let (mut session, _) = with(vec![asking("pay"), asking("write")]);
+    assert_eq!(session.crash().events, [], "it still waits, and has said so");
+    answer(&mut session, &[once(1, "pay")]);
+    session.crash();
+    let leave = Some(Leave::Answered(grant("pay")));
+    assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(1, leave.clone())]), "nobody is asked twice");
+    session.dispatch();
+    session.crash();
+    session.resolve("call_1_1_1", Decision::Retry);
+    let retried = Dispatch { attempt: 2, ..dispatch(1, leave) };
+    assert_eq!(session.run.action(), Action::Dispatch(vec![retried]));
+    session.must(Input::Cancel);
+    assert_eq!(result_of(&session, 2), (true, "cancelled before it ran".into()));
+    assert!(session.ledger.in_state(CallState::Asking).is_empty());
+}

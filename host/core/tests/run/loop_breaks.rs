@@ -1,0 +1,600 @@
+//! Calls that end the turn, and replies that call nothing where they should (L18, L19).
+
+use crate::session::{Session, call, dispatched, kinds, of_priority, outcome, plain, reply, result};
+use agent_core::change::{Body, CallState, Change};
+use agent_core::event::{EndReason, EventKind, NudgeCause, WaitCause};
+use agent_core::loop_break::{Finish, LoopBreak, name};
+use agent_core::message::{CallId, Content, Part, Role};
+use agent_core::model::StopReason;
+use agent_core::plugin::{Lifecycle, OutputData};
+use agent_core::run::{
+    Action, AtLimit, Awaited, DispatchedCall, Disposition, Input, LoopConfig, RepliedStep, ResolvedCall, TurnError,
+    Validation,
+};
+use agent_core::tool::{ToolError, Violation};
+use serde_json::{Value, json};
+
+fn by_tool() -> LoopConfig {
+    LoopConfig { finish: Finish::Tool, ..Default::default() }
+}
+
+fn completing(result: Value) -> ResolvedCall {
+    breaking(name::TASK_COMPLETION, LoopBreak::Complete, json!({ "result": result }))
+}
+
+fn asking(question: &str) -> ResolvedCall {
+    breaking(name::ASK_QUESTION, LoopBreak::Ask, json!({ "question": question }))
+}
+
+fn conversing(message: &str) -> ResolvedCall {
+    breaking(name::CONVERSE, LoopBreak::Converse, json!({ "message": message }))
+}
+
+fn breaking(name: &str, breaks: LoopBreak, arguments: Value) -> ResolvedCall {
+    ResolvedCall { arguments, ..call(name, Disposition::Breaks(breaks)) }
+}
+
+fn refused(name: &str, message: &str) -> ResolvedCall {
+    call(name, Disposition::Refused(ToolError::Failed { message: message.into() }))
+}
+
+/// What the run wants to dispatch, with the arguments of its record.
+fn dispatch(session: &mut Session, awaits: Option<Awaited>) -> Change {
+    let Action::Dispatch(dispatches) = session.run.action() else { panic!("{:?}", session.run.action()) };
+    let [one] = &dispatches[..] else { panic!("it comes alone: {dispatches:?}") };
+    let arguments = session.ledger.call(&one.call).record.arguments.clone();
+    session.must(Input::Dispatched { calls: vec![DispatchedCall { call: one.call.clone(), arguments, awaits }] })
+}
+
+fn answer_to(question: &str) -> Awaited {
+    Awaited { cause: WaitCause::Answer { question: question.into(), expires_at: Some(9) }, event: None }
+}
+
+fn validation(session: &Session) -> Validation {
+    match session.run.action() {
+        Action::Validate(validation) => validation,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn text_of(session: &Session, call: &str) -> (String, bool) {
+    let result = session.ledger.call(&CallId(call.into())).record.result.clone().expect("it has its result");
+    let texts = result.content.iter().map(|content| match content {
+        Content::Text(text) => text.as_str(),
+        other => panic!("{other:?}"),
+    });
+    (texts.collect::<Vec<_>>().join("\n"), result.is_error)
+}
+
+#[test]
+fn l18_task_completion_passes_l12_and_ends_the_turn_with_the_result() {
+    let mut session = Session::calling(by_tool());
+    session.reply("I am done.", vec![completing(json!("42 files"))]);
+    let change = dispatch(&mut session, None);
+    assert_eq!(kinds(&change), ["tool_call"]);
+    let expected =
+        Validation { text: "42 files".into(), result: Some(json!("42 files")), attempt: 1, corrections_left: 2 };
+    assert_eq!(validation(&session), expected);
+    assert!(!session.run.is_running(&CallId("call_1_1_1".into())), "the host does not run it");
+    let change = session.accept(OutputData::Text("42 files".into()));
+    assert_eq!(kinds(&change), ["tool_result", "context_budget", "loop_end"]);
+    assert_eq!((session.output().finish, session.output().data), (EndReason::Completed, json!("42 files")));
+    assert!(!session.output().limit_reached);
+    let roles: Vec<Role> = session.ledger.messages.iter().map(|message| message.role).collect();
+    assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool, Role::Assistant], "pairs stay whole");
+    assert_eq!(session.ledger.messages[3].body, Body::Parts(vec![Part::Text("42 files".into())]));
+}
+
+#[test]
+fn l18_a_rejected_completion_goes_back_as_its_error_result_with_the_budget_of_l12() {
+    let mut session = Session::calling(LoopConfig { max_corrections: 1, ..by_tool() });
+    session.reply("", vec![completing(json!({"n": "three"}))]);
+    dispatch(&mut session, None);
+    assert_eq!(validation(&session).text, r#"{"n":"three"}"#);
+    let change = session.reject("is no number");
+    assert_eq!(kinds(&change)[..2], ["tool_result_error", "output_rejected"]);
+    let (text, is_error) = text_of(&session, "call_1_1_1");
+    assert!(is_error && text.contains("/n: is no number") && text.contains("task_completion"), "{text}");
+    let Action::CallModel(plan) = session.run.action() else { panic!() };
+    assert_eq!((plan.lifecycle, plan.last), (Lifecycle::OutputErrorFeedback, false));
+    // Of failed attempts only the latest is sent again.
+    session.reply("", vec![completing(json!({"n": 3}))]);
+    dispatch(&mut session, None);
+    assert_eq!((validation(&session).attempt, validation(&session).corrections_left), (2, 0));
+    let change = session.reject("is too small");
+    assert_eq!(change.hidden.iter().map(|hidden| hidden.id).collect::<Vec<_>>(), [2, 3]);
+    let TurnError::OutputRejected { attempts, last_reply, .. } = session.error() else {
+        panic!("{:?}", session.error())
+    };
+    assert_eq!((attempts, last_reply.as_str()), (2, r#"{"n":3}"#));
+}
+
+#[test]
+fn l18_results_of_other_calls_stay_when_a_completion_beside_them_is_rejected() {
+    let mut session = Session::calling(by_tool());
+    for _ in 0..2 {
+        session.reply("", vec![plain("look"), completing(json!("x"))]);
+        session.run_others();
+        dispatch(&mut session, None);
+        let change = session.reject("no");
+        assert!(change.hidden.is_empty());
+    }
+}
+
+#[test]
+fn l18_converse_ends_the_turn_with_its_message_unchecked() {
+    let mut session = Session::calling(by_tool());
+    session.reply("", vec![conversing("Hello.")]);
+    let change = dispatch(&mut session, None);
+    assert_eq!(kinds(&change), ["tool_call", "tool_result", "context_budget", "loop_end"]);
+    assert_eq!((session.output().finish, session.output().data), (EndReason::Converse, json!("Hello.")));
+}
+
+#[test]
+fn l18_a_question_suspends_and_the_turn_goes_on_with_the_answer() {
+    let mut session = Session::calling(by_tool());
+    session.reply("", vec![asking("Which year?")]);
+    let change = dispatch(&mut session, Some(answer_to("Which year?")));
+    assert_eq!(kinds(&change), ["tool_call", "suspended"]);
+    let Action::Suspended(suspension) = session.run.action() else { panic!() };
+    assert!(matches!(&suspension.waits[0].cause, WaitCause::Answer { question, .. } if question == "Which year?"));
+    let change = session.must(Input::Respond { call: CallId("call_1_1_1".into()), result: result("1984") });
+    assert_eq!(kinds(&change)[..3], ["tool_result", "resumed", "loop_iteration"]);
+    let late = session.tell(Input::Respond { call: CallId("call_1_1_1".into()), result: result("1985") });
+    assert!(late.is_err(), "a second answer changes nothing");
+    assert_eq!(text_of(&session, "call_1_1_1"), ("1984".to_owned(), false));
+}
+
+#[test]
+fn l18_a_question_that_nobody_answers_ends_the_turn() {
+    let mut session = Session::calling(by_tool());
+    session.reply("", vec![asking("Which year?")]);
+    dispatch(&mut session, Some(answer_to("Which year?")));
+    session.must(Input::Expire { call: CallId("call_1_1_1".into()) });
+    assert_eq!((session.output().finish, session.output().data), (EndReason::Asked, json!("Which year?")));
+}
+
+#[test]
+fn l18_other_calls_finish_first_and_the_first_loop_breaking_call_wins() {
+    let mut session = Session::calling(by_tool());
+    let calls = vec![completing(json!("first")), plain("look"), conversing("second"), plain("write")];
+    session.reply("", calls);
+    let (text, is_error) = text_of(&session, "call_1_1_3");
+    assert!(is_error && text.contains("`task_completion` was called first"), "{text}");
+    let dispatched = session.dispatch();
+    assert_eq!(dispatched.iter().map(|call| call.0.as_str()).collect::<Vec<_>>(), ["call_1_1_2", "call_1_1_4"]);
+    session.outcome("call_1_1_4", "ok");
+    assert_eq!(session.run.action(), Action::AwaitOutcome, "the completion still waits");
+    session.outcome("call_1_1_2", "ok");
+    dispatch(&mut session, None);
+    assert_eq!(validation(&session).text, "first");
+    session.accept(OutputData::Text("first".into()));
+    assert_eq!(session.output().finish, EndReason::Completed);
+}
+
+/// Services are among the others: the turn suspends before it is completed, and says when it goes on.
+#[test]
+fn l18_a_completion_waits_for_a_service_too() {
+    let mut session = Session::calling(by_tool());
+    session.reply("", vec![completing(json!("done")), plain("order")]);
+    let change = session.must(crate::session::handed_on(&[CallId("call_1_1_2".into())]));
+    assert_eq!(kinds(&change), ["tool_call", "suspended"]);
+    let change = session.must(Input::Respond { call: CallId("call_1_1_2".into()), result: result("sent") });
+    assert_eq!(kinds(&change), ["tool_result", "resumed"]);
+    dispatch(&mut session, None);
+    session.accept(OutputData::Text("done".into()));
+    assert_eq!(session.output().finish, EndReason::Completed);
+}
+
+#[test]
+fn l18_l6_a_completion_is_deferred_with_the_calls_that_are() {
+    let mut session = Session::calling(by_tool());
+    session.reply("", vec![of_priority("late", 0), completing(json!("x")), of_priority("soon", 1)]);
+    for call in ["call_1_1_1", "call_1_1_2"] {
+        assert!(text_of(&session, call).0.starts_with("deferred"), "{call}");
+    }
+    session.run_batch();
+    assert!(matches!(session.run.action(), Action::CallModel(_)));
+}
+
+#[test]
+fn l18_d3_a_completion_that_is_being_checked_survives_a_crash() {
+    let mut session = Session::calling(by_tool());
+    session.reply("", vec![completing(json!("x"))]);
+    dispatch(&mut session, None);
+    let before = session.run.action();
+    session.crash();
+    assert_eq!(session.run.action(), before);
+    assert_eq!(session.ledger.in_state(CallState::OutcomeUnknown), []);
+}
+
+#[test]
+fn l18_l29_cancelling_while_a_result_is_checked_leaves_whole_pairs() {
+    let mut session = Session::calling(by_tool());
+    session.reply("", vec![completing(json!("x"))]);
+    dispatch(&mut session, None);
+    session.must(Input::Cancel);
+    assert_eq!(text_of(&session, "call_1_1_1").0, "cancelled before it ran");
+    session.begin(by_tool());
+}
+
+#[test]
+fn l18_l8_invalid_arguments_feed_back_and_loop() {
+    let mut session = Session::calling(by_tool());
+    let violation = Violation { pointer: String::new(), rule: Some("required".into()), message: "no result".into() };
+    let refused = Disposition::Refused(ToolError::InvalidArguments { violations: vec![violation] });
+    session.reply("", vec![call(name::TASK_COMPLETION, refused)]);
+    assert!(matches!(session.run.action(), Action::CallModel(_)));
+    assert!(text_of(&session, "call_1_1_1").1);
+}
+
+#[test]
+fn l19_a_reply_without_a_tool_call_is_reminded_and_five_in_a_row_end_the_turn() {
+    let mut session = Session::calling(by_tool());
+    for count in 1..=4 {
+        let change = session.reply("Let me think.", Vec::new());
+        assert_eq!(kinds(&change)[..3], ["stream_complete", "no_tool_call", "loop_iteration"]);
+        let EventKind::NoToolCall { count: said, reminder } = &change.events[1].kind else { panic!() };
+        assert_eq!(*said, count);
+        let bodies: Vec<_> = change.messages.iter().map(|message| (message.role, message.body.clone())).collect();
+        let text = |text: &str| Body::Parts(vec![Part::Text(text.into())]);
+        assert_eq!(bodies, [(Role::Assistant, text("Let me think.")), (Role::User, text(reminder))]);
+    }
+    let change = session.reply("Let me think.", Vec::new());
+    assert_eq!(change.messages.len(), 1, "the reply is stored, nobody is reminded any more");
+    assert_eq!(session.error(), TurnError::NoToolCall { replies: 5 });
+    assert!(session.error().to_string().contains("finish = \"text\""), "it says what to do");
+}
+
+#[test]
+fn l19_a_tool_call_begins_the_count_anew_and_an_empty_reply_counts() {
+    let mut session = Session::calling(LoopConfig { max_interactions: 40, ..by_tool() });
+    for _ in 0..3 {
+        for text in ["a", "", "c", " "] {
+            session.reply(text, Vec::new());
+        }
+        session.reply("", vec![plain("look")]);
+        session.run_batch();
+    }
+    let empty =
+        |body: &Body| matches!(body, Body::Parts(parts) if parts.iter().any(|part| *part == Part::Text(String::new())));
+    assert!(!session.ledger.messages.iter().any(|message| empty(&message.body)), "no empty message is stored");
+    assert!(session.run.is_open());
+}
+
+#[test]
+fn l19_a_cut_reply_without_a_call_is_reminded_too() {
+    let mut session = Session::calling(by_tool());
+    let change = session.must(Input::Reply(RepliedStep { stop: StopReason::Length, ..reply("half", Vec::new()) }));
+    assert!(kinds(&change).contains(&"no_tool_call".to_owned()));
+    assert_eq!(session.run.turn.as_ref().unwrap().corrections, 0);
+}
+
+#[test]
+fn l19_five_identical_errors_in_a_row_end_the_turn_whichever_calls_bring_them() {
+    let mut session = Session::calling(by_tool());
+    for place in 1..=5 {
+        assert!(session.run.is_open(), "{place}");
+        session.reply("", vec![refused(&format!("tool_{}", place % 3), "the disk is full")]);
+    }
+    let TurnError::SameError { replies, tool, message } = session.error() else { panic!("{:?}", session.error()) };
+    assert_eq!((replies, tool.as_str()), (5, "tool_2"));
+    assert!(message.contains("the disk is full"));
+}
+
+/// The same call five times: its third failure turns the tool off, and calls of it stand for the same error (L28).
+#[test]
+fn l19_l28_the_same_failing_call_ends_the_turn_at_the_fifth() {
+    let mut session = Session::calling(by_tool());
+    for _ in 0..5 {
+        assert!(session.run.is_open());
+        session.reply("", vec![refused("write", "the disk is full")]);
+    }
+    assert!(matches!(session.error(), TurnError::SameError { replies: 5, .. }));
+}
+
+#[test]
+fn l19_a_success_another_error_or_a_reply_without_a_call_breaks_the_row() {
+    let between: [&dyn Fn(&mut Session); 3] = [
+        &|session| {
+            session.reply("", vec![plain("look")]);
+            session.run_batch();
+        },
+        &|session| drop(session.reply("", vec![refused("other", "no such file")])),
+        &|session| drop(session.reply("hm", Vec::new())),
+    ];
+    for between in between {
+        let mut session = Session::calling(LoopConfig { max_interactions: 40, ..by_tool() });
+        for round in 0..2 {
+            for place in 0..4 {
+                session.reply("", vec![refused(&format!("tool_{round}_{place}"), "the disk is full")]);
+            }
+            between(&mut session);
+        }
+        assert!(session.run.is_open());
+    }
+}
+
+/// Many calls of one reply that fail alike are one error: the model has not seen it in between.
+#[test]
+fn l19_one_reply_counts_once() {
+    let mut session = Session::calling(by_tool());
+    let calls = || (0..8).map(|place| refused(&format!("tool_{place}"), "not granted")).collect::<Vec<_>>();
+    session.reply("", calls());
+    assert!(session.run.is_open());
+}
+
+#[test]
+fn l19_nothing_of_it_holds_where_a_text_ends_the_turn() {
+    let mut session = Session::calling(LoopConfig { max_interactions: 40, ..Default::default() });
+    for place in 0..8 {
+        session.reply("", vec![refused(&format!("tool_{place}"), "the disk is full")]);
+    }
+    session.answer("done");
+    assert_eq!(session.output().finish, EndReason::Answered);
+}
+
+#[test]
+fn l4_in_the_last_call_a_text_ends_the_turn_in_either_mode() {
+    let mut session = Session::calling(LoopConfig { max_interactions: 1, persistence: true, ..by_tool() });
+    session.reply("hm", Vec::new());
+    session.reply("4 remaining. I don't have access.", Vec::new());
+    session.accept(OutputData::Text("4 remaining".into()));
+    assert_eq!((session.output().finish, session.output().limit_reached), (EndReason::Limit, true));
+}
+
+fn nudges(change: &Change) -> Vec<(NudgeCause, u32)> {
+    let nudges = change.events.iter().filter_map(|event| match event.kind {
+        EventKind::Nudge { cause, attempt, .. } => Some((cause, attempt)),
+        _ => None,
+    });
+    nudges.collect()
+}
+
+fn persistent() -> LoopConfig {
+    LoopConfig { persistence: true, max_interactions: 40, ..Default::default() }
+}
+
+#[test]
+fn l23_an_incomplete_reply_is_cleared_stored_and_nudged() {
+    let mut session = Session::calling(persistent());
+    let text = "I've renamed 3 files. There are 4 remaining...";
+    let change = session.reply(text, Vec::new());
+    assert_eq!(kinds(&change)[..4], ["stream_complete", "stream_clear", "nudge", "loop_iteration"]);
+    assert_eq!(nudges(&change), [(NudgeCause::Incomplete, 1)]);
+    let EventKind::Nudge { text: nudge, .. } = &change.events[2].kind else { panic!() };
+    let bodies: Vec<_> = change.messages.iter().map(|message| (message.role, message.body.clone())).collect();
+    let stored = |text: &str| Body::Parts(vec![Part::Text(text.into())]);
+    assert_eq!(bodies, [(Role::Assistant, stored(text)), (Role::User, stored(nudge))]);
+    session.reply("", vec![plain("rename")]);
+    session.run_batch();
+    session.answer("All screenshots have been renamed.");
+    assert_eq!(session.output().finish, EndReason::Answered);
+}
+
+#[test]
+fn l23_without_the_option_every_reply_is_the_answer() {
+    for text in ["4 remaining", "I don't have access.", ""] {
+        let mut session = Session::calling(LoopConfig::default());
+        session.answer(text);
+        assert_eq!(session.output().data, json!(text));
+    }
+}
+
+#[test]
+fn l23_a_deflection_is_nudged_three_times_in_a_turn_and_then_accepted() {
+    let mut session = Session::calling(persistent());
+    for attempt in 1..=3 {
+        let change = session.reply("I don't have access to your files.", Vec::new());
+        assert_eq!(nudges(&change), [(NudgeCause::Deflection, attempt)]);
+        session.reply("", vec![plain("look")]);
+        session.run_batch();
+    }
+    session.answer("I don't have access to your files.");
+    assert_eq!(session.output().finish, EndReason::Answered);
+}
+
+/// No model goes on for ever about what it is about to do.
+#[test]
+fn l23_the_fourth_unfinished_reply_without_a_call_in_between_is_accepted() {
+    let mut session = Session::calling(persistent());
+    for _ in 0..2 {
+        for attempt in 1..=3 {
+            assert_eq!(nudges(&session.reply("4 remaining", Vec::new())), [(NudgeCause::Incomplete, attempt)]);
+        }
+        session.reply("", vec![plain("rename")]);
+        session.run_batch();
+    }
+    for _ in 0..3 {
+        session.reply("4 remaining", Vec::new());
+    }
+    session.answer("4 remaining");
+}
+
+#[test]
+fn l23_the_third_empty_reply_forces_a_summary_without_tools() {
+    let mut session = Session::calling(persistent());
+    for attempt in 1..=2 {
+        let change = session.reply("", Vec::new());
+        assert_eq!(nudges(&change), [(NudgeCause::Empty, attempt)]);
+        assert_eq!(kinds(&change)[..2], ["stream_complete", "nudge"], "nothing was streamed");
+        assert_eq!(change.messages.len(), 1, "an empty message is not stored");
+    }
+    let change = session.reply(" \n", Vec::new());
+    assert_eq!(nudges(&change), [(NudgeCause::ForcedSummary, 1)]);
+    let Action::CallModel(plan) = session.run.action() else { panic!() };
+    assert_eq!((plan.last, plan.steps_left), (true, 1), "tools are withheld");
+    // Whatever it says is taken, and calls of tools that are not there are not.
+    session.reply("I processed 5 of 7 screenshots, 2 remaining.", vec![plain("ignored")]);
+    session.accept(OutputData::Text("5 of 7".into()));
+    assert_eq!((session.output().finish, session.output().limit_reached), (EndReason::Answered, false));
+}
+
+#[test]
+fn l23_empty_replies_count_in_a_row_only() {
+    let mut session = Session::calling(persistent());
+    for _ in 0..2 {
+        session.reply("", Vec::new());
+        session.reply("", Vec::new());
+        session.reply("", vec![plain("look")]);
+        session.run_batch();
+        session.reply("", Vec::new());
+        session.reply("4 remaining", Vec::new());
+    }
+    assert!(matches!(session.run.action(), Action::CallModel(plan) if !plan.last));
+}
+
+#[test]
+fn l23_a_summary_that_is_empty_too_is_a_typed_error() {
+    let mut session = Session::calling(persistent());
+    for _ in 0..4 {
+        session.reply("", Vec::new());
+    }
+    assert_eq!(session.error(), TurnError::EmptyReplies { replies: 4 });
+}
+
+/// A forced summary that is rejected (L12) is corrected as any answer, with tools again.
+#[test]
+fn l23_l12_a_rejected_summary_may_be_corrected() {
+    let mut session = Session::calling(persistent());
+    for _ in 0..3 {
+        session.reply("", Vec::new());
+    }
+    session.reply("5 of 7", Vec::new());
+    session.reject("is no JSON");
+    assert!(matches!(session.run.action(), Action::CallModel(plan) if !plan.last));
+}
+
+#[test]
+fn l23_l4_at_the_bound_the_summary_is_the_last_call() {
+    let mut session = Session::calling(LoopConfig { max_interactions: 3, ..persistent() });
+    for _ in 0..3 {
+        session.reply("", Vec::new());
+    }
+    session.reply("5 of 7", Vec::new());
+    session.accept(OutputData::Text("5 of 7".into()));
+    assert!(session.output().limit_reached);
+    let mut session = Session::calling(LoopConfig { max_interactions: 3, at_limit: AtLimit::Error, ..persistent() });
+    for _ in 0..3 {
+        session.reply("", Vec::new());
+    }
+    assert!(matches!(session.error(), TurnError::InteractionsExhausted { .. }));
+}
+
+/// Corrections and nudges have their own budgets; what was cut is a matter of L12.
+#[test]
+fn l23_l12_cut_replies_and_corrections_are_not_nudged() {
+    let mut session = Session::calling(persistent());
+    let change =
+        session.must(Input::Reply(RepliedStep { stop: StopReason::Length, ..reply("4 remaining", Vec::new()) }));
+    assert!(nudges(&change).is_empty());
+    session.reply("I can't do that.", Vec::new());
+    assert_eq!(session.run.turn.as_ref().unwrap().corrections, 1);
+    session.reply("42", Vec::new());
+    session.reject("no");
+    session.answer("43");
+}
+
+#[test]
+fn l28_the_third_same_failure_warns_and_turns_the_tool_off() {
+    let mut session = Session::calling(LoopConfig { max_interactions: 40, ..Default::default() });
+    let fail = |session: &mut Session, call: &str| {
+        let mut result = result("the disk is full");
+        result.is_error = true;
+        session.must(Input::Outcome { call: CallId(call.into()), result })
+    };
+    for step in 1..=3 {
+        session.reply("", vec![plain("write")]);
+        session.dispatch();
+        let change = fail(&mut session, &format!("call_1_{step}_1"));
+        let off = kinds(&change).contains(&"tool_disabled".to_owned());
+        assert_eq!(off, step == 3);
+    }
+    assert_eq!(text_of(&session, "call_1_2_1").0, "the disk is full");
+    let (third, _) = text_of(&session, "call_1_3_1");
+    assert!(third.starts_with("[the same call") && third.ends_with("the disk is full"), "{third}");
+    // It does not run any more, also with other arguments; other tools do.
+    let other = ResolvedCall { arguments: json!({"of": "other"}), ..plain("write") };
+    session.reply("", vec![other, plain("look")]);
+    let (text, is_error) = text_of(&session, "call_1_4_1");
+    assert!(is_error && text.contains("`write` is off for the rest of this turn"), "{text}");
+    assert_eq!(session.dispatch(), [CallId("call_1_4_2".into())]);
+    session.outcome("call_1_4_2", "ok");
+    // The next turn begins with all tools.
+    session.answer("done");
+    session.begin(LoopConfig::default());
+    session.reply("", vec![plain("write")]);
+    assert_eq!(session.dispatch(), [CallId("call_2_1_1".into())]);
+}
+
+#[test]
+fn l28_other_arguments_or_another_error_are_another_failure() {
+    let mut session = Session::calling(LoopConfig { max_interactions: 40, ..Default::default() });
+    for number in 0..4 {
+        session.reply("", vec![ResolvedCall { arguments: json!({ "n": number }), ..refused("write", "full") }]);
+        session.reply("", vec![refused("write", &format!("error {number}"))]);
+    }
+    let change = session.reply("", vec![plain("write")]);
+    assert!(!kinds(&change).contains(&"tool_disabled".to_owned()));
+    assert!(matches!(session.run.action(), Action::Dispatch(_)));
+}
+
+#[test]
+fn l28_arguments_are_the_same_whatever_the_order_of_their_keys() {
+    let mut session = Session::calling(LoopConfig::default());
+    let [one, other]: [Value; 2] = [r#"{"a": {"x": 1, "y": [1]}, "b": 2}"#, r#"{"b": 2, "a": {"y": [1], "x": 1}}"#]
+        .map(|text| serde_json::from_str(text).unwrap());
+    for arguments in [&one, &other] {
+        session.reply("", vec![ResolvedCall { arguments: arguments.clone(), ..refused("write", "full") }]);
+    }
+    let change = session.reply("", vec![ResolvedCall { arguments: one, ..refused("write", "full") }]);
+    assert!(kinds(&change).contains(&"tool_disabled".to_owned()));
+}
+
+/// L8: what is refused counts as what fails; an outstanding call's error, too.
+#[test]
+fn l28_refused_and_outstanding_calls_count() {
+    let mut session = Session::calling(LoopConfig::default());
+    session.reply("", vec![refused("order", "full")]);
+    for step in 2..=3 {
+        let id = CallId(format!("call_1_{step}_1"));
+        session.reply("", vec![plain("order")]);
+        session.must(crate::session::handed_on(&[id.clone()]));
+        let mut failed = result(&ToolError::Failed { message: "full".into() }.for_model());
+        failed.is_error = true;
+        let change = session.must(Input::Respond { call: id, result: failed });
+        assert_eq!(kinds(&change).contains(&"tool_disabled".to_owned()), step == 3);
+    }
+}
+
+/// Calls of the same reply that still wait end with their tool.
+#[test]
+fn l28_calls_that_still_wait_do_not_run() {
+    let mut session = Session::calling(LoopConfig { parallel_calls: 1, ..Default::default() });
+    session.reply("", (0..5).map(|_| plain("write")).collect());
+    for place in 1..=3 {
+        let id = format!("call_1_1_{place}");
+        session.must(dispatched(&[CallId(id.clone())]));
+        let Input::Outcome { call, mut result } = outcome(&id, "full") else { unreachable!() };
+        result.is_error = true;
+        session.must(Input::Outcome { call, result });
+    }
+    assert!(matches!(session.run.action(), Action::CallModel(_)));
+    assert!(text_of(&session, "call_1_1_5").0.contains("is off"));
+}
+
+/// A turn could not end without them, and what is not there cannot be turned off: the model is warned only.
+#[test]
+fn l28_loop_breaking_and_missing_tools_are_only_warned_of() {
+    for (tool, disposition) in [
+        (name::TASK_COMPLETION, Disposition::Refused(ToolError::Failed { message: "no".into() })),
+        ("absent", Disposition::NotFound { message: "there is no tool `absent`".into() }),
+    ] {
+        let mut session = Session::calling(by_tool());
+        for _ in 0..3 {
+            let change = session.reply("", vec![call(tool, disposition.clone())]);
+            assert!(!kinds(&change).contains(&"tool_disabled".to_owned()), "{tool}");
+        }
+        assert!(text_of(&session, "call_1_3_1").0.starts_with("[the same call"), "{tool}");
+    }
+}

@@ -1,0 +1,339 @@
+//! Approvals (L17): which calls somebody must allow, what they answer, and whether that still holds when a call runs.
+
+use crate::builtins::loop_break;
+use crate::registry::{Availability, RegisteredTool};
+use crate::session::{Session, SessionError};
+use agent_core::approval::{
+    ApprovalAnswer, ApprovalPolicy, ApprovalRules, ApprovalVerdict, AskedAgain, GrantScope, LastingGrant, Leave,
+    ScopedGrant, canonical_json, edit_note,
+};
+use agent_core::change::{CallChange, CallRecord, Change, OutboxEffect};
+use agent_core::event::{ApprovalDetails, ApprovalItem, EventKind, WaitCause};
+use agent_core::message::{CallId, Content, Digest};
+use agent_core::run::{Action, Approval, Dispatch, Disposition, Input, Refused, ResolvedCall};
+use agent_core::tool::{ToolDefinition, ToolError, ToolSource, Violation};
+use agent_memory::{MAX_PAGE, OutboxFilter, Store, StoreError, digest_of};
+use serde_json::Value;
+
+/// Characters of a reason that the model is given.
+const REASON_CHARACTERS: usize = 2_000;
+
+/// What somebody says about one call that waits for an approval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApprovalDecision {
+    /// Which.
+    pub call: CallId,
+    /// What they say.
+    pub verdict: Verdict,
+}
+
+/// Yes or no.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It runs.
+    Allow {
+        /// How long that is remembered for calls like it.
+        scope: GrantScope,
+        /// With these arguments instead of the model's. A grant that is remembered then holds for these only.
+        edited: Option<Value>,
+    },
+    /// It does not run.
+    Deny {
+        /// For the model.
+        reason: Option<String>,
+    },
+}
+
+/// A decision that cannot be taken. Nothing of what was decided with it has been stored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApprovalError {
+    /// The changed arguments violate the tool's schema (L8).
+    #[error("the changed arguments of {call} are not what `{tool}` takes: {}", shown(violations))]
+    Arguments {
+        /// The call.
+        call: CallId,
+        /// Its tool.
+        tool: String,
+        /// What is wrong.
+        violations: Vec<Violation>,
+    },
+    /// The configuration forbids the tool.
+    #[error("{call} cannot be allowed: `{because}` denies `{tool}`; deny the call, or change the configuration")]
+    Forbidden {
+        /// The call.
+        call: CallId,
+        /// Its tool.
+        tool: String,
+        /// The key that says so.
+        because: String,
+    },
+    /// The tool is not there.
+    #[error("{call} cannot be allowed: the agent has no tool `{tool}` now; deny the call, or bring the tool back")]
+    Gone {
+        /// The call.
+        call: CallId,
+        /// Its tool.
+        tool: String,
+    },
+}
+
+fn shown(violations: &[Violation]) -> String {
+    let lines = violations.iter().map(|violation| match violation.pointer.as_str() {
+        "" => violation.message.clone(),
+        pointer => format!("{pointer}: {}", violation.message),
+    });
+    lines.collect::<Vec<_>>().join("; ")
+}
+
+/// Digest of arguments, whatever the order of their keys.
+pub fn digest_of_arguments(arguments: &Value) -> Digest {
+    digest_of(canonical_json(arguments).as_bytes())
+}
+
+/// What an approval of a tool is bound to: its component, or all that it says of itself where it comes from elsewhere.
+pub(crate) fn digest_of_tool(definition: &ToolDefinition, source: &ToolSource) -> Digest {
+    if let ToolSource::Plugin { digest, .. } = source {
+        return digest.clone();
+    }
+    let said = serde_json::to_value((definition, source)).expect("definitions have only string keys");
+    digest_of(canonical_json(&said).as_bytes())
+}
+
+/// A tool that the configuration denies is not offered, and its calls are told why.
+pub(crate) fn availability(
+    rules: &ApprovalRules,
+    (definition, source): (&ToolDefinition, &ToolSource),
+    otherwise: Availability,
+) -> Availability {
+    let ruling = rules.ruling(definition, source);
+    match ruling.policy {
+        ApprovalPolicy::Deny => Availability::Withheld(denied(&definition.name, &ruling.because)),
+        ApprovalPolicy::Allow | ApprovalPolicy::Ask => otherwise,
+    }
+}
+
+fn denied(tool: &str, because: &str) -> String {
+    format!("the agent's configuration denies `{tool}`: {because} = \"deny\"")
+}
+
+/// Grants for good that commits have asked for are remembered now, also those of a process that died before it could.
+pub async fn remember_grants(store: &dyn Store, session: Option<&str>) -> Result<(), StoreError> {
+    let mut after = 0;
+    loop {
+        let items = store.outbox(session, OutboxFilter::Pending, after, MAX_PAGE).await?;
+        let Some(last) = items.last() else { return Ok(()) };
+        after = last.number;
+        for stored in items {
+            if let OutboxEffect::Allow(grant) = stored.item.effect {
+                store.allow(grant).await?;
+                store.delivered(stored.number).await?;
+            }
+        }
+    }
+}
+
+/// Takes a grant for good back; says whether it was there. It is not given again by what was to be done before.
+pub async fn revoke(store: &dyn Store, id: &str) -> Result<bool, StoreError> {
+    remember_grants(store, None).await?;
+    store.revoke(id).await
+}
+
+impl Session {
+    /// The calls that wait for somebody's leave, with all that is needed to decide about them.
+    pub async fn asked_approvals(&mut self) -> Result<Vec<ApprovalItem>, SessionError> {
+        let Action::Suspended(suspension) = self.run.action() else { return Ok(Vec::new()) };
+        let waits = suspension.waits.into_iter().filter(|wait| wait.cause == WaitCause::Approval);
+        let item = |call, name| ApprovalItem { call, name, digest: None, details: None };
+        let mut items: Vec<ApprovalItem> = waits.map(|wait| item(wait.call, wait.name)).collect();
+        for item in &mut items {
+            item.digest = self.shared.agent.registry().get(&item.name).map(|tool| tool.digest.clone());
+        }
+        self.add_details(&mut items, &[]).await?;
+        Ok(items)
+    }
+
+    /// Decides about calls that wait for an approval, about all of them or about none (L17). [`Session::run`] then goes
+    /// on. Where a tool is no longer the one that somebody was asked about, the answer is void and they are asked again.
+    pub async fn approve(&mut self, decisions: Vec<ApprovalDecision>) -> Result<(), SessionError> {
+        let ids: Vec<CallId> = decisions.iter().map(|decision| decision.call.clone()).collect();
+        let records = self.load_calls(&ids).await?;
+        let mut answers = Vec::with_capacity(decisions.len());
+        for ApprovalDecision { call, verdict } in decisions {
+            let record = records.iter().find(|record| record.id == call);
+            let record = record.ok_or_else(|| Refused::UnknownCall(call.clone()))?;
+            let verdict = match verdict {
+                Verdict::Allow { scope, edited } => self.granted(record, scope, edited)?,
+                Verdict::Deny { reason } => {
+                    let reason = reason.map(|reason| reason.chars().take(REASON_CHARACTERS).collect());
+                    ApprovalVerdict::Denied { reason }
+                }
+            };
+            answers.push(ApprovalAnswer { call, verdict });
+        }
+        self.apply(Input::Approval { answers }, Default::default()).await?;
+        Ok(remember_grants(&*self.shared.store, Some(&self.shared.subject)).await?)
+    }
+
+    /// Whether arguments that somebody wrote are what a tool takes (L8); also where there is no such tool.
+    pub fn check_edited(&self, tool: &str, edited: &Value) -> Result<(), Vec<Violation>> {
+        self.shared.agent.registry().get(tool).map_or(Ok(()), |tool| tool.check_arguments(edited))
+    }
+
+    fn granted(
+        &self,
+        record: &CallRecord,
+        scope: GrantScope,
+        edited: Option<Value>,
+    ) -> Result<ApprovalVerdict, ApprovalError> {
+        let (call, name) = (record.id.clone(), record.name.clone());
+        let agent = &self.shared.agent;
+        let Some(tool) = agent.registry().get(&name) else { return Err(ApprovalError::Gone { call, tool: name }) };
+        let ruling = agent.config().approvals.ruling(&tool.definition, &tool.source);
+        if ruling.policy == ApprovalPolicy::Deny {
+            return Err(ApprovalError::Forbidden { call, tool: name, because: ruling.because });
+        }
+        let edited = edited.filter(|edited| *edited != record.arguments);
+        if let Some(Err(violations)) = edited.as_ref().map(|edited| tool.check_arguments(edited)) {
+            return Err(ApprovalError::Arguments { call, tool: name, violations });
+        }
+        let is_bound = edited.is_some() || scope == GrantScope::Once || agent.config().approvals.binds_arguments(&name);
+        let arguments = is_bound.then(|| digest_of_arguments(edited.as_ref().unwrap_or(&record.arguments)));
+        let (agent, digest) = (agent.config().name.clone(), tool.digest.clone());
+        let grant = ScopedGrant { scope, grant: LastingGrant { agent, tool: name, digest, arguments } };
+        Ok(ApprovalVerdict::Granted { edited, grant })
+    }
+
+    /// Says of each call of a reply whether somebody must allow it.
+    pub(crate) async fn ask_where_needed(&self, mut calls: Vec<ResolvedCall>) -> Result<Vec<ResolvedCall>, StoreError> {
+        let mut lasting = None;
+        for call in calls.iter_mut().filter(|call| matches!(call.disposition, Disposition::Ready { .. })) {
+            let Some(tool) = self.shared.agent.registry().get(&call.name).filter(|tool| self.asks(tool)) else {
+                continue;
+            };
+            let lasting = match &mut lasting {
+                Some(lasting) => lasting,
+                none => none.insert(self.lasting().await?),
+            };
+            let mut remembered = self.run.grants.iter().chain(lasting.iter());
+            let remembered = remembered.find(|grant| self.is_remembered_for(grant, tool, &call.arguments));
+            call.approval = match remembered {
+                Some(grant) => Approval::Remembered(grant.clone()),
+                None => Approval::Needed(tool.digest.clone()),
+            };
+        }
+        Ok(calls)
+    }
+
+    /// Whether calls that are about to run may, by what holds now (L17): what the run shall be told instead of their
+    /// dispatch; nothing where all may run.
+    pub(crate) async fn stopped(
+        &self,
+        records: &[CallRecord],
+        dispatches: &[Dispatch],
+    ) -> Result<Option<Input>, StoreError> {
+        let (mut lasting, mut again) = (None, Vec::new());
+        for (record, dispatch) in records.iter().zip(dispatches) {
+            // Without its tool a call fails by itself.
+            let Some(tool) = self.shared.agent.registry().get(&record.name) else { continue };
+            // Ending a turn is no deed that somebody must allow.
+            if loop_break(tool).is_some() {
+                continue;
+            }
+            let ruling = self.shared.agent.config().approvals.ruling(&tool.definition, &tool.source);
+            match ruling.policy {
+                ApprovalPolicy::Allow => continue,
+                ApprovalPolicy::Ask => {}
+                ApprovalPolicy::Deny => {
+                    let error = ToolError::Denied { message: denied(&record.name, &ruling.because) };
+                    return Ok(Some(Input::Forbidden { call: record.id.clone(), error }));
+                }
+            }
+            let arguments = record.effective_arguments();
+            let holds = match &dispatch.granted {
+                None => false,
+                Some(Leave::Answered(grant)) => self.is_bound_to(grant, tool, arguments),
+                Some(Leave::Remembered(grant)) if !self.is_remembered_for(grant, tool, arguments) => false,
+                Some(Leave::Remembered(grant)) if self.run.grants.contains(grant) => true,
+                Some(Leave::Remembered(grant)) => {
+                    let lasting: &mut Vec<LastingGrant> = match &mut lasting {
+                        Some(lasting) => lasting,
+                        none => none.insert(self.lasting().await?),
+                    };
+                    lasting.contains(grant)
+                }
+            };
+            if !holds {
+                again.push(AskedAgain { call: record.id.clone(), digest: tool.digest.clone() });
+            }
+        }
+        Ok((!again.is_empty()).then_some(Input::AskAgain { calls: again }))
+    }
+
+    fn asks(&self, tool: &RegisteredTool) -> bool {
+        let rules = &self.shared.agent.config().approvals;
+        rules.ruling(&tool.definition, &tool.source).policy == ApprovalPolicy::Ask
+    }
+
+    async fn lasting(&self) -> Result<Vec<LastingGrant>, StoreError> {
+        let store = &*self.shared.store;
+        remember_grants(store, None).await?;
+        let allowed = store.allowed(&self.shared.agent.config().name).await?;
+        Ok(allowed.into_iter().map(|stored| stored.grant).collect())
+    }
+
+    fn is_bound_to(&self, grant: &LastingGrant, tool: &RegisteredTool, arguments: &Value) -> bool {
+        grant.agent == self.shared.agent.config().name
+            && grant.tool == tool.definition.name
+            && grant.digest == tool.digest
+            && grant.arguments.as_ref().is_none_or(|digest| *digest == digest_of_arguments(arguments))
+    }
+
+    /// The same for a grant that was given for another call: the configuration may ask for the same arguments.
+    fn is_remembered_for(&self, grant: &LastingGrant, tool: &RegisteredTool, arguments: &Value) -> bool {
+        let may_differ = !self.shared.agent.config().approvals.binds_arguments(&tool.definition.name);
+        (may_differ || grant.arguments.is_some()) && self.is_bound_to(grant, tool, arguments)
+    }
+
+    /// Completes approval requests with what stands in the calls' records: who answers must know what they allow.
+    pub(crate) async fn explain(&mut self, change: &mut Change) -> Result<(), StoreError> {
+        let requested = |call: &CallChange| match call {
+            CallChange::Requested(record) => Some(record.clone()),
+            _ => None,
+        };
+        let new: Vec<CallRecord> = change.calls.iter().filter_map(requested).collect();
+        for event in &mut change.events {
+            if let EventKind::ApprovalRequested { calls } = &mut event.kind {
+                self.add_details(calls, &new).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn add_details(&mut self, items: &mut [ApprovalItem], new: &[CallRecord]) -> Result<(), StoreError> {
+        let is_new = |item: &&ApprovalItem| new.iter().any(|record| record.id == item.call);
+        let stored: Vec<CallId> = items.iter().filter(|item| !is_new(item)).map(|item| item.call.clone()).collect();
+        let stored = self.load_calls(&stored).await?;
+        let agent = &self.shared.agent;
+        for item in items {
+            let record = new.iter().chain(&stored).find(|record| record.id == item.call);
+            let (Some(record), Some(tool)) = (record, agent.registry().get(&item.name)) else { continue };
+            item.details = Some(ApprovalDetails {
+                source: tool.source.clone(),
+                arguments: record.effective_arguments().clone(),
+                traits: tool.definition.traits,
+                because: agent.config().approvals.ruling(&tool.definition, &tool.source).because,
+            });
+        }
+        Ok(())
+    }
+
+    /// The result of a call that ran with changed arguments says so, since the model sees what it wrote itself (L17).
+    pub(crate) async fn with_edit_told(&mut self, mut input: Input) -> Result<Input, StoreError> {
+        let (Input::Outcome { call, result } | Input::Respond { call, result }) = &mut input else { return Ok(input) };
+        let record = self.load_calls(std::slice::from_ref(call)).await?.pop();
+        if let Some(CallRecord { arguments, edited: Some(edited), .. }) = record {
+            result.content.insert(0, Content::Text(edit_note(&arguments, &edited)));
+        }
+        Ok(input)
+    }
+}

@@ -1,0 +1,150 @@
+//! A turn that is cancelled at every named point, whatever it is doing there: building its context, asking its model,
+//! waiting for the next try, running a plugin, validating, waiting for the user, checking a result (L29).
+
+use crate::support::{House, calling, events, saying};
+use agent_core::event::EventKind;
+use agent_core::loop_break::Finish;
+use agent_core::message::{CallId, Part, TurnInput};
+use agent_core::run::LoopConfig;
+use agent_memory::{CallFilter, MessageRange, SessionLog};
+use agent_runtime::{Agent, AgentConfig, Checkpoint, Host, OpenSession, Session, TurnResult, question};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Against hanging only.
+const LONG: Duration = Duration::from_secs(60);
+
+/// The points that a turn passes, and the one at which it is cancelled.
+struct Points {
+    passed: Mutex<Vec<String>>,
+    cancel_at: Option<usize>,
+    cancel: CancellationToken,
+}
+
+impl Points {
+    fn new(cancel_at: Option<usize>) -> Arc<Self> {
+        Arc::new(Self { passed: Mutex::default(), cancel_at, cancel: CancellationToken::new() })
+    }
+
+    fn pass(&self, checkpoint: &Checkpoint<'_>) {
+        let mut passed = self.passed.lock().unwrap();
+        if self.cancel_at == Some(passed.len()) {
+            self.cancel.cancel();
+        }
+        passed.push(checkpoint.to_string());
+    }
+}
+
+async fn agent(house: &House) -> Arc<Agent> {
+    let mut config = AgentConfig::new("test");
+    config.bounds = LoopConfig { finish: Finish::Tool, ..LoopConfig::default() };
+    config.context_builder = Some("stateful-builder".to_owned());
+    config.validators = vec!["strict-json".to_owned()];
+    config.output_schema = Some(json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}));
+    let complete = |result: Value| calling(&[("task_completion", json!({ "result": result }))]);
+    let busy = json!({"text": "Wait", "error": {"status": 503, "message": "busy", "retry_after_ms": 1, "times": 1}});
+    let mut echo = calling(&[("probe.echo", json!({"text": "hello"})), ("probe.sleep", json!({"ms": 1}))]);
+    echo["error"] = busy["error"].clone();
+    let replies = [
+        echo,
+        saying("I think."),
+        calling(&[("ask_question", json!({"question": "Which?"})), ("probe.echo", json!({"text": "meanwhile"}))]),
+        complete(json!({"n": "three"})),
+        complete(json!({"n": 3})),
+        complete(json!({"n": 4})),
+    ];
+    house.agent(config, json!({ "replies": replies })).await
+}
+
+async fn open(house: &House, agent: &Arc<Agent>, points: &Arc<Points>) -> Session {
+    let observed = points.clone();
+    let observer = Arc::new(move |checkpoint: Checkpoint<'_>| observed.pass(&checkpoint));
+    let host = Host { checkpoint: Some(observer), ..house.host() };
+    Session::open(&host, agent.clone(), OpenSession::New).await.unwrap()
+}
+
+/// Runs the turn, and answers what it asks.
+async fn run(session: &mut Session, cancel: &CancellationToken) -> TurnResult {
+    let mut input = Some(TurnInput::Text("Find it.".to_owned()));
+    loop {
+        let running = session.run(input.take(), cancel.clone());
+        let result = tokio::time::timeout(LONG, running).await.expect("it hangs").unwrap();
+        let TurnResult::Suspended(suspension) = &result else { return result };
+        let (call, _) = question(suspension).expect("it waits for an answer");
+        session.answer(call.clone(), "The third.".to_owned()).await.unwrap();
+    }
+}
+
+/// Every call has one result and one place in the history, and the turn has ended once.
+async fn check(house: &House, session: &Session, context: &str) {
+    let calls = house.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
+    let messages = house.store.messages(session.subject(), MessageRange::After { id: 0, limit: 100 }).await.unwrap();
+    let answered: Vec<&CallId> = messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .filter_map(|part| match part {
+            Part::ToolResult(result) => Some(&result.call_id),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(answered, calls.iter().map(|call| &call.id).collect::<Vec<_>>(), "{context}: each call, once, in order");
+    assert!(calls.iter().all(|call| call.result.is_some()), "{context}");
+    let events = events(house, session).await;
+    let ends = events.iter().filter(|event| matches!(event.kind, EventKind::LoopEnd { .. })).count();
+    assert_eq!(ends, 1, "{context}");
+    assert!(matches!(events.last().unwrap().kind, EventKind::LoopEnd { .. }), "{context}: and last");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l29_cancelled_at_every_named_point() {
+    let house = House::new(&["probe", "stateful-builder", "strict-json"]).await;
+    let agent = agent(&house).await;
+    let all = Points::new(None);
+    let mut session = open(&house, &agent, &all).await;
+    let TurnResult::Finished(output) = run(&mut session, &all.cancel).await else { panic!("undisturbed, it finishes") };
+    assert_eq!(output.data, json!({"n": 3}));
+    session.close().await.unwrap();
+    let points = all.passed.lock().unwrap().clone();
+    for input in ["context", "model_failed", "reply", "dispatched", "outcome", "respond", "verdict"] {
+        assert!(points.contains(&format!("after-commit:{input}")), "{input} is among {points:?}");
+    }
+    let mut cancelled = 0;
+    for (place, point) in points.iter().enumerate() {
+        let points = Points::new(Some(place));
+        let mut session = open(&house, &agent, &points).await;
+        let result = run(&mut session, &points.cancel).await;
+        let last = place + 2 >= all.passed.lock().unwrap().len();
+        assert!(result == TurnResult::Cancelled || last, "{point}: {result:?}");
+        cancelled += usize::from(result == TurnResult::Cancelled);
+        check(&house, &session, point).await;
+        // Another process finds it as it was, and it goes on: whatever the script has left to say.
+        let (state, subject) = (session.state().clone(), session.subject().to_owned());
+        session.close().await.unwrap();
+        let mut session = Session::open(&house.host(), agent.clone(), OpenSession::Existing(subject)).await.unwrap();
+        assert_eq!(*session.state(), state, "{point}");
+        let next = run(&mut session, &CancellationToken::new()).await;
+        assert!(matches!(next, TurnResult::Finished(_) | TurnResult::Failed(_)), "{point}: {next:?}");
+        session.close().await.unwrap();
+    }
+    assert!(cancelled + 2 >= points.len(), "{cancelled} of {}", points.len());
+}
+
+/// L29, L18: a turn that waits for the user is cancelled while nothing runs, and from a session that was opened anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn l29_a_question_is_withdrawn() {
+    let house = House::new(&["probe", "stateful-builder", "strict-json"]).await;
+    let agent = agent(&house).await;
+    let points = Points::new(None);
+    let mut session = open(&house, &agent, &points).await;
+    let running = session.run(Some(TurnInput::Text("Find it.".to_owned())), CancellationToken::new());
+    assert!(matches!(running.await.unwrap(), TurnResult::Suspended(_)));
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+    let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    assert_eq!(session.run(None, cancel).await.unwrap(), TurnResult::Cancelled);
+    check(&house, &session, "withdrawn").await;
+}

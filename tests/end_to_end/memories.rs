@@ -1,0 +1,222 @@
+//! What outlives a session (D4): interactions with tools and endings are remembered once, for their user, and a memory
+//! that cannot be written or searched never fails a turn.
+
+use crate::support::{House, calling, granting, results, saying, script, turn};
+use agent_core::change::{CallRecord, HiddenMessage};
+use agent_core::message::{Digest, Media, MessageId, StoredMessage};
+use agent_core::plugin::Recollection;
+use agent_core::run::AtLimit;
+use agent_memory::{
+    Approvals, BlobReference, Blobs, Bucket, CallFilter, Commit, KeyValue, Lease, MediaDescription, Memories, Memory,
+    MemoryKind, MessageHit, MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter, RecordRange, RememberedFact,
+    SessionFilter, SessionLog, SessionMeta, SessionSummary, SqliteStore, StoreError, StoredGrant, StoredOutboxItem,
+    StoredRecord, Swap, TimedEvent,
+};
+use agent_runtime::{AgentConfig, Checkpoint, Host, OpenSession, Session, TurnResult};
+use async_trait::async_trait;
+use serde_json::json;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+async fn remembered(house: &House, user: &str) -> Vec<RememberedFact> {
+    let mut facts = Memories::list(&*house.store, user, "", 99).await.unwrap();
+    facts.reverse();
+    facts
+}
+
+fn of(mut config: AgentConfig, user: &str) -> AgentConfig {
+    config.user = Some(user.to_owned());
+    config
+}
+
+/// D4: one memory for the calls of a reply, with what was asked and what came of each; the ids are the places.
+#[tokio::test(flavor = "multi_thread")]
+async fn d4_interactions_with_tools_are_remembered() {
+    let house = House::new(&["probe"]).await;
+    let calls = [("probe.echo", json!({"text": "walrus"})), ("probe.none", json!({}))];
+    let long = ("probe.echo", json!({"text": "x".repeat(50_000)}));
+    let search = ("memory_search", json!({"query": "walrus"}));
+    let replies = [calling(&calls), calling(&[search]), calling(&[long]), saying("Done.")];
+    let mut session = house.session(of(granting(&house, "probe"), "ada"), script(&replies)).await;
+    assert!(matches!(turn(&mut session, "Echo the walrus.").await, TurnResult::Finished(_)));
+    let facts = remembered(&house, "ada").await;
+    let places: Vec<(MemoryKind, &str)> =
+        facts.iter().map(|fact| (fact.memory.kind, fact.id.strip_prefix(session.subject()).unwrap())).collect();
+    assert_eq!(
+        places,
+        [(MemoryKind::Tool, "/1/tool/1"), (MemoryKind::Tool, "/1/tool/3"), (MemoryKind::Final, "/1/final")],
+        "what only reads memory is not remembered once more"
+    );
+    let text = &facts[0].memory.text;
+    let begins = "Asked: Echo the walrus.\nCalled: probe.echo {\"text\":\"walrus\"}\nResult: {\"text\":\"walrus\"";
+    assert!(text.starts_with(begins), "{text}");
+    assert!(text.contains("\nCalled: probe.none {}\nFailed: "), "{text}");
+    let length = facts[1].memory.text.chars().count();
+    assert!((1_000..2_000).contains(&length), "a long result is cut: {length}");
+    assert!(facts.iter().all(|fact| fact.memory.session == session.subject() && fact.memory.written.is_some()));
+    assert!(remembered(&house, "bob").await.is_empty());
+
+    // A later session of the same user is told of it.
+    let mut asked = saying("Known.");
+    asked["expect"] = json!({"contains": ["retrieved-memory", "Called: probe.echo"]});
+    let mut second = house.session(of(AgentConfig::new("second"), "ada"), script(&[asked])).await;
+    assert!(matches!(turn(&mut second, "What about the walrus?").await, TurnResult::Finished(_)));
+}
+
+/// D4: both ways to end at the bound leave the last interaction or the answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn d4_endings_at_the_limit_are_remembered() {
+    for (at_limit, expected) in [(AtLimit::Finish, "1/limit"), (AtLimit::Error, "1/tool/1")] {
+        let house = House::new(&["probe"]).await;
+        let mut config = of(granting(&house, "probe"), "ada");
+        config.bounds.max_interactions = 1;
+        config.bounds.at_limit = at_limit;
+        let replies = [calling(&[("probe.echo", json!({"text": "walrus"}))]), saying("So far.")];
+        let mut session = house.session(config, script(&replies)).await;
+        turn(&mut session, "Loop.").await;
+        let facts = remembered(&house, "ada").await;
+        let last = facts.last().expect("something is remembered");
+        assert_eq!(last.id, format!("{}/{expected}", session.subject()));
+        assert_eq!(facts.iter().filter(|fact| fact.memory.kind == MemoryKind::Tool).count(), 1, "{facts:?}");
+    }
+}
+
+/// D3, D4: what a crash kept from being remembered is remembered when the turn goes on, once.
+#[tokio::test(flavor = "multi_thread")]
+async fn d4_a_crash_before_the_memory_was_written_loses_nothing() {
+    let house = House::new(&["probe"]).await;
+    let replies = [calling(&[("probe.echo", json!({"text": "walrus"}))]), saying("Done.")];
+    let agent = house.agent(of(granting(&house, "probe"), "ada"), script(&replies)).await;
+    let cancel = CancellationToken::new();
+    let (stop, stopped) = (cancel.clone(), Arc::new(tokio::sync::Notify::new()));
+    let tell = stopped.clone();
+    // Dropped as soon as the result is stored, before the driver asks what comes next.
+    let observer = move |checkpoint: Checkpoint<'_>| {
+        if checkpoint == Checkpoint::BeforeCommit("outcome") {
+            tell.notify_one();
+        }
+    };
+    let host = Host { checkpoint: Some(Arc::new(observer)), ..house.host() };
+    let mut session = Session::open(&host, agent.clone(), OpenSession::New).await.unwrap();
+    {
+        let input = Some(agent_core::message::TurnInput::Text("Echo the walrus.".to_owned()));
+        let running = session.run(input, stop);
+        tokio::pin!(running);
+        tokio::select! {
+            () = stopped.notified() => {}
+            result = &mut running => panic!("{result:?}"),
+        }
+    }
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+    let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject.clone())).await.unwrap();
+    for _ in 0..2 {
+        assert!(!matches!(session.run(None, CancellationToken::new()).await, Err(_) | Ok(TurnResult::Idle)));
+    }
+    let mut waiting = session.run(None, CancellationToken::new()).await.unwrap();
+    if let TurnResult::Suspended(_) = waiting {
+        let call = agent_core::message::CallId("call_1_1_1".to_owned());
+        let decision = agent_core::run::Decision::Result("walrus".to_owned());
+        session.resolve(call, decision).await.unwrap();
+        waiting = session.run(None, CancellationToken::new()).await.unwrap();
+    }
+    assert!(matches!(waiting, TurnResult::Finished(_)), "{waiting:?}");
+    session.run(None, CancellationToken::new()).await.unwrap();
+    let ids: Vec<String> = remembered(&house, "ada").await.into_iter().map(|fact| fact.id).collect();
+    assert_eq!(ids, [format!("{subject}/1/tool/1"), format!("{subject}/1/final")]);
+}
+
+/// D4: a store that remembers nothing fails no turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn d4_a_failed_memory_never_fails_the_turn() {
+    let house = House::new(&["probe"]).await;
+    let calls = [("probe.echo", json!({"text": "walrus"})), ("memory_search", json!({"query": "walrus"}))];
+    let replies = [calling(&calls), saying("Done.")];
+    let agent = house.agent(of(granting(&house, "probe"), "ada"), script(&replies)).await;
+    let host = Host { store: Arc::new(Forgetful(house.store.clone())), ..house.host() };
+    let mut session = Session::open(&host, agent, OpenSession::New).await.unwrap();
+    let result = turn(&mut session, "Echo the walrus.").await;
+    assert!(matches!(&result, TurnResult::Finished(output) if output.data == json!("Done.")), "{result:?}");
+    let told = results(&house, &session).await;
+    assert!(!told[0].1 && told[1].1 && told[1].2.contains("no room"), "only who asks for it is told: {told:?}");
+    assert!(remembered(&house, "ada").await.is_empty());
+}
+
+/// A store whose long-term memory has no room left.
+struct Forgetful(Arc<SqliteStore>);
+
+fn full<T>() -> Result<T, StoreError> {
+    Err(StoreError::DiskFull { path: "memories".into() })
+}
+
+#[async_trait]
+impl Memories for Forgetful {
+    async fn add(&self, _: &str, _: Memory) -> Result<(), StoreError> {
+        full()
+    }
+    async fn search(&self, _: &str, _: &str, _: usize) -> Result<Vec<Recollection>, StoreError> {
+        full()
+    }
+    async fn list(&self, _: &str, _: &str, _: usize) -> Result<Vec<RememberedFact>, StoreError> {
+        full()
+    }
+    async fn forget(&self, _: &str, _: &str) -> Result<bool, StoreError> {
+        full()
+    }
+}
+
+/// Everything else is the real store's.
+macro_rules! as_the_real_store {
+    ($($trait:ident { $(fn $name:ident($($argument:ident: $type:ty),*) -> $out:ty;)* })*) => {
+        $(#[async_trait]
+        impl $trait for Forgetful {
+            $(async fn $name(&self, $($argument: $type),*) -> Result<$out, StoreError> {
+                $trait::$name(&*self.0, $($argument),*).await
+            })*
+        })*
+    };
+}
+
+as_the_real_store! {
+    SessionLog {
+        fn open(session: &str, mode: OpenMode, meta: SessionMeta) -> OpenedSession;
+        fn release(lease: Lease) -> ();
+        fn commit(lease: &Lease, expected_revision: u64, commit: Commit) -> u64;
+        fn messages(session: &str, range: MessageRange) -> Vec<StoredMessage>;
+        fn hidden(session: &str, after: MessageId, limit: usize) -> Vec<HiddenMessage>;
+        fn calls(session: &str, filter: CallFilter) -> Vec<CallRecord>;
+        fn events(session: &str, after: u64, limit: usize) -> Vec<TimedEvent>;
+        fn records(session: &str, range: RecordRange) -> Vec<StoredRecord>;
+        fn sessions(filter: SessionFilter, limit: usize) -> Vec<SessionSummary>;
+        fn latest(agent: &str) -> Option<String>;
+        fn delete(session: &str) -> ();
+        fn search_messages(query: &str, limit: usize) -> Vec<MessageHit>;
+    }
+    Outbox {
+        fn outbox(session: Option<&str>, which: OutboxFilter, after: u64, limit: usize) -> Vec<StoredOutboxItem>;
+        fn delivered(number: u64) -> ();
+    }
+    Blobs {
+        fn put(session: &str, bytes: Vec<u8>, about: MediaDescription) -> Media;
+        fn media(session: &str, digest: &Digest) -> Option<Media>;
+        fn read(session: &str, digest: &Digest, offset: u64, length: u32) -> Vec<u8>;
+        fn put_text(session: &str, text: String) -> Digest;
+        fn references(session: &str, after: Option<&Digest>, limit: usize) -> Vec<BlobReference>;
+        fn share(from: &str, to: &str, media: &[Digest]) -> ();
+        fn text(digest: &Digest) -> String;
+    }
+    KeyValue {
+        fn get(bucket: &Bucket, key: &str) -> Option<Vec<u8>>;
+        fn set(bucket: &Bucket, key: &str, value: Vec<u8>) -> ();
+        fn delete_key(bucket: &Bucket, key: &str) -> ();
+        fn exists(bucket: &Bucket, key: &str) -> bool;
+        fn keys(bucket: &Bucket, after: &str, limit: usize) -> Vec<String>;
+        fn increment(bucket: &Bucket, key: &str, delta: i64) -> i64;
+        fn compare_and_swap(bucket: &Bucket, key: &str, expected: Option<Vec<u8>>, value: Vec<u8>) -> Swap;
+    }
+    Approvals {
+        fn allow(grant: agent_core::approval::LastingGrant) -> ();
+        fn allowed(agent: &str) -> Vec<StoredGrant>;
+        fn revoke(id: &str) -> bool;
+    }
+}

@@ -1,0 +1,93 @@
+//! Seed text a, its resume phase, step by step as it is drawn: a service's response continues a suspended turn from the
+//! stored state alone. What is drawn of approvals and of MCP is proven where those are.
+
+use crate::support::{House, calling, event_types, records, results, saying, script, seen, turn};
+use agent_core::cloud_event::CloudEvent;
+use agent_core::plugin::Lifecycle;
+use agent_core::run::Action;
+use agent_memory::{Outbox, OutboxFilter};
+use agent_plugins::{Access, TreeGrant};
+use agent_runtime::{AgentConfig, OpenSession, Responded, ServiceConfig, Session, TurnResult};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+fn response(call: &str, data: Value) -> CloudEvent {
+    let event =
+        json!({"specversion": "1.0", "id": "r", "source": "/service", "type": "done", "parentid": call, "data": data});
+    CloudEvent::parse(event.to_string().as_bytes()).expect("an event")
+}
+
+/// L1, L2, L3, L5, L10: the drawn steps, one after another.
+#[tokio::test(flavor = "multi_thread")]
+async fn seed_a_the_resume_phase_step_by_step() {
+    let house = House::new(&["stateful-builder"]).await;
+    std::fs::write(house.tree().join("a.txt"), "a").unwrap();
+    let mut config = AgentConfig::new("seed-a");
+    config.context_builder = Some("stateful-builder".to_owned());
+    config.host_trees = vec![TreeGrant { host: house.tree(), guest: "docs".to_owned(), access: Access::ReadOnly }];
+    for name in ["weather.forecast", "stock.price"] {
+        let accepts = json!({"type": "object", "required": ["of"], "properties": {"of": {"type": "string"}}});
+        config.services.insert(name.to_owned(), ServiceConfig { accepts, ..ServiceConfig::new(name) });
+    }
+    let calls = calling(&[
+        ("weather_forecast", json!({"of": "Bern"})),
+        ("list_directory", json!({"path": "docs"})),
+        ("weather_forecast", json!({})),
+        ("nowhere", json!({})),
+        ("stock.price", json!({"of": "X"})),
+    ]);
+    let agent = house.agent(config, script(&[calls, saying("Sunny.")])).await;
+    let mut session = Session::open(&house.host(), agent.clone(), OpenSession::New).await.unwrap();
+
+    // Initialisation: the context builder's `init`, and its input message. The loop: one model call; all that was sent has
+    // been seen once. A tool that is not there and a violated schema have error results at once, the local tool runs, the
+    // services are queued, and the agent suspends.
+    let TurnResult::Suspended(suspension) = turn(&mut session, "Plan my day.").await else { panic!() };
+    let waits: Vec<_> = suspension.waits.iter().map(|wait| (wait.call.0.as_str(), wait.name.as_str())).collect();
+    assert_eq!(waits, [("call_1_1_1", "weather.forecast"), ("call_1_1_5", "stock.price")]);
+    assert_eq!(seen(&house, &session).await, ["user 1", "assistant 1"]);
+    let state = session.state().clone();
+    let before = state.turn.as_ref().unwrap();
+    assert_eq!((before.interactions, before.execution_units, before.sections.is_empty()), (1, 110, false));
+    let outbox = house.store.outbox(Some(session.subject()), OutboxFilter::All, 0, 9).await.unwrap();
+    assert_eq!(outbox.len(), 2, "one event for each service call");
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+
+    // Resume: the state is retrieved with its seen counts, and the response is matched by `parentid`.
+    let mut session = Session::open(&house.host(), agent.clone(), OpenSession::Existing(subject)).await.unwrap();
+    assert_eq!(*session.state(), state, "nothing but the stored state");
+    let taken = session.respond(response("call_1_1_5", json!({"price": 7}))).await.unwrap();
+    assert!(matches!(taken, Responded::Taken { waits, .. } if waits.len() == 1));
+    // Still waiting for the other: the agent remains suspended.
+    let again = session.run(None, CancellationToken::new()).await.unwrap();
+    assert!(matches!(again, TurnResult::Suspended(left) if left.waits.len() == 1));
+    assert_eq!(seen(&house, &session).await, ["user 1", "assistant 1"], "no result has entered the history");
+
+    // All have come: the results are appended with seen count 0, and the loop starts with `tool_result`.
+    session.respond(response("call_1_1_1", json!({"sky": "blue"}))).await.unwrap();
+    assert_eq!(seen(&house, &session).await[2..], ["tool 0", "tool 0", "tool 0", "tool 0", "tool 0"]);
+    let Action::CallModel(plan) = session.state().action() else { panic!() };
+    assert_eq!((plan.step, plan.lifecycle), (2, Lifecycle::ToolResult));
+    let TurnResult::Finished(output) = session.run(None, CancellationToken::new()).await.unwrap() else { panic!() };
+    assert_eq!((output.data, output.interactions, output.execution_units), (json!("Sunny."), 2, 220));
+    assert_eq!(seen(&house, &session).await[6..], ["tool 1", "assistant 1"]);
+
+    // `init` ran once, and its sections were restored.
+    assert_eq!(session.state().turn.as_ref().unwrap().sections, before.sections);
+    let kinds: Vec<_> = records(&house, &session, 1).await.into_iter().map(|stored| stored.record.kind).collect();
+    assert_eq!(kinds.iter().filter(|kind| *kind == "context").count(), 1, "{kinds:?}");
+    let results = results(&house, &session).await;
+    let errors: Vec<_> = results.iter().map(|(name, is_error, _)| (name.as_str(), *is_error)).collect();
+    let expected = [
+        ("weather.forecast", false),
+        ("list_directory", false),
+        ("weather.forecast", true),
+        ("nowhere", true),
+        ("stock.price", false),
+    ];
+    assert_eq!(errors, expected);
+    assert!(results[2].2.contains("required"), "L8: {}", results[2].2);
+    let types = event_types(&house, &session).await;
+    assert_eq!(types.iter().filter(|kind| *kind == "loop_end").count(), 1, "{types:?}");
+}

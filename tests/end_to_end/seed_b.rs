@@ -1,0 +1,84 @@
+//! Seed text b, step by step as its diagram is drawn: names both ways, reserved fields, contracts, counts, resumption.
+//! What is drawn of approvals and of delegation is proven where those are.
+
+use crate::support::{House, calling, script, turn};
+use agent_core::change::{CallState, OutboxEffect};
+use agent_core::cloud_event::CloudEvent;
+use agent_core::message::CallId;
+use agent_memory::{CallFilter, Outbox, OutboxFilter, SessionLog};
+use agent_runtime::{AgentConfig, OpenSession, Responded, ServiceConfig, Session, TurnResult};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+fn response(call: &str, data: Value) -> CloudEvent {
+    let event = json!({"specversion": "1.0", "id": "r", "source": "/service", "type": "weather.done",
+        "parentid": call, "data": data});
+    CloudEvent::parse(event.to_string().as_bytes()).expect("an event")
+}
+
+/// L1, L8, L10–L15, I6: the drawn steps, one after another.
+#[tokio::test(flavor = "multi_thread")]
+async fn seed_b_the_handler_step_by_step() {
+    let house = House::new(&[]).await;
+    let mut config = AgentConfig::new("seed-b");
+    config.include_history = true;
+    config.output_schema = Some(json!({"type": "object", "required": ["sky"]}));
+    // Setup: service contracts become tools.
+    let service = ServiceConfig {
+        accepts: json!({"type": "object", "required": ["parentSubject$$", "city"],
+            "properties": {"parentSubject$$": {"type": ["string", "null"]}, "city": {"type": "string"}}}),
+        emits: [("weather.done".to_owned(), json!({"type": "object", "required": ["sky"]}))].into(),
+        domain: Some("region-1".to_owned()),
+        ..ServiceConfig::new("com.weather.forecast")
+    };
+    config.services.insert("weather.forecast".to_owned(), service);
+    // The model knows the tool by the name that providers take.
+    let two = calling(&[("weather_forecast", json!({"city": "Bern"})), ("weather_forecast", json!({"city": "Basel"}))]);
+    let bad = calling(&[("weather_forecast", json!({"city": 7}))]);
+    let replies = script(&[bad, two, json!({"text": "it is blue"}), json!({"text": "{\"sky\": \"blue\"}"})]);
+    let agent = house.agent(config, replies).await;
+    let offered = agent.registry().offered().iter().find(|tool| tool.author_name == "weather.forecast").unwrap();
+    assert_eq!(offered.name, "weather_forecast", "L14");
+    let expected = json!({"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}});
+    assert_eq!(offered.input_schema, expected, "L15");
+
+    // Initial request: arguments are validated by the contract before anything goes out, and the model corrects itself.
+    // Then the tool requests are pending: names are reversed, requests built, the counts per tool stored.
+    let mut session = Session::open(&house.host(), agent.clone(), OpenSession::New).await.unwrap();
+    let TurnResult::Suspended(suspension) = turn(&mut session, "How is the sky?").await else { panic!() };
+    assert_eq!(suspension.waits.len(), 2);
+    let first = house.store.calls(session.subject(), CallFilter::Ids(vec![CallId("call_1_1_1".into())])).await.unwrap();
+    assert!(first[0].result.as_ref().is_some_and(|result| result.is_error), "L8");
+    let items = house.store.outbox(Some(session.subject()), OutboxFilter::All, 0, 9).await.unwrap();
+    let sent: Vec<CloudEvent> = items
+        .into_iter()
+        .map(|item| match item.item.effect {
+            OutboxEffect::Event(event) => event,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    for (event, (call, city)) in sent.iter().zip([("call_1_2_1", "Bern"), ("call_1_2_2", "Basel")]) {
+        assert_eq!((event.id.as_str(), event.deduplicationid.as_deref()), (call, Some(call)), "I6");
+        assert_eq!((event.event_type.as_str(), event.domain.as_deref()), ("com.weather.forecast", Some("region-1")));
+        assert_eq!(event.data, Some(json!({"city": city, "parentSubject$$": session.subject()})), "L15");
+    }
+    let state: Value = serde_json::from_slice(&session.state().snapshot()).unwrap();
+    assert_eq!(state.pointer("/turn/phase/working/outstanding"), Some(&json!({"weather.forecast": 2})), "L11");
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+
+    // Service response: the context must exist; counts that do not match yet change nothing but the recorded answer.
+    let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
+    session.respond(response("call_1_2_2", json!({"sky": "grey"}))).await.unwrap();
+    let result = session.run(None, CancellationToken::new()).await.unwrap();
+    assert!(matches!(result, TurnResult::Suspended(left) if left.waits[0].call.0 == "call_1_2_1"));
+    let open = house.store.calls(session.subject(), CallFilter::Unfinished).await.unwrap();
+    assert_eq!((open.len(), open[0].state), (1, CallState::Outstanding));
+
+    // The last one: the engine resumes, the output is validated, corrected once, and accepted, with the history.
+    let last = session.respond(response("call_1_2_1", json!({"sky": "blue"}))).await.unwrap();
+    assert!(matches!(last, Responded::Taken { waits, .. } if waits.is_empty()));
+    let TurnResult::Finished(output) = session.run(None, CancellationToken::new()).await.unwrap() else { panic!() };
+    assert_eq!((output.data, output.interactions), (json!({"sky": "blue"}), 4), "L12, L13");
+    assert!(output.messages.is_some_and(|messages| messages.len() >= 8), "`include_history`");
+}

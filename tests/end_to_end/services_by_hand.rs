@@ -1,0 +1,262 @@
+//! Services from the command line, in real processes: agent.toml, the outbox folder, `session respond` from several
+//! processes at once and killed in the middle (L10, I6, D2, D3; rows 27, 29 and 32).
+
+use agent_core::cloud_event::CloudEvent;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+const AGENT: &str = r#"
+model = "scripted:script.json"
+
+[services.payments]
+type = "com.example.pay"
+description = "Pays an invoice."
+accepts = { type = "object", required = ["amount"], properties = { amount = { type = "number" } } }
+emits = { "com.example.paid" = { type = "object", required = ["receipt"] } }
+
+[services.shipping]
+emits = "any.json"
+
+[outbox]
+directory = "out"
+"#;
+
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let place = Self { directory: tempfile::tempdir().unwrap() };
+        let calls =
+            [json!({"name": "payments", "arguments": {"amount": 3}}), json!({"name": "shipping", "arguments": {}})];
+        let script = json!({"replies": [{"calls": calls}, {"text": "Done."}]});
+        place.write("script.json", &script);
+        place.write("any.json", &json!({"type": "object"}));
+        std::fs::write(place.path("agent.toml"), AGENT).unwrap();
+        std::fs::create_dir(place.path("out")).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, json: &Value) -> PathBuf {
+        std::fs::write(self.path(name), json.to_string()).unwrap();
+        self.path(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        command.args(arguments).arg("--data").arg(self.path("data")).current_dir(self.directory.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        printed(&self.command(arguments).output().unwrap())
+    }
+
+    /// A turn that waits for both services, and its session.
+    fn suspended(&self) -> String {
+        let (code, stdout, stderr) = self.run(&["--agent", "agent.toml", "--json", "Buy it."]);
+        assert_eq!(code, Some(3), "{stderr}");
+        let last: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+        assert_eq!((&last["status"], last["suspension"]["waits"].as_array().unwrap().len()), (&json!("suspended"), 2));
+        last["session"].as_str().unwrap().to_owned()
+    }
+
+    fn event(&self, name: &str, call: u32, event_type: &str, data: Value) -> String {
+        let event = json!({"specversion": "1.0", "id": name, "source": "/test", "type": event_type,
+            "parentid": format!("call_1_1_{call}"), "data": data});
+        self.write(name, &event).display().to_string()
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files: Vec<_> =
+            std::fs::read_dir(self.path("out")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    }
+}
+
+fn printed(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn status(stdout: &str) -> String {
+    let first: Value = serde_json::from_str(stdout.lines().next().unwrap()).unwrap();
+    first["status"].as_str().unwrap().to_owned()
+}
+
+fn read(path: &Path) -> CloudEvent {
+    CloudEvent::parse(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// L10, I6, I1: from the prompt to the answer, each command as a person types it.
+#[test]
+fn l10_a_service_answers_and_the_turn_goes_on() {
+    let place = Place::new();
+    let (code, _, stderr) = place.run(&["--agent", "agent.toml", "Buy it."]);
+    assert_eq!(code, Some(3), "{stderr}");
+    assert!(stderr.contains("waits for 2 answers") && stderr.contains("session respond agent/"), "{stderr}");
+    assert!(stderr.contains("the service com.example.pay since 20"), "{stderr}");
+    let [pay, ship] = [0, 1].map(|nth| read(&place.files()[nth]));
+    assert_eq!((pay.id.as_str(), ship.event_type.as_str()), ("call_1_1_1", "shipping"));
+    let (_, listed, _) = place.run(&["outbox", "list", "--all"]);
+    assert!(listed.contains("com.example.pay") && listed.contains("done 20"), "{listed}");
+    let (_, pending, _) = place.run(&["outbox", "list", "--json"]);
+    assert_eq!(pending, "");
+
+    let session = pay.subject.unwrap();
+    let (_, shown, _) = place.run(&["session", "show", &session]);
+    assert!(shown.contains("payments waits for the service com.example.pay"), "{shown}");
+    let wrong = place.event("wrong.json", 1, "com.example.lost", json!({}));
+    let (code, _, stderr) = place.run(&["session", "respond", &session, "--event", &wrong]);
+    assert!(code == Some(2) && stderr.contains("known are: `com.example.paid`"), "{stderr}");
+    let broken =
+        place.write("broken.json", &json!({"specversion": "1.0", "id": "1", "type": "x"})).display().to_string();
+    let (code, _, stderr) = place.run(&["session", "respond", &session, "--event", &broken]);
+    assert!(code == Some(2) && stderr.contains("broken.json: the event has no `source`"), "{stderr}");
+    let (code, _, stderr) = place.run(&["session", "respond", "nobody", "--event", &wrong]);
+    assert!(code == Some(2) && stderr.contains("no_context"), "{stderr}");
+
+    let paid = place.event("paid.json", 1, "com.example.paid", json!({"receipt": "R-7"}));
+    let (code, _, stderr) = place.run(&["session", "respond", &session, "--event", &paid]);
+    assert!(code == Some(0) && stderr.contains("waits for 1 answer"), "{stderr}");
+    let (code, _, stderr) = place.run(&["session", "respond", &session, "--event", &paid]);
+    assert!(code == Some(0) && stderr.contains("has this answer already"), "{stderr}");
+    let shipped = place.event("shipped.json", 2, "x", json!({"tracking": 1}));
+    let respond = ["session", "respond", &session, "--event", &shipped, "--agent", "agent.toml"];
+    let (code, stdout, stderr) = place.run(&respond);
+    assert_eq!((code, stdout.as_str()), (Some(0), "Done.\n"), "{stderr}");
+    let other = place.event("other.json", 2, "x", json!({"tracking": 2}));
+    let (code, _, stderr) = place.run(&["session", "respond", &session, "--event", &other]);
+    assert!(code == Some(0) && stderr.contains("too late"), "{stderr}");
+}
+
+/// Row 32, L10: many processes answer at once, several the same call with other data: each call gets one answer.
+#[test]
+fn row_32_processes_that_answer_at_once_have_one_effect() {
+    let place = Place::new();
+    let session = place.suspended();
+    let answers: Vec<String> = (0..6)
+        .map(|nth| match nth % 2 {
+            0 => place.event(&format!("{nth}.json"), 1, "com.example.paid", json!({"receipt": nth.to_string()})),
+            _ => place.event(&format!("{nth}.json"), 2, "x", json!({"tracking": nth})),
+        })
+        .collect();
+    let processes: Vec<_> = answers
+        .iter()
+        .map(|event| place.command(&["session", "respond", &session, "--event", event, "--json"]).spawn().unwrap())
+        .collect();
+    let mut words = [Vec::new(), Vec::new()];
+    for (nth, process) in processes.into_iter().enumerate() {
+        let (code, stdout, stderr) = printed(&process.wait_with_output().unwrap());
+        assert_eq!(code, Some(0), "{stderr}");
+        words[nth % 2].push(status(&stdout));
+    }
+    for mut of_one_call in words {
+        of_one_call.sort();
+        assert_eq!(of_one_call, ["late", "late", "taken"]);
+    }
+    let (code, stdout, stderr) = place.run(&["--agent", "agent.toml", "--continue"]);
+    assert_eq!((code, stdout.as_str()), (Some(0), "Done.\n"), "{stderr}");
+}
+
+/// Row 27: killed while the request goes out and while the answer comes in, at each point around those commits.
+#[test]
+fn d3_killed_around_a_request_and_its_answer() {
+    for point in [
+        "before-commit:dispatched",
+        "after-commit:dispatched",
+        "delivered:call_1_1_1",
+        "delivered:call_1_1_2",
+        "before-commit:respond",
+        "after-commit:respond",
+    ] {
+        let place = Place::new();
+        let kill = |arguments: &[&str]| {
+            place.command(arguments).env("AGENT_HOST_KILL_AT", point).output().unwrap().status.code()
+        };
+        if !point.contains("respond") {
+            assert_eq!(kill(&["--agent", "agent.toml", "Buy it."]), None, "{point} is passed");
+            let (code, _, stderr) = place.run(&["--agent", "agent.toml", "--continue"]);
+            assert_eq!(code, Some(3), "{point}: {stderr}");
+        } else {
+            place.suspended();
+        }
+        let files = place.files();
+        assert_eq!(files.len(), 2, "{point}: each request is there once");
+        let session = read(&files[0]).subject.unwrap();
+        let events = [
+            place.event("paid.json", 1, "com.example.paid", json!({"receipt": "R-7"})),
+            place.event("shipped.json", 2, "x", json!({})),
+        ];
+        for event in &events {
+            let respond = ["session", "respond", &session, "--event", event];
+            // Whoever does not know whether the answer came sends it again.
+            if kill(&respond).is_none() {
+                assert!(point.contains("respond"), "{point}");
+            }
+            let (code, _, stderr) = place.run(&respond);
+            assert_eq!(code, Some(0), "{point}: {stderr}");
+        }
+        let (code, stdout, stderr) = place.run(&["--agent", "agent.toml", "--continue"]);
+        assert_eq!((code, stdout.as_str()), (Some(0), "Done.\n"), "{point}: {stderr}");
+        let (_, events, _) = place.run(&["session", "show", &session, "--json"]);
+        let results = events.lines().filter(|line| line.contains(r#""type":"tool_result""#)).count();
+        assert_eq!(results, 2, "{point}: one result for each call");
+        let (_, pending, _) = place.run(&["outbox", "list", "--json"]);
+        assert_eq!(pending, "", "{point}");
+    }
+}
+
+/// README's service is configured, asked and answered as README says.
+#[test]
+fn readmes_service() {
+    let page = std::fs::read_to_string(crate::support::repository().join("README.md")).unwrap();
+    let section = page.split("\n## Services").nth(1).unwrap().split("\n## ").next().unwrap();
+    let block = |language: &str| {
+        let block = section.split(&format!("```{language}\n")).nth(1).unwrap();
+        block.split("\n```").next().unwrap().to_owned()
+    };
+    let place = Place::new();
+    std::fs::write(place.path("agent.toml"), block("toml")).unwrap();
+    std::fs::create_dir(place.path("outbox")).unwrap();
+    let call = json!({"name": "payments", "arguments": {"amount": 3}});
+    place.write("script.json", &json!({"replies": [{"calls": [call]}, {"text": "Paid."}]}));
+    let scripted = ["--agent", "agent.toml", "--model", "scripted:script.json"];
+    let (code, _, stderr) = place.run(&[&scripted[..], &["Pay."]].concat());
+    assert_eq!(code, Some(3), "{stderr}");
+    let request = std::fs::read_dir(place.path("outbox")).unwrap().next().unwrap().unwrap().path();
+    let request = read(&request);
+    assert_eq!(request.event_type, "com.example.payment.requested");
+    place.event("answer.json", 1, "com.example.payment.done", json!({"receipt": "R-7"}));
+    let session = request.subject.unwrap();
+    let mut last = String::new();
+    for command in block("console").lines().filter_map(|line| line.strip_prefix("$ agent-host ")) {
+        let mut words: Vec<&str> =
+            command.split(' ').map(|word| if word == "SESSION" { session.as_str() } else { word }).collect();
+        if words.contains(&"--agent") {
+            words.extend(&scripted[2..]);
+        }
+        let (code, stdout, stderr) = place.run(&words);
+        assert_eq!(code, Some(0), "{command}: {stderr}");
+        last = stdout;
+    }
+    assert_eq!(last, "Paid.\n");
+}
+
+/// I2: a folder that is not there is refused before anything is begun.
+#[test]
+fn i2_an_outbox_folder_that_is_not_there_is_named_with_its_line() {
+    let place = Place::new();
+    std::fs::remove_dir(place.path("out")).unwrap();
+    let (code, _, stderr) = place.run(&["--agent", "agent.toml", "Buy it."]);
+    assert!(code == Some(2) && stderr.contains("agent.toml:14: outbox.directory"), "{stderr}");
+}
