@@ -255,15 +255,7 @@ mod tests {
         let mut first = said(1, Role::User, "Hello.");
         first.parts.insert(0, Part::Preface("## tool-rules".to_owned()));
         let second = said(2, Role::Assistant, "Hi.");
-        insta::assert_snapshot!(prompt(Some(&earlier), &[&first, &second], 1_000), @r"
-        The earlier record:
-        They met.
-
-        The messages:
-        [user] Hello.
-        [assistant] Hi.
-
-        The record:
-        ");
+        let expected = "The earlier record:\nThey met.\n\nThe messages:\n[user] Hello.\n[assistant] Hi.\n\nThe record:";
+        assert_eq!(prompt(Some(&earlier), &[&first, &second], 1_000), expected);
     }
 }
