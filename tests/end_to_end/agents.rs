@@ -4,8 +4,8 @@ use crate::support::{House, calling, events, results, saying, script, turn};
 use agent_core::event::{Event, EventKind, WaitCause};
 use agent_core::message::CallId;
 use agent_core::run::{AtLimit, Decision, Output, TurnError};
-use agent_memory::{SessionFilter, SessionLog};
-use agent_runtime::{Agent, AgentConfig, Delegate, OpenSession, Session, TurnResult};
+use agent_memory::{SessionFilter, SessionLog, StoreError};
+use agent_runtime::{Agent, AgentConfig, Delegate, OpenSession, Session, SessionError, TurnResult};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -320,9 +320,14 @@ async fn l16_a_parent_waits_for_a_child_that_somebody_else_has() {
     let mut watched = above.subscribe();
     let input = Some(agent_core::message::TurnInput::Text("Go.".to_owned()));
     let begun = async {
+        let mut waits = None;
         loop {
-            if let EventKind::Suspended { suspension } = watched.recv().await.unwrap().kind {
-                break suspension;
+            match watched.recv().await.unwrap().kind {
+                EventKind::Suspended { suspension } => waits = Some(suspension),
+                EventKind::ToolCall { name, .. } if name == "probe.sleep" => {
+                    break waits.expect("the parent waits first");
+                }
+                _ => {}
             }
         }
     };
@@ -331,24 +336,20 @@ async fn l16_a_parent_waits_for_a_child_that_somebody_else_has() {
         suspension = begun => suspension,
     };
     let WaitCause::Agent { session: below } = &suspension.waits[0].cause else { panic!("{suspension:?}") };
-    let which = || OpenSession::Existing(below.clone());
-    // The dropped driver may still be letting go of it, or may not have made it yet.
+    // The dropped driver is still letting go of it.
     let mut by_hand = None;
-    for _ in 0..100 {
-        match Session::open(&house.host(), reader.clone(), which()).await {
-            Ok(session) => {
-                by_hand = Some(session);
-                break;
-            }
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+    while by_hand.is_none() {
+        let which = OpenSession::Existing(below.clone());
+        match Session::open(&house.host(), reader.clone(), which).await {
+            Ok(session) => by_hand = Some(session),
+            Err(SessionError::Store(StoreError::Busy { .. })) => tokio::time::sleep(Duration::from_millis(20)).await,
+            Err(error) => panic!("{error}"),
         }
     }
-    let Some(mut by_hand) = by_hand else { return };
+    let mut by_hand = by_hand.expect("opened");
     let waits = above.run(None, Default::default()).await.unwrap();
     assert!(matches!(&waits, TurnResult::Suspended(again) if *again == suspension), "{waits:?}");
-    if by_hand.state().turns > 0 {
-        assert_eq!(finished(by_hand.run(None, Default::default()).await.unwrap()).data, json!("Slept."));
-    }
+    assert_eq!(finished(by_hand.run(None, Default::default()).await.unwrap()).data, json!("Slept."));
     by_hand.close().await.unwrap();
     assert_eq!(finished(above.run(None, Default::default()).await.unwrap()).data, json!("Done."));
     assert_eq!(results(&house, &above).await[0].2, "Slept.");

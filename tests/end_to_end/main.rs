@@ -4,6 +4,7 @@
 #[cfg(unix)]
 mod agent_files;
 mod agents;
+mod approvals;
 mod binary;
 mod cancelled;
 mod chat_server;

@@ -42,7 +42,7 @@ pub enum Lifecycle {
     Init,
     /// Tool results have come.
     ToolResult,
-    /// The output was rejected.
+    /// The output was rejected, or a reply did not end the turn (L19, L23).
     OutputErrorFeedback,
 }
 

@@ -115,7 +115,7 @@ impl Session {
     ) -> Result<(), SessionError> {
         for (call, subject) in self.run.delegations() {
             let cap = self.run.turn.as_ref().map_or(1, |turn| turn.config.parallel_calls.max(1) as usize);
-            if running + children.len() >= cap || self.run.runs_alone() {
+            if running + children.len() >= cap {
                 return Ok(());
             }
             if !children.taken_up.insert(call.clone()) {
@@ -287,7 +287,10 @@ fn hindered(subject: &str, error: SessionError) -> Came {
             tracing::warn!(session = subject, %error, "the session of another agent cannot go on now");
             Came::Waits
         }
-        SessionError::Restore { .. } | SessionError::Refused(_) => {
+        SessionError::Restore { .. }
+        | SessionError::Refused(_)
+        | SessionError::Approval(_)
+        | SessionError::Agent(_) => {
             Came::Answered(failed(&ToolError::Failed { message: error.to_string() }))
         }
         SessionError::Store(_) => Came::Failed(error),

@@ -35,14 +35,14 @@ impl Session {
     pub(crate) async fn ending(&mut self) -> Option<Remembered> {
         let end = self.run.turn.as_ref().and_then(Turn::end)?.clone();
         match end {
-            TurnEnd::Finished(output) => self.answer(&output),
+            TurnEnd::Finished(output) => self.final_answer(&output),
             // Its last results were never answered.
             TurnEnd::Failed(TurnError::InteractionsExhausted { .. }) => self.interaction().await,
             TurnEnd::Failed(_) | TurnEnd::Cancelled => None,
         }
     }
 
-    fn answer(&self, output: &Output) -> Option<Remembered> {
+    fn final_answer(&self, output: &Output) -> Option<Remembered> {
         let (kind, word) = match output.limit_reached {
             true => (MemoryKind::Limit, "limit"),
             false => (MemoryKind::Final, "final"),

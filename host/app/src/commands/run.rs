@@ -94,7 +94,7 @@ async fn turns(
     if let (Some(call), Some(text)) = (asked(session), &prompt) {
         // What is said to a session that has asked something is the answer (L18).
         session.answer(call, text.clone()).await.map_err(Failure::refused)?;
-        return watched(session, None, view, cancel).await;
+        return asker.run(session, None, view, cancel).await;
     }
     if interrupted || prompt.is_none() {
         let result = asker.run(session, None, view, cancel).await?;

@@ -55,12 +55,10 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             if !json {
                 show::show(&*store, &session, data, terminal).await?;
                 let kept = Kept { store, data: data.clone() };
-                let waits = waits::of_session(&session.subject, &kept).await?;
-                let shown = waits::shown(&session.subject, &waits, &kept).await?;
-                if !shown.is_empty() {
-                    print(terminal, format!("\n{shown}"))?;
-                }
-                return Ok(Exit::Done);
+                let suspension = below::last_suspension(&*kept.store, &session.subject).await?.unwrap_or_default();
+                let shown = waits::shown(&session.subject, &suspension.waits, &kept).await?;
+                return if shown.is_empty() { Ok(()) } else { print(terminal, format!("\n{shown}")) }
+                    .map(|()| Exit::Done);
             }
             print_events(&*store, &session.subject, terminal).await?;
         }

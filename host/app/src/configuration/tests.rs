@@ -365,4 +365,5 @@ fn secrets_are_not_shown() {
 }
 
 mod one_list;
+mod services;
 mod with_schema;

@@ -3,15 +3,14 @@
 use super::turn::Kept;
 use super::{BOLD, DIM, YELLOW, text};
 use crate::exit::Failure;
-use agent_core::change::CallState;
-use agent_core::event::{EventKind, Wait, WaitCause};
-use agent_memory::{CallFilter, MAX_PAGE, OutboxFilter};
+use agent_core::event::{Wait, WaitCause};
+use agent_memory::{MAX_PAGE, OutboxFilter};
 use std::collections::BTreeMap;
 
 /// Characters of names and texts that are shown.
 const SHOWN: usize = 120;
 
-/// All of them, but calls whose outcome is unknown, those to be allowed and those of other agents, which are shown elsewhere.
+/// Services and questions; decisions, approvals and other agents are shown by who asks about them.
 pub(crate) async fn shown(session: &str, waits: &[Wait], kept: &Kept) -> Result<String, Failure> {
     let waits: Vec<&Wait> = waits.iter().filter(|wait| is_shown(&wait.cause)).collect();
     if waits.is_empty() {
@@ -31,37 +30,14 @@ pub(crate) async fn shown(session: &str, waits: &[Wait], kept: &Kept) -> Result<
     Ok(lines.join("\n"))
 }
 
-/// What the session's open turn waits for, as its last event says it.
-pub(crate) async fn of_session(session: &str, kept: &Kept) -> Result<Vec<Wait>, Failure> {
-    let open = kept.store.calls(session, CallFilter::Unfinished).await.map_err(Failure::failed)?;
-    if !open.iter().any(|call| matches!(call.state, CallState::Outstanding | CallState::Asking)) {
-        return Ok(Vec::new());
-    }
-    let (mut after, mut waits) = (0, Vec::new());
-    loop {
-        let events = kept.store.events(session, after, MAX_PAGE).await.map_err(Failure::failed)?;
-        let Some(last) = events.last() else { return Ok(waits) };
-        after = last.event.sequence;
-        for event in events {
-            match event.event.kind {
-                EventKind::Suspended { suspension } => waits = suspension.waits,
-                EventKind::Resumed | EventKind::LoopEnd { .. } => waits = Vec::new(),
-                _ => {}
-            }
-        }
-    }
-}
-
 fn is_shown(cause: &WaitCause) -> bool {
-    !matches!(cause, WaitCause::OutcomeUnknown | WaitCause::Approval | WaitCause::Agent { .. })
+    matches!(cause, WaitCause::Service { .. } | WaitCause::Answer { .. })
 }
 
 fn line(wait: &Wait, since: Option<&String>) -> String {
     let what = match &wait.cause {
-        WaitCause::OutcomeUnknown => "your decision".to_owned(),
-        WaitCause::Approval => "an approval".to_owned(),
         WaitCause::Service { event_type, .. } => format!("the service {}", text::one_line(event_type, SHOWN)),
-        WaitCause::Agent { session } => format!("the agent's session {}", text::one_line(session, SHOWN)),
+        WaitCause::OutcomeUnknown | WaitCause::Approval | WaitCause::Agent { .. } => "somebody".to_owned(),
         WaitCause::Answer { question, .. } => format!("your answer: {}", text::one_line(question, SHOWN)),
     };
     let since = since.map(|time| format!(" since {}", to_the_second(time))).unwrap_or_default();
@@ -101,6 +77,7 @@ mod tests {
             shown(service(Some(1_769_864_460_000))),
             format!("{begin}, at most until 2026-01-31 13:01:00 UTC call_1_1_1")
         );
-        assert!(shown(WaitCause::Approval).contains("an approval"));
+        let question = WaitCause::Answer { question: "Which?".into(), expires_at: None };
+        assert!(shown(question).contains("waits for your answer: Which?"));
     }
 }

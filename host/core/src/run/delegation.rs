@@ -45,12 +45,6 @@ impl Run {
         delegated.collect()
     }
 
-    /// Whether a sequential call runs: nothing begins beside it (L9).
-    pub fn runs_alone(&self) -> bool {
-        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return false };
-        batch.calls.iter().any(|call| call.state == Progress::Running && call.sequential)
-    }
-
     /// A new session of an agent that does work for this one.
     pub fn delegated(&self, session: impl Into<String>, agent: impl Into<String>) -> Run {
         let mut run = Run::new(session, agent);

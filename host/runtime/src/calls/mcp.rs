@@ -24,7 +24,7 @@ pub(super) async fn call(shared: &Shared, server: &str, record: &CallRecord) -> 
         Err(error) => Err(error),
     };
     let wall_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-    Ok(Brought { outcome, cost: CallCost { wall_us, ..CallCost::default() }, denials: Vec::new() })
+    Ok(Brought { cost: CallCost { wall_us, ..CallCost::default() }, ..Brought::without_cost(outcome) })
 }
 
 /// The result with its media in the session's store. What they are is told by their bytes, where these tell it: servers

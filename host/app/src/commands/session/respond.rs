@@ -54,8 +54,7 @@ pub(super) async fn respond(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let event = read(&asked.event)?;
-    let found = super::find(&*store, Some(&asked.session)).await;
-    let found = found.map_err(|failure| Failure { message: format!("no_context: {}", failure.message), ..failure })?;
+    let found = super::find(&*store, Some(&asked.session)).await.map_err(no_context)?;
     let goes_on = asked.then == Then::GoOn && asked.agent != AgentArguments::default();
     let (mut session, kept) = match goes_on {
         true => {
@@ -82,15 +81,26 @@ pub(super) async fn respond(
     match said {
         Ok(()) if goes_on => go_on(session, kept, asked.format, terminal).await,
         said => {
+            let parent = session.state().delegated_by.clone();
             session.close().await.map_err(Failure::failed)?;
             said?;
-            if ready {
+            if let Some(parent) = parent {
+                terminal.note(super::below::parent_waits(&parent, data));
+            } else if ready {
                 let (id, flag) = (&found.subject, data.flag());
                 terminal.note(format!("go on with --session {id}{flag}, and the same --agent or --plugins as before"));
             }
             Ok(Exit::Done)
         }
     }
+}
+
+/// Where there is no session, there is no stored state either (L1).
+fn no_context(failure: Failure) -> Failure {
+    if !failure.message.starts_with("there is no session") {
+        return failure;
+    }
+    Failure { message: format!("no_context: {}", failure.message), ..failure }
 }
 
 /// Reads an event from a file or from stdin.
