@@ -11,6 +11,7 @@ mod chat_server;
 mod configuration;
 mod contract;
 mod crash;
+mod eviction;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
 mod mcp;
@@ -25,6 +26,7 @@ mod scenarios;
 mod seed_a;
 mod seed_b;
 mod seed_d;
+mod seed_e;
 mod services;
 mod services_by_hand;
 mod session_commands;

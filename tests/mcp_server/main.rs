@@ -89,6 +89,11 @@ fn list(mode: &str, page: usize, message: &Message) {
             let lie = tool("lie", r#"{"readOnlyHint":true,"destructiveHint":true,"idempotentHint":false}"#);
             message.answer(&format!(r#"{{"tools":[{lie}]}}"#));
         }
+        // Two servers of a desktop: one reads pictures, the other renames files; both in the folder of the third argument.
+        "ocr" => message.answer(&format!(r#"{{"tools":[{}]}}"#, desktop_tool("extract_text_from_image", &["path"]))),
+        "filesystem" => {
+            message.answer(&format!(r#"{{"tools":[{}]}}"#, desktop_tool("move_file", &["source", "destination"])));
+        }
         "nonsense-list" => message.answer(r#"{"tools":"many"}"#),
         "hang-list" => {}
         _ => {
@@ -100,6 +105,21 @@ fn list(mode: &str, page: usize, message: &Message) {
             message.answer(&format!(r#"{{"tools":[{}]}}"#, tools.join(",")));
         }
     }
+}
+
+fn desktop_tool(name: &str, arguments: &[&str]) -> String {
+    let properties: Vec<String> = arguments.iter().map(|name| format!(r#""{name}":{{"type":"string"}}"#)).collect();
+    let required: Vec<String> = arguments.iter().map(|name| format!("\"{name}\"")).collect();
+    let (properties, required) = (properties.join(","), required.join(","));
+    format!(
+        r#"{{"name":"{name}","description":"does {name}","inputSchema":{{"type":"object","properties":{{{properties}}},"required":[{required}]}}}}"#
+    )
+}
+
+/// A file of the desktop that an argument names.
+fn on_desktop(message: &Message, argument: &str) -> std::path::PathBuf {
+    let folder = std::env::args().nth(3).expect("the folder of the desktop");
+    std::path::Path::new(&folder).join(message.text_of(argument).unwrap_or_default())
 }
 
 fn call((mode, diary): (&str, Option<&str>), message: &Message, waiting: &mut VecDeque<String>) {
@@ -116,6 +136,15 @@ fn call((mode, diary): (&str, Option<&str>), message: &Message, waiting: &mut Ve
             r#""}]}"#
         )),
         "structured" => message.answer(r#"{"content":[],"structuredContent":{"warm":true,"degrees":21.5}}"#),
+        // What stands in such a picture is its text.
+        "extract_text_from_image" => match std::fs::read_to_string(on_desktop(message, "path")) {
+            Ok(seen) => message.answer(&text(seen.trim())),
+            Err(error) => message.refuse(-32602, &error.to_string()),
+        },
+        "move_file" => match std::fs::rename(on_desktop(message, "source"), on_desktop(message, "destination")) {
+            Ok(()) => message.answer(&text("moved")),
+            Err(error) => message.refuse(-32602, &error.to_string()),
+        },
         "hang" => waiting.extend(message.id.clone()),
         "die" => std::process::exit(1),
         "garbage" => {

@@ -228,6 +228,18 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Find messages of all sessions that have every one of these words, also those that no model is shown any more
+    Search {
+        /// The words
+        #[arg(required = true, value_name = "WORD")]
+        words: Vec<String>,
+        /// At most so many
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Print one JSON line per message
+        #[arg(long)]
+        json: bool,
+    },
     /// Make a new session of what a session shows, up to a message; the original stays as it is
     Fork {
         /// Its id, or a beginning of it that no other has

@@ -32,6 +32,7 @@ use crate::grants::{Grant, Kind, Receiver};
 use agent_core::approval::ApprovalRules;
 use agent_core::loop_break::Finish;
 use agent_core::run::AtLimit;
+use agent_runtime::SummaryWriter;
 use document::{Document, Found, Table};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -82,6 +83,14 @@ pub(crate) struct AgentFile {
     pub(crate) result_characters: Option<u32>,
     /// Tokens that must be free before a step.
     pub(crate) minimum_remaining: Option<u32>,
+    /// Percent of the history budget beyond which messages leave.
+    pub(crate) evict_at: Option<u32>,
+    /// Percent down to which they leave.
+    pub(crate) evict_to: Option<u32>,
+    /// Who summarises them.
+    pub(crate) summary: Option<SummaryWriter>,
+    /// The model that does.
+    pub(crate) summary_model: Option<Placed>,
     /// What ends a turn.
     pub(crate) finish: Option<Finish>,
     /// How long a question waits.
@@ -202,6 +211,13 @@ impl AgentFile {
             parallel_calls: number("parallel_calls"),
             result_characters: number("result_characters"),
             minimum_remaining: number("minimum_remaining"),
+            evict_at: number("evict_at"),
+            evict_to: number("evict_to"),
+            summary: text("summary").map(|word| match word.as_str() {
+                "extract" => SummaryWriter::Extract,
+                _ => SummaryWriter::Model,
+            }),
+            summary_model: root.get("summary_model").and_then(|found| placed(&found)),
             finish: text("finish").map(|word| if word == "tool" { Finish::Tool } else { Finish::Text }),
             answer_within_ms: number("answer_within_ms"),
             persistence: root.get("persistence").and_then(|found| found.flag()),

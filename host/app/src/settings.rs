@@ -66,13 +66,13 @@ impl Settings {
         Ok(Self { name, path, models, plugins, file, grants, spoken_of })
     }
 
-    /// The models in order, and how each provider is reached. Whatever is wrong with any of them is in the error, each
+    /// The models in order, the one that summarises last, and how each provider is reached. Whatever is wrong with any of them is in the error, each
     /// led by where it was written.
     pub(crate) fn models(
         &self,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(Vec<NamedModel>, Vec<ProviderConfig>), Failure> {
-        let chain = self.models.named();
+        let chain = self.models.asked();
         let (providers, mut problems) = providers::providers(&self.models, &self.file, variable);
         for (index, model) in chain.iter().enumerate() {
             let problem = models::problem(&model.name, &self.file);

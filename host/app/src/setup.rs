@@ -188,6 +188,8 @@ fn models(settings: &Settings) -> Result<Models, Failure> {
             Err(error) => problems.push(format!("{}: {error}", model.place)),
         }
     }
+    // Only where nothing is wrong are there as many as were named.
+    let summary = settings.models.summary.as_ref().filter(|_| problems.is_empty()).and_then(|_| chain.pop());
     let mut chain = chain.into_iter();
     let Some(first) = chain.next().filter(|_| problems.is_empty()) else {
         return Err(Failure::refused(problems.join("\n")));
@@ -195,6 +197,7 @@ fn models(settings: &Settings) -> Result<Models, Failure> {
     let mut models = Models::new(first, chain);
     models.retry = retry(settings);
     models.fallback_text = settings.file.fallback_text.clone();
+    models.summary = summary;
     if let Some(cooldown) = settings.file.model_cooldown_ms {
         models.cooldown = milliseconds(cooldown);
     }
@@ -228,6 +231,7 @@ fn configuration(settings: &Settings) -> AgentConfig {
             tool_rules: file.tool_rules.clone(),
         },
         reply_tokens: file.reply_tokens.unwrap_or(defaults.reply_tokens),
+        summary: file.summary.unwrap_or(defaults.summary),
         include_history: file.include_history.unwrap_or(defaults.include_history),
         output_schema: file.output_schema.clone(),
         plugins: plugin_names(settings).map(|name| (name.to_owned(), allowance(settings, name))).collect(),
@@ -270,6 +274,8 @@ fn bounds(settings: &Settings) -> LoopConfig {
         parallel_calls: file.parallel_calls.unwrap_or(defaults.parallel_calls),
         result_characters: file.result_characters.unwrap_or(defaults.result_characters),
         minimum_remaining: file.minimum_remaining.unwrap_or(defaults.minimum_remaining),
+        evict_at: file.evict_at.unwrap_or(defaults.evict_at),
+        evict_to: file.evict_to.unwrap_or(defaults.evict_to),
         max_depth: file.max_depth.unwrap_or(defaults.max_depth),
         finish: file.finish.unwrap_or(defaults.finish),
         persistence: file.persistence.unwrap_or(defaults.persistence),

@@ -76,6 +76,42 @@ pub struct HiddenMessage {
     pub id: MessageId,
     /// Its seen count when it left.
     pub seen_count: u32,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Departure::is_superseded")]
+    pub why: Departure,
+}
+
+/// Why a message has left the view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Departure {
+    /// It does not hold any more: an answer that was rejected, an input that no model could take.
+    #[default]
+    Superseded,
+    /// Somebody has taken its turn back (D5).
+    TakenBack,
+    /// There was no room for it; it holds, and a summary stands for it (L27).
+    Evicted,
+}
+
+impl Departure {
+    /// As it stands in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Departure::Superseded => "superseded",
+            Departure::TakenBack => "taken_back",
+            Departure::Evicted => "evicted",
+        }
+    }
+
+    /// What [`Departure::as_str`] wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Superseded, Self::TakenBack, Self::Evicted].into_iter().find(|why| why.as_str() == text)
+    }
+
+    fn is_superseded(&self) -> bool {
+        *self == Departure::Superseded
+    }
 }
 
 /// How far a call has come.

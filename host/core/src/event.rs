@@ -345,6 +345,9 @@ pub enum EventKind {
         tokens: u32,
         /// Estimated tokens of the session summary now.
         summary_tokens: u32,
+        /// `provider/model` that wrote the summary; `extract` where the host did.
+        #[serde(default)]
+        by: String,
     },
     /// The planner has made a plan (L24).
     Plan {

@@ -15,6 +15,7 @@ pub mod plugin;
 pub mod prompt;
 pub mod run;
 pub mod schema;
+pub mod summary;
 pub mod thinking;
 pub mod tokens;
 pub mod tool;

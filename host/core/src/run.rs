@@ -9,6 +9,7 @@ mod delegation;
 mod depth;
 mod effort;
 mod end;
+mod eviction;
 mod failure;
 mod finishing;
 mod fork;
@@ -20,11 +21,12 @@ mod transition;
 mod waiting;
 
 pub use end::{Output, TurnEnd, TurnError};
+pub use eviction::SummaryPlan;
 pub use failure::FALLBACK_TEXT;
 pub use fork::{NoPlace, last_place, whole_until};
 pub use input::{
     AfterFailure, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, ModelFailure, OutputVerdict,
-    Refused, RepliedStep, ResolvedCall, TurnContext,
+    Refused, RepliedStep, ResolvedCall, Summarised, TurnContext,
 };
 pub use state::{AtLimit, Entry, LoopConfig, Mask, PinnedPlugin, PromptBudget, RestoreError, Run, StepPlan, Turn};
 
@@ -42,6 +44,8 @@ pub enum Action {
     Idle,
     /// Ask the context builder's `init`, or assemble the host's own prompt; answer with [`Input::Context`].
     BuildContext,
+    /// Messages are to leave the view: say in short what they say, and answer with [`Input::Summarised`] (L27).
+    Summarise(SummaryPlan),
     /// Send the view to the model; answer with [`Input::Reply`].
     CallModel(StepPlan),
     /// Commit [`Input::Dispatched`] for these calls, then run them; answer each with [`Input::Outcome`].
@@ -88,7 +92,7 @@ impl Run {
     pub fn action(&self) -> Action {
         match &self.turn {
             None => Action::Idle,
-            Some(turn) => turn.action(),
+            Some(turn) => turn.action(self),
         }
     }
 

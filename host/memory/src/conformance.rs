@@ -54,6 +54,7 @@ pub async fn run(mut new_place: impl FnMut() -> Place) {
     sessions::children_of_a_session(new_place()).await;
     sessions::records_by_turn_and_page(new_place()).await;
     sessions::deleting_removes_everything_of_the_session(new_place()).await;
+    sessions::only_what_was_evicted_is_found_again(new_place()).await;
     sessions::what_is_missing_is_named(new_place()).await;
     blobs::bytes_are_seen_by_the_sessions_that_put_them(new_place()).await;
     blobs::ranges_of_bytes(new_place()).await;

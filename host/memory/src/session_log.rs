@@ -58,6 +58,10 @@ pub trait SessionLog: Send + Sync {
     /// Messages of all sessions that hold every word of the query, nearest first, at most `limit`. All characters but
     /// letters and digits separate words; no word, no hits.
     async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError>;
+
+    /// Messages of one session that have left its view since there was no room for them (L27), and hold any word of the
+    /// query, nearest first, at most `limit`. What was taken back or superseded is not found.
+    async fn search_evicted(&self, session: &str, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError>;
 }
 
 /// What is expected of a session that is opened.

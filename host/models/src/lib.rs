@@ -22,6 +22,6 @@ pub use configuration::{
 };
 pub use error::ModelError;
 pub use local::LocalServer;
-pub use provider::{Facts, MediaBytes, MediaSource, NoMedia, Provider, RawReply, ReplyContext, ToolNames};
+pub use provider::{Facts, MediaBytes, MediaSource, NoMedia, Provider, Purpose, RawReply, ReplyContext, ToolNames};
 pub use providers::{Providers, provider};
 pub use retry::RetryPolicy;

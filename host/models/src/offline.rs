@@ -66,6 +66,10 @@ impl Provider for Offline {
         &self.facts
     }
 
+    fn can_summarise(&self) -> bool {
+        false
+    }
+
     async fn reply(
         &self,
         request: &ModelRequest,

@@ -77,12 +77,24 @@ impl MediaSource for NoMedia {
 pub struct ReplyContext<'a> {
     /// The session's id.
     pub session: &'a str,
-    /// Successful model calls that the session has made before this one.
+    /// What the reply is for.
+    pub purpose: Purpose,
+    /// Successful calls for this purpose that the session has made before this one.
     pub call: u64,
     /// Tries of this call, this one included: 1 for the first.
     pub attempt: u32,
     /// The bytes of its media.
     pub media: &'a dyn MediaSource,
+}
+
+/// What a reply is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// To go on with a turn.
+    #[default]
+    Turn,
+    /// To stand for messages that leave the prompt (L27).
+    Summary,
 }
 
 /// A reply, and what the provider sent of which it was made.
@@ -99,6 +111,11 @@ pub struct RawReply {
 pub trait Provider: Send + Sync {
     /// What is known of it.
     fn facts(&self) -> &Facts;
+
+    /// Whether it can say in other words what it is given. Default: yes.
+    fn can_summarise(&self) -> bool {
+        true
+    }
 
     /// Answers a request. Pieces of the reply go to `deltas` as they come; where nobody receives them any more, the
     /// reply is still made. An error after deltas voids them: the caller sends [`Delta::Clear`].

@@ -6,7 +6,7 @@ mod script;
 use crate::conversation;
 use crate::error::{Endpoint, ModelError, Refusal, Said};
 use crate::estimate;
-use crate::provider::{Facts, Provider, RawReply, ReplyContext, ToolNames};
+use crate::provider::{Facts, Provider, Purpose, RawReply, ReplyContext, ToolNames};
 use crate::stream::Stream;
 use agent_core::model::{Delta, Model, ModelRequest, Reply, RequestedCall, StopReason};
 use async_trait::async_trait;
@@ -40,10 +40,14 @@ impl Scripted {
     }
 
     fn next(&self, context: ReplyContext<'_>) -> Result<&ScriptedReply, ModelError> {
+        let replies = match context.purpose {
+            Purpose::Turn => &self.script.replies,
+            Purpose::Summary => &self.script.summaries,
+        };
         let place = usize::try_from(context.call).ok();
-        place.and_then(|place| self.script.replies.get(place)).ok_or_else(|| ModelError::Exhausted {
+        place.and_then(|place| replies.get(place)).ok_or_else(|| ModelError::Exhausted {
             path: self.path.clone(),
-            replies: self.script.replies.len(),
+            replies: replies.len(),
             session: context.session.to_owned(),
             wanted: context.call.saturating_add(1),
         })
@@ -163,7 +167,7 @@ mod tests {
         attempt: u32,
     ) -> (Result<Reply, String>, Vec<Delta>) {
         let (sender, mut receiver) = mpsc::channel(100);
-        let context = ReplyContext { session: "s1", call, attempt, media: &NoMedia };
+        let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call, attempt, media: &NoMedia };
         let reply = model.reply(request, context, &sender).await;
         drop(sender);
         let mut deltas = Vec::new();
@@ -256,7 +260,7 @@ mod tests {
         let model = scripted(r#"[{"text": "slow", "delay_ms": 600000}, {"text": "many words for nobody"}]"#);
         let (sender, receiver) = mpsc::channel(1);
         let (slow, next) = (0, 1);
-        let context = |call| ReplyContext { session: "s1", call, attempt: 1, media: &NoMedia };
+        let context = |call| ReplyContext { session: "s1", purpose: Purpose::Turn, call, attempt: 1, media: &NoMedia };
         let request = prompt();
         tokio::select! {
             biased;

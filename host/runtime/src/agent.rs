@@ -7,6 +7,7 @@ use crate::models::Models;
 use crate::outbox::OutboxConfig;
 use crate::registry::{Availability, Registry, RegistryError};
 use crate::services::ServiceConfig;
+use crate::summary::SummaryWriter;
 use agent_core::approval::ApprovalRules;
 use agent_core::loop_break::Finish;
 use agent_core::plugin::OutputData;
@@ -46,6 +47,8 @@ pub struct AgentConfig {
     pub prompt: PromptParts,
     /// Most tokens of a reply. Default 4,096.
     pub reply_tokens: u32,
+    /// Who summarises what leaves the prompt (L27). Default: a model.
+    pub summary: SummaryWriter,
     /// Whether the output holds the turn's messages (L13).
     pub include_history: bool,
     /// JSON Schema of the output (L12).
@@ -81,6 +84,7 @@ impl AgentConfig {
             bounds: LoopConfig::default(),
             prompt: PromptParts::default(),
             reply_tokens: DEFAULT_REPLY_TOKENS,
+            summary: SummaryWriter::default(),
             include_history: false,
             output_schema: None,
             plugins: BTreeMap::new(),

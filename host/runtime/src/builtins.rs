@@ -10,10 +10,10 @@ pub(crate) use finishing::{but_the_result, loop_break};
 
 use crate::session::Shared;
 use agent_core::change::CallResult;
-use agent_core::message::{CallId, Content};
+use agent_core::message::{CallId, Content, Part};
 use agent_core::tool::{ToolDone, ToolError};
 use agent_core::view::result_text;
-use agent_memory::CallFilter;
+use agent_memory::{CallFilter, MessageHit, MessageRange};
 use agent_plugins::TreeGrant;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub mod name {
     pub const READ_FILE: &str = "read_file";
     /// The rest of a result that was cut.
     pub const READ_RESULT: &str = "read_result";
-    /// Facts from long-term memory.
+    /// Facts from long-term memory, and what this session's evicted messages said.
     pub const MEMORY_SEARCH: &str = "memory_search";
 }
 
@@ -131,9 +131,32 @@ async fn read_result(shared: &Shared, ReadResult { call_id, offset }: ReadResult
 
 async fn memory_search(shared: &Shared, MemorySearch { query, limit }: MemorySearch) -> Result<ToolDone, ToolError> {
     let user = shared.agent.config().user.as_deref().unwrap_or_default();
-    let found = shared.store.search(user, &query, limit.unwrap_or(5).clamp(1, MAX_FACTS)).await;
+    let limit = limit.unwrap_or(5).clamp(1, MAX_FACTS);
+    let found = shared.store.search(user, &query, limit).await;
     let found = found.map_err(|error| ToolError::Failed { message: error.to_string() })?;
     let facts: Vec<Value> =
         found.iter().map(|fact| json!({"text": fact.text, "written": fact.written, "score": fact.score})).collect();
-    Ok(ToolDone { content: vec![Content::Json(json!({ "facts": facts }))], structured: None })
+    let evicted = shared.store.search_evicted(&shared.subject, &query, limit).await;
+    let evicted = evicted.map_err(|error| ToolError::Failed { message: error.to_string() })?;
+    let body = json!({ "facts": facts, "earlier_in_this_session": earlier(shared, &evicted).await? });
+    Ok(ToolDone { content: vec![Content::Json(body)], structured: None })
+}
+
+/// Messages that were found, a tool's result with the call that `read_result` takes.
+async fn earlier(shared: &Shared, hits: &[MessageHit]) -> Result<Vec<Value>, ToolError> {
+    let ids = MessageRange::Ids(hits.iter().map(|hit| hit.id).collect());
+    let messages = shared.store.messages(&shared.subject, ids).await;
+    let messages = messages.map_err(|error| ToolError::Failed { message: error.to_string() })?;
+    let shown = hits.iter().zip(&messages).map(|(hit, message)| {
+        let call = message.parts.iter().find_map(|part| match part {
+            Part::ToolResult(result) => Some(&result.call_id),
+            _ => None,
+        });
+        let mut shown = json!({"turn": hit.turn, "role": hit.role, "excerpt": hit.excerpt, "score": hit.score});
+        if let Some(call) = call {
+            shown["call_id"] = json!(call);
+        }
+        shown
+    });
+    Ok(shown.collect())
 }

@@ -111,7 +111,7 @@ impl Session {
             memory: BuilderMemory {
                 history,
                 hidden: u32::try_from(hidden).unwrap_or(u32::MAX),
-                summary: None,
+                summary: self.run.summary.as_ref().map(|summary| summary.section().text),
                 recollections: recollections.to_vec(),
             },
             budget: self.empty_budget(self.model()).for_plugins(),

@@ -127,6 +127,7 @@ impl Session {
     async fn act(&mut self, action: Action) -> Deed {
         match action {
             Action::BuildContext => self.build_context().await,
+            Action::Summarise(plan) => self.summarise(plan).await,
             Action::CallModel(plan) => self.step(plan).await,
             Action::Validate(validation) => self.validate(validation).await,
             other => Err(TurnError::HostFailed { message: format!("nobody does what the loop wants: {other:?}") }),

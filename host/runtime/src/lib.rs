@@ -23,6 +23,7 @@ mod remember;
 mod respond;
 pub mod services;
 pub mod session;
+pub mod summary;
 mod trace;
 
 pub use agent::{Agent, AgentConfig, AgentError, PluginAllowance};
@@ -37,3 +38,4 @@ pub use registry::{Registry, RegistryError};
 pub use respond::{RespondError, Responded};
 pub use services::ServiceConfig;
 pub use session::{Host, OpenSession, Session, SessionError, TurnResult};
+pub use summary::SummaryWriter;

@@ -16,7 +16,7 @@ use agent_core::run::{
 use agent_core::tool::{ToolError, ToolSource, Violation};
 use agent_core::view::shown_message;
 use agent_memory::{StepRecord, digest_of};
-use agent_models::{ModelError, Provider, RawReply, ReplyContext};
+use agent_models::{ModelError, Provider, Purpose, RawReply, ReplyContext};
 use agent_plugins::Kind;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -108,10 +108,12 @@ impl Session {
         let mut messages: Vec<Message> = shown.collect();
         // Behind everything else, so that what stands before it is as it was in the step before (L22).
         messages.extend(step_message(&step_sections));
-        let sections = self.run.turn.as_ref().map(|turn| turn.sections.as_slice()).unwrap_or_default();
+        let system = prompt::texts(&self.run.system_sections());
+        // The turn's own sections are stored since it began, the session summary is not.
+        notes.texts.extend(system.iter().filter(|_| self.run.summary.is_some()).cloned());
         let request = ModelRequest {
             model: self.model().facts().model.clone(),
-            system: prompt::texts(sections),
+            system,
             messages,
             downscaled: Vec::new(),
             tools: if plan.last { Vec::new() } else { agent.registry().offered().to_vec() },
@@ -247,7 +249,7 @@ impl Session {
         let (sender, deltas) = mpsc::channel(DELTAS);
         let media = OutgoingMedia::new(&self.shared, &request.downscaled);
         let (session, call, attempt) = (self.run.session.as_str(), self.run.model_calls, plan.attempt);
-        let context = ReplyContext { session, call, attempt, media: &media };
+        let context = ReplyContext { session, purpose: Purpose::Turn, call, attempt, media: &media };
         let reply = async {
             let reply = self.model().reply(request, context, &sender).await;
             drop(sender);

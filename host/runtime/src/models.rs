@@ -15,6 +15,8 @@ pub struct Models {
     pub retry: RetryPolicy,
     /// How long a model that kept failing is passed over while another is there. Default 60 s.
     pub cooldown: Duration,
+    /// Puts into words what leaves the prompt (L27). Default: the one that answers.
+    pub summary: Option<Arc<dyn Provider>>,
     /// The output when none answers. With an output schema it is JSON that satisfies it. Default: none.
     pub fallback_text: Option<String>,
     resting_until: Arc<Mutex<Vec<Option<Instant>>>>,
@@ -26,7 +28,7 @@ impl Models {
         let chain: Vec<_> = std::iter::once(first).chain(others).collect();
         let resting_until = Arc::new(Mutex::new(vec![None; chain.len()]));
         let (retry, cooldown) = (RetryPolicy::default(), DEFAULT_COOLDOWN);
-        Self { chain, retry, cooldown, fallback_text: None, resting_until }
+        Self { chain, retry, cooldown, summary: None, fallback_text: None, resting_until }
     }
 
     /// In order.

@@ -525,6 +525,7 @@ fn name_of(input: &Input) -> &'static str {
     match input {
         Input::Start { .. } => "start",
         Input::Context { .. } => "context",
+        Input::Summarised(_) => "summarised",
         Input::Reply(_) => "reply",
         Input::ModelFailed(_) => "model_failed",
         Input::Undo => "undo",

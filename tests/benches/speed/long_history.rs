@@ -4,7 +4,7 @@ use crate::agent::{in_memory, scripted};
 use crate::loop_step::{Step, observer};
 use crate::samples::Samples;
 use crate::table::{Table, reached};
-use agent_core::change::{Body, Change, HiddenMessage, NewMessage};
+use agent_core::change::{Body, Change, Departure, HiddenMessage, NewMessage};
 use agent_core::message::{Part, Role, TurnInput};
 use agent_core::run::{Entry, Run};
 use agent_memory::{Commit, OpenMode, Options, SessionLog, SessionMeta, SqliteStore, Status, Synchronous};
@@ -131,7 +131,11 @@ async fn fill(store: &SqliteStore, older: u64) -> wasmtime::Result<()> {
     let mut revision = opened.revision;
     for first in (1..=last).step_by(STRIDE as usize) {
         let ids = first..(first + STRIDE).min(last + 1);
-        let hidden = ids.clone().filter(|id| *id <= older).map(|id| HiddenMessage { id, seen_count: 1 }).collect();
+        let hidden = ids
+            .clone()
+            .filter(|id| *id <= older)
+            .map(|id| HiddenMessage { id, seen_count: 1, why: Departure::Evicted })
+            .collect();
         let change = Change { messages: ids.map(message).collect(), hidden, ..Change::default() };
         let status = Status { state: "idle".to_owned(), turn: run.turns, title: None };
         let commit = Commit { snapshot: run.snapshot(), change, status, ..Commit::default() };
@@ -148,7 +152,14 @@ fn message(id: u64) -> NewMessage {
 
 fn entry(id: u64) -> Entry {
     let first = u32::from(role(id) == Role::Assistant);
-    Entry { id, turn: u32::try_from(id.div_ceil(2)).unwrap_or(u32::MAX), first, since: 0, tokens: 25 }
+    Entry {
+        id,
+        turn: u32::try_from(id.div_ceil(2)).unwrap_or(u32::MAX),
+        first,
+        since: 0,
+        tokens: 25,
+        role: Some(role(id)),
+    }
 }
 
 fn role(id: u64) -> Role {

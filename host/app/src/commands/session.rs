@@ -1,4 +1,4 @@
-//! `session list|show|fork|undo|approve|deny|respond|answer|resolve|export|import|delete`: what is stored, for people and
+//! `session list|show|search|fork|undo|approve|deny|respond|answer|resolve|export|import|delete`: what is stored, for people and
 //! for programs.
 
 mod answer;
@@ -8,6 +8,7 @@ mod delete;
 mod portable;
 mod resolve;
 pub(crate) mod respond;
+mod search;
 pub(crate) mod show;
 mod tree;
 
@@ -60,6 +61,9 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
                     .map(|()| Exit::Done);
             }
             print_events(&*store, &session.subject, terminal).await?;
+        }
+        SessionCommand::Search { words, limit, json } => {
+            return search::search(&*store, search::Asked { words, limit, json }, terminal).await;
         }
         SessionCommand::Resolve { call, decision, text, session } => {
             let asked = resolve::Asked { call, decision, text, session };

@@ -20,6 +20,26 @@ enum Meaning {
 /// Reports everything that is wrong in the whole file, as far as the list of keys can tell.
 pub(super) fn check(root: &Table<'_>) {
     check_table(root, &[]);
+    check_eviction(root);
+}
+
+/// Keys of which one says what the other takes back.
+fn check_eviction(root: &Table<'_>) {
+    let defaults = agent_core::run::LoopConfig::default();
+    let number = |key, default| root.get(key).map_or(Some(default), |found| found.number());
+    if let (Some(at), Some(to)) = (number("evict_at", defaults.evict_at), number("evict_to", defaults.evict_to))
+        && to >= at
+        && let Some((found, key, other)) = root
+            .get("evict_to")
+            .map(|found| (found, "below", format!("`evict_at`, which is {at}")))
+            .or_else(|| root.get("evict_at").map(|found| (found, "above", format!("`evict_to`, which is {to}"))))
+    {
+        found.problem(&format!("is not {key} {other}"), &format!("allowed: a number {key} that"));
+    }
+    let extracts = root.get("summary").and_then(|found| found.text()).is_some_and(|word| word == "extract");
+    if let Some(found) = root.get("summary_model").filter(|_| extracts) {
+        found.problem("is never asked, since `summary` is \"extract\"", "leave one of them out");
+    }
 }
 
 fn check_table(table: &Table<'_>, path: &[&'static str]) {

@@ -15,6 +15,8 @@ pub(crate) const AT_BASE_URL: &str = "openai";
 pub(crate) struct WantedModels {
     /// The first, and those after it.
     pub(crate) chain: Chain,
+    /// The one that summarises what leaves the prompt; none: the one that answers.
+    pub(crate) summary: Option<NamedModel>,
     /// Where the first one's provider is, from the command line.
     pub(crate) base_url: Option<String>,
 }
@@ -78,7 +80,8 @@ impl WantedModels {
             }
             _ => Chain::Named(chain),
         };
-        Ok(Self { chain, base_url })
+        let summary = file.summary_model.as_ref().filter(|_| arguments.model.is_none()).map(from_file);
+        Ok(Self { chain, summary, base_url })
     }
 
     /// The model that was chosen since: it is asked alone.
@@ -111,6 +114,11 @@ impl WantedModels {
             Chain::Named(chain) => chain.clone(),
             _ => vec![NamedModel { name: OFFLINE.to_owned(), place: "the default".to_owned(), base: PathBuf::new() }],
         }
+    }
+
+    /// All that may be asked: [`WantedModels::named`], and the one that summarises.
+    pub(crate) fn asked(&self) -> Vec<NamedModel> {
+        self.named().into_iter().chain(self.summary.clone()).collect()
     }
 
     /// The provider that is at the base URL of the command line.
@@ -182,6 +190,18 @@ mod tests {
 
     fn names(line: &[(&str, &str)], file: &str) -> Vec<String> {
         wanted(line, file).expect("wanted").named().into_iter().map(|model| model.name).collect()
+    }
+
+    /// L27: a model of the command line is asked alone, also for summaries.
+    #[test]
+    fn the_model_that_summarises_is_the_files() {
+        let file = "model = \"openai/a\"\nsummary_model = \"ollama/b\"\n";
+        let asked = |line: &[(&str, &str)]| {
+            let wanted = wanted(line, file).expect("wanted");
+            wanted.asked().into_iter().map(|model| model.name).collect::<Vec<_>>()
+        };
+        assert_eq!(asked(&[]), ["openai/a", "ollama/b"]);
+        assert_eq!(asked(&[("--model", "groq/d")]), ["groq/d"]);
     }
 
     /// M2, M3

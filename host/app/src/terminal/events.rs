@@ -7,6 +7,7 @@ use agent_core::change::Denial;
 use agent_core::event::{EventKind, NudgeCause};
 use agent_core::run::FALLBACK_TEXT;
 use agent_core::tool::Violation;
+use agent_runtime::summary::EXTRACT;
 
 /// Characters of names and messages that a line shows.
 const SHOWN: usize = 100;
@@ -46,6 +47,14 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
         EventKind::OutputRejected { by, attempt, problems } => {
             let by = one_line(by, SHOWN);
             format!("{YELLOW}!{YELLOW:#} answer {attempt} was rejected by {BOLD}{by}{BOLD:#}: {}", violations(problems))
+        }
+        EventKind::Evicted { messages, tokens, summary_tokens, by } => {
+            let by = one_line(by, SHOWN);
+            let by = if by == EXTRACT { "the host".to_owned() } else { by };
+            format!(
+                "{DIM}{messages} earlier messages ({tokens} tokens) have left the prompt; summarised by {by} in {summary_tokens} \
+                 tokens{DIM:#}"
+            )
         }
         EventKind::ApprovalResolved { name, verdict, .. } => {
             let name = one_line(name, SHOWN);
@@ -144,6 +153,8 @@ mod tests {
             EventKind::ToolCall { call: call.clone(), name: "text.count_file".into(), arguments, attempt: 2 },
             EventKind::ToolNotFound { call: call.clone(), name: "text.cuont".into() },
             EventKind::ToolDeferred { call, name: "text.count_file".into() },
+            EventKind::Evicted { messages: 4, tokens: 4_000, summary_tokens: 300, by: model.clone() },
+            EventKind::Evicted { messages: 2, tokens: 2_000, summary_tokens: 310, by: EXTRACT.into() },
             EventKind::Retry { model: model.clone(), attempt: 2, wait_ms: 1_500, reason: reason.clone() },
             fallback("ollama/qwen"),
             fallback(FALLBACK_TEXT),
@@ -152,6 +163,8 @@ mod tests {
         → text.count_file {"path":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… (attempt 2)
         ✗ text.cuont there is no such tool
         … text.count_file deferred: a call of higher priority ran first
+        4 earlier messages (4000 tokens) have left the prompt; summarised by openai/gpt in 300 tokens
+        2 earlier messages (2000 tokens) have left the prompt; summarised by the host in 310 tokens
         ! 503: busy�[2J…
           openai/gpt is asked again in 1.5 s, try 2
         ! 503: busy�[2J…

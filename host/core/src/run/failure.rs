@@ -1,6 +1,7 @@
 //! What happens when a model has not replied: once more, the next one, the fixed text, or the end of the turn (M3).
 
 use super::end::TurnError;
+use super::eviction::AfterEviction;
 use super::input::{AfterFailure, ModelFailure};
 use super::state::{Fit, Phase, PromptBudget, Run};
 use crate::change::Change;
@@ -33,18 +34,24 @@ impl Run {
 
     /// The step goes on with another model; its window may be smaller.
     fn take_model(&mut self, place: u32, budget: PromptBudget, change: &mut Change) {
-        let messages = self.sent_tokens();
         let Some(turn) = &mut self.turn else { return };
         let Phase::Calling { last } = turn.phase else { return };
         // The turn's system text is the same whoever reads it.
         turn.budget = PromptBudget { system: turn.budget.system, ..budget };
         (turn.place, turn.attempt) = (place, 1);
-        let full = turn.budget.remaining(messages) < turn.config.minimum_remaining;
-        let last = last || full;
+        if !self.evict(AfterEviction::SameStep { last }) {
+            self.go_on_with_step(last, change);
+        }
+    }
+
+    /// The step that has begun goes on, as the last one where too little of the new window remains.
+    pub(super) fn go_on_with_step(&mut self, last: bool, change: &mut Change) {
+        let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
+        let Some(turn) = &mut self.turn else { return };
+        let last = last || budget.is_full(messages, &turn.config);
         turn.phase = Phase::Calling { last };
-        if last && turn.budget.fits_without_tools(messages) == Fit::Not {
-            let tokens = turn.budget.system.saturating_add(messages);
-            return self.too_large(tokens, change);
+        if last && budget.fits_without_tools(messages) == Fit::Not {
+            return self.too_large(budget.system.saturating_add(messages), change);
         }
         self.emit_budget(change);
     }

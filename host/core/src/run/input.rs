@@ -36,6 +36,8 @@ pub enum Input {
         /// What it is.
         context: TurnContext,
     },
+    /// What the messages that are to leave the view say, in short (L27).
+    Summarised(Summarised),
     /// The model has replied, whole.
     Reply(RepliedStep),
     /// The model has not replied (M3).
@@ -158,6 +160,23 @@ pub struct TurnContext {
     pub state: Option<Vec<u8>>,
     /// Of the window.
     pub budget: PromptBudget,
+}
+
+/// A summary of messages, and what it has cost. It is no interaction of the turn (L4), but its tokens count (L5).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summarised {
+    /// What they were about, what was summarised earlier included. What is too long is cut.
+    pub text: String,
+    /// Files that their calls touched, the last one last.
+    pub files: Vec<String>,
+    /// `provider/model` that wrote it; `extract` where the host did.
+    pub by: String,
+    /// As the provider counted.
+    #[serde(default)]
+    pub usage: Usage,
+    /// What it cost (L5).
+    #[serde(default)]
+    pub execution_units: u64,
 }
 
 /// A call whose intent is committed.
@@ -335,6 +354,7 @@ impl Run {
         match (input, &turn.phase) {
             (Input::Failed(_) | Input::Cancel | Input::Recover, _)
             | (Input::Context { .. }, Phase::Building)
+            | (Input::Summarised(_), Phase::Summarising { .. })
             | (Input::Reply(_), Phase::Calling { .. })
             | (Input::Verdict(_), Phase::Validating { .. } | Phase::Working(Batch { completion: Some(_), .. })) => {
                 Ok(())
@@ -371,6 +391,7 @@ impl Run {
             ) => Err(Refused::UnknownCall(call.clone())),
             (Input::Approval { .. } | Input::AskAgain { .. }, _) => Err(Refused::Unexpected("an approval")),
             (Input::Context { .. }, _) => Err(Refused::Unexpected("a context")),
+            (Input::Summarised(_), _) => Err(Refused::Unexpected("a summary")),
             (Input::Reply(_) | Input::ModelFailed(_), _) => Err(Refused::Unexpected("a reply")),
             (Input::Dispatched { .. }, _) => Err(Refused::Unexpected("calls to be dispatched")),
             (Input::Verdict(_), _) => Err(Refused::Unexpected("a verdict")),

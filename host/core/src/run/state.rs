@@ -3,14 +3,16 @@
 use super::batch::Batch;
 use super::effort::Effort;
 use super::end::TurnEnd;
+use super::eviction::AfterEviction;
 use super::repetition::Repetition;
 use super::{Action, Validation};
 use crate::approval::LastingGrant;
 use crate::event::{Event, EventKind};
 use crate::loop_break::Finish;
-use crate::message::{CallId, Digest, MessageId, TurnInput};
+use crate::message::{CallId, Digest, MessageId, Role, TurnInput};
 use crate::model::Usage;
 use crate::plugin::{Budget, History, Lifecycle, OutputData, Section, TraceContext};
+use crate::summary::HistorySummary;
 use serde::{Deserialize, Serialize};
 
 /// The version of the state's shape. A released shape stays readable.
@@ -46,6 +48,9 @@ pub struct Run {
     /// Media that are masked, for good (P4).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masks: Vec<Mask>,
+    /// What stands for the messages that have left the view for it (L27).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<HistorySummary>,
     /// The open turn, or the last one.
     pub turn: Option<Turn>,
 }
@@ -63,6 +68,9 @@ pub struct Entry {
     pub since: u64,
     /// Estimated tokens of what the model is shown.
     pub tokens: u32,
+    /// Who speaks: decides what may leave the view together. None: stored by a host that did not keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
 }
 
 /// A medium that is sent as a text.
@@ -104,6 +112,11 @@ pub struct LoopConfig {
     pub result_characters: u32,
     /// Tokens that must remain before a step (L26). Default 1,500.
     pub minimum_remaining: u32,
+    /// Percent of the history budget, which is the window less all but the messages, beyond which the oldest messages
+    /// leave the prompt (L27). Default 80.
+    pub evict_at: u32,
+    /// Percent of it down to which they leave. Default 50.
+    pub evict_to: u32,
     /// How often work may be handed down from agent to agent, counted from the one that a person asks (L16). Default 4.
     pub max_depth: u32,
     /// What ends the turn (L18). Default: a reply without a tool call.
@@ -127,6 +140,8 @@ impl Default for LoopConfig {
             parallel_calls: 4,
             result_characters: 6_000,
             minimum_remaining: 1_500,
+            evict_at: 80,
+            evict_to: 50,
             max_depth: 4,
             finish: Finish::Text,
             persistence: false,
@@ -171,6 +186,11 @@ impl PromptBudget {
     /// What is left beside messages of so many tokens.
     pub fn remaining(&self, messages: u32) -> u32 {
         [self.system, self.tools, self.reserved, messages].into_iter().fold(self.window, u32::saturating_sub)
+    }
+
+    /// Whether messages of so many tokens leave less room for a step than it must have. No room is always too little.
+    pub(super) fn is_full(&self, messages: u32, config: &LoopConfig) -> bool {
+        self.remaining(messages) < config.minimum_remaining.max(1)
     }
 
     /// Whether the prompt of the last call, which offers no tools, leaves any room at all.
@@ -224,8 +244,11 @@ pub struct Turn {
     /// What `init` returned for the steps.
     #[serde(default, with = "hex_bytes", skip_serializing_if = "Option::is_none")]
     pub state: Option<Vec<u8>>,
-    /// Of the prompt.
+    /// Of the prompt, without the session summary.
     pub budget: PromptBudget,
+    /// The first message behind those that the turn began with. 0 before they are there.
+    #[serde(default)]
+    pub begun_until: MessageId,
     /// The first message that the step before has not seen.
     pub latest_from: MessageId,
     /// Reply and feedback of the last rejected output.
@@ -245,6 +268,7 @@ pub struct Turn {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Phase {
     Building,
+    Summarising { messages: Vec<MessageId>, then: AfterEviction },
     Calling { last: bool },
     Working(Batch),
     Validating { text: String, last: bool },
@@ -308,6 +332,7 @@ impl Run {
             turns: 0,
             view: Vec::new(),
             masks: Vec::new(),
+            summary: None,
             turn: None,
         }
     }
@@ -408,9 +433,10 @@ impl Turn {
         self.end().is_some()
     }
 
-    pub(super) fn action(&self) -> Action {
+    pub(super) fn action(&self, run: &Run) -> Action {
         match &self.phase {
             Phase::Building => Action::BuildContext,
+            Phase::Summarising { messages, .. } => Action::Summarise(run.summary_plan(messages)),
             Phase::Calling { last } => Action::CallModel(StepPlan {
                 step: self.interactions + 1,
                 steps_left: if *last || self.effort.summary { 1 } else { self.steps_left() },

@@ -4,6 +4,7 @@ use super::batch::{Batch, BatchCall, Progress};
 use super::depth;
 use super::effort::{MOST_EMPTY, Taken};
 use super::end::{Output, TurnEnd, TurnError};
+use super::eviction::AfterEviction;
 use super::finishing::settle_rivals;
 use super::input::{Approval, DispatchedCall, Disposition, RepliedStep, ResolvedCall};
 use super::repetition::{Guarded, Switch, fingerprint_of};
@@ -36,26 +37,33 @@ enum Beginning {
 }
 
 impl Run {
-    /// Begins the next step, or ends the turn at one of its bounds (L4, L26).
+    /// Goes on with the next step, after an eviction where it is time for one, or ends the turn at its bound (L4, L27).
     pub(super) fn next_step(&mut self, change: &mut Change) {
-        let messages = self.sent_tokens();
-        let count = self.sent().count() as u32;
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = &self.turn else { return };
         let interactions = turn.interactions;
-        let spent = interactions >= turn.config.max_interactions;
-        let full = turn.budget.remaining(messages) < turn.config.minimum_remaining;
-        let last = spent || full;
-        if spent && turn.config.at_limit == AtLimit::Error {
+        if interactions >= turn.config.max_interactions && turn.config.at_limit == AtLimit::Error {
             let reason = "the bound is reached".to_owned();
             return self.fail(TurnError::InteractionsExhausted { interactions, reason, last_reply: None }, change);
         }
-        if last && turn.budget.fits_without_tools(messages) == Fit::Not {
-            let tokens = turn.budget.system.saturating_add(messages);
-            return self.too_large(tokens, change);
+        if !self.evict(AfterEviction::NextStep) {
+            self.begin_step(change);
+        }
+    }
+
+    /// Begins the next step, the last one where interactions or tokens are spent (L4, L26).
+    pub(super) fn begin_step(&mut self, change: &mut Change) {
+        let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
+        let count = self.sent().count() as u32;
+        let sections = self.system_sections().into_iter().map(|section| section.name).collect();
+        let Some(turn) = &mut self.turn else { return };
+        let interactions = turn.interactions;
+        let spent = interactions >= turn.config.max_interactions;
+        let last = spent || budget.is_full(messages, &turn.config);
+        if last && budget.fits_without_tools(messages) == Fit::Not {
+            return self.too_large(budget.system.saturating_add(messages), change);
         }
         turn.phase = Phase::Calling { last };
         turn.attempt = 1;
-        let sections = turn.sections.iter().map(|section| section.name.clone()).collect();
         let last = last || turn.effort.summary;
         self.emit(change, EventKind::LoopIteration { step: interactions + 1, last });
         self.emit_budget(change);
@@ -297,10 +305,10 @@ impl Run {
 
     /// Reports the window (L26). Before the prompt is built there is nothing to report.
     pub(super) fn emit_budget(&mut self, change: &mut Change) {
-        let messages = self.sent_tokens();
-        let Some(budget) = self.turn.as_ref().map(|turn| turn.budget).filter(|budget| budget.window > 0) else {
+        let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
+        if budget.window == 0 {
             return;
-        };
+        }
         let kind = EventKind::ContextBudget {
             total: budget.window,
             system: budget.system,

@@ -6,7 +6,7 @@ use super::end::{TurnEnd, TurnError};
 use super::input::{Decision, Input, OutputVerdict, TurnContext};
 use super::state::{Entry, LoopConfig, Phase, PinnedPlugin, PromptBudget, Run, Turn};
 use super::step::text_result;
-use crate::change::{Body, Change, HiddenMessage, NewMessage};
+use crate::change::{Body, Change, Departure, HiddenMessage, NewMessage};
 use crate::event::{EndReason, EventKind, plugin_at_digest};
 use crate::message::{MessageId, Part, Role, TurnInput};
 use crate::model::Usage;
@@ -26,6 +26,7 @@ impl Run {
         match input {
             Input::Start { input, config, plugins, trace } => self.start(input, config, (plugins, trace), change),
             Input::Context { context } => self.context(context, change),
+            Input::Summarised(summarised) => self.summarised(summarised, change),
             Input::Reply(reply) => self.reply(reply, change),
             Input::ModelFailed(failure) => self.model_failed(failure, change),
             Input::Dispatched { calls } => self.dispatched(calls, change),
@@ -76,6 +77,7 @@ impl Run {
             history: History::Keep,
             state: None,
             budget: PromptBudget::default(),
+            begun_until: 0,
             latest_from: self.next_message,
             rejected: None,
             effort: Default::default(),
@@ -99,6 +101,7 @@ impl Run {
             messages.push(message);
         }
         turn.latest_from = next + messages.len() as u64;
+        turn.begun_until = turn.latest_from;
         for message in messages {
             let parts = depth::shallow_parts(message.parts);
             let tokens = tokens::of_parts(&parts);
@@ -246,7 +249,7 @@ impl Run {
         let id = self.next_message;
         self.next_message += 1;
         let first = u32::from(role == Role::Assistant);
-        self.view.push(Entry { id, turn: self.turns, first, since: self.model_calls, tokens });
+        self.view.push(Entry { id, turn: self.turns, first, since: self.model_calls, tokens, role: Some(role) });
         change.messages.push(NewMessage { id, turn: self.turns, role, body, tokens });
         id
     }
@@ -262,17 +265,28 @@ impl Run {
         let last = self.view.iter().map(|entry| entry.turn).max();
         let undone: Vec<_> = self.view.iter().filter(|entry| Some(entry.turn) == last).map(|entry| entry.id).collect();
         for id in undone {
-            self.hide(id, change);
+            self.hide_because(id, Departure::TakenBack, change);
+        }
+        // What has left the view for the summary cannot come back or be told apart there; the model is told.
+        if let (Some(turn), Some(summary)) = (last, &mut self.summary)
+            && summary.through_turn >= turn
+        {
+            summary.take_back(turn);
         }
     }
 
-    /// Takes a message out of the view; it stays stored.
+    /// Takes a message that does not hold any more out of the view; it stays stored.
     pub(super) fn hide(&mut self, id: MessageId, change: &mut Change) {
+        self.hide_because(id, Departure::Superseded, change);
+    }
+
+    /// Takes a message out of the view; it stays stored.
+    pub(super) fn hide_because(&mut self, id: MessageId, why: Departure, change: &mut Change) {
         if let Some(place) = self.view.iter().position(|entry| entry.id == id) {
             let seen_count = self.seen_count(&self.view[place]);
             self.view.remove(place);
             self.masks.retain(|mask| mask.message != id);
-            change.hidden.push(HiddenMessage { id, seen_count });
+            change.hidden.push(HiddenMessage { id, seen_count, why });
         }
     }
 

@@ -1,7 +1,7 @@
 //! A naive model of a session: what a store would hold, and what must be true of it after every change.
 
 use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain};
-use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, Change, OutboxEffect};
+use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, Change, Departure, OutboxEffect};
 use agent_core::event::{ApprovalItem, Event, EventKind};
 use agent_core::loop_break::LoopBreak;
 use agent_core::message::{CallId, Digest, Part, Role};
@@ -49,6 +49,10 @@ pub(crate) struct Ledger {
     off: BTreeSet<String>,
     units: u64,
     leave_out: bool,
+    /// The first message behind what the turn began with.
+    begun_until: u64,
+    /// The first message that no call has sent.
+    new_from: u64,
     config: LoopConfig,
 }
 
@@ -92,8 +96,17 @@ impl Ledger {
                 self.config = config.clone();
                 self.off.clear();
             }
-            Input::Context { context } => self.leave_out = context.history == History::LeaveOut,
+            Input::Summarised(summarised) => {
+                self.units += summarised.execution_units;
+                self.check_eviction(before, change);
+            }
+            Input::Context { context } => {
+                self.leave_out = context.history == History::LeaveOut;
+                self.begun_until = before.next_message + change.messages.len() as u64;
+                self.new_from = self.begun_until;
+            }
             Input::Reply(reply) => {
+                self.new_from = before.next_message;
                 self.asked = false;
                 self.see(before);
                 self.replies += 1;
@@ -333,6 +346,22 @@ impl Ledger {
         }
     }
 
+    /// L27: what leaves is in the view, and is neither a system message nor the open turn's beginning nor new.
+    fn check_eviction(&self, before: &Run, change: &Change) {
+        let Action::Summarise(plan) = before.action() else { panic!("{:?}", before.action()) };
+        let left: Vec<u64> =
+            change.hidden.iter().filter(|hidden| hidden.why == Departure::Evicted).map(|h| h.id).collect();
+        assert_eq!(left, plan.messages, "what was summarised leaves, and nothing else");
+        for id in left {
+            let message = &self.messages[id as usize - 1];
+            assert_ne!(message.role, Role::System, "system messages stay");
+            let is_new = id >= self.new_from || id < self.begun_until;
+            assert!(message.turn < before.turns || !is_new, "message {id} began the turn, or is new to the model");
+        }
+        let evicted = change.events.iter().filter(|event| matches!(event.kind, EventKind::Evicted { .. })).count();
+        assert_eq!(evicted, 1);
+    }
+
     fn take_events(&mut self, mut open: bool, change: &Change) {
         for event in &change.events {
             assert_eq!(event.sequence, self.events.len() as u64 + 1, "events have no gap (L30)");
@@ -396,6 +425,16 @@ impl Ledger {
         assert_eq!(ended, turn.is_over(), "loop_end ends the turn");
         self.check_running();
         self.check_action(run.action());
+        Self::check_window(run);
+    }
+
+    /// L26: what a model is about to be sent leaves room for its reply.
+    fn check_window(run: &Run) {
+        let Action::CallModel(plan) = run.action() else { return };
+        let budget = run.prompt_budget();
+        let messages: u32 = run.sent().map(|entry| entry.tokens).sum();
+        let tools = if plan.last { 0 } else { budget.tools };
+        assert!(budget.system + tools + messages + budget.reserved <= budget.window, "{budget:?} {messages}");
     }
 
     fn check_running(&self) {
@@ -442,7 +481,12 @@ impl Ledger {
                 let open = self.calls.iter().filter(|call| call.record.state != CallState::Finished).count();
                 assert_eq!(open, 1, "all others have finished first (L18)");
             }
-            Action::Idle | Action::BuildContext | Action::CallModel(_) | Action::Validate(_) | Action::Ended => {
+            Action::Idle
+            | Action::BuildContext
+            | Action::Summarise(_)
+            | Action::CallModel(_)
+            | Action::Validate(_)
+            | Action::Ended => {
                 let open = self.calls.iter().filter(|call| call.record.state != CallState::Finished).count();
                 assert_eq!(open, 0, "{action:?} with open calls");
                 self.check_pairs();

@@ -7,10 +7,11 @@ use agent_core::change::CallState;
 use agent_core::event::WaitCause;
 use agent_core::loop_break::{Finish, LoopBreak};
 use agent_core::message::{CallId, Digest, Message, Role, TurnInput};
+use agent_core::model::Usage;
 use agent_core::plugin::{History, OutputData, TraceContext};
 use agent_core::run::{
     Action, AfterFailure, Approval, AtLimit, Decision, Dispatch, Disposition, Input, LoopConfig, ModelFailure,
-    OutputVerdict, PromptBudget, ResolvedCall, TurnContext, TurnEnd, TurnError,
+    OutputVerdict, PromptBudget, ResolvedCall, Summarised, TurnContext, TurnEnd, TurnError,
 };
 use agent_core::tool::{CallCost, ToolError};
 use proptest::prelude::*;
@@ -65,6 +66,7 @@ enum Stray {
     Dispatched,
     Outcome,
     Verdict,
+    Summarised,
     Resolve,
     ModelFailed,
     Undo,
@@ -90,8 +92,17 @@ fn dispositions() -> impl Strategy<Value = Disposition> {
 }
 
 fn configs() -> impl Strategy<Value = LoopConfig> {
-    (0..8_u32, any::<bool>(), 0..3_u32, 0..5_u32, any::<bool>(), any::<bool>()).prop_map(
-        |(max_interactions, error, max_corrections, parallel_calls, by_tool, persistence)| {
+    let eviction = (any::<bool>(), 0..=100_u32, 0..=100_u32);
+    (0..8_u32, any::<bool>(), 0..3_u32, 0..5_u32, any::<bool>(), any::<bool>(), eviction).prop_map(
+        |(
+            max_interactions,
+            error,
+            max_corrections,
+            parallel_calls,
+            by_tool,
+            persistence,
+            (tight, evict_at, evict_to),
+        )| {
             let at_limit = if error { AtLimit::Error } else { AtLimit::Finish };
             LoopConfig {
                 max_interactions,
@@ -101,6 +112,9 @@ fn configs() -> impl Strategy<Value = LoopConfig> {
                 max_corrections,
                 parallel_calls,
                 result_characters: 3,
+                minimum_remaining: if tight { 1_500 } else { 0 },
+                evict_at,
+                evict_to,
                 fallback: (max_interactions % 2 == 0).then(|| OutputData::Text("later".into())),
                 ..Default::default()
             }
@@ -116,6 +130,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
         Stray::Dispatched,
         Stray::Outcome,
         Stray::Verdict,
+        Stray::Summarised,
         Stray::Resolve,
         Stray::ModelFailed,
         Stray::Undo,
@@ -172,15 +187,35 @@ impl Move {
     fn context(&self) -> Input {
         let built = self.pick.index(3);
         let messages = (0..built).map(|nth| Message { seen_count: nth as u32, ..Message::text(Role::User, self.text) });
-        let narrow = self.calls.len() == 6;
         Input::Context {
             context: TurnContext {
                 history: if self.coin { History::LeaveOut } else { History::Keep },
                 messages: messages.collect(),
-                budget: if narrow { PromptBudget { window: 2_900, ..WIDE } } else { WIDE },
+                budget: self.budget(),
                 ..Default::default()
             },
         }
+    }
+
+    /// Some windows are so small that a few messages fill them.
+    fn budget(&self) -> PromptBudget {
+        let window = match self.calls.len() {
+            6 => 2_900,
+            4 => 1_420,
+            3 => 1_600,
+            _ => WIDE.window,
+        };
+        PromptBudget { window, ..WIDE }
+    }
+
+    fn summarised(&self) -> Input {
+        Input::Summarised(Summarised {
+            text: self.text.repeat(self.pick.index(400)),
+            files: vec![self.text.to_owned(); self.pick.index(3)],
+            by: "scripted/one".into(),
+            usage: Usage { prompt_tokens: 20, completion_tokens: 2 },
+            execution_units: 22,
+        })
     }
 
     fn reply(&self) -> Input {
@@ -207,7 +242,7 @@ impl Move {
         let then = match self.pick.index(5) {
             0 | 1 => AfterFailure::Retry { wait_ms: 10 },
             2 | 3 => {
-                let budget = if self.coin { PromptBudget { window: 2_900, ..WIDE } } else { WIDE };
+                let budget = self.budget();
                 AfterFailure::Next { place: self.pick.index(4) as u32 + 1, model: "scripted/two".into(), budget }
             }
             _ => AfterFailure::GiveUp,
@@ -333,6 +368,7 @@ impl Move {
         match session.run.action() {
             Action::Idle | Action::Ended => self.start(),
             Action::BuildContext => self.context(),
+            Action::Summarise(_) => self.summarised(),
             Action::CallModel(_) if self.calls.len() == 5 => self.model_failed(),
             Action::CallModel(_) => self.reply(),
             Action::Dispatch(_) if self.coin && !running.is_empty() => self.ran(self.pick.get(&running)),
@@ -353,6 +389,7 @@ impl Move {
         match stray {
             Stray::Start => self.start(),
             Stray::Context => self.context(),
+            Stray::Summarised => self.summarised(),
             Stray::Reply => self.reply(),
             Stray::ModelFailed => self.model_failed(),
             Stray::Undo => Input::Undo,
@@ -404,6 +441,7 @@ fn fits(input: &Input, session: &Session) -> bool {
         (Input::Start { .. }, action) => matches!(action, Action::Idle | Action::Ended),
         (Input::Cancel | Input::Failed(_) | Input::Recover, action) => !matches!(action, Action::Idle | Action::Ended),
         (Input::Context { .. }, action) => action == Action::BuildContext,
+        (Input::Summarised(_), action) => matches!(action, Action::Summarise(_)),
         (Input::Reply(_), action) => matches!(action, Action::CallModel(_)),
         (Input::ModelFailed(failure), Action::CallModel(plan)) => match failure.then {
             AfterFailure::Next { place, .. } => place > plan.place,

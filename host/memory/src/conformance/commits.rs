@@ -2,7 +2,7 @@
 
 use super::{Place, Writing, asking, call, commit_of, event, finished, message, meta, result_of, text};
 use crate::{CallFilter, Commit, MessageRange, OpenMode, RecordRange, Status, StepRecord, StoreError};
-use agent_core::change::{CallChange, Change, HiddenMessage};
+use agent_core::change::{CallChange, Change, Departure, HiddenMessage};
 use agent_core::event::{EndReason, EventKind};
 use agent_core::message::{Part, Role, StoredMessage};
 use serde_json::json;
@@ -11,7 +11,7 @@ fn full_commit(session: &str) -> Commit {
     let call = call("call-1", 1);
     let change = Change {
         messages: vec![message(1, text("question")), asking(2, &call), result_of(3, "call-1")],
-        hidden: vec![HiddenMessage { id: 1, seen_count: 4 }],
+        hidden: vec![HiddenMessage { id: 1, seen_count: 4, why: Departure::Superseded }],
         calls: vec![CallChange::Requested(call), finished("call-1", "two lines")],
         events: vec![
             event(session, 1, EventKind::LoopIteration { step: 1, last: false }),
@@ -59,7 +59,7 @@ pub(super) async fn nothing_of_a_refused_commit_is_stored(place: Place) {
     // Everything in it is right but its last event, whose number is the next but one.
     let mut commit = full_commit("s");
     commit.change.messages = vec![message(2, text("never"))];
-    commit.change.hidden = vec![HiddenMessage { id: 1, seen_count: 1 }];
+    commit.change.hidden = vec![HiddenMessage { id: 1, seen_count: 1, why: Departure::Superseded }];
     commit.change.events[1].sequence = 3;
     let refused = writing.commit(commit).await;
     assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
@@ -100,7 +100,7 @@ pub(super) async fn numbers_have_no_gaps(place: Place) {
         assert!(matches!(refused, Err(StoreError::Invalid { .. })), "events {sequences:?}: {refused:?}");
     }
     for id in [0, 3] {
-        let hidden = vec![HiddenMessage { id, seen_count: 0 }];
+        let hidden = vec![HiddenMessage { id, seen_count: 0, why: Departure::Superseded }];
         let refused = writing.commit(commit_of(Change { hidden, ..Change::default() })).await;
         assert_eq!(refused, Err(StoreError::NoMessage { session: "s".to_owned(), id }));
     }
@@ -128,7 +128,10 @@ pub(super) async fn ranges_and_hidden_messages(place: Place) {
     Writing::new(store, "beside").await.say(&["not this"]).await;
     writing.say(&["1", "2", "3"]).await;
     writing.say(&["4", "5"]).await;
-    let hidden = vec![HiddenMessage { id: 2, seen_count: 3 }, HiddenMessage { id: 4, seen_count: 0 }];
+    let hidden = vec![
+        HiddenMessage { id: 2, seen_count: 3, why: Departure::Superseded },
+        HiddenMessage { id: 4, seen_count: 0, why: Departure::Evicted },
+    ];
     writing.commit(commit_of(Change { hidden: hidden.clone(), ..Change::default() })).await.unwrap();
 
     let ids = async |range| -> Result<Vec<u64>, StoreError> {

@@ -5,7 +5,7 @@ use crate::{
     CallFilter, Commit, MediaDescription, MessageRange, OpenMode, RecordRange, SessionFilter, SessionMeta, Status,
     StepRecord, StoreError,
 };
-use agent_core::change::{CallChange, Change, HiddenMessage};
+use agent_core::change::{CallChange, Change, Departure, HiddenMessage};
 use agent_core::event::EventKind;
 use serde_json::json;
 
@@ -102,7 +102,7 @@ pub(super) async fn deleting_removes_everything_of_the_session(place: Place) {
     let asked = call("call-1", 1);
     let change = Change {
         messages: vec![asking(1, &asked), result_of(2, "call-1")],
-        hidden: vec![HiddenMessage { id: 1, seen_count: 1 }],
+        hidden: vec![HiddenMessage { id: 1, seen_count: 1, why: Departure::Superseded }],
         calls: vec![CallChange::Requested(asked), finished("call-1", "walrus there")],
         events: vec![event("gone", 1, EventKind::Resumed)],
         ..Change::default()
@@ -129,6 +129,35 @@ pub(super) async fn deleting_removes_everything_of_the_session(place: Place) {
     assert_eq!(store.media("gone", &media.digest).await.unwrap(), None);
     again.say(&["a walrus again"]).await;
     assert_eq!(store.search_messages("walrus", 10).await.unwrap().len(), 2);
+}
+
+/// L27: what has left the view for want of room stays searchable in its session; what does not hold any more is not found.
+pub(super) async fn only_what_was_evicted_is_found_again(place: Place) {
+    let store = &place.store;
+    let mut other = Writing::new(store, "other").await;
+    other.say(&["a walrus elsewhere"]).await;
+    let mut writing = Writing::new(store, "s").await;
+    writing.say(&["the walrus sleeps", "walrus taken back", "wrong walrus", "a walrus in view", "two seals"]).await;
+    let left = |id, why| HiddenMessage { id, seen_count: 1, why };
+    let evicted = Departure::Evicted;
+    let hidden =
+        vec![left(1, evicted), left(2, Departure::TakenBack), left(3, Departure::Superseded), left(5, evicted)];
+    writing.commit(commit_of(Change { hidden: hidden.clone(), ..Change::default() })).await.unwrap();
+    let everywhere = vec![left(1, evicted)];
+    other.commit(commit_of(Change { hidden: everywhere, ..Change::default() })).await.unwrap();
+    assert_eq!(store.hidden("s", 0, 9).await.unwrap(), hidden);
+    let found = async |query: &str, limit| {
+        let hits = store.search_evicted("s", query, limit).await.unwrap();
+        hits.into_iter().map(|hit| (hit.session, hit.id, hit.excerpt)).collect::<Vec<_>>()
+    };
+    let of_s = |id, text: &str| ("s".to_owned(), id, text.to_owned());
+    assert_eq!(found("walrus", 9).await, [of_s(1, "the walrus sleeps")]);
+    let mut any = found("where do seals and the walrus live?", 9).await;
+    any.sort();
+    assert_eq!(any, [of_s(1, "the walrus sleeps"), of_s(5, "two seals")], "any word counts");
+    assert_eq!(found("walrus seals", 1).await.len(), 1);
+    assert_eq!(found("\"* OR", 9).await, []);
+    assert_eq!(store.search_evicted("none", "walrus", 9).await.unwrap(), []);
 }
 
 pub(super) async fn what_is_missing_is_named(place: Place) {

@@ -238,14 +238,14 @@ impl PreparedCommit {
 
     fn write_hidden(&self, connection: &Connection, head: &Head, last_message: u64) -> Result<(), Failure> {
         let mut statement = connection.prepare_cached(
-            "INSERT INTO hidden (session, id, seen_count) VALUES (?1, ?2, ?3)
-             ON CONFLICT (session, id) DO UPDATE SET seen_count = ?3",
+            "INSERT INTO hidden (session, id, seen_count, why) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (session, id) DO UPDATE SET seen_count = ?3, why = ?4",
         )?;
-        for HiddenMessage { id, seen_count } in &self.hidden {
+        for HiddenMessage { id, seen_count, why } in &self.hidden {
             if *id == 0 || *id > last_message {
                 return Err(StoreError::NoMessage { session: self.lease.session.clone(), id: *id }.into());
             }
-            statement.execute(params![head.session, signed(*id), seen_count])?;
+            statement.execute(params![head.session, signed(*id), seen_count, why.as_str()])?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 const APPLICATION_ID: i64 = 0x6167_686f;
 
 /// In order; `user_version` counts those that a file has.
-const MIGRATIONS: &[&str] = &[FIRST, SECOND];
+const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD];
 
 /// Refuses what another program or a newer host has written. Writes nothing.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure> {
@@ -227,6 +227,11 @@ CREATE TABLE approvals (
     given INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX approvals_by_agent ON approvals (agent, given);
+";
+
+/// Why a message has left the view. What left before is not known to have been evicted.
+const THIRD: &str = "
+ALTER TABLE hidden ADD COLUMN why TEXT NOT NULL DEFAULT 'superseded';
 ";
 
 #[cfg(test)]

@@ -78,6 +78,28 @@ pub(super) fn forget_last(connection: &Connection) -> Result<(), Failure> {
 
 /// Messages with every word of the query, nearest first.
 pub(super) fn messages(connection: &Connection, query: &str, limit: usize) -> Result<Vec<MessageHit>, Failure> {
+    hits(connection, ("?3 IS NULL", None), (query, Match::Every), limit)
+}
+
+/// Messages of a session with any word of the query that have left its view for want of room, nearest first.
+pub(super) fn evicted(
+    connection: &Connection,
+    session: &str,
+    query: &str,
+    limit: usize,
+) -> Result<Vec<MessageHit>, Failure> {
+    let condition = "s.subject = ?3 AND EXISTS
+        (SELECT 1 FROM hidden h WHERE h.session = m.session AND h.id = m.id AND h.why = 'evicted')";
+    hits(connection, (condition, Some(session)), (query, Match::Any), limit)
+}
+
+/// Those that meet a condition, in which `?3` is the session.
+fn hits(
+    connection: &Connection,
+    (condition, session): (&str, Option<&str>),
+    (query, how): (&str, Match),
+    limit: usize,
+) -> Result<Vec<MessageHit>, Failure> {
     let words = words(query);
     if words.is_empty() {
         return Ok(Vec::new());
@@ -85,9 +107,9 @@ pub(super) fn messages(connection: &Connection, query: &str, limit: usize) -> Re
     let sql = format!(
         "SELECT s.subject, w.rank, {MESSAGE_COLUMNS} FROM message_words w
          JOIN messages m ON m.number = w.rowid JOIN sessions s ON s.id = m.session {CALL_OF_MESSAGE}
-         WHERE message_words MATCH ?1 ORDER BY w.rank LIMIT ?2"
+         WHERE message_words MATCH ?1 AND {condition} ORDER BY w.rank LIMIT ?2"
     );
-    let parameters = params![expression(&words, Match::Every), limit.min(MAX_HITS) as i64];
+    let parameters = params![expression(&words, how), limit.min(MAX_HITS) as i64, session];
     collect(connection, &sql, parameters, |row| {
         let message = message(row, 2)?;
         Ok(MessageHit {

@@ -14,7 +14,7 @@ use crate::{
     CallFilter, Commit, Lease, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession, RecordRange, SessionFilter,
     SessionLog, SessionMeta, SessionSummary, StepRecord, StoreError, StoredRecord, TimedEvent,
 };
-use agent_core::change::{CallRecord, HiddenMessage};
+use agent_core::change::{CallRecord, Departure, HiddenMessage};
 use agent_core::event::Event;
 use agent_core::message::{MessageId, StoredMessage};
 use async_trait::async_trait;
@@ -59,10 +59,11 @@ impl SessionLog for SqliteStore {
     async fn hidden(&self, session: &str, after: MessageId, limit: usize) -> Result<Vec<HiddenMessage>, StoreError> {
         let session = session.to_owned();
         self.read(move |connection| {
-            let sql = "SELECT id, seen_count FROM hidden WHERE session = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
+            let sql = "SELECT id, seen_count, why FROM hidden WHERE session = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
             let number = session_number(connection, &session)?;
             collect(connection, sql, params![number, signed(after), page(limit)], |row| {
-                Ok(HiddenMessage { id: unsigned(row.get(0)?), seen_count: row.get(1)? })
+                let why = Departure::parse(&row.get::<_, String>(2)?).unwrap_or_default();
+                Ok(HiddenMessage { id: unsigned(row.get(0)?), seen_count: row.get(1)?, why })
             })
         })
         .await
@@ -122,6 +123,12 @@ impl SessionLog for SqliteStore {
         while self.write(Effort::Long, search::index_some).await? == search::Progress::Indexed {}
         let query = query.to_owned();
         self.read(move |connection| search::messages(connection, &query, limit)).await
+    }
+
+    async fn search_evicted(&self, session: &str, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
+        while self.write(Effort::Long, search::index_some).await? == search::Progress::Indexed {}
+        let (session, query) = (session.to_owned(), query.to_owned());
+        self.read(move |connection| search::evicted(connection, &session, &query, limit)).await
     }
 }
 

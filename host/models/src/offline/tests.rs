@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::conversation::tests::{calls, request, result, tool};
-use crate::provider::NoMedia;
+use crate::provider::{NoMedia, Purpose};
 use agent_core::message::{Content, Message};
 use tokio::sync::mpsc;
 
@@ -79,7 +79,7 @@ fn tools() -> Vec<OfferedTool> {
 
 async fn ask(request: &ModelRequest) -> (Reply, Vec<Delta>) {
     let (sender, mut receiver) = mpsc::channel(1000);
-    let context = ReplyContext { session: "s1", call: 0, attempt: 1, media: &NoMedia };
+    let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
     let reply = Offline::new().reply(request, context, &sender).await.unwrap().reply;
     drop(sender);
     let mut deltas = Vec::new();

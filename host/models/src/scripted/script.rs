@@ -25,6 +25,15 @@ pub(crate) struct Script {
     pub(crate) window: u32,
     /// In order; at least one.
     pub(crate) replies: Vec<ScriptedReply>,
+    /// Summaries of what leaves the prompt, in order. Where they are spent, asking for one fails.
+    #[serde(default)]
+    pub(crate) summaries: Vec<ScriptedReply>,
+}
+
+impl Script {
+    fn of_replies(replies: Vec<ScriptedReply>) -> Self {
+        Self { window: WINDOW, replies, summaries: Vec::new() }
+    }
 }
 
 fn default_window() -> u32 {
@@ -175,17 +184,19 @@ impl ScriptedCall {
 pub(crate) fn parse(text: &str, path: &Path) -> Result<Script, ModelError> {
     let text = text.trim_start_matches('\u{feff}');
     let script = match first_key(text) {
-        Start::Array => one(text, path, "replies").map(|replies| Script { window: WINDOW, replies })?,
-        Start::Key("replies" | "window") => one(text, path, "")?,
-        _ => Script { window: WINDOW, replies: sequence(text, path)? },
+        Start::Array => one(text, path, "replies").map(Script::of_replies)?,
+        Start::Key("replies" | "summaries" | "window") => one(text, path, "")?,
+        _ => Script::of_replies(sequence(text, path)?),
     };
     let invalid = |place: String, problem: String| ModelError::InvalidScript { path: path.to_owned(), place, problem };
     if script.replies.is_empty() {
         return Err(invalid("line 1".into(), "has no reply: write for example `{\"text\": \"Hello.\"}`".into()));
     }
-    for (place, reply) in script.replies.iter().enumerate() {
-        if let Some(problem) = reply.problem() {
-            return Err(invalid(format!("reply {}", place + 1), problem));
+    for (word, replies) in [("reply", &script.replies), ("summary", &script.summaries)] {
+        for (place, reply) in replies.iter().enumerate() {
+            if let Some(problem) = reply.problem() {
+                return Err(invalid(format!("{word} {}", place + 1), problem));
+            }
         }
     }
     Ok(script)

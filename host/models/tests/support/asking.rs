@@ -4,8 +4,8 @@ use crate::server::Server;
 use agent_core::message::{CallId, Content, Digest, Dimensions, Media, Message, Part, Role, ToolCall, ToolResult};
 use agent_core::model::{Delta, Model, ModelRequest};
 use agent_models::{
-    MediaBytes, MediaSource, ModelError, NoMedia, Provider, ProviderConfig, Providers, RawReply, ReplyContext, Secret,
-    Timeouts,
+    MediaBytes, MediaSource, ModelError, NoMedia, Provider, ProviderConfig, Providers, Purpose, RawReply, ReplyContext,
+    Secret, Timeouts,
 };
 use async_trait::async_trait;
 use serde_json::Value;
@@ -75,7 +75,7 @@ pub(crate) async fn ask_with(
     media: &dyn MediaSource,
 ) -> (Result<RawReply, ModelError>, Vec<Delta>) {
     let (sender, mut receiver) = mpsc::channel(4);
-    let context = ReplyContext { session: "s1", call: 0, attempt: 1, media };
+    let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media };
     let reply = async {
         let reply = model.reply(request, context, &sender).await;
         drop(sender);

@@ -4,7 +4,7 @@ use crate::asking::{ask, call as requested, config, go, hasty, model, model_of, 
 use crate::server::{END, Server, Step, answer, chunk, json, stream_head, streamed, text_event};
 use agent_core::message::{Content, Message, Part, Role};
 use agent_core::model::Delta;
-use agent_models::{ModelConfig, NoMedia, Price, ProviderConfig, Providers, ReplyContext, local};
+use agent_models::{ModelConfig, NoMedia, Price, ProviderConfig, Providers, Purpose, ReplyContext, local};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ async fn m1_pieces_arrive_while_the_reply_is_written() {
     ]);
     let (sender, mut receiver) = mpsc::channel(4);
     let (model, request, begun) = (model(&server), go(), Instant::now());
-    let context = ReplyContext { session: "s1", call: 0, attempt: 1, media: &NoMedia };
+    let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
     let first = async { (receiver.recv().await, begun.elapsed()) };
     let (reply, (delta, after)) = tokio::join!(model.reply(&request, context, &sender), first);
     assert_eq!(delta, Some(Delta::Text("first".into())));
@@ -155,7 +155,7 @@ async fn time_to_close(script: Vec<Step>) -> Duration {
     let (model, request) = (model(&server), go());
     let (sender, mut receiver) = mpsc::channel(1000);
     let asked = tokio::spawn(async move {
-        let context = ReplyContext { session: "s1", call: 0, attempt: 1, media: &NoMedia };
+        let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
         model.reply(&request, context, &sender).await.map(|_| ()).map_err(|error| error.to_string())
     });
     let listener = tokio::spawn(async move { while receiver.recv().await.is_some() {} });
@@ -179,7 +179,7 @@ async fn a_listener_that_is_gone_stops_nothing() {
     let server = Server::always(vec![stream_head(), Step::Send(pieces), Step::Send([chunk(END), chunk("")].concat())]);
     let (sender, receiver) = mpsc::channel(1);
     drop(receiver);
-    let context = ReplyContext { session: "s1", call: 0, attempt: 1, media: &NoMedia };
+    let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
     let reply = model(&server).reply(&go(), context, &sender).await.unwrap();
     assert_eq!(reply.reply.text.len(), 2500);
 }
@@ -189,7 +189,7 @@ async fn a_listener_that_is_gone_stops_nothing() {
 async fn a_listener_that_sleeps_is_waited_for_within_the_total_time() {
     let server = Server::always(vec![stream_head(), Step::Forever(chunk(text_event("word ")))]);
     let (sender, receiver) = mpsc::channel(1);
-    let context = ReplyContext { session: "s1", call: 0, attempt: 1, media: &NoMedia };
+    let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
     let error = hasty(&server, (1000, 5000, 600)).reply(&go(), context, &sender).await.unwrap_err();
     insta::assert_snapshot!(crate::asking::message(&error, &server), @"the reply of test/some/model at http://127.0.0.1:PORT/v1/chat/completions was not complete after 0.6 s. Ask for less, or set a longer `total_timeout_ms` for this provider");
     drop(receiver);

@@ -43,7 +43,8 @@ pub fn definitions(trees_granted: bool) -> Vec<(ToolDefinition, ToolSource, Avai
         ),
         (
             name::MEMORY_SEARCH,
-            "Searches what is remembered of this user from earlier sessions, the nearest first.",
+            "Searches what is remembered of this user from earlier sessions, and the messages of this session that are no \
+             longer shown; the nearest first.",
             object(
                 &["query"],
                 json!({

@@ -146,6 +146,35 @@ pub(super) const TURN: Section = Section {
             example: "2",
         },
         Key {
+            name: "evict_at",
+            value: Value::Number(1, 100),
+            default: Default::Is("80"),
+            meaning: "Percent of the history budget (the window less system text, tools and reply) beyond which the oldest \
+                      messages leave the prompt; a summary stays, and `memory_search` finds them.",
+            example: "90",
+        },
+        Key {
+            name: "evict_to",
+            value: Value::Number(0, 99),
+            default: Default::Is("50"),
+            meaning: "Percent of it down to which they leave; less than `evict_at`.",
+            example: "40",
+        },
+        Key {
+            name: "summary",
+            value: Value::Choice(&["model", "extract"]),
+            default: Default::Is(r#""model""#),
+            meaning: "Who summarises them: `model` asks one, `extract` takes first sentences, calls and files.",
+            example: r#""model""#,
+        },
+        Key {
+            name: "summary_model",
+            value: Value::Text(Form::Line),
+            default: Default::Words("the model that answers"),
+            meaning: "The model that summarises. A model of the command line is asked for this, too.",
+            example: r#""ollama/qwen3:8b""#,
+        },
+        Key {
             name: "finish",
             value: Value::Choice(&["text", "tool"]),
             default: Default::Is(r#""text""#),

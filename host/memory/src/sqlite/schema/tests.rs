@@ -6,7 +6,7 @@ use crate::{
     RecordRange, SessionFilter, SessionLog, SessionMeta, SqliteStore,
 };
 use crate::{Memories, digest_of};
-use agent_core::change::{CallChange, CallState, Change, HiddenMessage};
+use agent_core::change::{CallChange, CallState, Change, Departure, HiddenMessage};
 use agent_core::message::{CallId, Part, Role};
 use rusqlite::Connection;
 use serde_json::json;
@@ -59,7 +59,10 @@ async fn check_what_was_there(store: &SqliteStore) -> Lease {
     let calls = store.calls("agent/1", CallFilter::Turn(1)).await.unwrap();
     let states: Vec<_> = calls.iter().map(|call| (call.state, call.edited.clone())).collect();
     assert_eq!(states, [(CallState::Finished, None), (CallState::Started, None)]);
-    assert_eq!(store.hidden("agent/1", 0, 9).await.unwrap(), [HiddenMessage { id: 2, seen_count: 4 }]);
+    assert_eq!(
+        store.hidden("agent/1", 0, 9).await.unwrap(),
+        [HiddenMessage { id: 2, seen_count: 4, why: Departure::Superseded }]
+    );
     assert_eq!(store.events("agent/1", 0, 9).await.unwrap().len(), 1);
     assert_eq!(store.records("agent/1", RecordRange::Turn(1)).await.unwrap().len(), 1);
     assert_eq!(store.search_messages("walrus", 9).await.unwrap().len(), 1);
