@@ -6,9 +6,11 @@
 
 mod batch;
 mod depth;
+mod dialect;
 mod end;
 mod failure;
 mod input;
+mod planning;
 mod state;
 mod step;
 mod transition;
@@ -20,6 +22,7 @@ pub use input::{
     AfterFailure, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, ModelFailure, OutputVerdict,
     Refused, RepliedStep, ResolvedCall, TurnContext,
 };
+pub use planning::{Asked, MadePlan, Offer, Plan, PlanBudgets, PlannedStep};
 pub use state::{AtLimit, Entry, LoopConfig, Mask, PinnedPlugin, PromptBudget, RestoreError, Run, StepPlan, Turn};
 
 use crate::approval::LastingGrant;

@@ -23,6 +23,9 @@ pub(super) struct Batch {
     /// Calls that were handed on, by tool (L11).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) outstanding: BTreeMap<String, u32>,
+    /// What the model is told beside the results (L20).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) feedback: Option<String>,
 }
 
 /// One call. Its arguments and its result stand in its record, not here.

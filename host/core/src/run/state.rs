@@ -2,6 +2,7 @@
 
 use super::batch::Batch;
 use super::end::TurnEnd;
+use super::planning::{Asked, Plan};
 use super::{Action, Validation};
 use crate::approval::LastingGrant;
 use crate::event::{Event, EventKind};
@@ -214,6 +215,15 @@ pub struct Turn {
     pub latest_from: MessageId,
     /// Reply and feedback of the last rejected output.
     pub rejected: Option<[MessageId; 2]>,
+    /// Replies in a row whose calls could not be read (L20).
+    #[serde(default)]
+    pub unreadable: u32,
+    /// The tools that the model is offered, by their authors' names (L25). None: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered: Option<Vec<String>>,
+    /// While the turn goes by a plan (L24).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Plan>,
     /// How far it is.
     pub(super) phase: Phase,
 }
@@ -244,6 +254,9 @@ pub struct StepPlan {
     pub place: u32,
     /// Tries of this call, this one included.
     pub attempt: u32,
+    /// Who is asked, and what for (L24).
+    #[serde(default)]
+    pub asked: Asked,
 }
 
 fn first_attempt() -> u32 {
@@ -392,6 +405,7 @@ impl Turn {
                 lifecycle: self.lifecycle,
                 place: self.place,
                 attempt: self.attempt,
+                asked: self.asked(),
             }),
             Phase::Working(batch) => batch.action(self.config.parallel_calls),
             Phase::Validating { text, last } => Action::Validate(Validation {

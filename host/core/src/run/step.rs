@@ -4,6 +4,7 @@ use super::batch::{Batch, BatchCall, Progress};
 use super::depth;
 use super::end::{Output, TurnEnd, TurnError};
 use super::input::{Approval, DispatchedCall, Disposition, RepliedStep, ResolvedCall};
+use super::planning::{Asked, Offer};
 use super::state::{AtLimit, Fit, Mask, Phase, Run, Turn};
 use crate::change::{Body, CallChange, CallRecord, CallResult, CallState, Change};
 use crate::event::{EndReason, EventKind};
@@ -11,7 +12,7 @@ use crate::message::{CallId, Content, Part, Replay, Role, ToolCall};
 use crate::model::StopReason;
 use crate::plugin::{Lifecycle, OutputData};
 use crate::tool::{CallCost, ToolError, Violation};
-use crate::{tokens, view};
+use crate::{text_dialect, tokens, view};
 
 const DEFERRED: &str = "deferred: a higher-priority call ran first; call it again if it is still needed";
 
@@ -31,6 +32,7 @@ enum Beginning {
 impl Run {
     /// Begins the next step, or ends the turn at one of its bounds (L4, L26).
     pub(super) fn next_step(&mut self, change: &mut Change) {
+        self.steer_plan(change);
         let messages = self.sent_tokens();
         let count = self.sent().count() as u32;
         let Some(turn) = &mut self.turn else { return };
@@ -49,9 +51,16 @@ impl Run {
         turn.phase = Phase::Calling { last };
         turn.attempt = 1;
         let sections = turn.sections.iter().map(|section| section.name.clone()).collect();
+        let offered_tools = match turn.offer() {
+            Offer::These(tools) if !last => Some(u32::try_from(tools.len()).unwrap_or(u32::MAX)),
+            Offer::These(_) | Offer::All | Offer::Nothing => None,
+        };
         self.emit(change, EventKind::LoopIteration { step: interactions + 1, last });
         self.emit_budget(change);
-        self.emit(change, EventKind::ContextBuilt { step: interactions + 1, messages: count, sections });
+        self.emit(
+            change,
+            EventKind::ContextBuilt { step: interactions + 1, messages: count, sections, offered_tools },
+        );
     }
 
     /// Ends a turn whose prompt no model call can take. What the turn began with leaves the view, so that the next turn
@@ -69,9 +78,9 @@ impl Run {
     }
 
     /// Takes a whole reply: counts it, and either begins its calls or has its text validated (L3, L5, L6).
-    pub(super) fn reply(&mut self, reply: RepliedStep, change: &mut Change) {
+    pub(super) fn reply(&mut self, mut reply: RepliedStep, change: &mut Change) {
         self.count_call();
-        self.keep_masks(reply.masks);
+        self.keep_masks(std::mem::take(&mut reply.masks));
         let next = self.next_message;
         let Some(turn) = &mut self.turn else { return };
         let Phase::Calling { last } = turn.phase else { return };
@@ -81,10 +90,19 @@ impl Run {
         turn.model = reply.model.clone();
         turn.latest_from = next;
         let interactions = turn.interactions;
-        let complete = EventKind::StreamComplete { text: reply.text.clone(), model: reply.model, usage: reply.usage };
+        // A plan is no text for the user.
+        let text = if turn.asked() == Asked::Planner { String::new() } else { reply.text.clone() };
+        let complete = EventKind::StreamComplete { text, model: reply.model.clone(), usage: reply.usage };
         self.emit(change, complete);
+        let Some(reply) = self.reply_to_plan(reply, last, change) else { return };
+        if !last && reply.calls.is_empty() && !reply.unreadable.is_empty() {
+            return self.ask_for_readable_calls(&reply.written, &reply.unreadable, change);
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.unreadable = 0;
+        }
         if !last && !reply.calls.is_empty() {
-            return self.begin_batch((reply.text, reply.replay), reply.calls, change);
+            return self.begin_batch(reply, change);
         }
         if last && reply.text.trim().is_empty() {
             let reason = "the last call, made without tools, brought no text".to_owned();
@@ -119,7 +137,10 @@ impl Run {
         }
     }
 
-    fn begin_batch(&mut self, (text, replay): (String, Option<Replay>), calls: Vec<ResolvedCall>, change: &mut Change) {
+    fn begin_batch(&mut self, reply: RepliedStep, change: &mut Change) {
+        let RepliedStep { text, replay, calls, unreadable, .. } = reply;
+        self.tell_unreadable(&unreadable, change);
+        let feedback = (!unreadable.is_empty()).then(|| text_dialect::feedback(&unreadable));
         let (turn_number, step) = match &self.turn {
             Some(turn) => (turn.number, turn.interactions),
             None => return,
@@ -132,8 +153,8 @@ impl Run {
         let ids = (1..=calls.len()).map(|n| CallId(format!("call_{turn_number}_{step}_{n}")));
         let calls: Vec<(CallId, ResolvedCall)> = ids.zip(calls.into_iter().map(shallow_call)).collect();
         self.append_request((text, replay), &calls, change);
-        let mut batch =
-            Batch { step, calls: Vec::new(), suspended: false, asked: false, outstanding: Default::default() };
+        let outstanding = Default::default();
+        let mut batch = Batch { step, calls: Vec::new(), suspended: false, asked: false, outstanding, feedback };
         for (id, call) in calls {
             let entry = self.begin_call(id, call, (step, highest), change);
             batch.calls.push(entry);
@@ -309,14 +330,17 @@ impl Run {
         };
         if batch.is_done() {
             let (handed_on, answered) = (batch.outstanding.clone(), batch.answered());
+            let feedback = batch.feedback.clone();
             self.announce_resumption(change);
             self.append_results(change);
+            self.append_feedback(feedback, change);
             if handed_on != answered {
                 return self.fail(TurnError::OutstandingMismatch { handed_on, answered }, change);
             }
             if let Some(turn) = &mut self.turn {
                 turn.lifecycle = Lifecycle::ToolResult;
             }
+            self.leave_step(change);
             self.next_step(change);
         }
     }
@@ -364,6 +388,9 @@ impl Run {
     fn record_result(&mut self, (id, name): (&CallId, String), result: CallResult, shown: String, change: &mut Change) {
         for denial in result.denials.iter().cloned() {
             self.emit(change, EventKind::Denied { call: id.clone(), denial });
+        }
+        if result.is_error {
+            self.note_failure(&name, &shown);
         }
         let (call, cost) = (id.clone(), result.cost);
         let kind = match result.is_error {

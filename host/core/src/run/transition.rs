@@ -6,7 +6,7 @@ use super::end::{TurnEnd, TurnError};
 use super::input::{Decision, Input, OutputVerdict, TurnContext};
 use super::state::{Entry, LoopConfig, Phase, PinnedPlugin, PromptBudget, Run, Turn};
 use crate::change::{Body, Change, HiddenMessage, NewMessage};
-use crate::event::{EndReason, EventKind, plugin_at_digest};
+use crate::event::{EndReason, ErrorScope, EventKind, plugin_at_digest};
 use crate::message::{MessageId, Part, Role, TurnInput};
 use crate::model::Usage;
 use crate::plugin::{History, Lifecycle, OutputData, TraceContext};
@@ -76,6 +76,9 @@ impl Run {
             budget: PromptBudget::default(),
             latest_from: self.next_message,
             rejected: None,
+            unreadable: 0,
+            offered: None,
+            plan: None,
             phase: Phase::Building,
         });
         self.emit(change, EventKind::LoopStart { agent: self.agent.clone(), plugins: names });
@@ -88,6 +91,7 @@ impl Run {
         turn.history = context.history;
         turn.state = context.state;
         turn.budget = context.budget;
+        turn.offered = context.offered;
         let mut messages = context.messages;
         if messages.is_empty() {
             let mut message = turn.input.message();
@@ -102,6 +106,9 @@ impl Run {
             if let Some(entry) = self.view.last_mut() {
                 entry.first = message.seen_count;
             }
+        }
+        if let Some(budgets) = context.plan {
+            self.begin_plan(budgets);
         }
         self.next_step(change);
     }
@@ -179,7 +186,8 @@ impl Run {
     pub(super) fn fail(&mut self, error: TurnError, change: &mut Change) {
         self.clear_stream(change);
         self.abandon_batch(FAILED_WAITING, FAILED_RUNNING, change);
-        self.emit(change, EventKind::Error { code: error.code().to_owned(), message: error.to_string() });
+        let (code, message) = (error.code().to_owned(), error.to_string());
+        self.emit(change, EventKind::Error { code, message, scope: ErrorScope::Turn });
         self.end_turn(TurnEnd::Failed(error), change);
     }
 

@@ -4,11 +4,13 @@
 mod beginnings;
 mod bounds;
 mod calls;
+mod dialect;
 mod endings;
 mod events;
 mod ledger;
 mod models;
 mod output;
+mod planning;
 mod properties;
 mod recovery;
 mod seen_counts;
