@@ -266,6 +266,14 @@ fn fits(input: &Input, session: &Session) -> bool {
         (Input::Verdict(_), action) => matches!(action, Action::Validate(_)),
         (Input::Outcome { call, .. }, _) => state(call) == Some(CallState::Started),
         (Input::Resolve { call, .. }, _) => state(call) == Some(CallState::OutcomeUnknown),
+        (Input::Pending { call, .. }, _) => state(call) == Some(CallState::Started),
+        (Input::Respond { call, .. } | Input::Expire { call }, _) => state(call) == Some(CallState::Outstanding),
+        (Input::Approval { answers }, _) => {
+            answers.iter().all(|answer| state(&answer.call) == Some(CallState::Asking)) && !answers.is_empty()
+        }
+        (Input::AskAgain { calls }, _) => {
+            calls.iter().all(|call| state(call) == Some(CallState::Waiting)) && !calls.is_empty()
+        }
         (Input::Dispatched { calls }, Action::Dispatch(dispatches)) => {
             let distinct = calls.iter().all(|one| calls.iter().filter(|other| other.call == one.call).count() == 1);
             distinct && calls.iter().all(|one| dispatches.iter().any(|dispatch| dispatch.call == one.call))

@@ -2,7 +2,7 @@
 
 use crate::session::{Session, dispatched, kinds, outcome, plain, repeatable, restored, sequential};
 use agent_core::change::{CallChange, CallState};
-use agent_core::event::Suspension;
+use agent_core::event::{Suspension, Wait, WaitCause};
 use agent_core::message::{CallId, TurnInput};
 use agent_core::plugin::OutputData;
 use agent_core::run::{Action, Decision, Dispatch, Input, LoopConfig, Refused, RestoreError, Run};
@@ -14,11 +14,7 @@ fn id(place: u32) -> CallId {
 }
 
 fn suspended(calls: &[u32]) -> Action {
-    let wait = |place: &u32| Wait {
-        call: id(*place),
-        name: NAMES[*place as usize - 1].into(),
-        cause: WaitCause::OutcomeUnknown,
-    };
+    let wait = |place: &u32| Wait { call: id(*place), name: place.to_string(), cause: WaitCause::OutcomeUnknown };
     Action::Suspended(Suspension { waits: calls.iter().map(wait).collect() })
 }
 
@@ -32,10 +28,10 @@ fn d3_what_can_be_repeated_runs_again_and_the_rest_waits_for_a_decision() {
     let moved = |place, state| CallChange::Moved { id: id(place), state, attempt: 1 };
     assert_eq!(change.calls, [moved(1, CallState::OutcomeUnknown), moved(2, CallState::Waiting)]);
     assert_eq!(kinds(&change), ["outcome_unknown"], "not suspended while something can run");
-    assert_eq!(session.run.action(), Action::Dispatch(vec![Dispatch { call: id(2), attempt: 2 }]));
+    assert_eq!(session.run.action(), Action::Dispatch(vec![Dispatch { call: id(2), attempt: 2, granted: None }]));
     session.dispatch();
     session.outcome("call_1_1_2", "second attempt");
-    assert_eq!(session.run.action(), Action::Dispatch(vec![Dispatch { call: id(4), attempt: 1 }]));
+    assert_eq!(session.run.action(), Action::Dispatch(vec![Dispatch { call: id(4), attempt: 1, granted: None }]));
     session.dispatch();
     let change = session.outcome("call_1_1_4", "ok");
     assert_eq!(kinds(&change), ["tool_result", "suspended"], "no loop_end");
@@ -59,7 +55,10 @@ fn d3_each_decision_goes_on() {
         let change = session.resolve("call_1_1_1", decision.clone());
         assert_eq!(kinds(&change)[0], "resumed");
         if decision == Decision::Retry {
-            assert_eq!(session.run.action(), Action::Dispatch(vec![Dispatch { call: id(1), attempt: 2 }]));
+            assert_eq!(
+                session.run.action(),
+                Action::Dispatch(vec![Dispatch { call: id(1), attempt: 2, granted: None }])
+            );
             session.run_batch();
         }
         assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.step == 2));

@@ -17,6 +17,7 @@ fn full_commit(session: &str) -> Commit {
             event(session, 1, EventKind::LoopIteration { step: 1, last: false }),
             event(session, 2, EventKind::LoopEnd { reason: EndReason::Answered }),
         ],
+        ..Change::default()
     };
     let body = json!({"prompt": "p", "sections": ["a"]});
     let records = vec![StepRecord { turn: 1, step: 1, kind: "prompt".to_owned(), body }];

@@ -77,6 +77,7 @@ pub(super) async fn deleting_removes_everything_of_the_session(place: Place) {
         hidden: vec![HiddenMessage { id: 1, seen_count: 1 }],
         calls: vec![CallChange::Requested(asked), finished("call-1", "walrus there")],
         events: vec![event("gone", 1, EventKind::Resumed)],
+        ..Change::default()
     };
     let records = vec![StepRecord { turn: 1, step: 1, kind: "k".to_owned(), body: json!(1) }];
     writing.commit(Commit { records, ..commit_of(change) }).await.unwrap();
