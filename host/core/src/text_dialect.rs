@@ -97,7 +97,9 @@ pub struct TaggedReader {
 #[derive(Debug)]
 enum Place {
     /// In the text, with so many bytes of an opening tag.
-    Text { matched: usize },
+    Text {
+        matched: usize,
+    },
     Call(Body),
 }
 
@@ -243,7 +245,11 @@ enum Line {
     /// So many spaces.
     Indent(usize),
     /// A character that fences are made of, how often, and what is behind it.
-    Fence { mark: char, length: usize, rest: Rest },
+    Fence {
+        mark: char,
+        length: usize,
+        rest: Rest,
+    },
     Other,
 }
 

@@ -57,10 +57,7 @@ impl Run {
         };
         self.emit(change, EventKind::LoopIteration { step: interactions + 1, last });
         self.emit_budget(change);
-        self.emit(
-            change,
-            EventKind::ContextBuilt { step: interactions + 1, messages: count, sections, offered_tools },
-        );
+        self.emit(change, EventKind::ContextBuilt { step: interactions + 1, messages: count, sections, offered_tools });
     }
 
     /// Ends a turn whose prompt no model call can take. What the turn began with leaves the view, so that the next turn

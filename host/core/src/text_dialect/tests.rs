@@ -44,8 +44,7 @@ fn l20_d_tool_call_parsing() {
         (r#"{"server_name": "local", "arguments": {}}"#, "tool_name"),
         (r#"{"server_name": 7, "tool_name": "t"}"#, "server_name"),
     ] {
-        let Some(Err(UnreadableCall::MissingField { field, written })) =
-            read(&format!("<tool>{body}</tool>")).1.pop()
+        let Some(Err(UnreadableCall::MissingField { field, written })) = read(&format!("<tool>{body}</tool>")).1.pop()
         else {
             panic!("{body}")
         };
@@ -61,7 +60,7 @@ fn l20_d_tool_call_parsing() {
 fn l20_text_and_calls() {
     let cases = [
         (format!("Let me look.\n\n{COUNT}\n"), "Let me look.", vec!["call"]),
-        (format!("One {COUNT} and\n{COUNT}{COUNT} two"), "One and two", vec!["call", "call", "call"]),
+        (format!("One {COUNT} and\n{COUNT}{COUNT} two"), "One and\ntwo", vec!["call", "call", "call"]),
         (format!("  {COUNT}\n done \n"), "done", vec!["call"]),
         ("a < b, <to, <tools> and <tool".to_owned(), "a < b, <to, <tools> and <tool", vec![]),
         ("<<tool>{}</tool>".to_owned(), "<", vec!["missing_field"]),
@@ -187,9 +186,8 @@ fn l22_schemas_in_words() {
 #[test]
 fn l20_the_history_in_words() {
     let id = |n: u32| CallId(format!("call_1_1_{n}"));
-    let call = |n: u32| {
-        Part::ToolCall(ToolCall { id: id(n), name: "ocr.extract".into(), arguments: json!({"path": n}) })
-    };
+    let call =
+        |n: u32| Part::ToolCall(ToolCall { id: id(n), name: "ocr.extract".into(), arguments: json!({"path": n}) });
     let result = |n: u32, is_error: bool| Message {
         role: Role::Tool,
         parts: vec![Part::ToolResult(ToolResult {
@@ -200,13 +198,17 @@ fn l20_the_history_in_words() {
         })],
         seen_count: 0,
     };
-    let asked = Message { role: Role::Assistant, parts: vec![Part::Text("Both.".into()), call(1), call(2)], seen_count: 1 };
+    let asked =
+        Message { role: Role::Assistant, parts: vec![Part::Text("Both.".into()), call(1), call(2)], seen_count: 1 };
     let messages = vec![Message::text(Role::User, "go"), asked, result(1, false), result(2, true), result(3, false)];
     let source = mcp("ocr");
     let shown = in_words(messages, &|name| ToolAddress::new(name, Some(&source)));
     let roles: Vec<_> = shown.iter().map(|message| message.role).collect();
     assert_eq!(roles, [Role::User, Role::Assistant, Role::User]);
-    assert_eq!(read(&shown[1].plain_text()).1, [called("ocr", "extract", json!({"path": 1})), called("ocr", "extract", json!({"path": 2}))]);
+    assert_eq!(
+        read(&shown[1].plain_text()).1,
+        [called("ocr", "extract", json!({"path": 1})), called("ocr", "extract", json!({"path": 2}))]
+    );
     insta::assert_snapshot!(shown[2].plain_text(), @r"
     Result of `extract` (ocr), call_id call_1_1_1:
     text 1

@@ -33,11 +33,24 @@ fn l20_an_unreadable_call_is_fed_back() {
     let mut session = Session::calling(LoopConfig::default());
     for count in 1..=2 {
         let change = session.must(broken("I count.", Vec::new()));
-        let expected = ["stream_complete", "stream_clear", "error", "no_tool_call", "loop_iteration", "context_budget", "context_built"];
+        let expected = [
+            "stream_complete",
+            "stream_clear",
+            "error",
+            "no_tool_call",
+            "loop_iteration",
+            "context_budget",
+            "context_built",
+        ];
         assert_eq!(kinds(&change), expected);
         assert!(change.events.iter().any(|event| matches!(&event.kind,
             EventKind::Error { code, scope: ErrorScope::Reply, .. } if code == "missing_field")));
-        assert!(change.events.iter().any(|event| matches!(event.kind, EventKind::NoToolCall { count: n, .. } if n == count)));
+        assert!(
+            change
+                .events
+                .iter()
+                .any(|event| matches!(event.kind, EventKind::NoToolCall { count: n, .. } if n == count))
+        );
     }
     let texts = texts(&session);
     assert_eq!(texts[1], "assistant I count.<tool>{}</tool>");

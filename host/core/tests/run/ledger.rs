@@ -4,7 +4,7 @@ use agent_core::change::{Body, CallChange, CallRecord, CallState, Change};
 use agent_core::event::{Event, EventKind};
 use agent_core::message::{CallId, Part, Role};
 use agent_core::plugin::History;
-use agent_core::run::{Action, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run};
+use agent_core::run::{Action, Asked, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run};
 
 /// A stored message with the seen count that was counted call by call.
 pub(crate) struct Stored {
@@ -80,8 +80,11 @@ impl Ledger {
             Input::Resolve { call, decision: Decision::Retry } => self.call_mut(call).retry = true,
             _ => {}
         }
-        let requested: &[ResolvedCall] = if let Input::Reply(reply) = input { &reply.calls } else { &[] };
-        self.take_calls(input, requested, change);
+        let mut requested = if let Input::Reply(reply) = input { reply.calls.clone() } else { Vec::new() };
+        if matches!(before.turn.as_ref().map(|turn| turn.asked()), Some(Asked::Executor { .. })) {
+            only_the_first(&mut requested);
+        }
+        self.take_calls(input, &requested, change);
         self.take_messages(before.turns.max(1), input, change);
         self.take_hidden(change);
         self.take_events(open, change);
@@ -310,6 +313,23 @@ impl Ledger {
         }
         assert!(expected.is_empty(), "{expected:?} have no result (L9)");
         assert!(self.calls.iter().all(|call| call.results == 1), "every call has exactly one result");
+    }
+}
+
+/// A step of a plan is one call: of those of the highest priority, the first (L24).
+fn only_the_first(calls: &mut [ResolvedCall]) {
+    let mut highest: Option<&mut i32> = None;
+    for call in calls {
+        if let Disposition::Ready { priority, .. } = &mut call.disposition {
+            match &mut highest {
+                Some(other) if **other >= *priority => *priority = i32::MIN,
+                _ => {
+                    if let Some(other) = highest.replace(priority) {
+                        *other = i32::MIN;
+                    }
+                }
+            }
+        }
     }
 }
 

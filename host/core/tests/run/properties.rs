@@ -4,11 +4,13 @@
 use crate::session::{Session, WIDE, call, dispatched, rejected, reply, restored, result};
 use agent_core::change::CallState;
 use agent_core::message::{CallId, Message, Role, TurnInput};
+use agent_core::plan::PlanStep;
 use agent_core::plugin::{History, OutputData, TraceContext};
 use agent_core::run::{
-    Action, AfterFailure, AtLimit, Decision, Disposition, Input, LoopConfig, ModelFailure, OutputVerdict, PromptBudget,
-    ResolvedCall, TurnContext, TurnError,
+    Action, AfterFailure, AtLimit, Decision, Disposition, Input, LoopConfig, MadePlan, ModelFailure, OutputVerdict,
+    PlanBudgets, PlannedStep, PromptBudget, RepliedStep, ResolvedCall, TurnContext, TurnError,
 };
+use agent_core::text_dialect::UnreadableCall;
 use agent_core::tool::ToolError;
 use proptest::prelude::*;
 use serde_json::json;
@@ -143,6 +145,7 @@ impl Move {
                 history: if self.coin { History::LeaveOut } else { History::Keep },
                 messages: messages.collect(),
                 budget: if narrow { PromptBudget { window: 2_900, ..WIDE } } else { WIDE },
+                plan: (self.calls.len() % 2 == 1).then_some(PlanBudgets { planner: WIDE, executor: WIDE }),
                 ..Default::default()
             },
         }
@@ -150,7 +153,19 @@ impl Move {
 
     fn reply(&self) -> Input {
         let calls = self.calls.iter().map(|disposition| call("tool", disposition.clone()));
-        Input::Reply(reply(self.text, calls.collect::<Vec<ResolvedCall>>()))
+        let step = |place: usize| PlannedStep {
+            step: PlanStep { tool: "tool".into(), task: self.text.into() },
+            offered: vec!["tool".into()],
+            tokens: place as u32,
+        };
+        let plan = match self.pick.index(4) {
+            0 => MadePlan::Invalid("no JSON".into()),
+            _ => MadePlan::Steps((0..self.calls.len()).map(step).collect()),
+        };
+        let broken = UnreadableCall::ParseError { problem: "no JSON".into(), written: self.text.into() };
+        let unreadable = if self.pick.index(5) == 4 { vec![broken] } else { Vec::new() };
+        let reply = reply(self.text, calls.collect::<Vec<ResolvedCall>>());
+        Input::Reply(RepliedStep { plan: Some(plan), unreadable, written: self.text.into(), ..reply })
     }
 
     fn model_failed(&self) -> Input {
