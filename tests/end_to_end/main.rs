@@ -10,10 +10,15 @@ mod media;
 mod model_servers;
 mod models;
 mod peers;
+mod plan_files;
+mod plans;
+mod prefilter;
 mod sandbox;
 mod scenarios;
+mod seed_c;
 mod support;
 #[cfg(target_os = "linux")]
 mod terminal;
+mod text_dialect;
 mod walls;
 mod wire;

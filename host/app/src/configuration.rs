@@ -23,6 +23,7 @@ pub(crate) use template::template;
 
 use crate::grants::{Grant, Kind, Receiver};
 use agent_core::run::AtLimit;
+use agent_core::text_dialect::ToolDialect;
 use document::{Document, Found, Table};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -61,6 +62,16 @@ pub(crate) struct AgentFile {
     pub(crate) tool_rules: Option<String>,
     /// Most tokens of a reply.
     pub(crate) reply_tokens: Option<u32>,
+    /// How its models call tools.
+    pub(crate) tool_dialect: Option<ToolDialect>,
+    /// Tools that are offered at most.
+    pub(crate) offered_tools: Option<u32>,
+    /// Says which those are.
+    pub(crate) embedding_model: Option<Placed>,
+    /// Makes plans.
+    pub(crate) planner: Option<Placed>,
+    /// Carries them out.
+    pub(crate) executor: Option<Placed>,
     /// Model calls per turn.
     pub(crate) max_interactions: Option<u32>,
     /// What happens there.
@@ -167,6 +178,12 @@ impl AgentFile {
             chain_of_thought: text("chain_of_thought"),
             tool_rules: text("tool_rules"),
             reply_tokens: number("reply_tokens"),
+            tool_dialect: text("tool_dialect")
+                .map(|word| if word == "text" { ToolDialect::Text } else { ToolDialect::Native }),
+            offered_tools: number("offered_tools"),
+            embedding_model: root.get("embedding_model").and_then(|found| placed(&found)),
+            planner: root.get("planner").and_then(|found| placed(&found)),
+            executor: root.get("executor").and_then(|found| placed(&found)),
             max_interactions: number("max_interactions"),
             at_limit: text("at_limit").map(|word| if word == "error" { AtLimit::Error } else { AtLimit::Finish }),
             max_corrections: number("max_corrections"),
@@ -186,6 +203,9 @@ impl AgentFile {
         };
         if let (Some(found), None) = (root.get("fallback_models"), root.get("model")) {
             found.problem("stands without `model`", "`model` is asked first, these after it: add `model = \"…\"`");
+        }
+        if let (Some(found), None) = (root.get("executor"), root.get("planner")) {
+            found.problem("stands without `planner`", "it carries out what `planner` plans: add `planner = \"…\"`");
         }
         file.read_plugins(root);
         file

@@ -14,6 +14,17 @@ const CLOSING: &str = "</tool>";
 /// Characters of a call that an error quotes.
 const QUOTED: usize = 200;
 
+/// How a model calls tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolDialect {
+    /// By its provider's own means.
+    #[default]
+    Native,
+    /// In its text.
+    Text,
+}
+
 /// A call as a model wrote it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaggedCall {

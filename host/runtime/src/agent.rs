@@ -2,11 +2,13 @@
 
 use crate::builtins;
 use crate::models::Models;
+use crate::offering::ToolVectors;
 use crate::registry::{Availability, Registry, RegistryError};
 use agent_core::plugin::OutputData;
 use agent_core::prompt::PromptParts;
 use agent_core::run::{LoopConfig, PinnedPlugin};
 use agent_core::schema::{Schema, SchemaError};
+use agent_core::text_dialect::ToolDialect;
 use agent_core::tool::{ToolSource, Violation};
 use agent_memory::digest_of;
 use agent_plugins::{CallLimits, Generation, Grants, Kind, PluginSetup, TreeGrant};
@@ -15,6 +17,9 @@ use std::collections::BTreeMap;
 
 /// Tokens kept for the reply unless configured otherwise.
 pub const DEFAULT_REPLY_TOKENS: u32 = 4_096;
+
+/// Tools that are offered at most unless configured otherwise (L25).
+pub const DEFAULT_OFFERED_TOOLS: u32 = 15;
 
 /// What an agent allows one plugin.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +43,10 @@ pub struct AgentConfig {
     pub prompt: PromptParts,
     /// Most tokens of a reply. Default 4,096.
     pub reply_tokens: u32,
+    /// How its models call tools (L20). Default: by their providers' own means.
+    pub tool_dialect: ToolDialect,
+    /// With more tools than this, only so many are offered: those nearest to the input (L25). Default 15.
+    pub offered_tools: u32,
     /// Whether the output holds the turn's messages (L13).
     pub include_history: bool,
     /// JSON Schema of the output (L12).
@@ -63,6 +72,8 @@ impl AgentConfig {
             bounds: LoopConfig::default(),
             prompt: PromptParts::default(),
             reply_tokens: DEFAULT_REPLY_TOKENS,
+            tool_dialect: ToolDialect::Native,
+            offered_tools: DEFAULT_OFFERED_TOOLS,
             include_history: false,
             output_schema: None,
             plugins: BTreeMap::new(),
@@ -117,6 +128,7 @@ pub struct Agent {
     registry: Registry,
     output_schema: Option<Schema>,
     fingerprint: String,
+    tool_vectors: ToolVectors,
 }
 
 impl Agent {
@@ -138,7 +150,8 @@ impl Agent {
             (plugin.name().to_owned(), PluginSetup::new(plugin.clone(), grants, limits))
         });
         let setups = setups.collect();
-        let agent = Self { config, models, generation, setups, registry, output_schema, fingerprint };
+        let tool_vectors = ToolVectors::default();
+        let agent = Self { config, models, generation, setups, registry, output_schema, fingerprint, tool_vectors };
         agent.check_names()?;
         agent.fallback()?;
         Ok(agent)
@@ -190,6 +203,10 @@ impl Agent {
     /// Its tools.
     pub fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    pub(crate) fn tool_vectors(&self) -> &ToolVectors {
+        &self.tool_vectors
     }
 
     /// Digest of the configuration, for the step records (D1).
