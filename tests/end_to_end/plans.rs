@@ -51,6 +51,30 @@ async fn fallbacks(house: &House, session: &Session) -> Vec<String> {
     reasons.collect()
 }
 
+/// The events of a plan of two steps, the first of which asks for two calls.
+const TWO_STEPS: [&str; 20] = [
+    "loop_start",
+    "loop_iteration",
+    "context_built",
+    "stream_complete",
+    "plan",
+    "loop_iteration",
+    "context_built",
+    "stream_complete",
+    "tool_deferred",
+    "tool_call",
+    "tool_result",
+    "loop_iteration",
+    "context_built",
+    "stream_complete",
+    "tool_call",
+    "tool_result",
+    "loop_iteration",
+    "context_built",
+    "stream_complete",
+    "loop_end",
+];
+
 /// L24, L25, seed e phase 2b: plan, for each step the nearest tools and one call, and the synthesis, streamed.
 #[tokio::test(flavor = "multi_thread")]
 async fn l24_e_plan_execute_synthesize() {
@@ -69,30 +93,7 @@ async fn l24_e_plan_execute_synthesize() {
         (output.data, output.model.as_str(), output.interactions),
         (json!("I've renamed it."), "scripted/planner.json", 4)
     );
-    let types = event_types(&house, &session).await;
-    let expected = [
-        "loop_start",
-        "loop_iteration",
-        "context_built",
-        "stream_complete",
-        "plan",
-        "loop_iteration",
-        "context_built",
-        "stream_complete",
-        "tool_deferred",
-        "tool_call",
-        "tool_result",
-        "loop_iteration",
-        "context_built",
-        "stream_complete",
-        "tool_call",
-        "tool_result",
-        "loop_iteration",
-        "context_built",
-        "stream_complete",
-        "loop_end",
-    ];
-    assert_eq!(types, expected);
+    assert_eq!(event_types(&house, &session).await, TWO_STEPS);
     let mut streamed = String::new();
     while let Ok(event) = watching.try_recv() {
         if let EventKind::StreamToken { text } = event.kind {
@@ -131,16 +132,14 @@ async fn l24_the_synthesis_is_validated() {
     assert!(fallbacks(&house, &session).await.is_empty());
 }
 
-/// L24: every failure goes on with one model that has all tools and every result; nothing runs twice.
-#[tokio::test(flavor = "multi_thread")]
-async fn l24_every_failure_falls_back() {
+/// What the planner, the executor and the single model say, the reason, and how many calls have run.
+fn failures() -> [([Vec<Value>; 3], &'static str, usize); 6] {
     let steps = planning(&[("probe.echo", "return kept"), ("probe.fail", "fail")]);
     let echo = calling(&[("probe.echo", json!({"text": "kept"}))]);
     let fail = calling(&[("probe.fail", json!({"kind": "failed", "message": "disk full"}))]);
     let goes_on = |contains: &str| json!({"text": "Alone.", "expect": {"offers": "read_result", "contains": contains}});
     let refusing = json!({"text": "", "error": {"status": 400, "message": "no such model"}});
-    // What the planner, the executor and the single model say, the reason, and how many calls have run.
-    let cases: [([Vec<Value>; 3], &str, usize); 6] = [
+    [
         (
             [vec![saying("First I would look.")], vec![unused()], vec![unused(), goes_on("Go.")]],
             "no plan: it is no JSON",
@@ -183,8 +182,13 @@ async fn l24_every_failure_falls_back() {
             "the planner's answer is empty",
             1,
         ),
-    ];
-    for (scripts, reason, calls) in cases {
+    ]
+}
+
+/// L24: every failure goes on with one model that has all tools and every result; nothing runs twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn l24_every_failure_falls_back() {
+    for (scripts, reason, calls) in failures() {
         let house = House::new(&["probe"]).await;
         let [planner, executor, single] = &scripts;
         let mut session = open(&house, AgentConfig::new("test"), [planner, executor, single]).await;
