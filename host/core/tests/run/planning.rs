@@ -116,6 +116,9 @@ fn l24_a_step_is_one_call() {
     assert_eq!(asked(&session), Asked::Synthesis, "what was deferred is no failure");
 }
 
+/// What goes wrong with a plan.
+type Failure = fn(&mut Session) -> Change;
+
 /// L24: every failure leaves the plan, says why, and keeps what was executed.
 #[test]
 fn l24_every_failure_falls_back() {
@@ -148,13 +151,13 @@ fn l24_every_failure_falls_back() {
         let failure = ModelFailure { model: "local/p".into(), message: "busy".into(), then: AfterFailure::GiveUp };
         session.must(Input::ModelFailed(failure))
     };
-    let cases: [(&dyn Fn(&mut Session) -> Change, &str, usize); 6] = [
-        (&invalid, "the planner's reply is no plan: it is no JSON", 0),
-        (&no_call, "the executor called no tool in step 2 of 2", 1),
-        (&refused, "the call of `a` in step 1 of 1 could not run", 1),
-        (&failed, "`a` failed in step 1 of 2: disk full", 1),
-        (&empty, "the planner's answer is empty", 1),
-        (&silent, "local/p did not answer: busy", 0),
+    let cases: [(Failure, &str, usize); 6] = [
+        (invalid, "the planner's reply is no plan: it is no JSON", 0),
+        (no_call, "the executor called no tool in step 2 of 2", 1),
+        (refused, "the call of `a` in step 1 of 1 could not run", 1),
+        (failed, "`a` failed in step 1 of 2: disk full", 1),
+        (empty, "the planner's answer is empty", 1),
+        (silent, "local/p did not answer: busy", 0),
     ];
     for (case, expected, calls) in cases {
         let mut session = planning(LoopConfig::default());
