@@ -32,6 +32,7 @@ use crate::grants::{Grant, Kind, Receiver};
 use agent_core::approval::ApprovalRules;
 use agent_core::loop_break::Finish;
 use agent_core::run::AtLimit;
+use agent_core::text_dialect::ToolDialect;
 use agent_runtime::SummaryWriter;
 use document::{Document, Found, Table};
 use serde_json::Value;
@@ -71,6 +72,16 @@ pub(crate) struct AgentFile {
     pub(crate) tool_rules: Option<String>,
     /// Most tokens of a reply.
     pub(crate) reply_tokens: Option<u32>,
+    /// How its models call tools.
+    pub(crate) tool_dialect: Option<ToolDialect>,
+    /// Tools that are offered at most.
+    pub(crate) offered_tools: Option<u32>,
+    /// Says which those are.
+    pub(crate) embedding_model: Option<Placed>,
+    /// Makes plans.
+    pub(crate) planner: Option<Placed>,
+    /// Carries them out.
+    pub(crate) executor: Option<Placed>,
     /// Model calls per turn.
     pub(crate) max_interactions: Option<u32>,
     /// What happens there.
@@ -205,6 +216,12 @@ impl AgentFile {
             chain_of_thought: text("chain_of_thought"),
             tool_rules: text("tool_rules"),
             reply_tokens: number("reply_tokens"),
+            tool_dialect: text("tool_dialect")
+                .map(|word| if word == "text" { ToolDialect::Text } else { ToolDialect::Native }),
+            offered_tools: number("offered_tools"),
+            embedding_model: root.get("embedding_model").and_then(|found| placed(&found)),
+            planner: root.get("planner").and_then(|found| placed(&found)),
+            executor: root.get("executor").and_then(|found| placed(&found)),
             max_interactions: number("max_interactions"),
             at_limit: text("at_limit").map(|word| if word == "error" { AtLimit::Error } else { AtLimit::Finish }),
             max_corrections: number("max_corrections"),
@@ -244,6 +261,9 @@ impl AgentFile {
         }
         if let Some(table) = root.table("approval") {
             (file.approvals, file.approval_places) = approval::rules(&table);
+        }
+        if let (Some(found), None) = (root.get("executor"), root.get("planner")) {
+            found.problem("stands without `planner`", "it carries out what `planner` plans: add `planner = \"…\"`");
         }
         file.read_plugins(root);
         file

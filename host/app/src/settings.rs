@@ -7,7 +7,7 @@ pub(crate) mod offer;
 mod providers;
 
 pub(crate) use agents::AGENT_FILE;
-pub(crate) use models::{AT_BASE_URL, Chain, NamedModel, WantedModels};
+pub(crate) use models::{AT_BASE_URL, Chain, Helpers, NamedModel, WantedModels};
 pub(crate) use providers::OPENAI_BASE_URL;
 
 use crate::arguments::AgentArguments;
@@ -74,8 +74,10 @@ impl Settings {
     ) -> Result<(Vec<NamedModel>, Vec<ProviderConfig>), Failure> {
         let chain = self.models.asked();
         let (providers, mut problems) = providers::providers(&self.models, &self.file, variable);
-        for (index, model) in chain.iter().enumerate() {
-            let problem = models::problem(&model.name, &self.file);
+        for (index, model) in self.models.all_named().iter().enumerate() {
+            let is_embedding = self.models.helpers.embedding.as_ref() == Some(model);
+            let no_embedding = is_embedding.then(|| models::embedding_problem(&model.name)).flatten();
+            let problem = no_embedding.or_else(|| models::problem(&model.name, &self.file));
             problems.extend(problem.map(|problem| (index, format!("{}: {problem}", model.place))));
         }
         if problems.is_empty() {

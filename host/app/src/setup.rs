@@ -9,19 +9,19 @@ use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::Failure;
 use crate::grants;
-use crate::settings::{self, Settings};
+use crate::settings::{self, Helpers, NamedModel, Settings};
 use crate::terminal::{Terminal, YELLOW, show_build, show_load};
 use agent_core::prompt::PromptParts;
 use agent_core::run::LoopConfig;
 use agent_kit::build::{BuildError, BuiltPlugin, build_directory};
 use agent_memory::{Options, SqliteStore};
-use agent_models::{Provider, Providers, RetryPolicy};
+use agent_models::{Embedder, Provider, Providers, RetryPolicy};
 use agent_plugins::{
     CallLimits, Generation, Grants, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox, SandboxOptions,
 };
 use agent_runtime::{
-    Agent, AgentConfig, AgentError, Completions, Delegate, Models, OutboxConfig, PluginAllowance, RegistryError,
-    ServiceConfig,
+    Agent, AgentConfig, AgentError, Completions, Delegate, Models, OutboxConfig, PlanningModels, PluginAllowance,
+    RegistryError, ServiceConfig,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -194,7 +194,9 @@ fn models(settings: &Settings) -> Result<Models, Failure> {
     let Some(first) = chain.next().filter(|_| problems.is_empty()) else {
         return Err(Failure::refused(problems.join("\n")));
     };
+    let (planning, embedder) = helpers(settings, &providers, &first)?;
     let mut models = Models::new(first, chain);
+    (models.planning, models.embedder) = (planning, embedder);
     models.retry = retry(settings);
     models.fallback_text = settings.file.fallback_text.clone();
     models.summary = summary;
@@ -202,6 +204,28 @@ fn models(settings: &Settings) -> Result<Models, Failure> {
         models.cooldown = milliseconds(cooldown);
     }
     Ok(models)
+}
+
+/// The models for a part of the work (L24, L25).
+fn helpers(
+    settings: &Settings,
+    providers: &Providers,
+    first: &Arc<dyn Provider>,
+) -> Result<(Option<PlanningModels>, Option<Arc<Embedder>>), Failure> {
+    let Helpers { planner, executor, embedding } = &settings.models.helpers;
+    let refused = |named: &NamedModel, error| Failure::refused(format!("{}: {error}", named.place));
+    let model = |named: &NamedModel| providers.model(&named.name, &named.base).map_err(|error| refused(named, error));
+    let planning = match planner {
+        None => None,
+        Some(planner) => {
+            let executor = executor.as_ref().map_or_else(|| Ok(first.clone()), model)?;
+            Some(PlanningModels { planner: model(planner)?, executor })
+        }
+    };
+    let embedder =
+        embedding.as_ref().map(|named| providers.embedder(&named.name).map_err(|error| refused(named, error)));
+    let embedder = embedder.transpose()?.map(|embedder| Arc::new(embedder.with_retry(retry(settings))));
+    Ok((planning, embedder))
 }
 
 fn retry(settings: &Settings) -> RetryPolicy {
@@ -232,6 +256,8 @@ fn configuration(settings: &Settings) -> AgentConfig {
         },
         reply_tokens: file.reply_tokens.unwrap_or(defaults.reply_tokens),
         summary: file.summary.unwrap_or(defaults.summary),
+        tool_dialect: file.tool_dialect.unwrap_or(defaults.tool_dialect),
+        offered_tools: file.offered_tools.unwrap_or(defaults.offered_tools),
         include_history: file.include_history.unwrap_or(defaults.include_history),
         output_schema: file.output_schema.clone(),
         plugins: plugin_names(settings).map(|name| (name.to_owned(), allowance(settings, name))).collect(),

@@ -152,6 +152,23 @@ pub enum NudgeCause {
     ForcedSummary,
 }
 
+/// What an error has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorScope {
+    /// The turn, for good.
+    #[default]
+    Turn,
+    /// A call that a reply wrote and nobody could read: the model is told, and the turn goes on (L20).
+    Reply,
+}
+
+impl ErrorScope {
+    fn is_turn(&self) -> bool {
+        *self == ErrorScope::Turn
+    }
+}
+
 /// One call of an approval request, with all that somebody needs to decide about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalItem {
@@ -206,6 +223,9 @@ pub enum EventKind {
         messages: u32,
         /// Names of the system sections, in order.
         sections: Vec<String>,
+        /// How many tools the model is offered, where not all of them (L25).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        offered_tools: Option<u32>,
     },
     /// Tokens of the window (L26).
     ContextBudget {
@@ -405,12 +425,15 @@ pub enum EventKind {
         /// As its author wrote it.
         name: String,
     },
-    /// Something failed for good; `loop_end` follows.
+    /// Something failed. Where it is the turn, `loop_end` follows.
     Error {
         /// For programs.
         code: String,
         /// For people.
         message: String,
+        /// What failed.
+        #[serde(default, skip_serializing_if = "ErrorScope::is_turn")]
+        scope: ErrorScope,
     },
     /// The turn is over. Exactly once a turn, and last.
     LoopEnd {

@@ -15,6 +15,10 @@ pub mod section {
     pub const CHAIN_OF_THOUGHT: &str = "chain-of-thought";
     /// Of the evicted turns.
     pub const SESSION_SUMMARY: &str = "session-summary";
+    /// In the turn's message, where the model can only write: the tools (L20).
+    pub const TOOL_SCHEMAS: &str = "tool-schemas";
+    /// The same of MCP servers.
+    pub const MCP_TOOL_SCHEMAS: &str = "mcp-tool-schemas";
     /// In the turn's message: how to use the tools.
     pub const TOOL_RULES: &str = "tool-rules";
     /// In the turn's message: facts from long-term memory.

@@ -8,6 +8,7 @@ mod batch;
 mod delegation;
 mod depth;
 mod effort;
+mod dialect;
 mod end;
 mod eviction;
 mod failure;
@@ -15,6 +16,7 @@ mod finishing;
 mod fork;
 mod input;
 mod repetition;
+mod planning;
 mod state;
 mod step;
 mod transition;
@@ -28,6 +30,7 @@ pub use input::{
     AfterFailure, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, ModelFailure, OutputVerdict,
     Refused, RepliedStep, ResolvedCall, Summarised, TurnContext,
 };
+pub use planning::{Asked, MadePlan, Offer, Plan, PlanBudgets, PlannedStep};
 pub use state::{AtLimit, Entry, LoopConfig, Mask, PinnedPlugin, PromptBudget, RestoreError, Run, StepPlan, Turn};
 
 use crate::approval::Leave;

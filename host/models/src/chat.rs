@@ -3,6 +3,7 @@
 mod body;
 mod connection;
 mod dialect;
+mod embeddings;
 mod exchange;
 mod failure;
 mod media;
@@ -25,6 +26,8 @@ use exchange::Exchange;
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
+
+pub use embeddings::Embedder;
 
 pub(crate) use connection::{Connection, below, client};
 pub(crate) use model_list::ask as ask_for_models;

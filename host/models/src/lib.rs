@@ -17,6 +17,7 @@ pub mod scripted;
 pub mod sse;
 mod stream;
 
+pub use chat::Embedder;
 pub use configuration::{
     KNOWN_PROVIDERS, KnownProvider, ModelConfig, Price, ProviderConfig, Secret, Timeouts, known_provider,
 };

@@ -1,6 +1,6 @@
 //! From a configured name to a model (M2).
 
-use crate::chat::{Chat, Connection};
+use crate::chat::{Chat, Connection, Embedder};
 use crate::configuration::{KNOWN_PROVIDERS, ProviderConfig, known_provider};
 use crate::error::ModelError;
 use crate::offline::Offline;
@@ -51,6 +51,17 @@ impl Providers {
                 Some((configured, model)) => Ok(Arc::new(Chat::new(configured.connection()?, model))),
                 None => Err(ModelError::UnknownProvider { given: name.to_owned(), allowed: self.allowed(kind) }),
             },
+        }
+    }
+
+    /// The embedding model of that name, `PROVIDER/MODEL` of a configured provider. Nobody is asked yet whether it is there.
+    pub fn embedder(&self, name: &str) -> Result<Embedder, ModelError> {
+        match self.split(name) {
+            Some((configured, model)) => Ok(Embedder::new(configured.connection()?, model)),
+            None => {
+                let kind = name.split_once('/').map_or(name, |(kind, _)| kind);
+                Err(ModelError::UnknownProvider { given: name.to_owned(), allowed: self.allowed(kind) })
+            }
         }
     }
 

@@ -3,6 +3,8 @@
 
 #[path = "support/asking.rs"]
 mod asking;
+#[path = "support/embeddings.rs"]
+mod embeddings;
 #[path = "support/errors.rs"]
 mod errors;
 #[path = "support/faults.rs"]

@@ -4,6 +4,7 @@ use crate::approvals;
 use crate::builtins;
 use crate::delegation::Delegate;
 use crate::models::Models;
+use crate::offering::ToolVectors;
 use crate::outbox::OutboxConfig;
 use crate::registry::{Availability, Registry, RegistryError};
 use crate::services::ServiceConfig;
@@ -14,6 +15,7 @@ use agent_core::plugin::OutputData;
 use agent_core::prompt::PromptParts;
 use agent_core::run::{LoopConfig, PinnedPlugin};
 use agent_core::schema::{Schema, SchemaError};
+use agent_core::text_dialect::ToolDialect;
 use agent_core::tool::{ToolSource, Violation};
 use agent_mcp::{Catalogue, McpConfigError, McpServers, McpTool, ServerConfig};
 use agent_memory::digest_of;
@@ -24,6 +26,9 @@ use std::sync::Arc;
 
 /// Tokens kept for the reply unless configured otherwise.
 pub const DEFAULT_REPLY_TOKENS: u32 = 4_096;
+
+/// Tools that are offered at most unless configured otherwise (L25).
+pub const DEFAULT_OFFERED_TOOLS: u32 = 15;
 
 /// What an agent allows one plugin.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +54,10 @@ pub struct AgentConfig {
     pub reply_tokens: u32,
     /// Who summarises what leaves the prompt (L27). Default: a model.
     pub summary: SummaryWriter,
+    /// How its models call tools (L20). Default: by their providers' own means.
+    pub tool_dialect: ToolDialect,
+    /// With more tools than this, only so many are offered: those nearest to the input (L25). Default 15.
+    pub offered_tools: u32,
     /// Whether the output holds the turn's messages (L13).
     pub include_history: bool,
     /// JSON Schema of the output (L12).
@@ -85,6 +94,8 @@ impl AgentConfig {
             prompt: PromptParts::default(),
             reply_tokens: DEFAULT_REPLY_TOKENS,
             summary: SummaryWriter::default(),
+            tool_dialect: ToolDialect::Native,
+            offered_tools: DEFAULT_OFFERED_TOOLS,
             include_history: false,
             output_schema: None,
             plugins: BTreeMap::new(),
@@ -159,6 +170,7 @@ pub struct Agent {
     registry: Registry,
     output_schema: Option<Schema>,
     fingerprint: String,
+    tool_vectors: ToolVectors,
 }
 
 /// What an agent is made of beside its configuration and models.
@@ -190,8 +202,19 @@ impl Agent {
             (plugin.name().to_owned(), PluginSetup::new(plugin.clone(), grants, limits))
         });
         let setups = setups.collect();
-        let agent =
-            Self { config, models, generation, setups, servers, catalogue, registry, output_schema, fingerprint };
+        let tool_vectors = ToolVectors::default();
+        let agent = Self {
+            config,
+            models,
+            generation,
+            setups,
+            servers,
+            catalogue,
+            registry,
+            output_schema,
+            fingerprint,
+            tool_vectors,
+        };
         agent.check_names()?;
         agent.fallback()?;
         Ok(agent)
@@ -287,6 +310,10 @@ impl Agent {
     /// Its tools.
     pub fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    pub(crate) fn tool_vectors(&self) -> &ToolVectors {
+        &self.tool_vectors
     }
 
     /// Digest of the configuration, for the step records (D1).

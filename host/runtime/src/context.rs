@@ -56,8 +56,11 @@ impl Session {
     pub(crate) async fn build_context(&mut self) -> Deed {
         let recollections = self.recollections().await;
         let agent = self.shared.agent.clone();
+        let query = self.run.turn.as_ref().map(|turn| turn.input.message().plain_text()).unwrap_or_default();
+        let offered = self.offered_for(&query).await;
+        let budget = self.budget_of(self.model(), self.tool_tokens(offered.as_deref()));
         let built = match agent.context_builder().cloned() {
-            Some(builder) => Some(self.ask_builder(&builder, &recollections).await?),
+            Some(builder) => Some(self.ask_builder(&builder, &recollections, (&offered, budget)).await?),
             None => None,
         };
         let answer = built.as_ref().map(|(plugin, built)| json!({"plugin": plugin, "answer": built}));
@@ -66,12 +69,13 @@ impl Session {
         let preface = preface(&agent.config().prompt, &recollections);
         let texts = texts(&sections);
         let system = texts.iter().fold(0, |sum: u32, text| sum.saturating_add(tokens::of_text(text)));
-        let budget = PromptBudget { system, ..self.empty_budget(self.model()) };
+        let budget = PromptBudget { system, ..budget };
         let body = json!({
             "builder": answer,
             "recollections": recollections,
             "plugins": self.run.turn.as_ref().map(|turn| &turn.plugins),
             "configuration": agent.fingerprint(),
+            "offered": offered,
         });
         let records = vec![StepRecord { turn: self.run.turns, step: 0, kind: "context".to_owned(), body }];
         let context = TurnContext {
@@ -81,6 +85,8 @@ impl Session {
             messages: built.messages,
             state: built.state,
             budget,
+            offered,
+            plan: self.plan_budgets(),
         };
         Ok((Input::Context { context }, Notes { records, texts }))
     }
@@ -89,10 +95,11 @@ impl Session {
         &mut self,
         builder: &PluginSetup,
         recollections: &[Recollection],
+        (offered, budget): (&Option<Vec<String>>, PromptBudget),
     ) -> Result<(String, BuiltPrompt), TurnError> {
         let history = self.shown(|_| true).await.map_err(store_failed)?;
         let agent = self.shared.agent.clone();
-        let tools = agent.registry().offered().iter().map(|tool| BuilderTool {
+        let tools = agent.registry().offered_among(offered.as_deref()).into_iter().map(|tool| BuilderTool {
             name: tool.author_name.clone(),
             description: tool.description.clone(),
             input_schema: tool.input_schema.clone(),
@@ -114,7 +121,7 @@ impl Session {
                 summary: self.run.summary.as_ref().map(|summary| summary.section().text),
                 recollections: recollections.to_vec(),
             },
-            budget: self.empty_budget(self.model()).for_plugins(),
+            budget: budget.for_plugins(),
         };
         let report = self.shared.sandbox.build_context(builder, &request, &self.ports()).await;
         Ok((builder.plugin().identity().to_string(), answer(builder, report)?))

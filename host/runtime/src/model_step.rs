@@ -2,16 +2,18 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::context::{answer, store_failed};
+use crate::dialect::{Shown, relay};
 use crate::drive::Deed;
 use crate::media::OutgoingMedia;
 use crate::registry::Registry;
 use crate::session::{Notes, Session};
 use agent_core::message::{Message, MessageId, Part, Role};
-use agent_core::model::{ModelRequest, Reply, StopReason};
+use agent_core::model::{ModelRequest, OfferedTool, Reply, StopReason};
 use agent_core::plugin::{Section, StepRequest};
 use agent_core::prompt;
 use agent_core::run::{
-    AfterFailure, Disposition, Input, Mask, ModelFailure, PromptBudget, RepliedStep, ResolvedCall, StepPlan, TurnError,
+    AfterFailure, Asked, Disposition, Input, Mask, ModelFailure, Offer, PromptBudget, RepliedStep, ResolvedCall,
+    StepPlan, TurnError,
 };
 use agent_core::tool::{ToolError, ToolSource, Violation};
 use agent_core::view::shown_message;
@@ -37,6 +39,18 @@ pub(crate) struct Outgoing {
     pub(crate) notes: Notes,
 }
 
+impl Outgoing {
+    /// Adds to the prompt's last words, which are in no history.
+    pub(crate) fn add_last(&mut self, parts: Vec<Part>) {
+        let messages = &mut self.request.messages;
+        match messages.get_mut(self.ids.len()) {
+            Some(message) => message.parts.extend(parts),
+            None if parts.is_empty() => {}
+            None => messages.push(Message { role: Role::User, parts, seen_count: 0 }),
+        }
+    }
+}
+
 impl Session {
     /// Makes one model call.
     pub(crate) async fn call_model(&mut self, plan: StepPlan) -> Deed {
@@ -48,6 +62,7 @@ impl Session {
         self.mask(&mut outgoing, plan.step).await?;
         let prompt = self.prompt_record(&outgoing);
         self.note(&mut outgoing.notes, plan.step, "prompt", prompt);
+        self.put_in_words(&mut outgoing);
         self.shared.pass(Checkpoint::BeforeModel);
         let asked = self.ask(&outgoing.request, &plan).await;
         self.shared.pass(Checkpoint::AfterModel);
@@ -57,13 +72,16 @@ impl Session {
         };
         let mut notes = outgoing.notes;
         self.note(&mut notes, plan.step, "reply", json!({"reply": raw.reply, "raw": raw.raw}));
-        let registry = self.shared.agent.registry();
-        let reply = raw.reply;
-        if reply.calls.len() > MAX_CALLS {
-            let message = format!("its reply has {} tool calls; at most {MAX_CALLS} are taken", reply.calls.len());
+        let mut reply = raw.reply;
+        let made = self.made_plan(&plan, &reply).await;
+        let read = self.read_words(&mut reply);
+        let mut calls = resolved(self.shared.agent.registry(), &reply);
+        calls.extend(read.calls);
+        if calls.len() > MAX_CALLS {
+            let message = format!("its reply has {} tool calls; at most {MAX_CALLS} are taken", calls.len());
             return Err(TurnError::ModelFailed { message });
         }
-        let calls = self.ask_where_needed(resolved(registry, &reply)).await.map_err(store_failed)?;
+        let calls = self.ask_where_needed(calls).await.map_err(store_failed)?;
         let replied = RepliedStep {
             calls: self.within_depth(calls),
             text: reply.text,
@@ -73,6 +91,9 @@ impl Session {
             execution_units: reply.usage.total(),
             replay: reply.replay,
             masks: outgoing.new_masks,
+            unreadable: read.unreadable,
+            written: read.written,
+            plan: made,
         };
         Ok((Input::Reply(replied), notes))
     }
@@ -105,9 +126,9 @@ impl Session {
             let message = shown_message(message, self.run.seen_count(entry), limit);
             self.for_provider(message)
         });
-        let mut messages: Vec<Message> = shown.collect();
+        let messages: Vec<Message> = shown.collect();
         // Behind everything else, so that what stands before it is as it was in the step before (L22).
-        messages.extend(step_message(&step_sections));
+        let step_parts: Vec<Part> = prompt::texts(&step_sections).into_iter().map(Part::Text).collect();
         let system = prompt::texts(&self.run.system_sections());
         // The turn's own sections are stored since it began, the session summary is not.
         notes.texts.extend(system.iter().filter(|_| self.run.summary.is_some()).cloned());
@@ -116,11 +137,25 @@ impl Session {
             system,
             messages,
             downscaled: Vec::new(),
-            tools: if plan.last { Vec::new() } else { agent.registry().offered().to_vec() },
+            tools: self.offered_in(plan),
             output_schema: agent.config().output_schema.clone(),
             max_tokens: agent.config().reply_tokens,
         };
-        Ok(Outgoing { request, ids, new_masks: Vec::new(), notes })
+        let mut outgoing = Outgoing { request, ids, new_masks: Vec::new(), notes };
+        outgoing.add_last(step_parts);
+        self.add_plan_prompt(plan, &mut outgoing);
+        Ok(outgoing)
+    }
+
+    /// The tools of a model call; none where they are withheld (L4, L24, L25).
+    fn offered_in(&self, plan: &StepPlan) -> Vec<OfferedTool> {
+        let registry = self.shared.agent.registry();
+        match self.run.turn.as_ref().map_or(Offer::All, |turn| turn.offer()) {
+            _ if plan.last => Vec::new(),
+            Offer::All => registry.offered().to_vec(),
+            Offer::These(names) => registry.offered_among(Some(names)).into_iter().cloned().collect(),
+            Offer::Nothing => Vec::new(),
+        }
     }
 
     /// What the builder's per-step export adds to this step only (L2).
@@ -186,27 +221,28 @@ impl Session {
             "masked": self.run.masks.iter().chain(&outgoing.new_masks).collect::<Vec<_>>(),
             "downscaled": request.downscaled,
             "tools": request.tools.iter().map(|tool| tool.author_name.as_str()).collect::<Vec<_>>(),
+            "tool_dialect": self.shared.agent.config().tool_dialect,
             "output_schema": request.output_schema,
         })
     }
 
     /// The model that the open turn asks.
     pub(crate) fn model(&self) -> &Arc<dyn Provider> {
-        self.shared.agent.models().at(self.run.turn.as_ref().map_or(0, |turn| turn.place))
+        let (asked, place) = self.run.turn.as_ref().map_or_else(Default::default, |turn| (turn.asked(), turn.place));
+        self.shared.agent.models().asked_for(asked, place)
     }
 
     /// The window of a model, without any system text.
-    pub(crate) fn empty_budget(&self, model: &Arc<dyn Provider>) -> PromptBudget {
-        let agent = &self.shared.agent;
+    pub(crate) fn budget_of(&self, model: &Arc<dyn Provider>, tools: u32) -> PromptBudget {
         let window = model.facts().model.window;
-        let reserved = agent.config().reply_tokens.min(window / 4);
-        PromptBudget { window, system: 0, tools: agent.registry().tokens(), reserved }
+        let reserved = self.shared.agent.config().reply_tokens.min(window / 4);
+        PromptBudget { window, system: 0, tools, reserved }
     }
 
     /// Where the model rests after failures and another one does not, it is not even asked.
     fn passed_over(&self, plan: &StepPlan) -> Option<ModelFailure> {
         let models = self.shared.agent.models();
-        let place = models.instead_of(plan.place).filter(|_| plan.attempt == 1)?;
+        let place = models.instead_of(plan.place).filter(|_| plan.attempt == 1 && plan.asked == Asked::Model)?;
         let message = format!("it failed less than {} s ago", models.cooldown.as_secs());
         let model = self.model().facts().model.to_string();
         Some(ModelFailure { model, message, then: self.next_model(place) })
@@ -229,6 +265,8 @@ impl Session {
                 self.retry_at = Some(Instant::now() + wait);
                 AfterFailure::Retry { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) }
             }
+            // A plan's models have nobody behind them: the loop goes on without the plan.
+            (None, _) if plan.asked != Asked::Model => AfterFailure::GiveUp,
             (None, next) => {
                 if error.retryable() {
                     models.rest(plan.place);
@@ -241,7 +279,9 @@ impl Session {
 
     fn next_model(&self, place: u32) -> AfterFailure {
         let model = self.shared.agent.models().at(place);
-        AfterFailure::Next { place, model: model.facts().model.to_string(), budget: self.empty_budget(model) }
+        let offered = self.run.turn.as_ref().and_then(|turn| turn.offered.as_deref());
+        let budget = self.budget_of(model, self.tool_tokens(offered));
+        AfterFailure::Next { place, model: model.facts().model.to_string(), budget }
     }
 
     /// Sends the request and passes the pieces of the reply on to the watchers.
@@ -256,19 +296,20 @@ impl Session {
             reply
         };
         match &self.last_event {
-            Some(event) => tokio::join!(reply, self.watchers.stream(event, deltas)).0,
+            Some(event) => match Shown::of(self.shared.agent.config().tool_dialect, plan.asked) {
+                Shown::Whole => tokio::join!(reply, self.watchers.stream(event, deltas)).0,
+                shown => {
+                    let (relayed, watched) = mpsc::channel(DELTAS);
+                    let relay = relay(shown, deltas, relayed);
+                    tokio::join!(reply, relay, self.watchers.stream(event, watched)).0
+                }
+            },
             None => {
                 drop(deltas);
                 reply.await
             }
         }
     }
-}
-
-/// What a builder adds to one step, as the prompt's last message; none where it adds nothing.
-fn step_message(sections: &[Section]) -> Option<Message> {
-    let parts: Vec<Part> = prompt::texts(sections).into_iter().map(Part::Text).collect();
-    (!parts.is_empty()).then_some(Message { role: Role::User, parts, seen_count: 0 })
 }
 
 /// The calls, looked up. Where the reply was cut before the arguments of its last call began, nothing says that there

@@ -1,11 +1,21 @@
 //! An agent's models: the chain that is asked in order, and which of them rest after a failure (M3).
 
-use agent_models::{Provider, RetryPolicy};
+use agent_core::run::Asked;
+use agent_models::{Embedder, Provider, RetryPolicy};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a model that kept failing is passed over, unless configured otherwise.
 pub const DEFAULT_COOLDOWN: Duration = Duration::from_secs(60);
+
+/// The models of a plan (L24).
+#[derive(Clone)]
+pub struct PlanningModels {
+    /// Makes the plan and writes the answer.
+    pub planner: Arc<dyn Provider>,
+    /// Carries out the steps.
+    pub executor: Arc<dyn Provider>,
+}
 
 /// The models of an agent. Clones share what is known of their failures.
 #[derive(Clone)]
@@ -17,6 +27,10 @@ pub struct Models {
     pub cooldown: Duration,
     /// Puts into words what leaves the prompt (L27). Default: the one that answers.
     pub summary: Option<Arc<dyn Provider>>,
+    /// Those that make a plan and carry it out (L24). Default: none, so that there is no plan.
+    pub planning: Option<PlanningModels>,
+    /// Says which tools are nearest to what is to be done (L25). Default: none, so that words decide.
+    pub embedder: Option<Arc<Embedder>>,
     /// The output when none answers. With an output schema it is JSON that satisfies it. Default: none.
     pub fallback_text: Option<String>,
     resting_until: Arc<Mutex<Vec<Option<Instant>>>>,
@@ -28,12 +42,28 @@ impl Models {
         let chain: Vec<_> = std::iter::once(first).chain(others).collect();
         let resting_until = Arc::new(Mutex::new(vec![None; chain.len()]));
         let (retry, cooldown) = (RetryPolicy::default(), DEFAULT_COOLDOWN);
-        Self { chain, retry, cooldown, summary: None, fallback_text: None, resting_until }
+        let (summary, planning, embedder) = (None, None, None);
+        Self { chain, retry, cooldown, summary, planning, embedder, fallback_text: None, resting_until }
     }
 
     /// In order.
     pub fn chain(&self) -> &[Arc<dyn Provider>] {
         &self.chain
+    }
+
+    /// All that may be asked: the chain, and those of a plan.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<dyn Provider>> {
+        let planning = self.planning.iter().flat_map(|planning| [&planning.planner, &planning.executor]);
+        self.chain.iter().chain(planning)
+    }
+
+    /// The one that is asked for this; where there is no such one any more, that of the chain.
+    pub(crate) fn asked_for(&self, asked: Asked, place: u32) -> &Arc<dyn Provider> {
+        match (&self.planning, asked) {
+            (Some(planning), Asked::Planner | Asked::Synthesis) => &planning.planner,
+            (Some(planning), Asked::Executor { .. }) => &planning.executor,
+            (_, _) => self.at(place),
+        }
     }
 
     /// The one that is asked first.

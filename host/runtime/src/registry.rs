@@ -8,6 +8,7 @@ use agent_core::model::{OfferedTool, RequestedCall};
 use agent_core::names::ToolNames;
 use agent_core::run::{Approval, Disposition, ResolvedCall};
 use agent_core::schema::{Schema, SchemaError, parse_arguments};
+use agent_core::text_dialect::ToolAddress;
 use agent_core::tokens;
 use agent_core::tool::{ToolDefinition, ToolError, ToolSource, Violation};
 use serde_json::Value;
@@ -129,13 +130,40 @@ impl Registry {
         self.names.provider_name(author).unwrap_or(author)
     }
 
+    /// Those of the offered ones that have these names, by name; none: all of them.
+    pub(crate) fn offered_among(&self, names: Option<&[String]>) -> Vec<&OfferedTool> {
+        let is_named = |tool: &&OfferedTool| names.is_none_or(|names| names.contains(&tool.author_name));
+        self.offered.iter().filter(is_named).collect()
+    }
+
+    /// What offering these costs, measured (L26).
+    pub(crate) fn tokens_of(&self, names: &[String]) -> u32 {
+        self.offered_among(Some(names)).into_iter().map(tokens_of).fold(0, u32::saturating_add)
+    }
+
+    /// Where a tool comes from; none for one that is not there.
+    pub(crate) fn source_of(&self, author: &str) -> Option<&ToolSource> {
+        self.tools.get(author).map(|tool| &tool.source)
+    }
+
+    /// Where a model that can only write finds a tool, by either of its names (L20).
+    pub(crate) fn address_of(&self, name: &str) -> ToolAddress {
+        let author = self.names.author_name(name).unwrap_or(name);
+        ToolAddress::new(author, self.source_of(author))
+    }
+
     /// Looks a model's call up and checks its arguments, before anything runs.
     pub fn resolve(&self, call: &RequestedCall) -> ResolvedCall {
         let author = self.names.author_name(&call.name).unwrap_or(&call.name);
+        self.resolve_by_author(author, &call.arguments)
+    }
+
+    /// The same of a call that names the tool as its author does.
+    pub(crate) fn resolve_by_author(&self, author: &str, arguments: &str) -> ResolvedCall {
         // What is no JSON is kept as the model wrote it.
-        let (arguments, readable) = match parse_arguments(&call.arguments) {
+        let (arguments, readable) = match parse_arguments(arguments) {
             Ok(arguments) => (arguments, Ok(())),
-            Err(error) => (Value::String(call.arguments.clone()), Err(error)),
+            Err(error) => (Value::String(arguments.to_owned()), Err(error)),
         };
         let reserved = self.tools.get(author).map_or(Reserved::Nothing, |tool| tool.reserved);
         let arguments = match reserved {
@@ -143,7 +171,8 @@ impl Registry {
             Reserved::Nothing => arguments,
         };
         let Some(tool) = self.tools.get(author) else {
-            let disposition = Disposition::NotFound { message: self.not_found(author) };
+            let message = format!("there is no tool `{author}`; {}", self.known());
+            let disposition = Disposition::NotFound { message };
             let (name, approval) = (author.to_owned(), Approval::NotNeeded);
             return ResolvedCall { name, arguments, source: None, disposition, approval };
         };
@@ -172,13 +201,14 @@ impl Registry {
         }
     }
 
-    fn not_found(&self, name: &str) -> String {
+    /// What a model is told instead of a tool that is not there.
+    pub(crate) fn known(&self) -> String {
         let known: Vec<&str> = self.offered.iter().take(LISTED).map(|tool| tool.author_name.as_str()).collect();
         let more = self.offered.len().saturating_sub(LISTED);
         match (known.is_empty(), more) {
-            (true, _) => format!("there is no tool `{name}`, nor any other"),
-            (false, 0) => format!("there is no tool `{name}`; there are {}", known.join(", ")),
-            (false, more) => format!("there is no tool `{name}`; there are {} and {more} more", known.join(", ")),
+            (true, _) => "there is no other one either".to_owned(),
+            (false, 0) => format!("there are {}", known.join(", ")),
+            (false, more) => format!("there are {} and {more} more", known.join(", ")),
         }
     }
 }

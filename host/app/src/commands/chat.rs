@@ -222,6 +222,7 @@ impl Chat<'_> {
         let mut chain = Models::new(first.clone(), others);
         (chain.retry, chain.cooldown) = (models.retry, models.cooldown);
         chain.fallback_text.clone_from(&models.fallback_text);
+        (chain.planning, chain.embedder) = (models.planning.clone(), models.embedder.clone());
         self.agent = Arc::new(self.agent.with_models(chain).map_err(Failure::refused)?);
         self.session.set_agent(self.agent.clone());
         self.say(format!("{} answers from now on", first.facts().model));

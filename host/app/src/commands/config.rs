@@ -5,7 +5,7 @@ use crate::configuration::{json_schema, template};
 use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::settings::{Settings, agents};
+use crate::settings::{Helpers, Settings, agents};
 use crate::setup::{self, agents::Projects};
 use crate::terminal::{BOLD, DIM, RED, Terminal, text};
 use agent_mcp::{ServerConfig, Transport};
@@ -119,6 +119,10 @@ fn models(settings: &Settings) -> Result<Vec<String>, Failure> {
     }
     lines
         .extend(settings.file.fallback_text.as_ref().map(|text| format!("then the text {}", text::one_line(text, 60))));
+    let Helpers { planner, executor, embedding } = &settings.models.helpers;
+    for (what, named) in [("plans", planner), ("carries plans out", executor), ("chooses tools", embedding)] {
+        lines.extend(named.as_ref().map(|named| format!("{} {what}", named.name)));
+    }
     Ok(lines)
 }
 

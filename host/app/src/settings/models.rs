@@ -17,8 +17,21 @@ pub(crate) struct WantedModels {
     pub(crate) chain: Chain,
     /// The one that summarises what leaves the prompt; none: the one that answers.
     pub(crate) summary: Option<NamedModel>,
+    /// Those that the file names for a part of the work: the planner, the executor, the embedding model.
+    pub(crate) helpers: Helpers,
     /// Where the first one's provider is, from the command line.
     pub(crate) base_url: Option<String>,
+}
+
+/// Models for a part of the work (L24, L25).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Helpers {
+    /// Makes plans.
+    pub(crate) planner: Option<NamedModel>,
+    /// Carries them out; none: the agent's first model.
+    pub(crate) executor: Option<NamedModel>,
+    /// Says which tools are nearest.
+    pub(crate) embedding: Option<NamedModel>,
 }
 
 /// The models that are to be asked, as far as they are named.
@@ -81,7 +94,10 @@ impl WantedModels {
             _ => Chain::Named(chain),
         };
         let summary = file.summary_model.as_ref().filter(|_| arguments.model.is_none()).map(from_file);
-        Ok(Self { chain, summary, base_url })
+        let helper = |placed: &Option<Placed>| placed.as_ref().map(from_file);
+        let (planner, executor) = (helper(&file.planner), helper(&file.executor));
+        let helpers = Helpers { planner, executor, embedding: helper(&file.embedding_model) };
+        Ok(Self { chain, summary, helpers, base_url })
     }
 
     /// The model that was chosen since: it is asked alone.
@@ -116,9 +132,11 @@ impl WantedModels {
         }
     }
 
-    /// All that may be asked: [`WantedModels::named`], and the one that summarises.
-    pub(crate) fn asked(&self) -> Vec<NamedModel> {
-        self.named().into_iter().chain(self.summary.clone()).collect()
+    /// All that may be asked: those of the chain first.
+    pub(crate) fn all_named(&self) -> Vec<NamedModel> {
+        let Helpers { planner, executor, embedding } = &self.helpers;
+        let helpers = [&self.summary, planner, executor, embedding].into_iter().flatten().cloned();
+        self.named().into_iter().chain(helpers).collect()
     }
 
     /// The provider that is at the base URL of the command line.
@@ -163,6 +181,12 @@ pub(crate) fn problem(name: &str, file: &AgentFile) -> Option<String> {
          Another one needs its address: --base-url URL, or `base_url` in a table [providers.NAME]",
         meant.unwrap_or_default()
     ))
+}
+
+/// Why a name is no embedding model's.
+pub(crate) fn embedding_problem(name: &str) -> Option<String> {
+    let built_in = provider_of(name).filter(|provider| BUILT_IN.contains(provider))?;
+    Some(format!("`{built_in}` makes no embeddings: write PROVIDER/MODEL, or leave it out, and words decide"))
 }
 
 fn is_known(name: &str, file: &AgentFile) -> bool {

@@ -18,7 +18,7 @@ pub(crate) fn providers(
     file: &AgentFile,
     variable: Variables<'_>,
 ) -> (Vec<ProviderConfig>, Vec<(usize, String)>) {
-    let chain = wanted.asked();
+    let chain = wanted.all_named();
     let names: BTreeSet<&str> =
         KNOWN_PROVIDERS.iter().map(|known| known.name).chain(file.providers.keys().map(String::as_str)).collect();
     let (mut configured, mut problems) = (Vec::new(), Vec::new());

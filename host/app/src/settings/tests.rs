@@ -105,6 +105,25 @@ fn what_is_wrong_with_models_is_said_at_once() {
     assert!(providers.iter().any(|provider| provider.name == "ollama" && provider.key.is_none()));
 }
 
+/// L24, L25: the models for a part of the work are found, and what is wrong with them is said with all else.
+#[test]
+fn models_for_a_part_of_the_work() {
+    let text = "planner = \"groq/large\"\nexecutor = \"opnai/small\"\nembedding_model = \"offline\"\n";
+    let (folder, arguments) = agent(text);
+    let settings = Settings::read(&arguments, &none).expect("read");
+    let message = settings.models(&none).expect_err("three problems").message;
+    let message = message.replace(&folder.path().display().to_string(), "/base");
+    let lines: Vec<&str> = message.lines().collect();
+    assert!(lines[0].starts_with("/base/agent.toml:1: planner: `groq/large` needs a key"), "{message}");
+    assert!(lines[1].starts_with("/base/agent.toml:2: executor: `opnai` in `opnai/small` is no known"), "{message}");
+    assert!(lines[2].starts_with("/base/agent.toml:3: embedding_model: `offline` makes no embeddings"), "{message}");
+    let settings = settings_with("planner = \"ollama/large\"\nembedding_model = \"ollama/nomic\"\n");
+    let (chain, _) = settings.models(&none).expect("no key is needed");
+    assert_eq!(chain.iter().map(|model| model.name.as_str()).collect::<Vec<_>>(), ["offline"]);
+    assert_eq!(settings.models.helpers.planner.map(|model| model.name).as_deref(), Some("ollama/large"));
+    assert_eq!(settings.models.helpers.executor, None);
+}
+
 fn settings_with(text: &str) -> Settings {
     let (_folder, arguments) = agent(text);
     Settings::read(&arguments, &none).expect("read")

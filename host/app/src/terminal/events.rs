@@ -4,7 +4,7 @@ use super::text::{harmless, json_line, one_line, time};
 use super::{BOLD, DIM, RED, YELLOW};
 use agent_core::approval::ApprovalWord;
 use agent_core::change::Denial;
-use agent_core::event::{EventKind, NudgeCause};
+use agent_core::event::{ErrorScope, EventKind, NudgeCause};
 use agent_core::run::FALLBACK_TEXT;
 use agent_core::tool::Violation;
 use agent_runtime::summary::EXTRACT;
@@ -80,6 +80,20 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
             let name = one_line(name, SHOWN);
             format!("{YELLOW}!{YELLOW:#} {BOLD}{name}{BOLD:#} failed the same way three times: it is off for this turn")
         }
+        EventKind::Error { message, scope: ErrorScope::Reply, .. } => {
+            format!("{YELLOW}!{YELLOW:#} a tool call could not be read: {}", one_line(message, REASON))
+        }
+        EventKind::Plan { steps } if steps.is_empty() => format!("{DIM}the plan: no tool is needed{DIM:#}"),
+        EventKind::Plan { steps } => {
+            let lines = (1..).zip(steps).map(|(number, step)| {
+                let (tool, task) = (one_line(&step.tool, SHOWN), one_line(&step.task, SHOWN));
+                format!("\n  {number}. {BOLD}{tool}{BOLD:#} {task}")
+            });
+            format!("the plan:{}", lines.collect::<String>())
+        }
+        EventKind::PlanFallback { reason } => {
+            format!("{YELLOW}!{YELLOW:#} going on without a plan: {}", one_line(reason, REASON))
+        }
         _ => return None,
     })
 }
@@ -107,7 +121,9 @@ pub(crate) fn void(event: &EventKind) -> Option<&'static str> {
         EventKind::Retry { .. } | EventKind::ModelFallback { .. } => Some("it broke off"),
         EventKind::OutputRejected { .. } => Some("it was rejected"),
         EventKind::Nudge { .. } => Some("it is not the end"),
-        EventKind::Error { .. } => Some("the turn ended with an error"),
+        EventKind::Error { scope: ErrorScope::Reply, .. } => Some("its tool call could not be read"),
+        EventKind::Error { scope: ErrorScope::Turn, .. } => Some("the turn ended with an error"),
+        EventKind::PlanFallback { .. } => Some("it is no step of the plan"),
         EventKind::LoopEnd { .. } => Some("the turn was cancelled"),
         _ => None,
     }
@@ -136,6 +152,7 @@ fn violations(problems: &[Violation]) -> String {
 mod tests {
     use super::*;
     use agent_core::message::CallId;
+    use agent_core::plan::PlanStep;
     use serde_json::json;
 
     fn shown(event: EventKind) -> String {
@@ -158,6 +175,10 @@ mod tests {
             EventKind::Retry { model: model.clone(), attempt: 2, wait_ms: 1_500, reason: reason.clone() },
             fallback("ollama/qwen"),
             fallback(FALLBACK_TEXT),
+            EventKind::Error { code: "parse_error".into(), message: "no JSON".into(), scope: ErrorScope::Reply },
+            EventKind::Plan { steps: vec![PlanStep { tool: "ocr.extract".into(), task: "read it\nall".into() }] },
+            EventKind::Plan { steps: Vec::new() },
+            EventKind::PlanFallback { reason: "no JSON".into() },
         ];
         insta::assert_snapshot!(events.map(shown).join("\n"), @r#"
         → text.count_file {"path":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… (attempt 2)
@@ -171,6 +192,11 @@ mod tests {
           ollama/qwen is asked instead of openai/gpt
         ! 503: busy�[2J…
           the configured text answers instead of openai/gpt
+        ! a tool call could not be read: no JSON
+        the plan:
+          1. ocr.extract read it…
+        the plan: no tool is needed
+        ! going on without a plan: no JSON
         "#);
     }
 

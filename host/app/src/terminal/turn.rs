@@ -115,7 +115,7 @@ impl<'t> TurnView<'t> {
     pub(crate) fn begin(&mut self, session: &Session) {
         let agent = session.agent();
         self.replies = if agent.config().output_schema.is_none() { Replies::Words } else { Replies::Data };
-        let facts = agent.models().chain().iter().map(|model| model.facts());
+        let facts = agent.models().all().map(|model| model.facts());
         self.spent = Spent::new(facts.filter_map(|facts| Some((facts.model.to_string(), facts.price?))));
         self.reply = Reply::new(self.terminal);
         self.running.clear();

@@ -29,6 +29,9 @@ pub(super) struct Batch {
     /// The result of `task_completion`, while it is checked (L18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) completion: Option<Completion>,
+    /// What the model is told beside the results (L20).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) feedback: Option<String>,
 }
 
 /// One call. Its arguments and its result stand in its record, not here.

@@ -3,6 +3,7 @@
 use super::end::TurnError;
 use super::eviction::AfterEviction;
 use super::input::{AfterFailure, ModelFailure};
+use super::planning::PlanFailed;
 use super::state::{Fit, Phase, PromptBudget, Run};
 use crate::change::Change;
 use crate::event::{EndReason, EventKind};
@@ -15,6 +16,10 @@ impl Run {
     /// Only whole replies count, so whatever was streamed before the failure is void and nothing of it was acted on.
     pub(super) fn model_failed(&mut self, failure: ModelFailure, change: &mut Change) {
         let ModelFailure { model, message, then } = failure;
+        let is_final = !matches!(then, AfterFailure::Retry { .. });
+        if is_final && self.plan_failed(&model, &message, change) == PlanFailed::FellBack {
+            return;
+        }
         match then {
             AfterFailure::Retry { wait_ms } => {
                 let Some(turn) = &mut self.turn else { return };
@@ -33,7 +38,7 @@ impl Run {
     }
 
     /// The step goes on with another model; its window may be smaller.
-    fn take_model(&mut self, place: u32, budget: PromptBudget, change: &mut Change) {
+    pub(super) fn take_model(&mut self, place: u32, budget: PromptBudget, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return };
         let Phase::Calling { last } = turn.phase else { return };
         // The turn's system text is the same whoever reads it.

@@ -3,6 +3,7 @@
 use super::batch::Batch;
 use super::depth::{MAX_JSON_DEPTH, is_too_deep};
 use super::end::TurnError;
+use super::planning::{MadePlan, PlanBudgets};
 use super::state::{LoopConfig, Mask, Phase, PinnedPlugin, PromptBudget, Run};
 use crate::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain, LastingGrant};
 use crate::change::CallResult;
@@ -12,6 +13,7 @@ use crate::loop_break::LoopBreak;
 use crate::message::{CallId, Digest, Message, Replay, TurnInput};
 use crate::model::{StopReason, Usage};
 use crate::plugin::{History, OutputData, Section, TraceContext};
+use crate::text_dialect::UnreadableCall;
 use crate::tool::{CallCost, ToolError, ToolSource, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -160,6 +162,12 @@ pub struct TurnContext {
     pub state: Option<Vec<u8>>,
     /// Of the window.
     pub budget: PromptBudget,
+    /// The tools that the model is offered, by their authors' names (L25). None: all of them.
+    #[serde(default)]
+    pub offered: Option<Vec<String>>,
+    /// Where the turn is to go by a plan: the windows of those who make it and carry it out (L24).
+    #[serde(default)]
+    pub plan: Option<PlanBudgets>,
 }
 
 /// A summary of messages, and what it has cost. It is no interaction of the turn (L4), but its tokens count (L5).
@@ -229,6 +237,15 @@ pub struct RepliedStep {
     /// Media that were masked for this call and stay so (P4).
     #[serde(default)]
     pub masks: Vec<Mask>,
+    /// Calls in its text that could not be read (L20).
+    #[serde(default)]
+    pub unreadable: Vec<UnreadableCall>,
+    /// The text with those calls, as the model wrote it; empty where there are none.
+    #[serde(default)]
+    pub written: String,
+    /// What the planner's reply is (L24).
+    #[serde(default)]
+    pub plan: Option<MadePlan>,
 }
 
 /// A call of a reply, looked up in the registry of tools.

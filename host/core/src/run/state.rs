@@ -5,6 +5,7 @@ use super::effort::Effort;
 use super::end::TurnEnd;
 use super::eviction::AfterEviction;
 use super::repetition::Repetition;
+use super::planning::{Asked, Plan};
 use super::{Action, Validation};
 use crate::approval::LastingGrant;
 use crate::event::{Event, EventKind};
@@ -259,6 +260,15 @@ pub struct Turn {
     /// How its calls have failed (L19, L28).
     #[serde(default)]
     pub(super) repetition: Repetition,
+    /// Replies in a row whose calls could not be read (L20).
+    #[serde(default)]
+    pub unreadable: u32,
+    /// The tools that the model is offered, by their authors' names (L25). None: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered: Option<Vec<String>>,
+    /// While the turn goes by a plan (L24).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Plan>,
     /// How far it is.
     pub(super) phase: Phase,
 }
@@ -290,6 +300,9 @@ pub struct StepPlan {
     pub place: u32,
     /// Tries of this call, this one included.
     pub attempt: u32,
+    /// Who is asked, and what for (L24).
+    #[serde(default)]
+    pub asked: Asked,
 }
 
 fn first_attempt() -> u32 {
@@ -444,6 +457,7 @@ impl Turn {
                 lifecycle: self.lifecycle,
                 place: self.place,
                 attempt: self.attempt,
+                asked: self.asked(),
             }),
             Phase::Working(batch) => match self.completion() {
                 Some(validation) => Action::Validate(validation),

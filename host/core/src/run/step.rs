@@ -7,6 +7,7 @@ use super::end::{Output, TurnEnd, TurnError};
 use super::eviction::AfterEviction;
 use super::finishing::settle_rivals;
 use super::input::{Approval, DispatchedCall, Disposition, RepliedStep, ResolvedCall};
+use super::planning::{Asked, Offer};
 use super::repetition::{Guarded, Switch, fingerprint_of};
 use super::state::{AtLimit, Fit, Mask, Phase, Run, Turn};
 use crate::approval::Leave;
@@ -17,7 +18,7 @@ use crate::message::{CallId, Content, Part, Replay, Role, ToolCall};
 use crate::model::StopReason;
 use crate::plugin::{Lifecycle, OutputData};
 use crate::tool::{CallCost, ToolError, Violation};
-use crate::{tokens, view};
+use crate::{text_dialect, tokens, view};
 
 const DEFERRED: &str = "deferred: a higher-priority call ran first; call it again if it is still needed";
 
@@ -52,6 +53,7 @@ impl Run {
 
     /// Begins the next step, the last one where interactions or tokens are spent (L4, L26).
     pub(super) fn begin_step(&mut self, change: &mut Change) {
+        self.steer_plan(change);
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
         let count = self.sent().count() as u32;
         let sections = self.system_sections().into_iter().map(|section| section.name).collect();
@@ -65,9 +67,13 @@ impl Run {
         turn.phase = Phase::Calling { last };
         turn.attempt = 1;
         let last = last || turn.effort.summary;
+        let offered_tools = match turn.offer() {
+            Offer::These(tools) if !last => Some(u32::try_from(tools.len()).unwrap_or(u32::MAX)),
+            Offer::These(_) | Offer::All | Offer::Nothing => None,
+        };
         self.emit(change, EventKind::LoopIteration { step: interactions + 1, last });
         self.emit_budget(change);
-        self.emit(change, EventKind::ContextBuilt { step: interactions + 1, messages: count, sections });
+        self.emit(change, EventKind::ContextBuilt { step: interactions + 1, messages: count, sections, offered_tools });
     }
 
     /// Ends a turn whose prompt no model call can take. What the turn began with leaves the view, so that the next turn
@@ -85,9 +91,9 @@ impl Run {
     }
 
     /// Takes a whole reply: counts it, and either begins its calls or has its text validated (L3, L5, L6).
-    pub(super) fn reply(&mut self, reply: RepliedStep, change: &mut Change) {
+    pub(super) fn reply(&mut self, mut reply: RepliedStep, change: &mut Change) {
         self.count_call();
-        self.keep_masks(reply.masks);
+        self.keep_masks(std::mem::take(&mut reply.masks));
         let next = self.next_message;
         let Some(turn) = &mut self.turn else { return };
         let Phase::Calling { last } = turn.phase else { return };
@@ -98,10 +104,20 @@ impl Run {
         turn.model = reply.model.clone();
         turn.latest_from = next;
         let interactions = turn.interactions;
-        let complete = EventKind::StreamComplete { text: reply.text.clone(), model: reply.model, usage: reply.usage };
+        let asked = turn.asked();
+        // A plan is no text for the user.
+        let text = if asked == Asked::Planner { String::new() } else { reply.text.clone() };
+        let complete = EventKind::StreamComplete { text, model: reply.model.clone(), usage: reply.usage };
         self.emit(change, complete);
+        let Some(reply) = self.reply_to_plan(reply, last, change) else { return };
+        if !last && !summary && reply.calls.is_empty() && !reply.unreadable.is_empty() {
+            return self.ask_for_readable_calls(&reply.written, &reply.unreadable, change);
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.unreadable = 0;
+        }
         if !last && !summary && !reply.calls.is_empty() {
-            return self.begin_batch((reply.text, reply.replay), reply.calls, change);
+            return self.begin_batch(reply, change);
         }
         if last && reply.text.trim().is_empty() {
             let reason = "the last call, made without tools, brought no text".to_owned();
@@ -110,7 +126,8 @@ impl Run {
         if summary && reply.text.trim().is_empty() {
             return self.fail(TurnError::EmptyReplies { replies: MOST_EMPTY }, change);
         }
-        if !last && !summary && self.is_no_end((&reply.text, reply.stop), change) {
+        // What a planner makes of its plan is the answer.
+        if !last && !summary && asked == Asked::Model && self.is_no_end((&reply.text, reply.stop), change) {
             return;
         }
         if let Some(turn) = &mut self.turn {
@@ -152,7 +169,10 @@ impl Run {
         }
     }
 
-    fn begin_batch(&mut self, (text, replay): (String, Option<Replay>), calls: Vec<ResolvedCall>, change: &mut Change) {
+    fn begin_batch(&mut self, reply: RepliedStep, change: &mut Change) {
+        let RepliedStep { text, replay, calls, unreadable, .. } = reply;
+        self.tell_unreadable(&unreadable, change);
+        let feedback = (!unreadable.is_empty()).then(|| text_dialect::feedback(&unreadable));
         let Some(turn) = &mut self.turn else { return };
         let (turn_number, step) = (turn.number, turn.interactions);
         turn.effort.called();
@@ -171,7 +191,7 @@ impl Run {
         let ids = (1..=calls.len()).map(|n| CallId(format!("call_{turn_number}_{step}_{n}")));
         let calls: Vec<(CallId, ResolvedCall)> = ids.zip(calls).collect();
         self.append_request((text, replay), &calls, change);
-        let mut batch = Batch::new(step);
+        let mut batch = Batch { feedback, ..Batch::new(step) };
         for (id, call) in calls {
             let entry = self.begin_call(id, call, (step, highest), change);
             batch.calls.push(entry);
@@ -395,8 +415,10 @@ impl Run {
         };
         if batch.is_done() {
             let (handed_on, answered) = (batch.outstanding.clone(), batch.answered());
+            let feedback = batch.feedback.clone();
             self.announce_resumption(change);
             self.append_results(change);
+            self.append_feedback(feedback, change);
             if handed_on != answered {
                 return self.fail(TurnError::OutstandingMismatch { handed_on, answered }, change);
             }
@@ -406,6 +428,7 @@ impl Run {
             if let Some(turn) = &mut self.turn {
                 turn.lifecycle = Lifecycle::ToolResult;
             }
+            self.leave_step(change);
             self.next_step(change);
         }
     }
@@ -454,6 +477,9 @@ impl Run {
     fn record_result(&mut self, (id, name): (&CallId, String), result: CallResult, shown: String, change: &mut Change) {
         for denial in result.denials.iter().cloned() {
             self.emit(change, EventKind::Denied { call: id.clone(), denial });
+        }
+        if result.is_error {
+            self.note_failure(&name, &shown);
         }
         let (call, cost) = (id.clone(), result.cost);
         let kind = match result.is_error {

@@ -7,7 +7,7 @@ use super::input::{Decision, Input, OutputVerdict, TurnContext};
 use super::state::{Entry, LoopConfig, Phase, PinnedPlugin, PromptBudget, Run, Turn};
 use super::step::text_result;
 use crate::change::{Body, Change, Departure, HiddenMessage, NewMessage};
-use crate::event::{EndReason, EventKind, plugin_at_digest};
+use crate::event::{EndReason, ErrorScope, EventKind, plugin_at_digest};
 use crate::message::{MessageId, Part, Role, TurnInput};
 use crate::model::Usage;
 use crate::plugin::{History, Lifecycle, OutputData, TraceContext};
@@ -82,6 +82,9 @@ impl Run {
             rejected: None,
             effort: Default::default(),
             repetition: Default::default(),
+            unreadable: 0,
+            offered: None,
+            plan: None,
             phase: Phase::Building,
         });
         self.emit(change, EventKind::LoopStart { agent: self.agent.clone(), plugins: names });
@@ -94,6 +97,7 @@ impl Run {
         turn.history = context.history;
         turn.state = context.state;
         turn.budget = context.budget;
+        turn.offered = context.offered;
         let mut messages = context.messages;
         if messages.is_empty() {
             let mut message = turn.input.message();
@@ -109,6 +113,9 @@ impl Run {
             if let Some(entry) = self.view.last_mut() {
                 entry.first = message.seen_count;
             }
+        }
+        if let Some(budgets) = context.plan {
+            self.begin_plan(budgets);
         }
         self.next_step(change);
     }
@@ -187,7 +194,8 @@ impl Run {
     pub(super) fn fail(&mut self, error: TurnError, change: &mut Change) {
         self.clear_stream(change);
         self.abandon_batch(FAILED_WAITING, FAILED_RUNNING, change);
-        self.emit(change, EventKind::Error { code: error.code().to_owned(), message: error.to_string() });
+        let (code, message) = (error.code().to_owned(), error.to_string());
+        self.emit(change, EventKind::Error { code, message, scope: ErrorScope::Turn });
         self.end_turn(TurnEnd::Failed(error), change);
     }
 

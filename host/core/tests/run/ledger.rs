@@ -6,7 +6,7 @@ use agent_core::event::{ApprovalItem, Event, EventKind};
 use agent_core::loop_break::LoopBreak;
 use agent_core::message::{CallId, Digest, Part, Role};
 use agent_core::plugin::History;
-use agent_core::run::{Action, Approval, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run, Validation};
+use agent_core::run::{Action, Approval, Asked, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run, Validation};
 use std::collections::BTreeSet;
 
 /// A stored message with the seen count that was counted call by call.
@@ -122,8 +122,11 @@ impl Ledger {
             Input::Approval { answers } => self.take_answers(answers),
             _ => {}
         }
-        let requested: &[ResolvedCall] = if let Input::Reply(reply) = input { &reply.calls } else { &[] };
-        self.take_calls(input, requested, change);
+        let mut requested = if let Input::Reply(reply) = input { reply.calls.clone() } else { Vec::new() };
+        if matches!(before.turn.as_ref().map(|turn| turn.asked()), Some(Asked::Executor { .. })) {
+            only_the_first(&mut requested);
+        }
+        self.take_calls(input, &requested, change);
         self.take_messages(before.turns.max(1), input, change);
         self.take_hidden(change);
         self.take_events(open, change);
@@ -517,6 +520,23 @@ fn turned_off(change: &Change) -> Vec<&str> {
         _ => None,
     });
     names.collect()
+}
+
+/// A step of a plan is one call: of those of the highest priority, the first (L24).
+fn only_the_first(calls: &mut [ResolvedCall]) {
+    let mut highest: Option<&mut i32> = None;
+    for call in calls {
+        if let Disposition::Ready { priority, .. } = &mut call.disposition {
+            match &mut highest {
+                Some(other) if **other >= *priority => *priority = i32::MIN,
+                _ => {
+                    if let Some(other) = highest.replace(priority) {
+                        *other = i32::MIN;
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn calls_of(body: &Body) -> Vec<CallId> {

@@ -8,11 +8,14 @@ use agent_core::event::WaitCause;
 use agent_core::loop_break::{Finish, LoopBreak};
 use agent_core::message::{CallId, Digest, Message, Role, TurnInput};
 use agent_core::model::Usage;
+use agent_core::plan::PlanStep;
 use agent_core::plugin::{History, OutputData, TraceContext};
 use agent_core::run::{
-    Action, AfterFailure, Approval, AtLimit, Decision, Dispatch, Disposition, Input, LoopConfig, ModelFailure,
-    OutputVerdict, PromptBudget, ResolvedCall, Summarised, TurnContext, TurnEnd, TurnError,
+    Action, AfterFailure, Approval, AtLimit, Decision, Dispatch, Disposition, Input, LoopConfig, MadePlan, ModelFailure,
+    OutputVerdict, PlanBudgets, PlannedStep, PromptBudget, RepliedStep, ResolvedCall, Summarised, TurnContext, TurnEnd,
+    TurnError,
 };
+use agent_core::text_dialect::UnreadableCall;
 use agent_core::tool::{CallCost, ToolError};
 use proptest::prelude::*;
 use serde_json::json;
@@ -192,6 +195,7 @@ impl Move {
                 history: if self.coin { History::LeaveOut } else { History::Keep },
                 messages: messages.collect(),
                 budget: self.budget(),
+                plan: (self.calls.len() % 2 == 1).then_some(PlanBudgets { planner: WIDE, executor: WIDE }),
                 ..Default::default()
             },
         }
@@ -235,7 +239,19 @@ impl Move {
             };
             ResolvedCall { approval, ..call(name, disposition.clone()) }
         });
-        Input::Reply(reply(self.text, calls.collect::<Vec<ResolvedCall>>()))
+        let step = |place: usize| PlannedStep {
+            step: PlanStep { tool: "tool".into(), task: self.text.into() },
+            offered: vec!["tool".into()],
+            tokens: place as u32,
+        };
+        let plan = match self.pick.index(4) {
+            0 => MadePlan::Invalid("no JSON".into()),
+            _ => MadePlan::Steps((0..self.calls.len()).map(step).collect()),
+        };
+        let broken = UnreadableCall::ParseError { problem: "no JSON".into(), written: self.text.into() };
+        let unreadable = if self.pick.index(5) == 4 { vec![broken] } else { Vec::new() };
+        let reply = reply(self.text, calls.collect::<Vec<ResolvedCall>>());
+        Input::Reply(RepliedStep { plan: Some(plan), unreadable, written: self.text.into(), ..reply })
     }
 
     fn model_failed(&self) -> Input {

@@ -172,6 +172,9 @@ pub(crate) fn reply(text: &str, calls: Vec<ResolvedCall>) -> RepliedStep {
         execution_units: 110,
         replay: None,
         masks: Vec::new(),
+        unreadable: Vec::new(),
+        written: String::new(),
+        plan: None,
     }
 }
 

@@ -27,7 +27,8 @@ pub(super) async fn strange_text_is_stored_as_text(place: Place) {
         let mut asked = call(&format!("c{strange}"), 1);
         asked.name = strange.to_owned();
         asked.arguments = Value::String(strange.to_owned());
-        let kind = EventKind::Error { code: strange.to_owned(), message: strange.to_owned() };
+        let kind =
+            EventKind::Error { code: strange.to_owned(), message: strange.to_owned(), scope: Default::default() };
         let change = Change {
             messages: vec![message(1, parts.clone())],
             calls: vec![CallChange::Requested(asked.clone())],

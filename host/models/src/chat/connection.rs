@@ -63,7 +63,12 @@ impl Connection {
 
     /// For messages.
     pub(super) fn endpoint(&self, model: &str) -> Endpoint {
-        let url = shown(&self.url("chat/completions"));
+        self.endpoint_at(model, "chat/completions")
+    }
+
+    /// The same of another part of the API.
+    pub(super) fn endpoint_at(&self, model: &str, path: &str) -> Endpoint {
+        let url = shown(&self.url(path));
         Endpoint { model: format!("{}/{model}", self.config.name), url: Some(url) }
     }
 }

@@ -35,8 +35,32 @@ impl Exchange<'_> {
     }
 
     async fn ask(&self, body: Vec<u8>, deltas: &Sender<Delta>) -> Result<Decoded, ModelError> {
+        let response = self.send("chat/completions", body).await?;
+        self.read(response, deltas).await
+    }
+
+    /// Sends a request and gives the whole body of the answer, of at most so many bytes.
+    pub(super) async fn whole(&self, path: &str, body: Vec<u8>, most: usize) -> Result<Vec<u8>, ModelError> {
+        let ask = async {
+            let mut response = self.send(path, body).await?;
+            let mut whole = Vec::new();
+            while let Some(bytes) = self.piece(&mut response).await? {
+                whole.extend_from_slice(&bytes);
+                if whole.len() > most {
+                    return Err(self.invalid(format!("it has more than {most} bytes")));
+                }
+            }
+            Ok(whole)
+        };
+        let limit = self.connection.config.timeouts.total;
+        let overdue = |_| ModelError::Overdue { endpoint: self.endpoint.clone(), limit };
+        tokio::time::timeout(limit, ask).await.map_err(overdue)?
+    }
+
+    /// Sends a request; what the server does not answer well is an error.
+    async fn send(&self, path: &str, body: Vec<u8>) -> Result<Response, ModelError> {
         let Connection { client, headers, .. } = self.connection;
-        let request = client.post(self.connection.url("chat/completions")).headers(headers.clone()).body(body);
+        let request = client.post(self.connection.url(path)).headers(headers.clone()).body(body);
         let response = self.within_stall(Awaited::Beginning, request.send()).await?;
         let response = response.map_err(|error| failure::of_request(&self.endpoint, &error))?;
         let status = response.status();
@@ -47,7 +71,7 @@ impl Exchange<'_> {
             return Err(refused::read(self, response).await);
         }
         self.check_encoding(&response)?;
-        self.read(response, deltas).await
+        Ok(response)
     }
 
     /// Reads the body as what it is, whatever was asked for, and passes on what is said as it comes.
@@ -155,7 +179,7 @@ impl Exchange<'_> {
         ModelError::Broken { endpoint: self.endpoint.clone(), message: message.to_owned() }
     }
 
-    fn invalid(&self, problem: String) -> ModelError {
+    pub(super) fn invalid(&self, problem: String) -> ModelError {
         ModelError::InvalidReply { endpoint: self.endpoint.clone(), problem }
     }
 }

@@ -5,7 +5,7 @@ use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
 use agent_core::change::{CallRecord, CallState};
-use agent_core::event::{EndReason, EventKind};
+use agent_core::event::{EndReason, ErrorScope, EventKind};
 use agent_core::loop_break::name::ASK_QUESTION;
 use agent_core::message::{Content, Media, Part, StoredMessage, ToolResult};
 use agent_memory::{CallFilter, MAX_PAGE, MessageRange, SessionSummary, Store};
@@ -83,7 +83,7 @@ async fn ends(store: &dyn Store, session: &str) -> Result<BTreeMap<u32, String>,
         after = last.event.sequence;
         for event in events.into_iter().map(|timed| timed.event) {
             match event.kind {
-                EventKind::Error { message, .. } => {
+                EventKind::Error { message, scope: ErrorScope::Turn, .. } => {
                     errors.insert(event.turn, message);
                 }
                 EventKind::LoopEnd { reason } => {

@@ -87,6 +87,42 @@ pub(super) const MODELS: Section = Section {
             meaning: "Most tokens of a reply; so many are kept free for it in the model's window.",
             example: "2000",
         },
+        Key {
+            name: "tool_dialect",
+            value: Value::Choice(&["native", "text"]),
+            default: Default::Is(r#""native""#),
+            meaning: "How they call tools: `native` by their providers' means, `text` for models without any: as `<tool>` in \
+                      their reply.",
+            example: r#""text""#,
+        },
+        Key {
+            name: "offered_tools",
+            value: Value::Number(1, 1024),
+            default: Default::Is("15"),
+            meaning: "With more tools, only so many are offered: those nearest to the input, beside `read_result`.",
+            example: "8",
+        },
+        Key {
+            name: "embedding_model",
+            value: Value::Text(Form::Line),
+            default: Default::Words("none; then the words of names and descriptions decide"),
+            meaning: "Says which tools are nearest, by their meaning. PROVIDER/MODEL; its server has `/embeddings`.",
+            example: r#""openai/text-embedding-3-small""#,
+        },
+        Key {
+            name: "planner",
+            value: Value::Text(Form::Line),
+            default: Default::Words("none; then one model does all"),
+            meaning: "The model that makes a plan before the first step and writes the answer after the last.",
+            example: r#""ollama/qwen3:30b""#,
+        },
+        Key {
+            name: "executor",
+            value: Value::Text(Form::Line),
+            default: Default::Words("`model`"),
+            meaning: "The model that carries the plan out, one tool call a step. Needs `planner`.",
+            example: r#""ollama/qwen3:4b""#,
+        },
     ],
 };
 

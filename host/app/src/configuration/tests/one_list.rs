@@ -62,6 +62,8 @@ fn defaults_are_told_as_they_are() {
         ("model", format!("\"{}\"", crate::settings::WantedModels::default_model())),
         ("model_cooldown_ms", milliseconds(agent_runtime::models::DEFAULT_COOLDOWN)),
         ("reply_tokens", agent.reply_tokens.to_string()),
+        ("tool_dialect", serde_json::to_string(&agent.tool_dialect).expect("a word")),
+        ("offered_tools", agent.offered_tools.to_string()),
         ("max_interactions", bounds.max_interactions.to_string()),
         ("at_limit", at_limit.to_owned()),
         ("max_corrections", bounds.max_corrections.to_string()),

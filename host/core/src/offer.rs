@@ -1,0 +1,62 @@
+//! Which of many tools a model is offered: those nearest to a query, by meaning or by words (L25).
+
+use crate::nearest::Index;
+
+/// Places of the `count` tools nearest to the query by the words of their names and descriptions, the nearest first. Tools
+/// that share no word with it follow in their order.
+pub fn nearest_by_words(tools: &[(&str, &str)], query: &str, count: usize) -> Vec<usize> {
+    let nearest = Index::new(tools.iter().copied()).nearest(query, count);
+    filled(nearest.into_iter().map(|(place, _)| place).collect(), tools.len(), count)
+}
+
+/// The same by the cosine similarity of embeddings. Where those of a tool have other dimensions, or say nothing, it comes
+/// last.
+pub fn nearest_by_meaning(tools: &[Vec<f32>], query: &[f32], count: usize) -> Vec<usize> {
+    let mut scores: Vec<(usize, f32)> = tools.iter().map(|tool| cosine(tool, query)).enumerate().collect();
+    scores.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.cmp(&right.0)));
+    scores.into_iter().map(|(place, _)| place).take(count).collect()
+}
+
+/// From -1 to 1; -1 also where it is not defined.
+pub fn cosine(left: &[f32], right: &[f32]) -> f32 {
+    if left.len() != right.len() {
+        return -1.0;
+    }
+    let dot = |left: &[f32], right: &[f32]| -> f64 {
+        left.iter().zip(right).map(|(left, right)| f64::from(*left) * f64::from(*right)).sum()
+    };
+    let similarity = dot(left, right) / (dot(left, left).sqrt() * dot(right, right).sqrt());
+    if similarity.is_finite() { similarity as f32 } else { -1.0 }
+}
+
+fn filled(mut nearest: Vec<usize>, all: usize, count: usize) -> Vec<usize> {
+    let rest: Vec<usize> = (0..all).filter(|place| !nearest.contains(place)).collect();
+    nearest.extend(rest);
+    nearest.truncate(count);
+    nearest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// L25: exactly so many, the nearest first.
+    #[test]
+    fn l25_by_words() {
+        let tools = [("files.read", "Reads a file."), ("text.count", "Counts words."), ("calc", "Evaluates.")];
+        assert_eq!(nearest_by_words(&tools, "count the words", 2), [1, 0]);
+        assert_eq!(nearest_by_words(&tools, "evaluate and count", 9).len(), 3);
+        assert_eq!(nearest_by_words(&tools, "fly to the moon", 2), [0, 1]);
+        assert!(nearest_by_words(&tools, "count", 0).is_empty() && nearest_by_words(&[], "count", 3).is_empty());
+    }
+
+    /// L25: cosine, not the length of the vectors, decides.
+    #[test]
+    fn l25_by_meaning() {
+        let tools = [vec![9.0, 9.0], vec![0.0, 0.1], vec![1.0, 0.2], vec![0.0, 0.0], vec![1.0], vec![f32::NAN, 1.0]];
+        assert_eq!(nearest_by_meaning(&tools, &[0.0, 5.0], 3), [1, 0, 2]);
+        assert_eq!(nearest_by_meaning(&tools, &[0.0, 5.0], 6), [1, 0, 2, 3, 4, 5]);
+        assert!((cosine(&[1.0, 1.0], &[2.0, 2.0]) - 1.0).abs() < 1e-6 && cosine(&[1.0, 0.0], &[-1.0, 0.0]) == -1.0);
+        assert_eq!(cosine(&[f32::MAX, f32::MAX], &[f32::MAX, f32::MAX]).round(), 1.0);
+    }
+}

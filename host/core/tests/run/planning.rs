@@ -1,0 +1,244 @@
+//! Turns that go by a plan, and what becomes of them when it fails (L24).
+
+use crate::session::{Session, WIDE, call, kinds, of_priority, plain, reply, result};
+use agent_core::change::Change;
+use agent_core::event::EventKind;
+use agent_core::message::{CallId, TurnInput};
+use agent_core::plan::PlanStep;
+use agent_core::plugin::OutputData;
+use agent_core::run::{
+    Action, AfterFailure, Asked, Disposition, Input, LoopConfig, MadePlan, ModelFailure, Offer, PlanBudgets,
+    PlannedStep, PromptBudget, RepliedStep, TurnContext,
+};
+use agent_core::tool::ToolError;
+use serde_json::json;
+
+const PLANNER: PromptBudget = PromptBudget { window: 50_000, system: 0, tools: 70, reserved: 500 };
+const EXECUTOR: PromptBudget = PromptBudget { window: 8_000, system: 0, tools: 0, reserved: 300 };
+
+fn planning(config: LoopConfig) -> Session {
+    let mut session = Session::new();
+    session.start(TurnInput::Text("Rename them.".into()), config);
+    let plan = Some(PlanBudgets { planner: PLANNER, executor: EXECUTOR });
+    session.context(TurnContext { budget: WIDE, plan, ..Default::default() });
+    session
+}
+
+fn made(plan: MadePlan) -> Input {
+    Input::Reply(RepliedStep { plan: Some(plan), ..reply("{…}", Vec::new()) })
+}
+
+fn steps(tools: &[&str]) -> MadePlan {
+    let step = |(place, tool): (usize, &&str)| PlannedStep {
+        step: PlanStep { tool: (*tool).into(), task: format!("do {tool}") },
+        offered: vec![(*tool).into(), "other".into()],
+        tokens: 40 + place as u32,
+    };
+    MadePlan::Steps(tools.iter().enumerate().map(step).collect())
+}
+
+fn asked(session: &Session) -> Asked {
+    match session.run.action() {
+        Action::CallModel(plan) => plan.asked,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn offered(session: &Session) -> Vec<String> {
+    match session.run.turn.as_ref().unwrap().offer() {
+        Offer::These(tools) => tools.to_vec(),
+        Offer::All => vec!["all".into()],
+        Offer::Nothing => Vec::new(),
+    }
+}
+
+fn reason(change: &Change) -> String {
+    let reason = change.events.iter().find_map(|event| match &event.kind {
+        EventKind::PlanFallback { reason } => Some(reason.clone()),
+        _ => None,
+    });
+    reason.unwrap_or_else(|| panic!("no fallback: {:?}", kinds(change)))
+}
+
+fn total(change: &Change) -> Option<(u32, u32)> {
+    change.events.iter().find_map(|event| match event.kind {
+        EventKind::ContextBudget { total, tools, .. } => Some((total, tools)),
+        _ => None,
+    })
+}
+
+/// L24, seed e phase 2b: plan, one call a step, synthesis, which passes the validators.
+#[test]
+fn l24_plan_execute_synthesize() {
+    let mut session = planning(LoopConfig::default());
+    assert_eq!((asked(&session), offered(&session)), (Asked::Planner, vec![]));
+    let change = session.must(made(steps(&["ocr.extract", "files.move"])));
+    assert_eq!(kinds(&change), ["stream_complete", "plan", "loop_iteration", "context_budget", "context_built"]);
+    assert!(matches!(&change.events[0].kind, EventKind::StreamComplete { text, .. } if text.is_empty()));
+    assert!(change.messages.is_empty(), "a plan is no part of the history");
+    assert_eq!(total(&change), Some((8_000, 40)));
+    assert_eq!(asked(&session), Asked::Executor { step: 1, of: 2 });
+    assert_eq!(offered(&session), ["ocr.extract", "other"]);
+    session.reply("", vec![plain("ocr.extract")]);
+    let change = session.run_batch();
+    assert_eq!(total(&change), Some((8_000, 41)));
+    assert_eq!(asked(&session), Asked::Executor { step: 2, of: 2 });
+    session.reply("", vec![plain("files.move")]);
+    let change = session.run_batch();
+    assert_eq!((asked(&session), offered(&session)), (Asked::Synthesis, vec![]));
+    assert_eq!(total(&change), Some((50_000, 0)));
+    session.reply("Renamed.", Vec::new());
+    session.reject("too short");
+    assert_eq!(asked(&session), Asked::Synthesis, "L12 holds");
+    session.answer("I have renamed it.");
+    assert_eq!(session.output().data, json!("I have renamed it."));
+    assert_eq!(session.output().interactions, 5);
+}
+
+/// L24: a plan without steps needs no tool.
+#[test]
+fn l24_an_empty_plan_is_answered() {
+    let mut session = planning(LoopConfig::default());
+    session.must(made(MadePlan::Steps(Vec::new())));
+    assert_eq!(asked(&session), Asked::Synthesis);
+    session.answer("Hello.");
+}
+
+/// L6, L24: of a step's calls the first of the highest priority runs, the others are deferred.
+#[test]
+fn l24_a_step_is_one_call() {
+    let mut session = planning(LoopConfig::default());
+    session.must(made(steps(&["a"])));
+    let change = session.reply("", vec![plain("a"), of_priority("b", 3), of_priority("c", 3)]);
+    assert_eq!(kinds(&change).iter().filter(|kind| *kind == "tool_deferred").count(), 2);
+    assert_eq!(session.dispatch(), [CallId("call_1_2_2".into())]);
+    session.outcome("call_1_2_2", "ok");
+    assert_eq!(asked(&session), Asked::Synthesis, "what was deferred is no failure");
+}
+
+/// What goes wrong with a plan.
+type Failure = fn(&mut Session) -> Change;
+
+/// L24: every failure leaves the plan, says why, and keeps what was executed.
+#[test]
+fn l24_every_failure_falls_back() {
+    let invalid = |session: &mut Session| session.must(made(MadePlan::Invalid("it is no JSON".into())));
+    let no_call = |session: &mut Session| {
+        session.must(made(steps(&["a", "b"])));
+        session.reply("", vec![plain("a")]);
+        session.run_batch();
+        session.reply("I cannot do that.", Vec::new())
+    };
+    let refused = |session: &mut Session| {
+        session.must(made(steps(&["a"])));
+        let denied = ToolError::Denied { message: "not granted".into() };
+        session.reply("", vec![call("a", Disposition::Refused(denied))])
+    };
+    let failed = |session: &mut Session| {
+        session.must(made(steps(&["a", "b"])));
+        session.reply("", vec![plain("a")]);
+        session.dispatch();
+        let result = agent_core::change::CallResult { is_error: true, ..result("disk full") };
+        session.must(Input::Outcome { call: CallId("call_1_2_1".into()), result })
+    };
+    let empty = |session: &mut Session| {
+        session.must(made(steps(&["a"])));
+        session.reply("", vec![plain("a")]);
+        session.run_batch();
+        session.reply(" \n", vec![plain("b")])
+    };
+    let silent = |session: &mut Session| {
+        let failure = ModelFailure { model: "local/p".into(), message: "busy".into(), then: AfterFailure::GiveUp };
+        session.must(Input::ModelFailed(failure))
+    };
+    let cases: [(Failure, &str, usize); 6] = [
+        (invalid, "the planner's reply is no plan: it is no JSON", 0),
+        (no_call, "the executor called no tool in step 2 of 2", 1),
+        (refused, "the call of `a` in step 1 of 1 could not run", 1),
+        (failed, "`a` failed in step 1 of 2: disk full", 1),
+        (empty, "the planner's answer is empty", 1),
+        (silent, "local/p did not answer: busy", 0),
+    ];
+    for (case, expected, calls) in cases {
+        let mut session = planning(LoopConfig::default());
+        let change = case(&mut session);
+        assert_eq!(reason(&change), expected);
+        assert_eq!((asked(&session), offered(&session)), (Asked::Model, vec!["all".to_owned()]), "{expected}");
+        assert_eq!(session.ledger.calls.len(), calls, "{expected}");
+        assert_eq!(total(&change), Some((100_000, 200)), "{expected}: the window is the model's own again");
+        // The single model goes on, and nothing of the plan comes back.
+        session.reply("", vec![plain("z")]);
+        session.run_batch();
+        assert_eq!(asked(&session), Asked::Model);
+        session.answer("done");
+        assert_eq!(session.output().data, json!("done"));
+    }
+}
+
+/// L24: a model of the plan is asked again before the plan is given up.
+#[test]
+fn l24_a_retry_keeps_the_plan() {
+    let mut session = planning(LoopConfig::default());
+    let then = AfterFailure::Retry { wait_ms: 5 };
+    session.must(Input::ModelFailed(ModelFailure { model: "local/p".into(), message: "busy".into(), then }));
+    assert_eq!(asked(&session), Asked::Planner);
+}
+
+/// L4, L24: at the bound the planner writes the answer from what there is.
+#[test]
+fn l4_the_bound_holds_for_plans() {
+    let mut session = planning(LoopConfig { max_interactions: 2, ..Default::default() });
+    session.must(made(steps(&["a", "b", "c"])));
+    session.reply("", vec![plain("a")]);
+    session.run_batch();
+    assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.last && plan.asked == Asked::Synthesis));
+    session.reply("As far as it goes.", Vec::new());
+    session.accept(OutputData::Text("As far as it goes.".into()));
+    assert!(session.output().limit_reached);
+}
+
+/// L26, L24: a prompt that the executor's window cannot take goes to the agent's own model.
+#[test]
+fn l26_a_window_that_is_too_small_falls_back() {
+    let mut session = Session::new();
+    session.start(TurnInput::Text("Rename them.".into()), LoopConfig::default());
+    let executor = PromptBudget { window: 1_500, ..EXECUTOR };
+    let plan = Some(PlanBudgets { planner: PLANNER, executor });
+    session.context(TurnContext { budget: WIDE, plan, ..Default::default() });
+    let change = session.must(made(steps(&["a"])));
+    assert_eq!(reason(&change), "too little of the executor's window is left");
+    assert_eq!(asked(&session), Asked::Model);
+}
+
+/// D3, L24: a step whose outcome is unknown waits for a decision, and the plan goes on behind it.
+#[test]
+fn l24_a_plan_survives_a_crash_and_a_suspension() {
+    let mut session = planning(LoopConfig::default());
+    session.must(made(steps(&["a", "b"])));
+    session.crash();
+    assert_eq!(asked(&session), Asked::Executor { step: 1, of: 2 });
+    session.reply("", vec![plain("a")]);
+    session.dispatch();
+    session.crash();
+    assert!(matches!(session.run.action(), Action::Suspended(_)));
+    session.resolve("call_1_2_1", agent_core::run::Decision::Result("done".into()));
+    assert_eq!(asked(&session), Asked::Executor { step: 2, of: 2 });
+    assert_eq!(session.ledger.calls.len(), 1, "nothing runs twice");
+}
+
+/// L25: what a turn offers is settled once, and said.
+#[test]
+fn l25_a_turn_offers_what_was_chosen() {
+    let mut session = Session::new();
+    session.start(TurnInput::Text("Count.".into()), LoopConfig::default());
+    let chosen = vec!["text.count".to_owned(), "read_result".to_owned()];
+    let change = session.context(TurnContext { budget: WIDE, offered: Some(chosen.clone()), ..Default::default() });
+    let built = change.events.iter().find_map(|event| match &event.kind {
+        EventKind::ContextBuilt { offered_tools, .. } => Some(*offered_tools),
+        _ => None,
+    });
+    assert_eq!(built, Some(Some(2)));
+    session.reply("", vec![plain("text.count")]);
+    session.run_batch();
+    assert_eq!(offered(&session), chosen);
+}

@@ -1,0 +1,108 @@
+//! Seed text c, step by step: memory is asked before the first step, the planner gets the tools once, and every interaction
+//! is remembered (L24, D4, L4).
+
+use crate::support::{House, calling, events, records, script};
+use agent_core::event::EventKind;
+use agent_core::message::TurnInput;
+use agent_memory::{Memories, Memory, MemoryKind};
+use agent_models::Provider;
+use agent_runtime::{Agent, AgentConfig, Models, OpenSession, PlanningModels, Session, TurnResult};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+const USER: &str = "ada";
+
+struct Drawing {
+    house: House,
+}
+
+impl Drawing {
+    async fn new() -> Self {
+        let house = House::new(&["probe"]).await;
+        let memory = Memory {
+            user: USER.to_owned(),
+            kind: MemoryKind::Final,
+            session: "earlier".to_owned(),
+            text: "Ada's echo is called Narcissus.".to_owned(),
+            written: None,
+        };
+        house.store.add("earlier/1/final", memory).await.unwrap();
+        Self { house }
+    }
+
+    async fn session(&self, replies: &[Value], max_interactions: u32) -> Session {
+        let file = self.house.directory.path().join("model.json");
+        std::fs::write(&file, script(replies).to_string()).unwrap();
+        let model = || -> Arc<dyn Provider> {
+            agent_models::provider("scripted:model.json", self.house.directory.path()).unwrap()
+        };
+        let mut config = AgentConfig::new("test");
+        config.user = Some(USER.to_owned());
+        config.bounds.max_interactions = max_interactions;
+        let mut models = Models::new(model(), []);
+        models.planning = Some(PlanningModels { planner: model(), executor: model() });
+        let agent = Agent::new(config, models, self.house.generation().await).unwrap();
+        Session::open(&self.house.host(), Arc::new(agent), OpenSession::New).await.unwrap()
+    }
+
+    /// What is remembered of a kind.
+    async fn remembered(&self, query: &str, text: &str) -> bool {
+        let found = self.house.store.search(USER, query, 50).await.unwrap();
+        found.iter().any(|fact| fact.text.contains(text))
+    }
+}
+
+fn plan() -> Value {
+    json!({
+        "text": r#"{"steps": [{"tool": "probe.echo", "task": "echo the name"}]}"#,
+        // query(user_id, user_input) → memory_context; get_schemas() → tool_schemas, once, as text.
+        "expect": {"tools": [], "contains": ["retrieved-memory", "Narcissus"], "last_contains": "- `probe.echo`: Returns its text"},
+    })
+}
+
+fn echo() -> Value {
+    let mut call = calling(&[("probe.echo", json!({"text": "Narcissus"}))]);
+    call["expect"] = json!({"offers": "probe.echo", "lacks": "Make a plan", "contains": "retrieved-memory"});
+    call
+}
+
+/// run(user_input) … FinalAnswer.
+#[tokio::test(flavor = "multi_thread")]
+async fn c_a_tool_call_and_a_final_answer() {
+    let drawing = Drawing::new().await;
+    let answer =
+        json!({"text": "She is called Narcissus.", "expect": {"tools": [], "contains": "\"text\":\"Narcissus\""}});
+    let mut session = drawing.session(&[plan(), echo(), answer], 10).await;
+    let input = TurnInput::Text("What is my echo called?".into());
+    let result = session.run(Some(input), CancellationToken::new()).await.unwrap();
+    let TurnResult::Finished(output) = result else { panic!("{result:?}") };
+    assert_eq!(output.data, json!("She is called Narcissus."));
+    // The planner's tools are given once a turn.
+    let records = records(&drawing.house, &session, 1).await;
+    let prompts: Vec<&str> = records
+        .iter()
+        .filter(|stored| stored.record.kind == "plan_prompt")
+        .map(|stored| stored.record.body["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(prompts.iter().filter(|prompt| prompt.contains("- `probe.echo`:")).count(), 1);
+    // add(user_id, final_interaction_data) → ack.
+    assert!(drawing.remembered("echo called", "Answered: She is called Narcissus.").await);
+}
+
+/// LOOP_LIMIT reached: force_finish(state) → forced_response, remembered as such.
+#[tokio::test(flavor = "multi_thread")]
+async fn c_the_limit_forces_an_answer() {
+    let drawing = Drawing::new().await;
+    let forced = json!({"text": "Narcissus, I think.", "expect": {"tools": []}});
+    let two =
+        json!({"text": r#"{"steps": [{"tool": "probe.echo", "task": "a"}, {"tool": "probe.echo", "task": "b"}]}"#});
+    let mut session = drawing.session(&[two, echo(), forced], 2).await;
+    let input = TurnInput::Text("What is my echo called?".into());
+    let result = session.run(Some(input), CancellationToken::new()).await.unwrap();
+    let TurnResult::Finished(output) = result else { panic!("{result:?}") };
+    assert!(output.limit_reached, "{output:?}");
+    let events = events(&drawing.house, &session).await;
+    assert!(!events.iter().any(|event| matches!(event.kind, EventKind::PlanFallback { .. })));
+    assert!(drawing.remembered("Narcissus think", "Narcissus, I think.").await);
+}
