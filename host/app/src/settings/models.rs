@@ -222,7 +222,7 @@ mod tests {
         let file = "model = \"openai/a\"\nsummary_model = \"ollama/b\"\n";
         let asked = |line: &[(&str, &str)]| {
             let wanted = wanted(line, file).expect("wanted");
-            wanted.asked().into_iter().map(|model| model.name).collect::<Vec<_>>()
+            wanted.all_named().into_iter().map(|model| model.name).collect::<Vec<_>>()
         };
         assert_eq!(asked(&[]), ["openai/a", "ollama/b"]);
         assert_eq!(asked(&[("--model", "groq/d")]), ["groq/d"]);
