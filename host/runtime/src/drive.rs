@@ -30,7 +30,9 @@ impl Session {
     ) -> BoxFuture<'s, Result<TurnResult, SessionError>> {
         let driven = async move {
             let (mut running, mut children) = (Running::new(), Children::new(cancel));
+            self.was_left = true;
             let result = self.drive_beside(&mut running, &mut children, cancel).await;
+            self.was_left = result.is_err();
             if result.is_err() {
                 // Nobody is there any more to take their answers.
                 children.stop().await;

@@ -142,6 +142,8 @@ pub struct Session {
     pub(crate) asking_since: Option<Instant>,
     /// When the next try may begin.
     pub(crate) retry_at: Option<Instant>,
+    /// A failed commit or a caller that went away has stopped the turn in the middle: what was running then is gone.
+    pub(crate) was_left: bool,
     opened_at: u64,
     configured: Arc<Agent>,
     lease: Lease,
@@ -200,6 +202,7 @@ impl Session {
             last_event: None,
             asking_since: None,
             retry_at: None,
+            was_left: false,
             opened_at: opened.last_event,
             configured: agent,
             lease: opened.lease,
@@ -259,8 +262,9 @@ impl Session {
             true => self.connect(self.shared.agent.clone(), &cancel).await?,
             false => None,
         };
-        // A commit that failed has stopped the turn in the middle: what was running then is gone.
-        self.recover().await?;
+        if self.was_left {
+            self.recover().await?;
+        }
         self.drive(&cancel).await
     }
 
