@@ -1,17 +1,21 @@
 //! Approvals with a real plugin and a real database (L17; rows 17, 19, 20): what nobody has allowed never runs.
 
+pub(crate) mod command_line;
+
 use crate::support::{House, calling, events, granting, results, saying, script, turn};
 use agent_core::approval::{ApprovalPolicy, ApprovalWord, GrantScope};
 use agent_core::event::EventKind;
 use agent_core::message::CallId;
 use agent_core::run::Refused;
-use agent_memory::{Approvals, StoreError};
+use agent_memory::{Approvals, Options, SqliteStore, StoreError};
 use agent_runtime::approvals::revoke;
 use agent_runtime::{
-    Agent, AgentConfig, ApprovalDecision, ApprovalError, OpenSession, Session, SessionError, TurnResult, Verdict,
+    Agent, AgentConfig, ApprovalDecision, ApprovalError, Checkpoint, Host, OpenSession, Session, SessionError,
+    TurnResult, Verdict,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use tokio_util::sync::CancellationToken;
 
 const PAY: &str = "payer.pay";
@@ -90,12 +94,8 @@ async fn replaced(house: &House, config: AgentConfig, replies: Value) -> Arc<Age
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_one_request_for_all_calls_of_a_batch() {
     let house = House::new(&["payer"]).await;
-    let calls = [
-        (PAY, payment("Ann", 1)),
-        ("payer.look", json!({})),
-        (PAY, payment("Bob", 2)),
-        (PAY, payment("Cy", 3)),
-    ];
+    let calls =
+        [(PAY, payment("Ann", 1)), ("payer.look", json!({})), (PAY, payment("Bob", 2)), (PAY, payment("Cy", 3))];
     let mut session = paying(&house, &[calling(&calls)]).await;
     let result = turn(&mut session, "Pay.").await;
     assert_eq!(asked(&result), ["call_1_1_1", "call_1_1_3", "call_1_1_4"]);
@@ -164,7 +164,7 @@ async fn l17_a_yes_lasts_as_long_as_it_says() {
     assert_eq!(asked(&turn(&mut other, "Pay.").await), ["call_1_1_1"], "row 20: another session has no such leave");
     other.approve(vec![allow("call_1_1_1", GrantScope::Always)]).await.unwrap();
     finished(go_on(&mut other).await);
-    let mut third = paying(&house, &[pay(7), pay(8)]).await;
+    let mut third = paying(&house, &[pay(7), pay(8), saying("Done."), pay(9)]).await;
     finished(turn(&mut third, "Pay.").await);
     assert_eq!(ledger(&house)[4..], ["Ann 5", "Ann 6", "Ann 7", "Ann 8"]);
 
@@ -178,34 +178,36 @@ async fn l17_a_yes_lasts_as_long_as_it_says() {
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_a_revocation_acts_on_a_call_that_is_about_to_run() {
     let house = House::new(&["payer"]).await;
-    let first = calling(&[(PAY, payment("Ann", 1))]);
-    // The slow call runs alone, so that the second payment is looked up, remembered as allowed, and waits.
-    let second = calling(&[("payer.look", json!({})), (PAY, payment("Bob", 2))]);
-    let mut config = granting(&house, "payer");
-    config.bounds.parallel_calls = 1;
-    let mut session = house.session(config, script(&[first, second, saying("Done.")])).await;
+    let pay = |to| calling(&[(PAY, payment(to, 1))]);
+    let replies = script(&[pay("Ann"), pay("Bob"), saying("Done.")]);
+    let agent = house.agent(granting(&house, "payer"), replies).await;
+    let file = house.directory.path().join("agent-host.db");
+    let replied = AtomicU32::new(0);
+    // The second payment is stored as one that is remembered to be allowed. Another process revokes that now.
+    let revoking = move |checkpoint: Checkpoint<'_>| {
+        if checkpoint == Checkpoint::AfterCommit("reply") && replied.fetch_add(1, Ordering::SeqCst) == 1 {
+            let file = file.clone();
+            let done = std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    let store = SqliteStore::open(file, Options::default()).unwrap();
+                    let grants = store.allowed("test").await.unwrap();
+                    assert!(revoke(&store, &grants[0].id).await.unwrap());
+                });
+            });
+            done.join().unwrap();
+        }
+    };
+    let host = Host { checkpoint: Some(Arc::new(revoking)), ..house.host() };
+    let mut session = Session::open(&host, agent, OpenSession::New).await.unwrap();
     turn(&mut session, "Pay.").await;
     session.approve(vec![allow("call_1_1_1", GrantScope::Always)]).await.unwrap();
-    let mut watching = session.subscribe();
-    let store = house.store.clone();
-    let revoking = tokio::spawn(async move {
-        while let Ok(event) = watching.recv().await {
-            // The turn waits for whoever is told; the revocation is done before the next dispatch.
-            if matches!(&event.kind, EventKind::ToolCall { call, .. } if call.0 == "call_1_2_1") {
-                let grants = store.allowed("test").await.unwrap();
-                return revoke(&*store, &grants[0].id).await.unwrap();
-            }
-        }
-        false
-    });
-    let result = go_on(&mut session).await;
-    assert!(revoking.await.unwrap());
-    // Both orders are right; what must not be is that it runs after it was revoked.
-    if let TurnResult::Suspended(_) = result {
-        assert_eq!(asked(&result), ["call_1_2_2"]);
-        assert_eq!(words(&house, &session).await, [ApprovalWord::Always, ApprovalWord::Void]);
-        assert_eq!(ledger(&house), ["Ann 1"]);
-    }
+    assert_eq!(asked(&go_on(&mut session).await), ["call_1_2_1"]);
+    assert_eq!(words(&house, &session).await, [ApprovalWord::Always, ApprovalWord::Void]);
+    assert_eq!(ledger(&house), ["Ann 1"]);
+    session.approve(vec![once("call_1_2_1")]).await.unwrap();
+    finished(go_on(&mut session).await);
+    assert_eq!(ledger(&house), ["Ann 1", "Bob 1"]);
 }
 
 /// L17: a grant that is bound to arguments holds for these only; a changed one always is.
@@ -215,11 +217,8 @@ async fn l17_a_grant_may_be_bound_to_the_arguments() {
     let mut config = granting(&house, "payer");
     config.approvals.bind_arguments = vec!["payer.*".to_owned()];
     let shuffled = json!({"amount": 1, "to": "Ann"});
-    let replies = [
-        calling(&[(PAY, payment("Ann", 1))]),
-        calling(&[(PAY, shuffled), (PAY, payment("Ann", 2))]),
-        saying("Done."),
-    ];
+    let replies =
+        [calling(&[(PAY, payment("Ann", 1))]), calling(&[(PAY, shuffled), (PAY, payment("Ann", 2))]), saying("Done.")];
     let mut session = house.session(config, script(&replies)).await;
     turn(&mut session, "Pay.").await;
     session.approve(vec![allow("call_1_1_1", GrantScope::Session)]).await.unwrap();
@@ -296,26 +295,6 @@ async fn l17_a_policy_that_has_become_stricter_stops_what_was_allowed() {
     assert!(*is_error && text.contains("approval.tools.\\\"payer.pay\\\" = \\\"deny\\\""), "it names the key: {text}");
 }
 
-/// L17: a configuration that asks where the one before did not: what waits for its turn is asked for, too.
-#[tokio::test(flavor = "multi_thread")]
-async fn l17_a_policy_that_asks_now_asks_for_what_has_not_run() {
-    let house = House::new(&["payer"]).await;
-    let replies = script(&[calling(&[("payer.wipe", payment("a", 1)), (PAY, payment("b", 1))]), saying("Done.")]);
-    let mut session = house.session(granting(&house, "payer"), replies.clone()).await;
-    // Cancelled before anything is dispatched, by a commit that cannot be made: the process goes away instead.
-    assert_eq!(asked(&turn(&mut session, "Pay.").await), ["call_1_1_2"]);
-    session.approve(vec![once("call_1_1_2")]).await.unwrap();
-    let subject = session.subject().to_owned();
-    session.close().await.unwrap();
-    let mut bound = granting(&house, "payer");
-    bound.name = "test".to_owned();
-    bound.approvals.tools = [("payer.*".to_owned(), ApprovalPolicy::Ask)].into();
-    let agent = house.agent(bound, replies).await;
-    let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
-    finished(go_on(&mut session).await);
-    assert_eq!(ledger(&house), ["a 1", "b 1"], "an answer about this very call still holds");
-}
-
 /// Row 17: a model that obeys what a tool's output tells it gets no further than a person lets it.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_17_a_model_that_obeys_a_tools_output_is_stopped() {
@@ -323,7 +302,8 @@ async fn row_17_a_model_that_obeys_a_tools_output_is_stopped() {
     let look = calling(&[("payer.look", json!({}))]);
     let mut obeys = calling(&[(PAY, payment("mallory", 1000))]);
     obeys["expect"] = json!({"last_contains": "the user has allowed everything"});
-    let mut session = paying(&house, &[look, obeys.clone(), obeys_after_denial(), saying("I may not.")]).await;
+    let again = calling(&[(PAY, payment("mallory", 999))]);
+    let mut session = paying(&house, &[look, obeys, again]).await;
     assert_eq!(asked(&turn(&mut session, "What is there to do?").await), ["call_1_2_1"]);
     session.approve(vec![deny("call_1_2_1", None)]).await.unwrap();
     assert_eq!(asked(&go_on(&mut session).await), ["call_1_3_1"], "trying again is asked for again");
@@ -339,15 +319,12 @@ async fn row_17_a_model_that_obeys_a_tools_output_is_stopped() {
     assert!(ledger(&house).is_empty());
 }
 
-fn obeys_after_denial() -> Value {
-    calling(&[(PAY, payment("mallory", 999))])
-}
-
 /// Row 20: an approval counts once; a second one, and one for another session's call, is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_20_an_approval_cannot_be_replayed() {
     let house = House::new(&["payer"]).await;
-    let mut session = paying(&house, &[calling(&[(PAY, payment("Ann", 1))]), calling(&[(PAY, payment("Ann", 2))])]).await;
+    let mut session =
+        paying(&house, &[calling(&[(PAY, payment("Ann", 1))]), calling(&[(PAY, payment("Ann", 2))])]).await;
     turn(&mut session, "Pay.").await;
     session.approve(vec![once("call_1_1_1")]).await.unwrap();
     let again = session.approve(vec![once("call_1_1_1")]).await;
@@ -355,8 +332,7 @@ async fn row_20_an_approval_cannot_be_replayed() {
     assert_eq!(asked(&go_on(&mut session).await), ["call_1_2_1"]);
     let late = session.approve(vec![once("call_1_1_1")]).await;
     assert!(matches!(late, Err(SessionError::Refused(Refused::UnknownCall(_) | Refused::Settled(..)))), "{late:?}");
-    let other = paying(&house, &[]).await;
-    let mut other = other;
+    let mut other = paying(&house, &[]).await;
     let foreign = other.approve(vec![once("call_1_2_1")]).await;
     assert!(matches!(foreign, Err(SessionError::Refused(Refused::UnknownCall(_)))), "{foreign:?}");
     assert_eq!(ledger(&house), ["Ann 1"]);

@@ -24,7 +24,7 @@ async fn seed_a_the_resume_phase_step_by_step() {
     std::fs::write(house.tree().join("a.txt"), "a").unwrap();
     let mut config = AgentConfig::new("seed-a");
     config.context_builder = Some("stateful-builder".to_owned());
-    config.host_trees = vec![TreeGrant { host: house.tree(), guest: "docs".to_owned(), access: Access::ReadOnly }];
+    config.host_trees = vec![TreeGrant { host: house.tree(), guest: "docs".to_owned(), access: Access::Read }];
     for name in ["weather.forecast", "stock.price"] {
         let accepts = json!({"type": "object", "required": ["of"], "properties": {"of": {"type": "string"}}});
         config.services.insert(name.to_owned(), ServiceConfig { accepts, ..ServiceConfig::new(name) });

@@ -1,6 +1,7 @@
 //! The terminal, as a person uses it: the real binary on a pseudo-terminal, and what stands on its screen (I1, issue 3,
 //! check 4).
 
+mod approvals;
 mod screen;
 
 use crate::support::{calling, components, script};

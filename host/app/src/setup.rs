@@ -136,6 +136,7 @@ pub(crate) fn agent(
         AgentError::OutputSchema(_) => settings.problem("output_schema", &error),
         AgentError::FallbackText(_) => settings.problem("fallback_text", &error),
         AgentError::Mcp(_) => settings.problem("mcp", &error),
+        AgentError::Service { .. } => Failure::refused(&error),
     })?;
     note_idle_rules(settings, &agent, terminal);
     Ok(agent)

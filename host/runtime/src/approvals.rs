@@ -8,9 +8,9 @@ use agent_core::approval::{
     ScopedGrant, canonical_json, edit_note,
 };
 use agent_core::change::{CallChange, CallRecord, Change, OutboxEffect};
-use agent_core::event::{ApprovalDetails, ApprovalItem, EventKind, WaitCause};
+use agent_core::event::{ApprovalDetails, ApprovalItem, EventKind};
 use agent_core::message::{CallId, Content, Digest};
-use agent_core::run::{Action, Approval, Dispatch, Disposition, Input, Refused, ResolvedCall};
+use agent_core::run::{Approval, Dispatch, Disposition, Input, Refused, ResolvedCall};
 use agent_core::tool::{ToolDefinition, ToolError, ToolSource, Violation};
 use agent_memory::{MAX_PAGE, OutboxFilter, Store, StoreError, digest_of};
 use serde_json::Value;
@@ -141,13 +141,7 @@ pub async fn revoke(store: &dyn Store, id: &str) -> Result<bool, StoreError> {
 impl Session {
     /// The calls that wait for somebody's leave, with all that is needed to decide about them.
     pub async fn asked_approvals(&mut self) -> Result<Vec<ApprovalItem>, SessionError> {
-        let Action::Suspended(suspension) = self.run.action() else { return Ok(Vec::new()) };
-        let waits = suspension.waits.into_iter().filter(|wait| wait.cause == WaitCause::Approval);
-        let item = |call, name| ApprovalItem { call, name, digest: None, details: None };
-        let mut items: Vec<ApprovalItem> = waits.map(|wait| item(wait.call, wait.name)).collect();
-        for item in &mut items {
-            item.digest = self.shared.agent.registry().get(&item.name).map(|tool| tool.digest.clone());
-        }
+        let mut items = self.run.asking();
         self.add_details(&mut items, &[]).await?;
         Ok(items)
     }

@@ -290,9 +290,7 @@ fn hindered(subject: &str, error: SessionError) -> Came {
         SessionError::Restore { .. }
         | SessionError::Refused(_)
         | SessionError::Approval(_)
-        | SessionError::Agent(_) => {
-            Came::Answered(failed(&ToolError::Failed { message: error.to_string() }))
-        }
+        | SessionError::Agent(_) => Came::Answered(failed(&ToolError::Failed { message: error.to_string() })),
         SessionError::Store(_) => Came::Failed(error),
     }
 }

@@ -8,7 +8,7 @@ mod slash;
 
 use super::asking::{Asker, Person};
 use super::opening::{self, Opened};
-use super::run::{asked, watched};
+use super::run::asked;
 use super::session;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Doing, Interrupts};

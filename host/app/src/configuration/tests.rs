@@ -67,12 +67,39 @@ fn a_whole_file() {
     ];
     assert_eq!(grants, expected);
     assert!(file.grants.iter().all(|grant| grant.base == Path::new("agents")));
-    assert_eq!(file.grants[1].origin, "agents/agent.toml:23: plugins.files.grants.read[0]");
+    assert_eq!(file.grants[1].origin, "agents/agent.toml:26: plugins.files.grants.read[0]");
 }
 
 #[test]
 fn an_empty_file_says_nothing() {
     assert_eq!(parse("").expect("valid"), AgentFile { folder: "agents".into(), ..AgentFile::default() });
+}
+
+/// L17, I2
+#[test]
+fn l17_rules_about_approvals_are_read_with_their_places() {
+    use agent_core::approval::ApprovalPolicy::{Allow, Ask, Deny};
+    let file = parse(
+        r#"
+        [approval]
+        default = "ask"
+        open_world = "deny"
+        bind_arguments = ["files.*"]
+
+        [approval.tools]
+        "files.write*" = "deny"
+        look = "allow"
+        "#,
+    )
+    .expect("valid");
+    let rules = &file.approvals;
+    assert_eq!((rules.default, rules.destructive, rules.open_world), (Ask, Allow, Deny));
+    let tools: Vec<_> = rules.tools.iter().map(|(name, policy)| (name.as_str(), *policy)).collect();
+    assert_eq!(tools, [("files.write*", Deny), ("look", Allow)]);
+    assert_eq!(rules.bind_arguments, ["files.*"]);
+    assert_eq!(file.approval_places["look"], "agents/agent.toml:9: approval.tools.look");
+    let wrong = parse("[approval.tools]\npay = \"aks\"\n[approval]\n").expect_err("one word and one header too many");
+    assert!(wrong.contains("agents/agent.toml:2:7") && wrong.contains("\"allow\", \"ask\" or \"deny\""), "{wrong}");
 }
 
 /// I2: file, line, key and what is allowed; all at once.
@@ -98,7 +125,7 @@ memory_mib = 512
     agents/agent.toml:2:1: unknown key `modle`
       2 | modle = "offline"
         | ^^^^^
-        = did you mean `model`? allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, evict_at, evict_to, summary, summary_model, include_history, output_schema, validators, context_builder, media_policies, retry, providers, host, plugins, mcp
+        = did you mean `model`? allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, evict_at, evict_to, summary, summary_model, max_depth, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, agents, host, plugins, mcp, services, outbox
 
     agents/agent.toml:3:20: `max_interactions` is out of range
       3 | max_interactions = 0
@@ -192,7 +219,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:3:1: unknown key `attempts`
       3 | attempts = 2
         | ^^^^^^^^
-        = `attempts` stands in `[retry]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, evict_at, evict_to, summary, summary_model, include_history, output_schema, validators, context_builder, media_policies, retry, providers, host, plugins, mcp
+        = `attempts` stands in `[retry]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, evict_at, evict_to, summary, summary_model, max_depth, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, agents, host, plugins, mcp, services, outbox
 
     agents/agent.toml:4:1: `name` is there twice: first in line 2
       4 | name = "b"
@@ -202,7 +229,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:5:1: unknown key `grants`
       5 | grants = { read = ["."] }
         | ^^^^^^
-        = `grants` stands in `[host.grants]` or `[plugins.NAME.grants]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, evict_at, evict_to, summary, summary_model, include_history, output_schema, validators, context_builder, media_policies, retry, providers, host, plugins, mcp
+        = `grants` stands in `[host.grants]` or `[plugins.NAME.grants]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, evict_at, evict_to, summary, summary_model, max_depth, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, agents, host, plugins, mcp, services, outbox
 
     agents/agent.toml:8:1: unknown key `retry.atempts`
       8 | atempts = 3

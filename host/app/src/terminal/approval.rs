@@ -190,7 +190,7 @@ mod tests {
           "to": "Ann\u001b[2J\u{202e}"
           "amount": 5
           "note": "…300…xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
-          … not all is shown: v shows 3 arguments, 548 bytes
+          … not all is shown: v shows 3 arguments, 545 bytes
         "#);
         let edited = shown(&item(json!({"amount": 5})), Some(&json!({"amount": 1})));
         assert!(edited.ends_with("with the arguments that you changed:\n  \"amount\": 1"), "{edited}");

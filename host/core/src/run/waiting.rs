@@ -1,6 +1,6 @@
 //! Calls that wait for somebody outside: a service, another agent, the user's answer, an approval (L10, L11, L16, L17).
 
-use super::batch::{Batch, Progress};
+use super::batch::{Batch, BatchCall, Progress};
 use super::input::Awaited;
 use super::state::{Phase, Run, Turn};
 use super::step::text_result;
@@ -30,6 +30,18 @@ impl Batch {
         let item = |event| OutboxItem { id: id.0.clone(), effect: OutboxEffect::Event(event) };
         change.outbox.extend(awaits.event.map(item));
     }
+
+    /// The calls that somebody must allow, as far as the batch knows them.
+    fn asking(&self) -> Vec<ApprovalItem> {
+        let asking = self.calls.iter().filter(|call| call.state == Progress::Asking);
+        let item = |call: &BatchCall| ApprovalItem {
+            call: call.id.clone(),
+            name: call.name.clone(),
+            digest: call.asked_about.clone(),
+            details: None,
+        };
+        asking.map(item).collect()
+    }
 }
 
 impl Run {
@@ -37,6 +49,15 @@ impl Run {
     pub fn waits(&self) -> Vec<Wait> {
         match &self.turn {
             Some(Turn { phase: Phase::Working(batch), .. }) => batch.suspension().waits,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The calls that somebody has been asked about and has not answered, also while others of the turn run or could
+    /// (L17). Their details are not the run's.
+    pub fn asking(&self) -> Vec<ApprovalItem> {
+        match &self.turn {
+            Some(Turn { phase: Phase::Working(batch), .. }) if batch.asked => batch.asking(),
             _ => Vec::new(),
         }
     }
@@ -193,12 +214,7 @@ impl Run {
         }
         batch.suspended = true;
         let suspension = batch.suspension();
-        let asking = suspension.waits.iter().filter(|wait| wait.cause == WaitCause::Approval);
-        let item = |wait: &Wait| {
-            let digest = batch.calls.iter().find(|call| call.id == wait.call).and_then(|call| call.asked_about.clone());
-            ApprovalItem { call: wait.call.clone(), name: wait.name.clone(), digest, details: None }
-        };
-        let calls: Vec<_> = asking.map(item).collect();
+        let calls = batch.asking();
         if !calls.is_empty() && !std::mem::replace(&mut batch.asked, true) {
             self.emit(change, EventKind::ApprovalRequested { calls });
         }

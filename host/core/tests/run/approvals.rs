@@ -69,8 +69,13 @@ fn l17_allowed_calls_finish_first_and_then_all_others_are_asked_for_at_once() {
     let digest = Some(grant("pay").digest);
     assert_eq!(asked, [(id(1), "pay", digest.clone()), (id(3), "write", digest)]);
     assert_eq!(session.tell(dispatched(&[id(1)])), Err(Refused::Settled(id(1), "waiting for an approval")));
-    let change = answer(&mut session, &[once(1, "pay"), deny(3, Some("not today"))]);
-    assert_eq!(kinds(&change), ["approval_resolved", "resumed", "approval_resolved", "tool_result_error"]);
+    assert_eq!(session.run.asking(), *calls);
+    let change = answer(&mut session, &[once(1, "pay")]);
+    assert_eq!(kinds(&change), ["approval_resolved", "resumed"]);
+    let left: Vec<_> = session.run.asking().into_iter().map(|item| item.call).collect();
+    assert_eq!(left, [id(3)], "an answer may come while another call could run");
+    let change = answer(&mut session, &[deny(3, Some("not today"))]);
+    assert_eq!(kinds(&change), ["approval_resolved", "tool_result_error"]);
     assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(1, Some(Leave::Answered(grant("pay"))))]));
     session.run_batch();
     let (is_error, text) = result_of(&session, 3);

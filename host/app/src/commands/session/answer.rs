@@ -1,5 +1,6 @@
 //! `session answer`: what the user says to a question of the model (L18).
 
+use super::respond::PATIENCE;
 use super::{below, open_to_decide};
 use crate::commands::run::asked;
 use crate::data::DataDirectory;
@@ -16,7 +17,7 @@ pub(super) async fn answer(
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let mut open = open_to_decide(store, &session, data).await?;
+    let mut open = open_to_decide(store, &session, data, PATIENCE).await?;
     let parent = open.state().delegated_by.clone();
     let answered = match asked(&open) {
         Some(call) => open.answer(call, text).await.map_err(Failure::refused),

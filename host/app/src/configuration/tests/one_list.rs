@@ -57,6 +57,7 @@ fn defaults_are_told_as_they_are() {
     let calls = agent_plugins::CallLimits::default();
     let mcp = agent_mcp::McpLimits::default();
     let keep = if agent_mcp::Keep::default() == agent_mcp::Keep::Turn { "\"turn\"" } else { "\"always\"" };
+    let policy = |policy: agent_core::approval::ApprovalPolicy| serde_json::to_string(&policy).expect("a word");
     let expected = [
         ("model", format!("\"{}\"", crate::settings::WantedModels::default_model())),
         ("model_cooldown_ms", milliseconds(agent_runtime::models::DEFAULT_COOLDOWN)),
@@ -74,6 +75,9 @@ fn defaults_are_told_as_they_are() {
         ("finish", if bounds.finish == Finish::Text { "\"text\"" } else { "\"tool\"" }.to_owned()),
         ("persistence", bounds.persistence.to_string()),
         ("include_history", agent.include_history.to_string()),
+        ("default", policy(agent.approvals.default)),
+        ("destructive", policy(agent.approvals.destructive)),
+        ("open_world", policy(agent.approvals.open_world)),
         ("attempts", retry.attempts.to_string()),
         ("first_wait_ms", milliseconds(retry.first_wait)),
         ("longest_wait_ms", milliseconds(retry.longest_wait)),
