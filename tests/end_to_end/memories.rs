@@ -191,6 +191,7 @@ as_the_real_store! {
         fn latest(agent: &str) -> Option<String>;
         fn delete(session: &str) -> ();
         fn search_messages(query: &str, limit: usize) -> Vec<MessageHit>;
+        fn search_evicted(session: &str, query: &str, limit: usize) -> Vec<MessageHit>;
     }
     Outbox {
         fn outbox(session: Option<&str>, which: OutboxFilter, after: u64, limit: usize) -> Vec<StoredOutboxItem>;
