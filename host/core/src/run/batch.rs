@@ -135,7 +135,15 @@ impl Progress {
 
 impl Batch {
     pub(super) fn new(step: u32) -> Self {
-        Self { step, calls: Vec::new(), suspended: false, asked: false, outstanding: BTreeMap::new(), completion: None, feedback: None }
+        Self {
+            step,
+            calls: Vec::new(),
+            suspended: false,
+            asked: false,
+            outstanding: BTreeMap::new(),
+            completion: None,
+            feedback: None,
+        }
     }
 
     pub(super) fn action(&self, parallel_calls: u32) -> Action {

@@ -6,7 +6,9 @@ use agent_core::event::{ApprovalItem, Event, EventKind};
 use agent_core::loop_break::LoopBreak;
 use agent_core::message::{CallId, Digest, Part, Role};
 use agent_core::plugin::History;
-use agent_core::run::{Action, Approval, Asked, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run, Validation};
+use agent_core::run::{
+    Action, Approval, Asked, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run, Validation,
+};
 use std::collections::BTreeSet;
 
 /// A stored message with the seen count that was counted call by call.

@@ -11,9 +11,9 @@ use agent_core::model::Usage;
 use agent_core::plan::PlanStep;
 use agent_core::plugin::{History, OutputData, TraceContext};
 use agent_core::run::{
-    Action, AfterFailure, Approval, AtLimit, Decision, Dispatch, Disposition, Input, LoopConfig, MadePlan, ModelFailure,
-    OutputVerdict, PlanBudgets, PlannedStep, PromptBudget, RepliedStep, ResolvedCall, Summarised, TurnContext, TurnEnd,
-    TurnError,
+    Action, AfterFailure, Approval, AtLimit, Decision, Dispatch, Disposition, Input, LoopConfig, MadePlan,
+    ModelFailure, OutputVerdict, PlanBudgets, PlannedStep, PromptBudget, RepliedStep, ResolvedCall, Summarised,
+    TurnContext, TurnEnd, TurnError,
 };
 use agent_core::text_dialect::UnreadableCall;
 use agent_core::tool::{CallCost, ToolError};

@@ -389,6 +389,7 @@ fn built() -> TurnContext {
         messages,
         state: Some(vec![0, 1, 254]),
         budget: WIDE,
+        ..TurnContext::default()
     }
 }
 
