@@ -37,6 +37,7 @@ pub struct OutboxItem {
 /// What is to be done outside the session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "body")]
+#[expect(clippy::large_enum_variant, reason = "there are few at a time, and none waits in a buffer")]
 pub enum OutboxEffect {
     /// Hand this event on (I6).
     Event(CloudEvent),
@@ -113,6 +114,7 @@ impl CallState {
 /// What has become of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "there are few at a time, and none waits in a buffer")]
 pub enum CallChange {
     /// A reply asked for it.
     Requested(CallRecord),
