@@ -559,7 +559,7 @@ fn l28_refused_and_outstanding_calls_count() {
     for step in 2..=3 {
         let id = CallId(format!("call_1_{step}_1"));
         session.reply("", vec![plain("order")]);
-        session.must(crate::session::handed_on(&[id.clone()]));
+        session.must(crate::session::handed_on(std::slice::from_ref(&id)));
         let mut failed = result(&ToolError::Failed { message: "full".into() }.for_model());
         failed.is_error = true;
         let change = session.must(Input::Respond { call: id, result: failed });

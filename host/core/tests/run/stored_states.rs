@@ -40,12 +40,12 @@ fn l1_every_stored_state_goes_on() {
         let run = Run::restore(Some(&bytes)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(keeps(&snapshot, &serde_json::from_slice(&run.snapshot()).expect("JSON")), "{name} lost something");
         let mut going = Going { name, run, inputs: 0 };
-        going.to_the_end();
+        going.go_to_the_end();
         let turns = going.run.turns;
         let input = TurnInput::Text("and now?".to_owned());
         let (config, trace) = (LoopConfig::default(), trace());
         going.tell(Input::Start { input, config, plugins: Vec::new(), trace });
-        going.to_the_end();
+        going.go_to_the_end();
         let end = going.run.turn.as_ref().and_then(|turn| turn.end());
         assert!(matches!(end, Some(TurnEnd::Finished(output)) if output.data == "done"), "{}: {end:?}", going.name);
         assert_eq!(going.run.turns, turns + 1);
@@ -103,7 +103,7 @@ impl Going {
         Run::restore(Some(&self.run.snapshot())).unwrap_or_else(|error| panic!("{}: {error}", self.name));
     }
 
-    fn to_the_end(&mut self) {
+    fn go_to_the_end(&mut self) {
         if self.run.is_open() {
             self.tell(Input::Recover);
         }

@@ -92,7 +92,7 @@ fn asked(name: &str, words: &[&str]) -> Result<Asked, String> {
             let text = (!text.is_empty()).then(|| text.join(" "));
             Asked::Resolve((*call).to_owned(), (*verdict).to_owned(), text)
         }
-        ("/respond", [file @ ..]) if !file.is_empty() => Asked::Respond(file.join(" ")),
+        ("/respond", file) if !file.is_empty() => Asked::Respond(file.join(" ")),
         ("/cancel", []) => Asked::Cancel,
         ("/quit" | "/exit", []) => Asked::Quit,
         _ => return Err(misunderstood(name)),

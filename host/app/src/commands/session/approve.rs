@@ -28,6 +28,9 @@ pub(super) async fn approve(
     settle(answer, (&verdict, &edit), data, terminal).await
 }
 
+/// What is decided about a call.
+type Decide<'d> = &'d dyn Fn(&CallId) -> Verdict;
+
 /// Says no.
 pub(super) async fn deny(asked: DenyArguments, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let DenyArguments { answer, reason } = asked;
@@ -37,7 +40,7 @@ pub(super) async fn deny(asked: DenyArguments, data: &DataDirectory, terminal: &
 
 async fn settle(
     asked: AnswerArguments,
-    (verdict, edits): (&dyn Fn(&CallId) -> Verdict, &[Edit]),
+    (verdict, edits): (Decide<'_>, &[Edit]),
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
@@ -63,7 +66,7 @@ async fn settle(
 async fn decide(
     session: &mut Session,
     calls: &[String],
-    (verdict, edits): (&dyn Fn(&CallId) -> Verdict, &[Edit]),
+    (verdict, edits): (Decide<'_>, &[Edit]),
 ) -> Result<(), Failure> {
     let waiting = session.asked_approvals().await.map_err(Failure::failed)?;
     let meant = meant(session.subject(), &waiting, calls)?;
