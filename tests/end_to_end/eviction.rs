@@ -27,6 +27,11 @@ fn finished(result: TurnResult) -> Output {
     }
 }
 
+/// An agent that offers all its tools, so that what is left of the window is the same whatever is asked.
+fn offering_all() -> AgentConfig {
+    AgentConfig { offered_tools: 100, ..AgentConfig::new("test") }
+}
+
 /// A script for a window of 8,000 tokens.
 fn script(replies: &[Value], summaries: &[Value]) -> Value {
     json!({"window": 8_000, "replies": replies, "summaries": summaries})
@@ -61,7 +66,7 @@ async fn l27_what_leaves_is_summarised_and_found_again() {
     read["expect"] = json!({"last_contains": "the echo of old", "system_contains": "The user spoke of a walrus."});
     let replies =
         [calling(&[("probe.echo", json!({"text": "the echo of old"}))]), saying("Noted."), after, found, read];
-    let mut session = house.session(AgentConfig::new("test"), script(&replies, &[summary])).await;
+    let mut session = house.session(offering_all(), script(&replies, &[summary])).await;
     finished(turn(&mut session, &long("walrus")).await);
     let mut watcher = session.subscribe();
     let output = finished(turn(&mut session, &long("otter")).await);
@@ -111,7 +116,7 @@ async fn l27_without_a_model_the_host_summarises() {
         let house = House::new(&[]).await;
         let mut after = saying("Done.");
         after["expect"] = json!({"system_contains": ["Asked: walrus and", "Answered: Noted."]});
-        let config = AgentConfig { summary: writer, ..AgentConfig::new("test") };
+        let config = AgentConfig { summary: writer, ..offering_all() };
         let mut session = house.session(config, script(&[saying("Noted."), after], &summaries)).await;
         finished(turn(&mut session, &long("walrus")).await);
         let output = finished(turn(&mut session, &long("otter")).await);
@@ -133,7 +138,7 @@ async fn l27_another_model_may_summarise() {
         .unwrap();
     let mut after = saying("Done.");
     after["expect"] = json!({"system_contains": "By another one."});
-    let agent = house.agent(AgentConfig::new("test"), script(&[saying("Noted."), after], &[])).await;
+    let agent = house.agent(offering_all(), script(&[saying("Noted."), after], &[])).await;
     let mut models = agent.models().clone();
     let name = format!("scripted:{}", writer.display());
     models.summary = Some(agent_models::provider(&name, house.directory.path()).unwrap());
@@ -150,7 +155,7 @@ async fn l29_cancelled_while_a_summary_is_written() {
     let mut slow = saying("The user spoke of a walrus.");
     slow["delay_ms"] = json!(60_000);
     let replies = [saying("Noted."), saying("Done.")];
-    let agent = house.agent(AgentConfig::new("test"), script(&replies, &[slow])).await;
+    let agent = house.agent(offering_all(), script(&replies, &[slow])).await;
     let cancel = CancellationToken::new();
     let (asked, token) = (AtomicU32::new(0), cancel.clone());
     let observer = move |checkpoint: Checkpoint<'_>| {
@@ -170,7 +175,7 @@ async fn l29_cancelled_while_a_summary_is_written() {
     assert_eq!(last_turn(&house, &session).await, ["loop_start", "loop_end"]);
     session.close().await.unwrap();
 
-    let config = AgentConfig { summary: SummaryWriter::Extract, ..AgentConfig::new("test") };
+    let config = AgentConfig { summary: SummaryWriter::Extract, ..offering_all() };
     let agent = house.agent(config, script(&replies, &[])).await;
     let subject = house.store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0).subject;
     let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
@@ -183,7 +188,7 @@ async fn l29_cancelled_while_a_summary_is_written() {
 async fn l27_a_long_conversation_stays_small() {
     let house = House::new(&[]).await;
     let replies: Vec<Value> = (0..200).map(|turn| saying(&format!("Answer {turn}."))).collect();
-    let config = AgentConfig { summary: SummaryWriter::Extract, ..AgentConfig::new("test") };
+    let config = AgentConfig { summary: SummaryWriter::Extract, ..offering_all() };
     let mut session = house.session(config, script(&replies, &[])).await;
     let mut sizes = Vec::new();
     for number in 0..200 {

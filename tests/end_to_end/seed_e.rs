@@ -73,6 +73,7 @@ fn agent(house: &House, desktop: &Path) -> AgentConfig {
         reply_tokens: 1_000,
         host_trees: vec![tree],
         mcp: ["ocr", "filesystem"].map(|mode| server(house, mode, desktop)).into(),
+        offered_tools: 100,
         ..AgentConfig::new("test")
     }
 }

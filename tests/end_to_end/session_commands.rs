@@ -127,7 +127,10 @@ async fn d5_a_session_is_exported_imported_and_deleted() {
     assert_eq!(other.asks(Some("agent/copy"), "Who next?"), "The seal.", "an imported session goes on");
 
     let text = std::fs::read_to_string(file).unwrap();
-    std::fs::write(file, text.replacen("\"role\":\"assistant\"", "\"role\":\"nobody\"", 1)).unwrap();
+    // The state's own view says who spoke, too, and stands before the messages.
+    let (state, messages) = text.split_at(text.find("\"messages\":").expect("an export has messages"));
+    let damaged = messages.replacen("\"role\":\"assistant\"", "\"role\":\"nobody\"", 1);
+    std::fs::write(file, format!("{state}{damaged}")).unwrap();
     let noted = other.refuses(&["session", "import", file, "--as", "agent/third"]);
     assert!(
         noted.contains("out.json") && noted.contains("damaged at messages[1]: unknown variant `nobody`"),

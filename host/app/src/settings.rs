@@ -72,7 +72,7 @@ impl Settings {
         &self,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(Vec<NamedModel>, Vec<ProviderConfig>), Failure> {
-        let chain = self.models.all_named();
+        let chain = self.models.asked();
         let (providers, mut problems) = providers::providers(&self.models, &self.file, variable);
         for (index, model) in self.models.all_named().iter().enumerate() {
             let is_embedding = self.models.helpers.embedding.as_ref() == Some(model);

@@ -132,6 +132,11 @@ impl WantedModels {
         }
     }
 
+    /// Those that may be asked to answer or to summarise; the one that summarises stands last.
+    pub(crate) fn asked(&self) -> Vec<NamedModel> {
+        self.named().into_iter().chain(self.summary.clone()).collect()
+    }
+
     /// All that may be asked: those of the chain first.
     pub(crate) fn all_named(&self) -> Vec<NamedModel> {
         let Helpers { planner, executor, embedding } = &self.helpers;
