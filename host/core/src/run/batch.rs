@@ -226,9 +226,11 @@ impl Batch {
         if self.asked { Ok(()) } else { Err(Refused::Unexpected("an approval")) }
     }
 
-    /// Each was about to run.
-    pub(super) fn check_ask_again<'a>(&self, ids: impl Iterator<Item = &'a CallId>) -> Result<(), Refused> {
-        self.check_all(ids, Progress::Waiting)
+    /// Each was about to run. Nobody is ever asked about a call that ends the loop.
+    pub(super) fn check_ask_again<'a>(&self, ids: impl Iterator<Item = &'a CallId> + Clone) -> Result<(), Refused> {
+        self.check_all(ids.clone(), Progress::Waiting)?;
+        let breaks = |id: &CallId| self.find(id).is_ok_and(|call| call.breaks.is_some());
+        if ids.into_iter().any(breaks) { Err(Refused::Unexpected("an approval")) } else { Ok(()) }
     }
 
     /// At least one, each once.

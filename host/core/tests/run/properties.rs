@@ -480,8 +480,9 @@ fn fits(input: &Input, session: &Session) -> bool {
         }
         (Input::AskAgain { calls }, _) => {
             let once = |one: &AskedAgain| calls.iter().filter(|other| other.call == one.call).count() == 1;
+            let breaks = |id: &CallId| matches!(session.ledger.call(id).disposition, Disposition::Breaks(_));
             let waiting = |one: &AskedAgain| state(&one.call) == Some(CallState::Waiting) && once(one);
-            calls.iter().all(waiting) && !calls.is_empty()
+            calls.iter().all(|one| waiting(one) && !breaks(&one.call)) && !calls.is_empty()
         }
         (Input::Forbidden { call, .. }, _) => state(call) == Some(CallState::Waiting),
         (Input::Dispatched { calls }, Action::Dispatch(dispatches)) => {
