@@ -136,7 +136,7 @@ async fn seven_screenshots_are_read_and_renamed() {
     let forced = json!({"tools": [], "last_contains": "No tools can be called any more"});
     replies.push(expecting(saying("I processed 7 of 7 screenshots; nothing else was to be done."), forced));
     let summary = expecting(saying("Three files are renamed."), json!({"tools": [], "contains": "[call of ocr."}));
-    let script = json!({"window": 8_500, "replies": replies, "summaries": vec![summary; 4]});
+    let script = json!({"window": 8_000, "replies": replies, "summaries": vec![summary; 4]});
     let mut session = house.session(agent(&house, &desktop), script).await;
 
     let output = finished(turn(&mut session, "Review screenshots on Desktop, extract names, and rename them.").await);
@@ -197,7 +197,7 @@ async fn check_story(house: &House, session: &Session) {
 async fn check_budget(house: &House, session: &Session) {
     let events = events(house, session).await;
     let remaining = events.iter().filter_map(|event| match event.kind {
-        EventKind::ContextBudget { total: 8_500, remaining, .. } => Some(remaining),
+        EventKind::ContextBudget { total: 8_000, remaining, .. } => Some(remaining),
         _ => None,
     });
     let remaining: Vec<u32> = remaining.collect();

@@ -167,6 +167,7 @@ pub struct StoredRecord {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimedEvent {
     /// Itself.
+    #[serde(flatten)]
     pub event: Event,
     /// RFC 3339 in UTC.
     pub time: String,
