@@ -1,12 +1,15 @@
 //! Seed text b, step by step as its diagram is drawn: names both ways, reserved fields, contracts, counts, resumption.
-//! What is drawn of approvals and of delegation is proven where those are.
+//! What is drawn of delegation is proven where that is.
 
-use crate::support::{House, calling, script, turn};
+use crate::support::{House, calling, event_types, granting, saying, script, turn};
+use agent_core::approval::GrantScope;
 use agent_core::change::{CallState, OutboxEffect};
 use agent_core::cloud_event::CloudEvent;
 use agent_core::message::CallId;
 use agent_memory::{CallFilter, Outbox, OutboxFilter, SessionLog};
-use agent_runtime::{AgentConfig, OpenSession, Responded, ServiceConfig, Session, TurnResult};
+use agent_runtime::{
+    AgentConfig, ApprovalDecision, OpenSession, Responded, ServiceConfig, Session, TurnResult, Verdict,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -81,4 +84,48 @@ async fn seed_b_the_handler_step_by_step() {
     let TurnResult::Finished(output) = session.run(None, CancellationToken::new()).await.unwrap() else { panic!() };
     assert_eq!((output.data, output.interactions), (json!({"sky": "blue"}), 4), "L12, L13");
     assert!(output.messages.is_some_and(|messages| messages.len() >= 8), "`include_history`");
+}
+
+/// L17, L10, L11: an approval's answer is kept in the cache before anything else; while the counts do not match yet the
+/// engine is not asked; and what was approved is not asked for again.
+#[tokio::test(flavor = "multi_thread")]
+async fn seed_b_the_approval_cache_step_by_step() {
+    let house = House::new(&["payer"]).await;
+    let mut config = granting(&house, "payer");
+    let service = ServiceConfig {
+        emits: [("weather.done".to_owned(), json!({"type": "object"}))].into(),
+        ..ServiceConfig::new("weather.forecast")
+    };
+    config.services.insert("weather.forecast".to_owned(), service);
+    let pay = |amount: u32| ("payer.pay", json!({"to": "Ann", "amount": amount}));
+    let both = calling(&[("weather_forecast", json!({})), pay(1)]);
+    let replies = script(&[both, saying("Paid, and it is fine."), calling(&[pay(2)]), saying("Paid again.")]);
+    let agent = house.agent(config, replies).await;
+    let mut session = Session::open(&house.host(), agent.clone(), OpenSession::New).await.unwrap();
+    let TurnResult::Suspended(suspension) = turn(&mut session, "Pay when it is fine.").await else { panic!() };
+    let waits: Vec<&str> = suspension.waits.iter().map(|wait| wait.call.0.as_str()).collect();
+    assert_eq!(waits, ["call_1_1_1", "call_1_1_2"], "the service and the approval");
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+
+    // The response is an approval: it is in the cache at once, and the engine waits for the other answer.
+    let open = OpenSession::Existing(subject);
+    let mut session = Session::open(&house.host(), agent.clone(), open).await.unwrap();
+    let verdict = Verdict::Allow { scope: GrantScope::Session, edited: None };
+    session.approve(vec![ApprovalDecision { call: CallId("call_1_1_2".into()), verdict }]).await.unwrap();
+    assert_eq!(session.state().grants.len(), 1, "the approval cache");
+    let result = session.run(None, CancellationToken::new()).await.unwrap();
+    assert!(
+        matches!(result, TurnResult::Suspended(left) if left.waits.len() == 1 && left.waits[0].call.0 == "call_1_1_1")
+    );
+    let types = event_types(&house, &session).await;
+    assert_eq!(types.iter().filter(|kind| *kind == "loop_iteration").count(), 1, "no model call");
+    assert!(types.contains(&"approval_resolved".to_owned()) && types.contains(&"tool_result".to_owned()), "{types:?}");
+
+    // The counts match: the engine resumes. The next payment finds its leave in the cache.
+    session.respond(response("call_1_1_1", json!({"sky": "blue"}))).await.unwrap();
+    let TurnResult::Finished(output) = session.run(None, CancellationToken::new()).await.unwrap() else { panic!() };
+    assert_eq!(output.data, json!("Paid, and it is fine."));
+    let TurnResult::Finished(output) = turn(&mut session, "And once more.").await else { panic!("nobody is asked") };
+    assert_eq!(output.data, json!("Paid again."));
 }

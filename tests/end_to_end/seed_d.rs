@@ -6,6 +6,7 @@ use agent_core::event::{EndReason, EventKind};
 use agent_core::loop_break::Finish;
 use agent_core::message::{CallId, Part, Role};
 use agent_core::run::{LoopConfig, Output, TurnError};
+use agent_core::text_dialect::ToolDialect;
 use agent_runtime::{AgentConfig, OpenSession, Session, TurnResult, question};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
@@ -160,6 +161,56 @@ async fn l19_five_replies_without_a_tool_call_are_a_typed_error() {
     let house = House::new(&[]).await;
     let replies: Vec<Value> = (0..5).map(|_| saying("Let me think.")).collect();
     let mut session = house.session(by_tool(), script(&replies)).await;
+    let TurnResult::Failed(error) = turn(&mut session, "Do it.").await else { panic!("it has failed") };
+    assert_eq!(error, TurnError::NoToolCall { replies: 5 });
+}
+
+/// L18, L19, L20: the drawing with its own words: the tool of the XML is looked up by server, unreadable JSON is an error
+/// and then no tool call, a tool that is not there is told, and the loop-breaking tool of the XML ends the loop.
+#[tokio::test(flavor = "multi_thread")]
+async fn l20_the_tool_execution_flow_in_words() {
+    let tagged = |server: &str, tool: &str, arguments: Value| {
+        saying(&format!("<tool>{}</tool>", json!({"server_name": server, "tool_name": tool, "arguments": arguments})))
+    };
+    let house = House::new(&["probe"]).await;
+    let mut config = by_tool();
+    config.tool_dialect = ToolDialect::Text;
+    config.offered_tools = 100;
+    let replies = [
+        saying("<tool>{\"server_name\": \"local\", </tool>"),
+        saying("Let me think."),
+        tagged("mcp", "probe.echo", json!({"text": "hello"})),
+        tagged("local", "probe.echo", json!({"text": "hello"})),
+        tagged("local", "task_completion", json!({"result": "It says hello."})),
+    ];
+    let mut session = house.session(config, script(&replies)).await;
+    let output = finished(turn(&mut session, "Echo.").await);
+    assert_eq!((output.finish, &output.data), (EndReason::Completed, &json!("It says hello.")));
+    let expected = [
+        "loop_start",
+        "stream_clear",
+        "error",
+        "no_tool_call",
+        "no_tool_call",
+        "tool_not_found",
+        "tool_call",
+        "tool_result",
+        "tool_call",
+        "tool_result",
+        "loop_end",
+    ];
+    assert_eq!(told(&house, &session).await, expected);
+}
+
+/// L19, L20: calls that cannot be read are no tool calls; five in a row are too many, whatever kind they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn l19_calls_that_cannot_be_read_count() {
+    let house = House::new(&[]).await;
+    let broken = saying("<tool>{</tool>");
+    let replies = [broken.clone(), saying("Let me think."), broken.clone(), broken.clone(), broken];
+    let mut config = by_tool();
+    config.tool_dialect = ToolDialect::Text;
+    let mut session = house.session(config, script(&replies)).await;
     let TurnResult::Failed(error) = turn(&mut session, "Do it.").await else { panic!("it has failed") };
     assert_eq!(error, TurnError::NoToolCall { replies: 5 });
 }

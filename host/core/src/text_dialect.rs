@@ -91,7 +91,7 @@ pub fn read(reply: &str) -> (String, Vec<Result<TaggedCall, UnreadableCall>>) {
 /// Turns pieces of one reply's text into deltas without the calls, and gives the calls at the end.
 ///
 /// In code, a tag is what the reply is about and stays text: between lines of three backticks or tildes, and directly
-/// behind a backtick. A `</tool>` inside a JSON string does not end its call. White space around a call goes with it.
+/// behind a backtick. A `</tool>` inside a JSON string does not end its call. White space behind a call goes with it.
 #[derive(Debug, Default)]
 pub struct TaggedReader {
     place: Place,
@@ -192,10 +192,13 @@ impl TaggedReader {
         shown.push_str(text);
     }
 
-    /// White space was part of the text after all; before the first word and behind a call it is not.
+    /// White space was part of the text after all; before the first word and behind a call it is not. What stood on both
+    /// sides of a call never becomes one word, or a tag.
     fn speak(&mut self, shown: &mut String) {
         let blank = std::mem::take(&mut self.blank);
-        if self.calls.is_empty() || self.has_spoken {
+        if self.has_spoken && blank.is_empty() && !self.has_spoken_since_call() {
+            shown.push('\n');
+        } else if self.has_spoken || self.calls.is_empty() {
             shown.push_str(&blank);
         }
         self.has_spoken = true;

@@ -16,18 +16,11 @@ impl Run {
     }
 
     /// A reply whose calls could all not be read is no answer, whatever else it says: what it wrote and what is wrong with
-    /// it go into the history, and the model tries again while it may (L4).
+    /// it go into the history, and the model tries again while it may (L4, L19).
     pub(super) fn ask_for_readable_calls(&mut self, written: &str, calls: &[UnreadableCall], change: &mut Change) {
-        let Some(turn) = &mut self.turn else { return };
-        turn.unreadable += 1;
-        let count = turn.unreadable;
-        let reminder = feedback(calls);
         self.emit(change, EventKind::StreamClear);
         self.tell_unreadable(calls, change);
-        self.emit(change, EventKind::NoToolCall { count, reminder: reminder.clone() });
-        self.append_text(change, Role::Assistant, written);
-        self.append_text(change, Role::User, &reminder);
-        self.next_step(change);
+        self.remind(written, &feedback(calls), change);
     }
 
     /// The same of a reply that also has calls that can run: they run, and the model is told behind their results.

@@ -34,7 +34,7 @@ const SUMMARIZE: &str = "Your replies are empty. No tools can be called any more
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Effort {
-    /// In a row, where only a tool may end the turn (L19).
+    /// In a row that called nothing where they had to (L19), or nothing that could be read (L20).
     idle: u32,
     /// Empty ones in a row.
     empty: u32,
@@ -98,18 +98,24 @@ impl Run {
         let Some(turn) = self.turn.as_mut().filter(|turn| turn.config.finish == Finish::Tool) else {
             return Taken::AsAnswer;
         };
-        turn.effort.idle += 1;
         turn.repetition.interrupted();
+        self.remind(text, REMINDER, change);
+        Taken::AsNoEnd
+    }
+
+    /// A reply that called no tool is no end of the turn, unless there were too many in a row where a tool must be called.
+    pub(super) fn remind(&mut self, written: &str, reminder: &str, change: &mut Change) {
+        let Some(turn) = &mut self.turn else { return };
+        turn.effort.idle += 1;
         let count = turn.effort.idle;
-        let over = count >= MOST_IDLE;
-        self.emit(change, EventKind::NoToolCall { count, reminder: REMINDER.to_owned() });
-        self.append_reply(text, change);
+        let over = turn.config.finish == Finish::Tool && count >= MOST_IDLE;
+        self.emit(change, EventKind::NoToolCall { count, reminder: reminder.to_owned() });
+        self.append_reply(written, change);
         if over {
             self.fail(TurnError::NoToolCall { replies: count }, change);
         } else {
-            self.go_on(REMINDER, change);
+            self.go_on(reminder, change);
         }
-        Taken::AsNoEnd
     }
 
     /// Persistence of effort: a reply that is no answer is answered by the host (L23).

@@ -260,9 +260,6 @@ pub struct Turn {
     /// How its calls have failed (L19, L28).
     #[serde(default)]
     pub(super) repetition: Repetition,
-    /// Replies in a row whose calls could not be read (L20).
-    #[serde(default)]
-    pub unreadable: u32,
     /// The tools that the model is offered, by their authors' names (L25). None: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<Vec<String>>,

@@ -113,9 +113,6 @@ impl Run {
         if !last && !summary && reply.calls.is_empty() && !reply.unreadable.is_empty() {
             return self.ask_for_readable_calls(&reply.written, &reply.unreadable, change);
         }
-        if let Some(turn) = &mut self.turn {
-            turn.unreadable = 0;
-        }
         if !last && !summary && !reply.calls.is_empty() {
             return self.begin_batch(reply, change);
         }

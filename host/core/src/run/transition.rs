@@ -82,7 +82,6 @@ impl Run {
             rejected: None,
             effort: Default::default(),
             repetition: Default::default(),
-            unreadable: 0,
             offered: None,
             plan: None,
             phase: Phase::Building,

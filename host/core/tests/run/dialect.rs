@@ -56,9 +56,11 @@ fn l20_an_unreadable_call_is_fed_back() {
     assert_eq!(texts[1], "assistant I count.<tool>{}</tool>");
     assert!(texts[2].starts_with("user A tool call of your reply could not be read") && texts[2].contains("tool_name"));
     assert_eq!(session.seen(), [2, 2, 1, 1, 0]);
-    // A reply that can be read begins the count anew.
+    // A call that can be read begins the count anew.
     session.reply("", vec![plain("a")]);
-    assert_eq!(session.run.turn.as_ref().unwrap().unreadable, 0);
+    session.run_batch();
+    let change = session.must(broken("I count.", Vec::new()));
+    assert!(change.events.iter().any(|event| matches!(event.kind, EventKind::NoToolCall { count: 1, .. })));
 }
 
 /// L4, L20: at the bound the text that there is counts, without its calls.
