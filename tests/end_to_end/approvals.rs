@@ -1,6 +1,7 @@
 //! Approvals with a real plugin and a real database (L17; rows 17, 19, 20): what nobody has allowed never runs.
 
 pub(crate) mod command_line;
+mod events;
 mod with_services;
 
 use crate::support::{House, calling, events, granting, results, saying, script, turn};

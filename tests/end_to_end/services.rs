@@ -10,7 +10,7 @@ use agent_memory::{Commit, OpenMode, Outbox, OutboxFilter, SessionLog, SessionMe
 use agent_plugins::{Access, TreeGrant};
 use agent_runtime::outbox::file_name;
 use agent_runtime::{
-    Agent, AgentConfig, Completions, OpenSession, RespondError, Responded, ServiceConfig, Session, SessionError,
+    Agent, AgentConfig, Emission, OpenSession, RespondError, Responded, ServiceConfig, Session, SessionError,
     TurnResult,
 };
 use serde_json::{Value, json};
@@ -295,7 +295,7 @@ async fn d6_the_outbox_is_delivered_as_files() {
     let out = house.directory.path().join("out");
     let mut config = config(&house);
     config.outbox.directory = Some(out.clone());
-    config.outbox.completions = Completions::Emitted;
+    config.outbox.completions = Emission::Emitted;
     let agent = house.agent(config, script(&[batch(), saying("Done.")])).await;
     let mut session = Session::open(&house.host(), agent.clone(), OpenSession::New).await.unwrap();
     assert_eq!(

@@ -260,3 +260,21 @@ fn i2_an_outbox_folder_that_is_not_there_is_named_with_its_line() {
     let (code, _, stderr) = place.run(&["--agent", "agent.toml", "Buy it."]);
     assert!(code == Some(2) && stderr.contains("agent.toml:14: outbox.directory"), "{stderr}");
 }
+
+/// D2, D6: events of an agent without a folder wait in the database, and are written where somebody says, once.
+#[test]
+fn d6_the_outbox_is_delivered_by_hand() {
+    let place = Place::new();
+    let without = AGENT.split("[outbox]").next().unwrap();
+    std::fs::write(place.path("agent.toml"), without).unwrap();
+    place.suspended();
+    let (_, pending, _) = place.run(&["outbox", "list", "--json"]);
+    assert_eq!(pending.lines().count(), 2, "{pending}");
+    let (code, _, stderr) = place.run(&["outbox", "deliver", "nowhere"]);
+    assert!(code == Some(2) && stderr.contains("nowhere: there is no such folder"), "{stderr}");
+    let (code, _, stderr) = place.run(&["outbox", "deliver", "out"]);
+    assert!(code == Some(0) && stderr.contains("2 items delivered to out"), "{stderr}");
+    assert_eq!(place.files().len(), 2);
+    let (code, _, stderr) = place.run(&["outbox", "deliver", "out"]);
+    assert!(code == Some(0) && stderr.contains("nothing was pending"), "{stderr}");
+}

@@ -84,6 +84,9 @@ pub(crate) struct RunArguments {
     /// Print events as JSON lines, the output as the last one
     #[arg(long, help_heading = "Session")]
     pub(crate) json: bool,
+    /// What the agent is asked, as the data of a CloudEvent; `-` reads it from stdin
+    #[arg(long, value_name = "FILE", help_heading = "Session", conflicts_with = "prompt")]
+    pub(crate) event: Option<PathBuf>,
     /// Say yes to calls of this tool that must be allowed, once to each; `*` stands for any characters
     #[arg(long, value_name = "TOOL", help_heading = "Session", value_parser = tool_pattern)]
     pub(crate) yes: Vec<String>,
@@ -126,6 +129,15 @@ pub(crate) enum OutboxCommand {
         /// Print one JSON line per item
         #[arg(long)]
         json: bool,
+    },
+    /// Write what is pending into a folder, each event as a file, as [outbox] directory does after each commit
+    Deliver {
+        /// A folder that is there
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// Of this session only: its id, or a beginning of it that no other has
+        #[arg(long, value_name = "ID", value_parser = session_id)]
+        session: Option<String>,
     },
 }
 

@@ -1,8 +1,13 @@
-//! Where a turn's prompt comes from: the command line, or stdin.
+//! Where a turn's input comes from: the command line, stdin, or an event.
 
 use crate::arguments::RunArguments;
+use crate::commands::session::respond;
 use crate::exit::Failure;
+use agent_core::cloud_event::CloudEvent;
+use agent_core::message::TurnInput;
+use serde_json::Value;
 use std::io::Read;
+use std::path::Path;
 
 /// Most bytes that are read as a prompt.
 const LONGEST: u64 = 10 * 1024 * 1024;
@@ -17,7 +22,26 @@ pub(crate) enum Input {
 }
 
 /// The prompt; none where there is none to be had, or where a session is to be gone on with and none is given.
-pub(crate) fn read(run: &RunArguments, input: Input, stdin: impl Read) -> Result<Option<String>, Failure> {
+pub(crate) fn read(run: &RunArguments, input: Input, stdin: impl Read) -> Result<Option<TurnInput>, Failure> {
+    if let Some(file) = &run.event {
+        return of_event(file, respond::read(file)?).map(Some);
+    }
+    Ok(text(run, input, stdin)?.map(TurnInput::Text))
+}
+
+/// An event's data: text where it is one, else JSON (I6).
+fn of_event(file: &Path, event: CloudEvent) -> Result<TurnInput, Failure> {
+    match event.data {
+        Some(Value::String(text)) if !text.trim().is_empty() => Ok(TurnInput::Text(text)),
+        Some(data) if !matches!(data, Value::Null | Value::String(_)) => Ok(TurnInput::Json(data)),
+        _ => Err(Failure::refused(format!(
+            "{}: the event has no `data`, which is what the agent is asked",
+            file.display()
+        ))),
+    }
+}
+
+fn text(run: &RunArguments, input: Input, stdin: impl Read) -> Result<Option<String>, Failure> {
     let goes_on = run.continue_latest || run.session.is_some();
     match run.prompt.as_deref() {
         Some("-") => from(stdin).map(Some),
@@ -58,7 +82,7 @@ mod tests {
     /// I1
     #[test]
     fn prompts_come_from_the_line_or_from_a_pipe() {
-        let read = |run: &RunArguments, input, stdin: &str| read(run, input, stdin.as_bytes()).map_err(|f| f.message);
+        let read = |run: &RunArguments, input, stdin: &str| text(run, input, stdin.as_bytes()).map_err(|f| f.message);
         assert_eq!(read(&run(Some("one")), Input::Pipe, "two"), Ok(Some("one".into())));
         assert_eq!(read(&run(None), Input::Pipe, "two\n"), Ok(Some("two".into())));
         assert_eq!(read(&run(Some("-")), Input::Terminal, "two\nlines\n"), Ok(Some("two\nlines".into())));
@@ -74,8 +98,8 @@ mod tests {
     #[test]
     fn stdin_is_bounded_and_text() {
         let endless = std::io::repeat(b'a');
-        assert!(read(&run(None), Input::Pipe, endless).expect_err("endless").message.contains("10 MiB"));
+        assert!(text(&run(None), Input::Pipe, endless).expect_err("endless").message.contains("10 MiB"));
         let bytes: &[u8] = &[0xff, 0xfe];
-        assert!(read(&run(None), Input::Pipe, bytes).expect_err("no text").message.contains("UTF-8"));
+        assert!(text(&run(None), Input::Pipe, bytes).expect_err("no text").message.contains("UTF-8"));
     }
 }

@@ -20,7 +20,7 @@ use agent_plugins::{
     CallLimits, Generation, Grants, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox, SandboxOptions,
 };
 use agent_runtime::{
-    Agent, AgentConfig, AgentError, Completions, Delegate, Models, OutboxConfig, PlanningModels, PluginAllowance,
+    Agent, AgentConfig, AgentError, Delegate, Emission, Models, OutboxConfig, PlanningModels, PluginAllowance,
     RegistryError, ServiceConfig,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -269,12 +269,17 @@ fn configuration(settings: &Settings) -> AgentConfig {
         services: file.services.iter().map(|(name, table)| (name.clone(), service(name, table))).collect(),
         outbox: OutboxConfig {
             directory: file.outbox.directory.as_ref().map(|placed| file.folder.join(&placed.value)),
-            completions: match file.outbox.completions {
-                Some(true) => Completions::Emitted,
-                Some(false) | None => Completions::Silent,
-            },
+            completions: emission(file.outbox.completions),
+            approvals: emission(file.outbox.approvals),
         },
         ..defaults
+    }
+}
+
+fn emission(wanted: Option<bool>) -> Emission {
+    match wanted {
+        Some(true) => Emission::Emitted,
+        Some(false) | None => Emission::Silent,
     }
 }
 

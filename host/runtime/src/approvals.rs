@@ -1,5 +1,9 @@
 //! Approvals (L17): which calls somebody must allow, what they answer, and whether that still holds when a call runs.
 
+mod events;
+
+pub use events::{APPROVAL_REQUESTED, APPROVAL_RESOLVED};
+
 use crate::builtins::loop_break;
 use crate::registry::{Availability, RegisteredTool};
 use crate::session::{Session, SessionError};
@@ -142,6 +146,9 @@ impl Session {
     /// The calls that wait for somebody's leave, with all that is needed to decide about them.
     pub async fn asked_approvals(&mut self) -> Result<Vec<ApprovalItem>, SessionError> {
         let mut items = self.run.asking();
+        let ids: Vec<CallId> = items.iter().map(|item| item.call.clone()).collect();
+        let records = self.load_calls(&ids).await?;
+        self.connect_for(&records).await?;
         self.add_details(&mut items, &[]).await?;
         Ok(items)
     }
@@ -151,6 +158,7 @@ impl Session {
     pub async fn approve(&mut self, decisions: Vec<ApprovalDecision>) -> Result<(), SessionError> {
         let ids: Vec<CallId> = decisions.iter().map(|decision| decision.call.clone()).collect();
         let records = self.load_calls(&ids).await?;
+        self.connect_for(&records).await?;
         let mut answers = Vec::with_capacity(decisions.len());
         for ApprovalDecision { call, verdict } in decisions {
             let record = records.iter().find(|record| record.id == call);

@@ -35,7 +35,7 @@ pub use checkpoint::{Checkpoint, CheckpointObserver};
 pub use delegation::Delegate;
 pub use media::Downscaler;
 pub use models::{Models, PlanningModels};
-pub use outbox::{Completions, OutboxConfig, OutboxError};
+pub use outbox::{Emission, OutboxConfig, OutboxError};
 pub use questions::question;
 pub use registry::{Registry, RegistryError};
 pub use respond::{RespondError, Responded};

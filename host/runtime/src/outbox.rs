@@ -23,17 +23,19 @@ const DIGITS: usize = 32;
 pub struct OutboxConfig {
     /// The folder in which each event becomes a file. None: events stay in the store.
     pub directory: Option<PathBuf>,
-    /// What happens when a turn has ended.
-    pub completions: Completions,
+    /// Whether an event says how a turn has ended (I6).
+    pub completions: Emission,
+    /// Whether an event asks for the approval of calls; an answer may then come as an event, too.
+    pub approvals: Emission,
 }
 
-/// What happens when a turn has ended.
+/// Whether something that happens in a session is an event for others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Completions {
-    /// Nothing.
+pub enum Emission {
+    /// It is not.
     #[default]
     Silent,
-    /// An event says how it ended (I6).
+    /// It is.
     Emitted,
 }
 
@@ -151,7 +153,7 @@ impl Session {
 
     /// Adds the event that says how a turn has ended, where the agent wants one.
     pub(crate) fn announce_end(&self, after: &Run, change: &mut Change) {
-        let wanted = self.shared.agent.config().outbox.completions == Completions::Emitted;
+        let wanted = self.shared.agent.config().outbox.completions == Emission::Emitted;
         let end = after.turn.as_ref().and_then(|turn| turn.end()).filter(|_| wanted && self.run.is_open());
         let Some(end) = end else { return };
         let (word, data) = match end {

@@ -1,5 +1,6 @@
 //! Answers to calls that were handed on: matched, checked against what was agreed, and taken once (L10, I6).
 
+use crate::approvals::APPROVAL_RESOLVED;
 use crate::calls::bounded;
 use crate::services::{ANY_TYPE, now_ms};
 use crate::session::{Notes, Session, SessionError};
@@ -75,6 +76,39 @@ pub enum RespondError {
         /// Those that are.
         known: String,
     },
+    /// An answer to an approval request does not say whose.
+    #[error("the event has no `subject`; an approval names there the session that it is for, `{session}`")]
+    NoSubject {
+        /// The session that it was brought to.
+        session: String,
+    },
+    /// It holds no decisions.
+    #[error(
+        "the event's data is no answer to an approval: {problem}; `{event_type}` has \
+         {{\"decisions\": [{{\"call\": ID, \"verdict\": \"granted\"|\"denied\"}}]}}"
+    )]
+    Decisions {
+        /// What is wrong.
+        problem: String,
+        /// What it should be.
+        event_type: &'static str,
+    },
+    /// Nobody has asked.
+    #[error("session `{session}` has sent no approval request `{request}`, which the event's `parentid` names")]
+    NoRequest {
+        /// As the event names it.
+        request: String,
+        /// The session's subject.
+        session: String,
+    },
+    /// It decides about something else.
+    #[error("the request `{request}` did not ask about call `{call}`")]
+    NotRequested {
+        /// Which.
+        call: CallId,
+        /// The request.
+        request: String,
+    },
     /// The session cannot be worked on.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -87,7 +121,7 @@ impl From<StoreError> for RespondError {
 }
 
 impl Session {
-    /// Takes a service's answer (L10). It needs nothing but the stored state (L1): also what the answer must be was stored
+    /// Takes a service's answer (L10), or one to an approval request (L17). It needs nothing but the stored state (L1): also what the answer must be was stored
     /// when the request went out. [`Session::run`] then goes on.
     pub async fn respond(&mut self, event: CloudEvent) -> Result<Responded, RespondError> {
         let session = self.subject().to_owned();
@@ -96,6 +130,9 @@ impl Session {
         }
         if let Some(subject) = event.subject.as_ref().filter(|subject| **subject != session) {
             return Err(RespondError::OtherSubject { subject: subject.clone(), session });
+        }
+        if event.event_type == APPROVAL_RESOLVED {
+            return self.respond_to_approval(&event).await;
         }
         let call = CallId(event.parentid.clone().ok_or(RespondError::NoParent)?);
         self.expire_due().await?;

@@ -15,6 +15,7 @@ use agent_core::run::{
     Action, Decision, Entry, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError,
 };
 use agent_core::view::shown_message;
+use agent_mcp::Held;
 use agent_memory::{
     CallFilter, Commit, Lease, MAX_PAGE, MessageRange, OpenMode, SessionMeta, Status, StepRecord, Store, StoreError,
     digest_of,
@@ -146,6 +147,8 @@ pub struct Session {
     pub(crate) was_left: bool,
     opened_at: u64,
     configured: Arc<Agent>,
+    /// MCP servers that a decision was checked against, until the turn that goes on holds them itself.
+    held: Option<Held>,
     lease: Lease,
     revision: u64,
     messages: HashMap<MessageId, Arc<StoredMessage>>,
@@ -205,6 +208,7 @@ impl Session {
             was_left: false,
             opened_at: opened.last_event,
             configured: agent,
+            held: None,
             lease: opened.lease,
             revision: opened.revision,
             messages: HashMap::new(),
@@ -262,6 +266,7 @@ impl Session {
             true => self.connect(self.shared.agent.clone(), &cancel).await?,
             false => None,
         };
+        self.held = None;
         if self.was_left {
             self.recover().await?;
         }
@@ -324,6 +329,7 @@ impl Session {
         let mut change = run.apply(input)?;
         self.announce_end(&run, &mut change);
         self.explain(&mut change).await?;
+        self.announce_approvals(&mut change);
         let commit = self.commit_of(&run, change, notes);
         let (change, texts) = (commit.change.clone(), commit.texts.iter().map(|text| digest_of(text.as_bytes())));
         let texts: Vec<Digest> = texts.collect();

@@ -15,6 +15,7 @@ mod engine;
 mod limits;
 
 mod agent;
+mod cancellation;
 mod compiled_code;
 mod component;
 mod decoding;
@@ -60,6 +61,9 @@ fn main() -> wasmtime::Result<()> {
     }
     if is_wanted("media policy") {
         runtime.block_on(media_policy::measure(&built("plugins/mask-openai")?, &mut table))?;
+    }
+    if is_wanted("cancellation") {
+        runtime.block_on(cancellation::measure(&built("tests/fixtures/probe")?, &mut table))?;
     }
     if is_wanted("stream decoding") {
         decoding::measure(&mut table)?;

@@ -23,6 +23,10 @@ impl Samples {
         self.at(99)
     }
 
+    pub(crate) fn slowest(&self) -> Duration {
+        self.at(100)
+    }
+
     fn at(&self, percent: usize) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

@@ -2,7 +2,7 @@
 //! once, and again when all is over; each has one effect (L10, L17, I6, D2; rows 20, 29 and 32).
 
 use super::command_line::{Desk, paying};
-use crate::support::saying;
+use crate::support::{calling, saying, script};
 use serde_json::{Value, json};
 use std::process::{Child, Stdio};
 
@@ -121,4 +121,31 @@ fn check(desk: &Desk, session: &str, context: &str) {
     assert_eq!(pending, "", "{context}");
     let files = std::fs::read_dir(desk.path("out")).unwrap().count();
     assert_eq!(files, 2, "{context}: one request for each service");
+}
+
+/// L16, L17, L10: what an agent waits for that works for another one is told with the commands that settle it, and going on
+/// with the session above goes on with it.
+#[test]
+fn l16_what_waits_below_is_told_with_its_commands() {
+    let (desk, _) = waiting();
+    let ask = calling(&[("ask_clerk", json!({"task": "Buy it."}))]);
+    std::fs::write(desk.path("lead.json"), script(&[ask, saying("Bought.")]).to_string()).unwrap();
+    let lead = "model = \"scripted:lead.json\"\n[agents.ask_clerk]\nagent = \"agent.toml\"\ndescription = \"Buys.\"\n";
+    std::fs::write(desk.path("lead.toml"), lead).unwrap();
+    let (code, _, said) = desk.run(&["--agent", "lead.toml", "Buy it."]);
+    assert_eq!(code, Some(3), "{said}");
+    let child = said.split("session approve ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    assert!(child.starts_with("clerk/"), "{said}");
+    for command in ["approve", "deny", "respond"] {
+        assert!(said.contains(&format!("agent-host session {command} {child}")), "{command}: {said}");
+    }
+    let (_, shown, _) = desk.run(&["session", "show", "lead/"]);
+    assert!(shown.contains(&format!("agent-host session respond {child} --event FILE")), "{shown}");
+    for answer in [Answer::Approval, Answer::Books, Answer::Stamps] {
+        let (code, said) = end(begin(&desk, &child, answer));
+        assert!(matches!(code, Some(0 | 3)), "{said}");
+    }
+    let (code, printed, said) = desk.run(&["--agent", "lead.toml", "--continue"]);
+    assert_eq!((code, printed.as_str()), (Some(0), "Bought.\n"), "{said}");
+    assert_eq!(desk.ledger(), ["Ann 1"]);
 }

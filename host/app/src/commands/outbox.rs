@@ -1,4 +1,5 @@
-//! `outbox list`: what commits have asked to be done outside their sessions, and whether it was done (D2).
+//! `outbox list` and `outbox deliver`: what commits have asked to be done outside their sessions, whether it was done, and
+//! doing it (D2, D6).
 
 use crate::arguments::OutboxCommand;
 use crate::data::DataDirectory;
@@ -6,7 +7,10 @@ use crate::exit::{Exit, Failure};
 use crate::setup;
 use crate::terminal::{BOLD, DIM, Terminal, text};
 use agent_core::change::OutboxEffect;
-use agent_memory::{Outbox, OutboxFilter, StoredOutboxItem};
+use agent_memory::{OutboxFilter, Store, StoredOutboxItem};
+use agent_runtime::{OutboxConfig, outbox};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Items that are read at once.
 const PAGE: usize = 200;
@@ -15,16 +19,59 @@ const SHOWN: usize = 120;
 
 /// Runs one of the commands.
 pub(crate) async fn run(command: OutboxCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let OutboxCommand::List { session, all, json } = command;
     let store = setup::store(data)?;
-    let session = match session {
-        Some(asked) => Some(super::session::find(&*store, Some(&asked)).await?.subject),
+    match command {
+        OutboxCommand::List { session, all, json } => {
+            let session = subject(&*store, session).await?;
+            list(&*store, session.as_deref(), (all, json), terminal).await
+        }
+        OutboxCommand::Deliver { directory, session } => {
+            let session = subject(&*store, session).await?;
+            deliver(&*store, directory, session.as_deref(), terminal).await
+        }
+    }
+}
+
+async fn subject(store: &dyn Store, asked: Option<String>) -> Result<Option<String>, Failure> {
+    Ok(match asked {
+        Some(asked) => Some(super::session::find(store, Some(&asked)).await?.subject),
         None => None,
+    })
+}
+
+/// Writes what is pending into the folder. What cannot be written stays pending.
+async fn deliver(
+    store: &dyn Store,
+    directory: PathBuf,
+    session: Option<&str>,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    if !directory.is_dir() {
+        return Err(Failure::refused(format!("{}: there is no such folder", directory.display())));
+    }
+    let (shown, written) = (directory.display().to_string(), AtomicUsize::new(0));
+    let config = OutboxConfig { directory: Some(directory), ..OutboxConfig::default() };
+    let done = |_: &str| {
+        written.fetch_add(1, Ordering::Relaxed);
     };
+    let delivered = outbox::deliver(store, &config, session, &done).await;
+    terminal.note(match written.load(Ordering::Relaxed) {
+        0 => "nothing was pending in the outbox".to_owned(),
+        written => format!("{} delivered to {shown}", text::count(written, "item")),
+    });
+    delivered.map(|()| Exit::Done).map_err(Failure::failed)
+}
+
+async fn list(
+    store: &dyn Store,
+    session: Option<&str>,
+    (all, json): (bool, bool),
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let which = if all { OutboxFilter::All } else { OutboxFilter::Pending };
     let (mut after, mut found) = (0, false);
     loop {
-        let items = store.outbox(session.as_deref(), which, after, PAGE).await.map_err(Failure::failed)?;
+        let items = store.outbox(session, which, after, PAGE).await.map_err(Failure::failed)?;
         let Some(last) = items.last() else { break };
         after = last.number;
         found = true;

@@ -59,7 +59,7 @@ pub(super) fn format(run: &RunArguments, terminal: &Terminal) -> Format {
 /// Runs what is open and what is asked, and closes the session.
 pub(super) async fn once(
     opened: Opened,
-    (format, prompt): (Format, Option<String>),
+    (format, prompt): (Format, Option<TurnInput>),
     (yes, cancel): (&[String], &CancellationToken),
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
@@ -83,7 +83,7 @@ pub(super) async fn once(
 /// First what was interrupted, then what is asked.
 async fn turns(
     session: &mut Session,
-    prompt: Option<String>,
+    prompt: Option<TurnInput>,
     (view, asker): (&mut TurnView<'_>, &Asker),
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
@@ -91,9 +91,9 @@ async fn turns(
     if !interrupted && prompt.is_none() && session.state().turns > 0 {
         view.nothing_interrupted();
     }
-    if let (Some(call), Some(text)) = (asked(session), &prompt) {
+    if let (Some(call), Some(said)) = (asked(session), &prompt) {
         // What is said to a session that has asked something is the answer (L18).
-        session.answer(call, text.clone()).await.map_err(Failure::refused)?;
+        session.answer(call, said.message().plain_text()).await.map_err(Failure::refused)?;
         return asker.run(session, None, view, cancel).await;
     }
     if interrupted || prompt.is_none() {
@@ -107,7 +107,7 @@ async fn turns(
         }
         view.interrupted_turn_ended(&result)?;
     }
-    asker.run(session, prompt.map(TurnInput::Text), view, cancel).await
+    asker.run(session, prompt, view, cancel).await
 }
 
 /// The call whose question the session waits for the answer to.

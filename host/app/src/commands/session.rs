@@ -17,7 +17,7 @@ use crate::arguments::SessionCommand;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::setup;
-use crate::terminal::turn::{Format, Kept};
+use crate::terminal::turn::Format;
 use crate::terminal::{BOLD, DIM, Terminal, text, waits};
 use agent_memory::{MAX_PAGE, SessionFilter, SessionSummary, SqliteStore, Store};
 use agent_models::provider;
@@ -54,9 +54,8 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             let session = find(&*store, session.as_deref()).await?;
             if !json {
                 show::show(&*store, &session, data, terminal).await?;
-                let kept = Kept { store, data: data.clone() };
-                let suspension = below::last_suspension(&*kept.store, &session.subject).await?.unwrap_or_default();
-                let shown = waits::shown(&session.subject, &suspension.waits, &kept).await?;
+                let suspension = below::last_suspension(&*store, &session.subject).await?.unwrap_or_default();
+                let shown = waits::shown(&session.subject, &suspension.waits, (&*store, data)).await?;
                 return if shown.is_empty() { Ok(()) } else { print(terminal, format!("\n{shown}")) }
                     .map(|()| Exit::Done);
             }

@@ -34,6 +34,8 @@ pub(crate) struct OutboxTable {
     pub(crate) directory: Option<Placed>,
     /// Whether ends of turns are events.
     pub(crate) completions: Option<bool>,
+    /// Whether approval requests are events.
+    pub(crate) approvals: Option<bool>,
 }
 
 /// All services; files of schemas are relative to `folder`.
@@ -49,6 +51,7 @@ pub(super) fn outbox(root: &Table<'_>) -> OutboxTable {
     OutboxTable {
         directory: table.get("directory").and_then(|found| placed(&found)),
         completions: table.get("completions").and_then(|found| found.flag()),
+        approvals: table.get("approvals").and_then(|found| found.flag()),
     }
 }
 

@@ -1,27 +1,31 @@
 //! What a turn waits for, in words: each call with since when, until when, and how to answer.
 
-use super::turn::Kept;
 use super::{BOLD, DIM, YELLOW, text};
+use crate::data::DataDirectory;
 use crate::exit::Failure;
 use agent_core::event::{Wait, WaitCause};
-use agent_memory::{MAX_PAGE, OutboxFilter};
+use agent_memory::{MAX_PAGE, OutboxFilter, Store};
 use std::collections::BTreeMap;
 
 /// Characters of names and texts that are shown.
 const SHOWN: usize = 120;
 
 /// Services and questions; decisions, approvals and other agents are shown by who asks about them.
-pub(crate) async fn shown(session: &str, waits: &[Wait], kept: &Kept) -> Result<String, Failure> {
+pub(crate) async fn shown(
+    session: &str,
+    waits: &[Wait],
+    (store, data): (&dyn Store, &DataDirectory),
+) -> Result<String, Failure> {
     let waits: Vec<&Wait> = waits.iter().filter(|wait| is_shown(&wait.cause)).collect();
     if waits.is_empty() {
         return Ok(String::new());
     }
-    let items = kept.store.outbox(Some(session), OutboxFilter::All, 0, MAX_PAGE).await.map_err(Failure::failed)?;
+    let items = store.outbox(Some(session), OutboxFilter::All, 0, MAX_PAGE).await.map_err(Failure::failed)?;
     let since: BTreeMap<String, String> = items.into_iter().map(|item| (item.item.id, item.created)).collect();
     let mut lines = vec![format!("{YELLOW}waits for {}{YELLOW:#}", text::count(waits.len(), "answer"))];
     lines.extend(waits.iter().map(|wait| line(wait, since.get(&wait.call.0))));
     if waits.iter().any(|wait| matches!(wait.cause, WaitCause::Service { .. })) {
-        let flag = kept.data.flag();
+        let flag = data.flag();
         lines.push(format!(
             "a service answers with a CloudEvent whose `parentid` is the call's id:\n    agent-host session respond {session} \
              --event FILE{flag}, with the same --agent or --plugins to go on"

@@ -2,6 +2,8 @@
 
 use super::{Session, SessionError};
 use crate::agent::Agent;
+use agent_core::change::CallRecord;
+use agent_core::tool::ToolSource;
 use agent_mcp::Held;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -40,5 +42,15 @@ impl Session {
         }
         self.use_agent(agent);
         Ok(Some(held))
+    }
+
+    /// The same where somebody decides about calls of servers that this process has not met yet.
+    pub(crate) async fn connect_for(&mut self, calls: &[CallRecord]) -> Result<(), SessionError> {
+        let agent = self.shared.agent.clone();
+        let is_of_server = |call: &CallRecord| matches!(call.source, Some(ToolSource::Mcp { .. }));
+        if agent.catalogue().is_none() && calls.iter().any(is_of_server) {
+            self.held = self.connect(agent, &CancellationToken::new()).await?;
+        }
+        Ok(())
     }
 }

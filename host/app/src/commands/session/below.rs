@@ -3,7 +3,7 @@
 use super::show;
 use crate::data::DataDirectory;
 use crate::exit::Failure;
-use crate::terminal::{BOLD, DIM, YELLOW, text};
+use crate::terminal::{BOLD, DIM, YELLOW, text, waits};
 use agent_core::change::CallState;
 use agent_core::event::{EventKind, Suspension, Wait, WaitCause};
 use agent_memory::{CallFilter, MAX_PAGE, Store};
@@ -48,20 +48,12 @@ fn of_child<'l>(
             return Ok(lines);
         };
         for wait in &suspension.waits {
-            match &wait.cause {
-                WaitCause::Agent { session } if levels > 0 => {
-                    let below = of_child(store, (wait, session), data, levels - 1).await?;
-                    lines.extend(below.into_iter().map(indented));
-                }
-                WaitCause::OutcomeUnknown => {}
-                cause => lines.push(format!("  {BOLD}{}{BOLD:#} {}", text::one_line(&wait.name, 100), words(cause))),
+            if let (WaitCause::Agent { session }, 1..) = (&wait.cause, levels) {
+                let below = of_child(store, (wait, session), data, levels - 1).await?;
+                lines.extend(below.into_iter().map(indented));
             }
         }
-        let mut unknown = store.calls(session, CallFilter::Unfinished).await.map_err(Failure::failed)?;
-        unknown.retain(|call| call.state == CallState::OutcomeUnknown);
-        if !unknown.is_empty() {
-            lines.push(indented(show::waiting(session, &unknown, data)));
-        }
+        lines.extend(own(store, session, &suspension, data).await?.into_iter().map(indented));
         Ok(lines)
     })
 }
@@ -70,16 +62,31 @@ fn indented(lines: String) -> String {
     lines.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
-fn words(cause: &WaitCause) -> String {
-    match cause {
-        WaitCause::OutcomeUnknown => "waits for a decision".to_owned(),
-        WaitCause::Approval => "waits for an approval".to_owned(),
-        WaitCause::Service { event_type, .. } => {
-            format!("waits for the service {}", text::one_line(event_type, 100))
-        }
-        WaitCause::Agent { session } => format!("waits for session {session}"),
-        WaitCause::Answer { question, .. } => format!("asks: {}", text::one_line(question, 200)),
+/// What a session waits for itself, each with the command that settles it.
+async fn own(
+    store: &dyn Store,
+    session: &str,
+    suspension: &Suspension,
+    data: &DataDirectory,
+) -> Result<Vec<String>, Failure> {
+    let mut lines = Vec::new();
+    let open = store.calls(session, CallFilter::Unfinished).await.map_err(Failure::failed)?;
+    let of_state = |state| open.iter().filter(|call| call.state == state).cloned().collect::<Vec<_>>();
+    let (asking, unknown) = (of_state(CallState::Asking), of_state(CallState::OutcomeUnknown));
+    if !asking.is_empty() {
+        lines.push(show::asked(session, &asking, data));
     }
+    if !unknown.is_empty() {
+        lines.push(show::waiting(session, &unknown, data));
+    }
+    let others = waits::shown(session, &suspension.waits, (store, data)).await?;
+    if !others.is_empty() {
+        lines.push(others);
+    }
+    if suspension.waits.iter().any(|wait| matches!(wait.cause, WaitCause::Answer { .. })) {
+        lines.push(format!("    agent-host session answer {session}{} \"TEXT\"", data.flag()));
+    }
+    Ok(lines)
 }
 
 /// What the open turn of a session waits for, as far as its events tell; none where it does not wait.

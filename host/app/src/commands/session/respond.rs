@@ -1,4 +1,5 @@
-//! `session respond`: a service's answer comes in as a CloudEvent, and the turn goes on (L10, I6).
+//! `session respond`: a service's answer, or one to an approval request, comes in as a CloudEvent, and the turn goes on
+//! (L10, L17, I6).
 
 use crate::arguments::{AgentArguments, RunArguments};
 use crate::commands::opening::{self, Opened};
@@ -13,7 +14,8 @@ use agent_core::cloud_event::{CloudEvent, MAX_EVENT_BYTES};
 use agent_core::event::Wait;
 use agent_core::tool::Violation;
 use agent_memory::SqliteStore;
-use agent_runtime::{RespondError, Responded, Session};
+use agent_runtime::approvals::APPROVAL_RESOLVED;
+use agent_runtime::{RespondError, Responded, Session, SessionError};
 use serde_json::json;
 use std::io::Read;
 use std::path::Path;
@@ -55,8 +57,15 @@ pub(super) async fn respond(
 ) -> Result<Exit, Failure> {
     let event = read(&asked.event)?;
     let found = super::find(&*store, Some(&asked.session)).await.map_err(no_context)?;
-    let goes_on = asked.then == Then::GoOn && asked.agent != AgentArguments::default();
-    let (mut session, kept) = match goes_on {
+    let names_agent = asked.agent != AgentArguments::default();
+    if event.event_type == APPROVAL_RESOLVED && !names_agent {
+        let advice = "an approval is checked against the agent's tools: give the same --agent or --plugins as before";
+        return Err(Failure::refused(advice));
+    }
+    // What an approval is checked against must be there in any case.
+    let needs_agent = event.event_type == APPROVAL_RESOLVED;
+    let goes_on = asked.then == Then::GoOn && names_agent;
+    let (mut session, kept) = match goes_on || needs_agent {
         true => {
             let agent = asked.agent.clone();
             let run = RunArguments { agent, session: Some(found.subject.clone()), ..RunArguments::default() };
@@ -75,6 +84,7 @@ pub(super) async fn respond(
     let ready = matches!(&responded, Ok(Responded::Taken { waits, .. }) if waits.is_empty());
     let said = match responded {
         Ok(responded) => tell(&responded, &session, &kept, (asked.format, terminal)).await,
+        Err(RespondError::Session(error @ SessionError::Approval(_))) => Err(Failure::refused(error)),
         Err(error @ RespondError::Session(_)) => Err(Failure::failed(error)),
         Err(error) => Err(Failure::refused(error)),
     };
@@ -144,7 +154,7 @@ async fn tell(
         terminal.note(format!("  {} {}", violation.pointer, violation.message));
     }
     if !left.is_empty() {
-        terminal.note(waits::shown(session.subject(), left, kept).await?);
+        terminal.note(waits::shown(session.subject(), left, (&*kept.store, &kept.data)).await?);
     }
     Ok(())
 }
@@ -163,7 +173,9 @@ async fn go_on(mut session: Session, kept: Kept, format: Format, terminal: &Term
     };
     let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept);
     let result = watched(&mut session, None, &mut view, &cancel).await;
+    let servers = session.agent().servers().clone();
     let closed = session.close().await;
+    servers.shutdown().await;
     let exit = view.end(result?).await?;
     closed.map_err(Failure::failed)?;
     Ok(exit)

@@ -68,7 +68,7 @@ pub(super) const OUTBOX: Section = Section {
     example: "outbox",
     title: "Outbox",
     about: "Where events go: the requests to services, and more where it is wanted. Without a folder they stay in the database, and \
-            `agent-host outbox list` shows them.",
+            `agent-host outbox list` shows them, `outbox deliver` writes them.",
     keys: &[
         Key {
             name: "directory",
@@ -83,6 +83,14 @@ pub(super) const OUTBOX: Section = Section {
             value: Value::Flag,
             default: Default::Is("false"),
             meaning: "Whether the end of each turn is an event, too: `agent-host.turn.finished`, `.failed` or `.cancelled`.",
+            example: "true",
+        },
+        Key {
+            name: "approvals",
+            value: Value::Flag,
+            default: Default::Is("false"),
+            meaning: "Whether a request to allow calls is an event, too: `agent-host.approval.requested`. It is answered with \
+                      `agent-host.approval.resolved`, as a service is.",
             example: "true",
         },
     ],

@@ -44,7 +44,7 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "[plugins.a]\n[host]",
         "[services.pay]",
         "[services.\"pay.now\"]\ntype = \"a\"\naccepts = {}\nemits = { \"*\" = {} }\npriority = -5",
-        "[outbox]\ndirectory = \"out\"\ncompletions = true",
+        "[outbox]\ndirectory = \"out\"\ncompletions = true\napprovals = true",
         "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"",
         "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"\ninput_schema = { type = \"object\" }",
         "[mcp]",

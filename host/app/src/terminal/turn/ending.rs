@@ -92,7 +92,8 @@ impl TurnView<'_> {
                     Use::Once => Some(show::waiting(&self.session, &calls, &self.kept.data)),
                     Use::Interactive => Some(self.fitted(waiting(&calls))),
                 };
-                let mut others = waits::shown(&self.session, &suspension.waits, &self.kept).await?;
+                let mut others =
+                    waits::shown(&self.session, &suspension.waits, (&*self.kept.store, &self.kept.data)).await?;
                 if self.usage == Use::Interactive && !others.is_empty() {
                     others.push_str("\n  or here: /respond FILE answers, /cancel ends the turn");
                 }

@@ -1,0 +1,138 @@
+//! Approvals as events (I6, L17): the request goes out with the commit that asks, and the answer comes in as services' do.
+
+use super::{ApprovalDecision, Verdict};
+use crate::outbox::Emission;
+use crate::respond::{RespondError, Responded};
+use crate::services;
+use crate::session::Session;
+use agent_core::approval::GrantScope;
+use agent_core::change::{Change, OutboxEffect, OutboxItem};
+use agent_core::cloud_event::CloudEvent;
+use agent_core::event::{ApprovalItem, EventKind};
+use agent_core::message::CallId;
+use agent_memory::{MAX_PAGE, OutboxFilter};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Type of the event that asks; its data are the calls, as in the event `approval_requested`.
+pub const APPROVAL_REQUESTED: &str = "agent-host.approval.requested";
+/// Type of the event that answers: its `parentid` is the request's `id`, its `subject` the session.
+pub const APPROVAL_RESOLVED: &str = "agent-host.approval.resolved";
+
+/// Data of an answer.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answer {
+    decisions: Vec<Decision>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "verdict", rename_all = "snake_case", deny_unknown_fields)]
+enum Decision {
+    Granted {
+        call: CallId,
+        #[serde(default)]
+        scope: GrantScope,
+        /// Changed ones.
+        #[serde(default)]
+        arguments: Option<Value>,
+    },
+    Denied {
+        call: CallId,
+        #[serde(default)]
+        reason: Option<String>,
+    },
+}
+
+impl From<Decision> for ApprovalDecision {
+    fn from(decision: Decision) -> Self {
+        match decision {
+            Decision::Granted { call, scope, arguments } => {
+                Self { call, verdict: Verdict::Allow { scope, edited: arguments } }
+            }
+            Decision::Denied { call, reason } => Self { call, verdict: Verdict::Deny { reason } },
+        }
+    }
+}
+
+impl Session {
+    /// Adds an event for each request of the change, where the agent wants them.
+    pub(crate) fn announce_approvals(&self, change: &mut Change) {
+        if self.shared.agent.config().outbox.approvals == Emission::Silent {
+            return;
+        }
+        for event in &change.events {
+            let EventKind::ApprovalRequested { calls } = &event.kind else { continue };
+            // No other request of the session has its number.
+            let id = format!("approval_{}", event.sequence);
+            let sent =
+                services::event(&self.scope(), (id.clone(), APPROVAL_REQUESTED.to_owned()), json!({"calls": calls}));
+            let sent = CloudEvent { deduplicationid: Some(id.clone()), ..sent };
+            change.outbox.push(OutboxItem { id, effect: OutboxEffect::Event(sent) });
+        }
+    }
+
+    /// Takes an answer to an approval request. It holds for the calls that still wait for just this request: one that was
+    /// asked about again, since its tool has changed, needs an answer to the later request.
+    pub(crate) async fn respond_to_approval(&mut self, event: &CloudEvent) -> Result<Responded, RespondError> {
+        let session = self.subject().to_owned();
+        let request = event.parentid.clone().ok_or(RespondError::NoParent)?;
+        if event.subject.is_none() {
+            return Err(RespondError::NoSubject { session });
+        }
+        let answer = event.data.clone().unwrap_or_default();
+        let answer: Answer = serde_json::from_value(answer)
+            .map_err(|error| RespondError::Decisions { problem: error.to_string(), event_type: APPROVAL_RESOLVED })?;
+        let asked = self.asked_with(&request).await?;
+        let asked = asked.ok_or_else(|| RespondError::NoRequest { request: request.clone(), session })?;
+        let named: Vec<ApprovalDecision> = answer.decisions.into_iter().map(Into::into).collect();
+        if let Some(decision) = named.iter().find(|decision| !asked.calls.contains(&decision.call)) {
+            return Err(RespondError::NotRequested { call: decision.call.clone(), request });
+        }
+        let waiting: BTreeSet<CallId> = self.run.asking().into_iter().map(|item| item.call).collect();
+        let open = |call: &CallId| waiting.contains(call) && !asked.again.contains(call);
+        let decisions: Vec<_> = named.into_iter().filter(|decision| open(&decision.call)).collect();
+        if decisions.is_empty() {
+            return Ok(Responded::Late);
+        }
+        self.approve(decisions).await?;
+        Ok(Responded::Taken { violations: Vec::new(), waits: self.run.waits() })
+    }
+
+    /// What a request of this session asked about; none where there is no such request.
+    async fn asked_with(&self, request: &str) -> Result<Option<Asked>, RespondError> {
+        let (mut after, mut asked): (_, Option<Asked>) = (0, None);
+        loop {
+            let items =
+                self.shared.store.outbox(Some(&self.shared.subject), OutboxFilter::All, after, MAX_PAGE).await?;
+            let Some(last) = items.last() else { return Ok(asked) };
+            after = last.number;
+            for stored in &items {
+                let calls = match &stored.item.effect {
+                    OutboxEffect::Event(event) if event.event_type == APPROVAL_REQUESTED => calls_of(event),
+                    _ => continue,
+                };
+                match &mut asked {
+                    Some(asked) => asked.again.extend(calls),
+                    None if stored.item.id == request => {
+                        asked = Some(Asked { calls: calls.collect(), again: BTreeSet::new() });
+                    }
+                    None => {}
+                }
+            }
+        }
+    }
+}
+
+/// The calls of a request, and those of them that were asked about again later.
+struct Asked {
+    calls: BTreeSet<CallId>,
+    again: BTreeSet<CallId>,
+}
+
+fn calls_of(event: &CloudEvent) -> impl Iterator<Item = CallId> {
+    let calls = event.data.as_ref().and_then(|data| data.get("calls")).cloned().unwrap_or_default();
+    let items: Vec<ApprovalItem> = serde_json::from_value(calls).unwrap_or_default();
+    items.into_iter().map(|item| item.call)
+}
