@@ -12,6 +12,7 @@ mod configuration;
 mod contract;
 mod crash;
 mod eviction;
+mod examples;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
 mod mcp;
