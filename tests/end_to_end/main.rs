@@ -8,6 +8,7 @@ mod approvals;
 mod binary;
 mod cancelled;
 mod chat_server;
+mod compiling;
 mod configuration;
 mod contract;
 mod crash;

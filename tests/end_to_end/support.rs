@@ -74,6 +74,7 @@ impl House {
         let options = SandboxOptions {
             cache_directory: Some(scratch().join("cache")),
             store_directory: Some(directory.path().join("store")),
+            compiler: None,
             // The compiler itself is a debug build here, and other tests want the processors too.
             limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
         };

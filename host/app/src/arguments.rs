@@ -113,7 +113,13 @@ pub(crate) enum Command {
     /// Write, check and list agents' configurations
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// What the host starts as its own child: a component comes on stdin, its compiled code goes to stdout
+    #[command(hide = true, name = COMPILE)]
+    Compile,
 }
+
+/// Name of the command that compiles for another process of this program.
+pub(crate) const COMPILE: &str = "compile-component";
 
 /// Commands on the outbox.
 #[derive(Debug, Subcommand)]

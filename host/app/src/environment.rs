@@ -39,6 +39,12 @@ fn user_of(number: &str, users: &str) -> Option<String> {
     })
 }
 
+/// This very program, to start it again: on Linux also where its file has been replaced meanwhile.
+pub(crate) fn this_program() -> Option<PathBuf> {
+    let running = Path::new("/proc/self/exe");
+    if running.exists() { Some(running.to_owned()) } else { env::current_exe().ok() }
+}
+
 /// The editor that somebody wants to write in, with its own arguments.
 pub(crate) fn editor() -> Option<Vec<String>> {
     let named = ["VISUAL", "EDITOR"].into_iter().find_map(variable)?;

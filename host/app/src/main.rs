@@ -21,6 +21,7 @@ use arguments::{Arguments, Command};
 use clap::Parser;
 use data::DataDirectory;
 use exit::{Exit, Failure};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 use terminal::Terminal;
@@ -30,6 +31,9 @@ const LAST_WAIT: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(Command::Compile) = arguments.command {
+        return compile();
+    }
     let terminal = Terminal::new();
     logging::start(arguments.common.verbose, &terminal);
     let outcome = arguments.check().map_err(Failure::refused).and_then(|()| {
@@ -51,11 +55,23 @@ fn main() -> ExitCode {
     exit.into()
 }
 
+/// The child that compiles one component: nothing else of the host is needed for that, nor started.
+fn compile() -> ExitCode {
+    let Err(reason) = agent_plugins::serve_compiler(std::io::stdin().lock(), std::io::stdout().lock()) else {
+        return Exit::Done.into();
+    };
+    // Whom it should be told is gone if this fails.
+    let _ = writeln!(std::io::stderr(), "{reason}");
+    Exit::Failed.into()
+}
+
 async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Failure> {
     let asked = arguments.common.data.as_deref();
     match arguments.command {
         None => commands::run::run(&arguments.run, asked, terminal).await,
         Some(Command::Plugin(command)) => commands::plugin::run(command, asked, terminal).await,
+        // Done before anything was started.
+        Some(Command::Compile) => Ok(Exit::Done),
         Some(Command::Config(command)) => commands::config::run(command, asked, terminal).await,
         Some(Command::Outbox(command)) => commands::outbox::run(command, &DataDirectory::open(asked)?, terminal).await,
         Some(Command::Memory(command)) => commands::memory::run(command, &DataDirectory::open(asked)?, terminal).await,

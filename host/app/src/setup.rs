@@ -3,7 +3,7 @@
 pub(crate) mod agents;
 mod model;
 
-use crate::arguments::AgentArguments;
+use crate::arguments::{AgentArguments, COMPILE};
 use crate::configuration::{PluginLimits, ServiceTable};
 use crate::data::DataDirectory;
 use crate::environment;
@@ -17,7 +17,8 @@ use agent_kit::build::{BuildError, BuiltPlugin, build_directory};
 use agent_memory::{Options, SqliteStore};
 use agent_models::{Embedder, Provider, Providers, RetryPolicy};
 use agent_plugins::{
-    CallLimits, Generation, Grants, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox, SandboxOptions,
+    CallLimits, CompilerCommand, Generation, Grants, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox,
+    SandboxOptions,
 };
 use agent_runtime::{
     Agent, AgentConfig, AgentError, Delegate, Emission, Models, OutboxConfig, PlanningModels, PluginAllowance,
@@ -38,6 +39,8 @@ pub(crate) fn sandbox(data: &DataDirectory) -> Result<Sandbox, Failure> {
     let options = SandboxOptions {
         cache_directory: Some(data.cache()),
         store_directory: Some(data.plugins()),
+        compiler: environment::this_program()
+            .map(|program| CompilerCommand { program, arguments: vec![COMPILE.into()] }),
         ..SandboxOptions::default()
     };
     Sandbox::new(options).map_err(Failure::refused)

@@ -8,6 +8,7 @@ mod admission;
 mod bindings;
 mod cache;
 mod call;
+mod compiler;
 mod convert;
 mod engine;
 mod failure;
@@ -33,6 +34,7 @@ mod text;
 mod tools;
 
 pub use call::{ToolCallContext, ToolCallRequest};
+pub use compiler::{CompilerCommand, serve_compiler};
 pub use failure::CallFailure;
 pub use generation::{Generation, GenerationError, LoadProblem};
 pub use grants::{Denial, GrantAdvice, Grants, TreeGrant, Unmet};

@@ -64,6 +64,12 @@ pub(crate) const LIFTED_BYTES_WITHOUT_MEDIA: usize = 4 * MIB;
 /// Wall time for a component's `definitions`.
 pub(crate) const DEFINITIONS_TIME: Duration = Duration::from_secs(10);
 
+/// Memory of the process that compiles one component. Cranelift takes some 20 times a component's size.
+pub(crate) const COMPILER_MEMORY: usize = 2048 * MIB;
+/// Its processor time: all processors together, for as long as a large guest takes on a small machine.
+#[cfg(unix)]
+pub(crate) const COMPILER_CPU_SECONDS: u64 = 300;
+
 /// Bounds over all calls of one sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostLimits {

@@ -2,7 +2,7 @@
 
 use crate::admission::LaneName;
 use crate::bindings::exports::agent_host::plugin as exports;
-use crate::cache::CacheEntry;
+use crate::compiler;
 use crate::failure::{CallFailure, Stop};
 use crate::identity::{Authority, Kind, PluginIdentity};
 use crate::imports::{self, Imports, InterfaceProblem};
@@ -218,6 +218,16 @@ impl Sandbox {
 
     async fn compile(&self, bytes: Arc<Vec<u8>>) -> Result<Component, LoadError> {
         let permit = Arc::clone(&self.shared.compiling).acquire_owned().await;
+        if let Some(command) = &self.shared.compiler {
+            let limit = self.shared.compile_time;
+            let compiled = compiler::compile(command, &self.shared.engine, &bytes);
+            let compiled = tokio::time::timeout(limit, compiled).await.map_err(|_| LoadError::CompileTime(limit))?;
+            let code = compiled.map_err(|error| LoadError::Compile { reason: error.to_string() })?;
+            let shared = Arc::clone(&self.shared);
+            let loaded = blocking(move || deserialize(&shared, &code)).await?;
+            drop(permit);
+            return loaded.map_err(|error| LoadError::Compile { reason: reason(&error) });
+        }
         let engine = self.shared.engine.clone();
         let compiled = blocking(move || {
             let compiled = Component::from_binary(&engine, &bytes);
@@ -327,7 +337,7 @@ fn first_look(shared: &Shared, name: &str, bytes: &[u8]) -> Result<FirstLook, Lo
 fn cached(shared: &Shared, digest: &Digest) -> Option<(Component, Facts)> {
     let entry = shared.cache.as_ref()?.get(digest)?;
     let facts = serde_json::from_slice(entry.record()).ok()?;
-    match deserialize(shared, &entry) {
+    match deserialize(shared, entry.code()) {
         Ok(component) => Some((component, facts)),
         Err(error) => {
             tracing::warn!(%digest, %error, "compiled code in the cache is not usable; it is built again");
@@ -338,12 +348,13 @@ fn cached(shared: &Shared, digest: &Digest) -> Option<(Component, Facts)> {
 
 #[allow(
     unsafe_code,
-    reason = "compiled code can only be loaded unsafely; its origin is proven by the cache's keyed hash"
+    reason = "compiled code can only be loaded unsafely; its origin is the cache's keyed hash, or the own child's pipe"
 )]
-fn deserialize(shared: &Shared, entry: &CacheEntry) -> wasmtime::Result<Component> {
-    // SAFETY: an entry only exists after its keyed hash was verified over exactly these bytes, with a key that only
-    // this user can read; so they are what `Component::serialize` gave this host for this engine.
-    unsafe { Component::deserialize(&shared.engine, entry.code()) }
+fn deserialize(shared: &Shared, code: &[u8]) -> wasmtime::Result<Component> {
+    // SAFETY: these bytes are what wasmtime's compiler made in this program for this engine. An entry of the cache only
+    // exists after its keyed hash was verified over exactly them, with a key that only this user can read; what a child
+    // made came whole through a pipe that only the two of them have.
+    unsafe { Component::deserialize(&shared.engine, code) }
 }
 
 /// Keeps compiled code and facts for the next start. Failing is no reason not to run.

@@ -2,6 +2,7 @@
 
 use crate::admission::Admission;
 use crate::cache::CompiledCache;
+use crate::compiler::CompilerCommand;
 use crate::engine::{self, Ticker};
 use crate::limits::HostLimits;
 use crate::linkers::Linkers;
@@ -27,6 +28,8 @@ pub struct SandboxOptions {
     pub cache_directory: Option<PathBuf>,
     /// Where components are kept by digest. None: a suspended turn cannot find a plugin that has changed.
     pub store_directory: Option<PathBuf>,
+    /// Where components are compiled. None: in this process, which then bears their cost.
+    pub compiler: Option<CompilerCommand>,
     /// Bounds over all calls.
     pub limits: HostLimits,
 }
@@ -67,6 +70,7 @@ pub(crate) struct Shared {
     pub(crate) turns: Arc<Semaphore>,
     pub(crate) compiling: Arc<Semaphore>,
     pub(crate) compile_time: Duration,
+    pub(crate) compiler: Option<CompilerCommand>,
     pub(crate) cache: Option<CompiledCache>,
     pub(crate) store: Option<PluginStore>,
     loaded: Mutex<HashMap<LoadedKey, Weak<LoadedPlugin>>>,
@@ -100,6 +104,7 @@ impl Sandbox {
             turns: Arc::new(Semaphore::new(turns)),
             compiling: Arc::new(Semaphore::new(COMPILING)),
             compile_time: options.limits.compile_time,
+            compiler: options.compiler,
             cache,
             store: options.store_directory.map(PluginStore::new),
             loaded: Mutex::default(),
