@@ -1,27 +1,11 @@
 //! Who may run: places and guest memory per lane, and a bounded queue before them. The pool of instances is never
 //! exhausted, because every instance has a place here first.
 
-use crate::limits::{HostLimits, MIB};
+use crate::limits::{HostLimits, LOADING, MIB, PURE_CALLS};
+use crate::turns::{Turn, Turns};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-/// Validators and policies at once. They run for microseconds.
-const PURE_CALLS: usize = 16;
-/// Instances for type checks and definitions at once.
-const LOADING: usize = 4;
-
-/// Instances that may exist at once, by lane.
-#[derive(Clone, Copy)]
-pub(crate) struct Slots {
-    calls: usize,
-}
-
-impl Slots {
-    pub(crate) fn all(self) -> usize {
-        self.calls + PURE_CALLS + LOADING
-    }
-}
 
 /// Which queue a call stands in. A lane of their own keeps validators and policies in time however many tools run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,29 +36,25 @@ impl Admission {
         }
     }
 
-    pub(crate) fn slots(limits: HostLimits) -> Slots {
-        Slots { calls: limits.concurrent_calls.max(1) }
-    }
-
-    /// Waits for a place and for `memory` bytes.
-    pub(crate) async fn enter(&self, lane: LaneName, memory: usize) -> Result<Place, QueueFull> {
+    /// Waits for a place, in which agents take turns, and for `memory` bytes.
+    pub(crate) async fn enter(&self, lane: LaneName, memory: usize, agent: &Arc<str>) -> Result<Place, QueueFull> {
         let lane = match lane {
             LaneName::Calls => &self.calls,
             LaneName::Pure => &self.pure,
             LaneName::Loading => &self.loading,
         };
-        lane.enter(memory).await
+        lane.enter(memory, agent).await
     }
 }
 
 /// A place in a lane, with its memory. Both are free again when it is dropped.
 pub(crate) struct Place {
     _memory: OwnedSemaphorePermit,
-    _place: OwnedSemaphorePermit,
+    _place: Turn,
 }
 
 struct Lane {
-    places: Arc<Semaphore>,
+    places: Arc<Turns>,
     memory: Arc<Semaphore>,
     memory_in_all: u32,
     waiting: AtomicUsize,
@@ -85,7 +65,7 @@ impl Lane {
     fn new(places: usize, memory: usize, queue: usize) -> Self {
         let memory = mebibytes(memory).max(1);
         Self {
-            places: Arc::new(Semaphore::new(places)),
+            places: Turns::new(places),
             memory: Arc::new(Semaphore::new(memory as usize)),
             memory_in_all: memory,
             waiting: AtomicUsize::new(0),
@@ -93,16 +73,16 @@ impl Lane {
         }
     }
 
-    async fn enter(&self, memory: usize) -> Result<Place, QueueFull> {
+    async fn enter(&self, memory: usize, agent: &Arc<str>) -> Result<Place, QueueFull> {
         // A call larger than the whole lane runs alone.
         let memory = mebibytes(memory).clamp(1, self.memory_in_all);
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned()
+        if let Some(place) = self.places.try_acquire()
             && let Ok(share) = Arc::clone(&self.memory).try_acquire_many_owned(memory)
         {
             return Ok(Place { _memory: share, _place: place });
         }
         let _waiting = Waiting::new(self)?;
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| QueueFull(self.queue))?;
+        let place = self.places.acquire(agent).await;
         let share = Arc::clone(&self.memory).acquire_many_owned(memory).await.map_err(|_| QueueFull(self.queue))?;
         Ok(Place { _memory: share, _place: place })
     }
@@ -142,11 +122,12 @@ mod tests {
     // P8: guest memory in all is bounded, and the queue before it too.
     #[tokio::test]
     async fn memory_is_shared_and_the_queue_is_bounded() {
+        let agent: Arc<str> = "a".into();
         let admission = admission(64, 256 * MIB, 1);
-        let first = admission.enter(LaneName::Calls, 128 * MIB).await.expect("room");
-        let mut second = Box::pin(admission.enter(LaneName::Calls, 128 * MIB));
+        let first = admission.enter(LaneName::Calls, 128 * MIB, &agent).await.expect("room");
+        let mut second = Box::pin(admission.enter(LaneName::Calls, 128 * MIB, &agent));
         assert!(futures::poll!(&mut second).is_pending(), "192 MiB hold one call of 128 MiB");
-        assert!(matches!(admission.enter(LaneName::Calls, 128 * MIB).await, Err(QueueFull(1))));
+        assert!(matches!(admission.enter(LaneName::Calls, 128 * MIB, &agent).await, Err(QueueFull(1))));
         drop(first);
         second.await.expect("the place is free again");
     }
@@ -154,9 +135,10 @@ mod tests {
     // Row 35: full lanes of tools leave the validators' lane alone.
     #[tokio::test]
     async fn validators_have_a_lane_of_their_own() {
+        let agent: Arc<str> = "a".into();
         let admission = admission(1, 256 * MIB, 0);
-        let _tool = admission.enter(LaneName::Calls, MIB).await.expect("room");
-        assert!(admission.enter(LaneName::Calls, MIB).await.is_err());
-        admission.enter(LaneName::Pure, MIB).await.expect("the other lane is empty");
+        let _tool = admission.enter(LaneName::Calls, MIB, &agent).await.expect("room");
+        assert!(admission.enter(LaneName::Calls, MIB, &agent).await.is_err());
+        admission.enter(LaneName::Pure, MIB, &agent).await.expect("the other lane is empty");
     }
 }

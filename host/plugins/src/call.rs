@@ -68,7 +68,7 @@ impl Sandbox {
             time_limit: u32::try_from(wall.as_millis()).unwrap_or(u32::MAX),
             scope: convert::scope_out(&context.scope),
         };
-        let ticket = ticket(setup, context.id.0, wall, reach(setup, &context.scope, ports));
+        let ticket = ticket(setup, (context.id.0, &context.scope), wall, reach(setup, &context.scope, ports));
         let media = SessionMedia { port: ports.media.as_deref(), session: &context.scope.session };
         self.run(ticket, |mut store, record| async move {
             let instance = entrance.instance.instantiate_async(&mut store).await?;
@@ -98,7 +98,7 @@ impl Sandbox {
             return not_exported(setup, Kind::ContextBuilder);
         };
         let scope = &request.scope;
-        let ticket = ticket(setup, turn(scope), setup.limits.builder_time, reach(setup, scope, ports));
+        let ticket = ticket(setup, (turn(scope), scope), setup.limits.builder_time, reach(setup, scope, ports));
         let media = SessionMedia { port: ports.media.as_deref(), session: &scope.session };
         let request = requests::builder_out(request);
         self.run(ticket, |mut store, _| async move {
@@ -125,7 +125,7 @@ impl Sandbox {
             return not_exported(setup, Kind::StepContext);
         };
         let scope = &request.scope;
-        let ticket = ticket(setup, turn(scope), setup.limits.builder_time, reach(setup, scope, ports));
+        let ticket = ticket(setup, (turn(scope), scope), setup.limits.builder_time, reach(setup, scope, ports));
         let request = requests::step_out(request);
         self.run(ticket, |mut store, _| async move {
             let instance = entrance.instance.instantiate_async(&mut store).await?;
@@ -147,7 +147,12 @@ impl Sandbox {
         let Some(entrance) = &setup.plugin.links.output_validator else {
             return not_exported(setup, Kind::OutputValidator);
         };
-        let ticket = ticket(setup, turn(&request.scope), setup.limits.pure_time, Reach::nothing(Authority::Inert));
+        let ticket = ticket(
+            setup,
+            (turn(&request.scope), &request.scope),
+            setup.limits.pure_time,
+            Reach::nothing(Authority::Inert),
+        );
         let request = requests::validator_out(request);
         self.run(ticket, |mut store, _| async move {
             let instance = entrance.instance.instantiate_async(&mut store).await?;
@@ -169,7 +174,12 @@ impl Sandbox {
         let Some(entrance) = &setup.plugin.links.media_policy else {
             return not_exported(setup, Kind::MediaPolicy);
         };
-        let ticket = ticket(setup, turn(&request.scope), setup.limits.pure_time, Reach::nothing(Authority::Inert));
+        let ticket = ticket(
+            setup,
+            (turn(&request.scope), &request.scope),
+            setup.limits.pure_time,
+            Reach::nothing(Authority::Inert),
+        );
         let items = request.items.len();
         let request = requests::policy_out(request);
         self.run(ticket, |mut store, _| async move {
@@ -184,7 +194,7 @@ impl Sandbox {
     }
 }
 
-fn ticket(setup: &PluginSetup, call: String, wall: Duration, reach: Reach) -> Ticket {
+fn ticket(setup: &PluginSetup, (call, scope): (String, &Scope), wall: Duration, reach: Reach) -> Ticket {
     let (lane, lifted) = match reach.authority {
         Authority::Granted => (LaneName::Calls, LIFTED_BYTES),
         Authority::Inert => (LaneName::Pure, LIFTED_BYTES_WITHOUT_MEDIA),
@@ -192,6 +202,7 @@ fn ticket(setup: &PluginSetup, call: String, wall: Duration, reach: Reach) -> Ti
     Ticket {
         plugin: Arc::clone(&setup.plugin.identity),
         call,
+        agent: scope.agent.as_str().into(),
         lane,
         wall,
         cpu: setup.limits.cpu_time.unwrap_or(wall),

@@ -52,8 +52,8 @@ pub(crate) enum CompilerError {
 pub fn serve_compiler(mut input: impl Read, mut output: impl Write) -> Result<(), String> {
     limit_this_process();
     // What it is compiled for does not depend on the number of instances.
-    let slots = crate::admission::Admission::slots(HostLimits { concurrent_calls: 1, ..HostLimits::default() });
-    let engine = engine::engine(slots).map_err(|error| format!("the compiler cannot start: {error:#}"))?;
+    let one = HostLimits { concurrent_calls: 1, ..HostLimits::default() };
+    let engine = engine::engine(one).map_err(|error| format!("the compiler cannot start: {error:#}"))?;
     let mut component = Vec::new();
     input.read_to_end(&mut component).map_err(|error| format!("the component cannot be read: {error}"))?;
     let code = engine.precompile_component(&component).map_err(|error| format!("{error:#}"))?;
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     fn engine() -> Engine {
-        engine::engine(crate::admission::Admission::slots(HostLimits::default())).expect("an engine")
+        engine::engine(HostLimits::default()).expect("an engine")
     }
 
     fn packed(code: &[u8]) -> Vec<u8> {
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn the_number_of_instances_makes_no_other_code() {
         let one = HostLimits { concurrent_calls: 1, ..HostLimits::default() };
-        let small = engine::engine(crate::admission::Admission::slots(one)).expect("an engine");
+        let small = engine::engine(one).expect("an engine");
         assert_eq!(engine::compatibility_hash(&small), engine::compatibility_hash(&engine()));
     }
 }

@@ -1,7 +1,6 @@
 //! The wasmtime engine: every limit set explicitly, instances from a pool, a ticker that interrupts running guests.
 
-use crate::admission::Slots;
-use crate::limits;
+use crate::limits::{self, HostLimits};
 use std::hash::{Hash, Hasher};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -27,8 +26,9 @@ const CONTRACT: [&str; 7] = [
     include_str!("../../../wit/worlds.wit"),
 ];
 
-/// The engine for as many instances as there are slots.
-pub(crate) fn engine(slots: Slots) -> wasmtime::Result<Engine> {
+/// The engine for as many instances as may exist at once: each has a place in a lane.
+pub(crate) fn engine(limits: HostLimits) -> wasmtime::Result<Engine> {
+    let slots = limits.concurrent_calls.max(1) + limits::PURE_CALLS + limits::LOADING;
     let mut config = Config::new();
     config
         .strategy(Strategy::Cranelift)
@@ -46,8 +46,8 @@ pub(crate) fn engine(slots: Slots) -> wasmtime::Result<Engine> {
     Engine::new(&config)
 }
 
-fn pool(slots: Slots) -> PoolingAllocationConfig {
-    let slots = slots.all() as u32;
+fn pool(slots: usize) -> PoolingAllocationConfig {
+    let slots = slots as u32;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(slots)
         .total_core_instances(slots * limits::CORE_INSTANCES as u32)

@@ -32,6 +32,7 @@ mod state;
 mod store;
 mod text;
 mod tools;
+mod turns;
 
 pub use call::{ToolCallContext, ToolCallRequest};
 pub use compiler::{CompilerCommand, serve_compiler};

@@ -64,6 +64,10 @@ pub(crate) const LIFTED_BYTES_WITHOUT_MEDIA: usize = 4 * MIB;
 /// Wall time for a component's `definitions`.
 pub(crate) const DEFINITIONS_TIME: Duration = Duration::from_secs(10);
 
+/// Validators and policies at once. They run for microseconds.
+pub(crate) const PURE_CALLS: usize = 16;
+/// Instances for type checks and definitions at once.
+pub(crate) const LOADING: usize = 4;
 /// Memory of the process that compiles one component. Cranelift takes some 20 times a component's size.
 pub(crate) const COMPILER_MEMORY: usize = 2048 * MIB;
 /// Its processor time: all processors together, for as long as a large guest takes on a small machine.

@@ -395,6 +395,7 @@ fn load_ticket(identity: &Arc<PluginIdentity>, kind: Kind) -> Ticket {
     Ticket {
         plugin: Arc::clone(identity),
         call: "load".to_owned(),
+        agent: Arc::from(""),
         lane: LaneName::Loading,
         wall: DEFINITIONS_TIME,
         cpu: DEFINITIONS_TIME,

@@ -5,6 +5,7 @@ use crate::grants::{Denial, GrantAdvice};
 use crate::identity::PluginIdentity;
 use crate::limits::Limit;
 use crate::logging::GuestLog;
+use crate::turns::{Turn, Turns};
 use agent_core::tool::CallCost;
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::UpdateDeadline;
 
 /// Denials of one call that are kept; a guest in a loop makes no more.
@@ -22,6 +22,8 @@ pub(crate) struct CallRecord {
     pub(crate) plugin: Arc<PluginIdentity>,
     /// The call's id, for the log.
     pub(crate) call: String,
+    /// Whose call it is: turns are shared between agents.
+    agent: Arc<str>,
     pub(crate) log: Mutex<GuestLog>,
     started: Instant,
     wall_limit: Duration,
@@ -33,14 +35,20 @@ pub(crate) struct CallRecord {
     limit: Mutex<Option<Limit>>,
     denials: Mutex<Vec<Denial>>,
     /// The right to keep a processor busy for more than a tick.
-    turn: Mutex<Option<OwnedSemaphorePermit>>,
+    turn: Mutex<Option<Turn>>,
 }
 
 impl CallRecord {
-    pub(crate) fn new(plugin: Arc<PluginIdentity>, call: String, wall_limit: Duration, cpu_limit: Duration) -> Self {
+    pub(crate) fn new(
+        plugin: Arc<PluginIdentity>,
+        (call, agent): (String, Arc<str>),
+        wall_limit: Duration,
+        cpu_limit: Duration,
+    ) -> Self {
         Self {
             plugin,
             call,
+            agent,
             log: Mutex::default(),
             started: Instant::now(),
             wall_limit,
@@ -103,8 +111,8 @@ impl CallRecord {
     }
 
     /// What happens to a running guest at an epoch tick: it is stopped at its limits, and yields. In the lane of tools
-    /// it goes on when it gets a turn: so many take turns as leave the host a processor, first come, first served.
-    pub(crate) fn tick(self: &Arc<Self>, turns: Option<&Arc<Semaphore>>) -> wasmtime::Result<UpdateDeadline> {
+    /// it goes on when it gets a turn: so many take turns as leave the host a processor, one agent after the other.
+    pub(crate) fn tick(self: &Arc<Self>, turns: Option<&Arc<Turns>>) -> wasmtime::Result<UpdateDeadline> {
         let now = self.started.elapsed();
         let cpu = self.cpu.load(Ordering::Relaxed) + nanos(now).saturating_sub(self.polled.load(Ordering::Relaxed));
         let limit = if now >= self.wall_limit {
@@ -118,7 +126,7 @@ impl CallRecord {
         Err(wasmtime::Error::msg("the call's time is over"))
     }
 
-    fn next_turn(self: &Arc<Self>, turns: Option<&Arc<Semaphore>>) -> UpdateDeadline {
+    fn next_turn(self: &Arc<Self>, turns: Option<&Arc<Turns>>) -> UpdateDeadline {
         let Some(turns) = turns else {
             return UpdateDeadline::Yield(1);
         };
@@ -128,8 +136,8 @@ impl CallRecord {
             1,
             Box::pin(async move {
                 tokio::task::yield_now().await;
-                // The semaphore is never closed; without it the guest would go on without a turn.
-                *lock(&record.turn) = turns.acquire_owned().await.ok();
+                let turn = turns.acquire(&record.agent).await;
+                *lock(&record.turn) = Some(turn);
             }),
         )
     }

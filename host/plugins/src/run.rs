@@ -42,6 +42,8 @@ pub(crate) struct Ticket {
     pub(crate) plugin: Arc<PluginIdentity>,
     /// The call's id, for the log.
     pub(crate) call: String,
+    /// Whose it is.
+    pub(crate) agent: Arc<str>,
     pub(crate) lane: LaneName,
     pub(crate) wall: Duration,
     pub(crate) cpu: Duration,
@@ -62,7 +64,7 @@ impl Sandbox {
         Run: Future<Output = Result<T, Stop>>,
     {
         let waiting = Instant::now();
-        let _place = match self.shared.admission.enter(ticket.lane, ticket.memory).await {
+        let _place = match self.shared.admission.enter(ticket.lane, ticket.memory, &ticket.agent).await {
             Ok(place) => place,
             Err(QueueFull(queue)) => {
                 return CallReport::refused(CallFailure::Busy { plugin: ticket.plugin, queue });
@@ -70,7 +72,7 @@ impl Sandbox {
         };
         let queued = waiting.elapsed();
         let (wall, lifted) = (ticket.wall, ticket.lifted);
-        let record = Arc::new(CallRecord::new(ticket.plugin, ticket.call, wall, ticket.cpu));
+        let record = Arc::new(CallRecord::new(ticket.plugin, (ticket.call, ticket.agent), wall, ticket.cpu));
         let result = match CallState::new(Arc::clone(&record), ticket.reach, ticket.memory) {
             Ok(state) => {
                 let store = self.fresh_store(state, ticket.lane, lifted);

@@ -9,6 +9,7 @@ use crate::linkers::Linkers;
 use crate::plugin::LoadedPlugin;
 use crate::record::lock;
 use crate::store::PluginStore;
+use crate::turns::Turns;
 use agent_core::message::Digest;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -67,7 +68,7 @@ pub(crate) struct Shared {
     pub(crate) linkers: Linkers,
     pub(crate) admission: Admission,
     /// Turns of guests that keep a processor busy.
-    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) turns: Arc<Turns>,
     pub(crate) compiling: Arc<Semaphore>,
     pub(crate) compile_time: Duration,
     pub(crate) compiler: Option<CompilerCommand>,
@@ -84,7 +85,7 @@ impl Sandbox {
     /// Starts the engine. Once per process is enough.
     pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
         let engine_error = |error: wasmtime::Error| SandboxError::Engine { reason: format!("{error:#}") };
-        let engine = engine::engine(Admission::slots(options.limits)).map_err(engine_error)?;
+        let engine = engine::engine(options.limits).map_err(engine_error)?;
         let linkers = Linkers::new(&engine).map_err(engine_error)?;
         let cache = options
             .cache_directory
@@ -101,7 +102,7 @@ impl Sandbox {
             engine,
             linkers,
             admission: Admission::new(options.limits),
-            turns: Arc::new(Semaphore::new(turns)),
+            turns: Turns::new(turns),
             compiling: Arc::new(Semaphore::new(COMPILING)),
             compile_time: options.limits.compile_time,
             compiler: options.compiler,

@@ -3,9 +3,6 @@
 
 #![allow(clippy::print_stdout, reason = "the table is what this program is for")]
 
-#[allow(dead_code, unreachable_pub, reason = "only the number of slots is needed")]
-#[path = "../../../host/plugins/src/admission.rs"]
-mod admission;
 // The raw side's engine is made by the host's own code, so that its configuration stays identical.
 #[allow(dead_code, unreachable_pub, reason = "the raw side has no cache, and nothing to interrupt")]
 #[path = "../../../host/plugins/src/engine.rs"]

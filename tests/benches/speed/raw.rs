@@ -1,6 +1,5 @@
 //! The same component in wasmtime alone: a fresh store with a WASI context, an instance, a typed call.
 
-use crate::admission::Admission;
 use crate::engine;
 use crate::limits::HostLimits;
 use bindings::exports::agent_host::plugin::tool;
@@ -48,7 +47,7 @@ impl WasiView for State {
 impl Raw {
     /// Compiles and links it.
     pub(crate) fn new(component: &Path) -> wasmtime::Result<Self> {
-        let engine = engine::engine(Admission::slots(HostLimits::default()))?;
+        let engine = engine::engine(HostLimits::default())?;
         let component = Component::from_file(&engine, component)?;
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
