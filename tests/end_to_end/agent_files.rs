@@ -208,7 +208,7 @@ fn l16_d5_a_child_is_seen_below_its_parent_and_ends_by_itself() {
     assert_eq!(refused.status.code(), Some(2), "no session of its own: {}", stderr(&refused));
     let output = folder.run(&["--agent", "worker.toml", "--session", &worker], None);
     let told = stderr(&output);
-    assert!(output.status.success() && told.contains(&format!("go on with --session {lead}")), "{told}");
+    assert!(output.status.success() && told.contains(&format!("go on with agent-host --session {lead}")), "{told}");
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "Counted.");
     assert_eq!(stdout(&["--agent", "lead.toml", "--continue"]).trim(), "Finished.");
     let deleted = folder.run(&["session", "delete", &lead], None);

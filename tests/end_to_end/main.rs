@@ -6,6 +6,7 @@ mod agent_files;
 mod agents;
 mod approvals;
 mod binary;
+mod by_hand;
 mod cancelled;
 mod chat_server;
 mod compiling;

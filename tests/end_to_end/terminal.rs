@@ -371,7 +371,7 @@ fn d3_a_turn_that_waits_is_decided_about() {
     let mut screen = desk.session_with(desk.command(&["--continue"]));
     screen.wait_for("waits for a decision");
     screen.send("Something else.\r");
-    screen.wait_for("decide with /resolve, or end it with /cancel");
+    screen.wait_for("/resolve decides about a call");
     screen.send("/resolve call_1_1_1 result counted\r");
     screen.wait_for("\nFinished.\n");
     screen.wait_for("2 model calls");

@@ -243,8 +243,11 @@ pub(crate) enum SessionCommand {
         #[arg(value_parser = session_id)]
         session: Option<String>,
         /// Print its stored events as JSON lines instead
-        #[arg(long)]
+        #[arg(long, conflicts_with = "call")]
         json: bool,
+        /// Show this call whole instead: its arguments, and what it brought
+        #[arg(long, value_name = "CALL")]
+        call: Option<String>,
     },
     /// Find messages of all sessions that have every one of these words, also those that no model is shown any more
     Search {
@@ -335,6 +338,12 @@ pub(crate) enum SessionCommand {
         /// What the model is told
         #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
         text: String,
+    },
+    /// End a turn that waits; the session goes on with the next input
+    Cancel {
+        /// Its id, or a beginning of it that no other has
+        #[arg(value_parser = session_id)]
+        session: String,
     },
     /// Remove sessions with all that is stored of them
     Delete {

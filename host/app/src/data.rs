@@ -1,6 +1,7 @@
 //! The data folder: what is kept between runs, for its owner only.
 
 use crate::exit::Failure;
+use crate::terminal::text::shell_word;
 use std::fs::DirBuilder;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +38,7 @@ impl DataDirectory {
 
     /// What a command line needs to find this folder again: nothing for the platform's.
     pub(crate) fn flag(&self) -> String {
-        if self.asked { format!(" --data {}", self.root.display()) } else { String::new() }
+        if self.asked { format!(" --data {}", shell_word(&self.root.display().to_string())) } else { String::new() }
     }
 
     /// A file in which somebody edits a call's arguments; nobody else may read the folder.

@@ -1,7 +1,9 @@
 //! Events between the host and services, in the shape of CloudEvents 1.0 (I6).
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use std::fmt;
 
 /// The only version that is written and read.
 pub const SPEC_VERSION: &str = "1.0";
@@ -81,7 +83,7 @@ impl CloudEvent {
         if text.len() > MAX_EVENT_BYTES {
             return Err(EventError::TooLarge(text.len()));
         }
-        let fields: Map<String, Value> =
+        let Attributes(fields) =
             serde_json::from_slice(text).map_err(|error| EventError::NotJson(error.to_string()))?;
         for (attribute, value) in fields.iter().filter(|(attribute, _)| *attribute != "data") {
             check(attribute, value)?;
@@ -95,6 +97,34 @@ impl CloudEvent {
             return Err(invalid("specversion", "is not `1.0`, the only version that is read"));
         }
         serde_json::from_value(Value::Object(fields)).map_err(|error| EventError::NotJson(error.to_string()))
+    }
+}
+
+/// The members of an event, each once: readers differ in which of two they take.
+struct Attributes(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Attributes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Attributes;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Attributes, A::Error> {
+                let mut fields = Map::new();
+                while let Some((name, value)) = members.next_entry::<String, Value>()? {
+                    if fields.contains_key(&name) {
+                        return Err(A::Error::custom(format!("`{name}` is there twice")));
+                    }
+                    fields.insert(name, value);
+                }
+                Ok(Attributes(fields))
+            }
+        }
+        deserializer.deserialize_map(Members)
     }
 }
 
@@ -214,6 +244,8 @@ mod tests {
         for text in ["", "[]", "1", "{", "{\"specversion\":\"1.0\"} x"] {
             assert!(matches!(CloudEvent::parse(text.as_bytes()), Err(EventError::NotJson(_))), "{text}");
         }
+        let twice = br#"{"specversion":"1.0","id":"7","source":"/b","type":"t","parentid":"a","parentid":"b"}"#;
+        assert!(CloudEvent::parse(twice).unwrap_err().to_string().contains("`parentid` is there twice"));
         let large = vec![b' '; MAX_EVENT_BYTES + 1];
         assert_eq!(CloudEvent::parse(&large), Err(EventError::TooLarge(MAX_EVENT_BYTES + 1)));
     }

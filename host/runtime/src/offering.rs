@@ -16,8 +16,9 @@ use agent_models::Embedder;
 use std::sync::Arc;
 
 /// Built-in tools that are tools like any other. All others belong to the loop, which tells the model to call them.
-const LIKE_ANY_OTHER: [&str; 3] =
-    [builtins::name::LIST_DIRECTORY, builtins::name::READ_FILE, builtins::name::MEMORY_SEARCH];
+const LIKE_ANY_OTHER: [&str; 2] = [builtins::name::LIST_DIRECTORY, builtins::name::READ_FILE];
+/// Those of the loop's that a step of a plan may be, too.
+const PLANNED: [&str; 2] = [builtins::name::READ_RESULT, builtins::name::MEMORY_SEARCH];
 
 /// What tools mean to an embedding model, by tool. An agent has the same tools as long as it lives, so that they are
 /// embedded at most once; the store keeps them for the agents after it.
@@ -59,9 +60,9 @@ impl Session {
     }
 
     /// Whether a step of a plan may be a call of this tool: the loop goes by the plan, so that its own tools are no part of
-    /// it, but for the one that reads on.
+    /// it, but for those that read what is not shown.
     pub(crate) fn may_be_planned(&self, tool: &OfferedTool) -> bool {
-        tool.author_name == builtins::name::READ_RESULT || !self.belongs_to_loop(&tool.author_name)
+        PLANNED.contains(&tool.author_name.as_str()) || !self.belongs_to_loop(&tool.author_name)
     }
 
     fn belongs_to_loop(&self, name: &str) -> bool {

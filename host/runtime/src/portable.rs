@@ -62,6 +62,14 @@ pub enum PortableError {
         /// What is wrong there.
         problem: String,
     },
+    /// A session cannot be called that.
+    #[error("`{name}` cannot be a session's id: {problem}")]
+    Name {
+        /// As it was asked for, with what is no plain character escaped.
+        name: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// Where the document goes cannot be written.
     #[error("the exported session cannot be written: {0}")]
     Write(#[from] std::io::Error),

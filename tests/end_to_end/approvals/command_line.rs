@@ -101,7 +101,7 @@ fn l17_a_turn_waits_and_is_answered_on_the_command_line() {
     let (code, _, said) = answer(&["approve", &session, "call_1_1_1", "--edit", "call_1_1_1={\"to\": \"Ann\"}"]);
     assert!(code == Some(2) && said.contains("amount"), "L8: {said}");
     let (code, _, said) = answer(&["approve", &session, "call_1_1_1", "--no-run"]);
-    assert!(code == Some(0) && said.contains("go on with --session"), "{said}");
+    assert!(code == Some(0) && said.contains("go on with agent-host --session"), "{said}");
     assert!(desk.ledger().is_empty(), "--no-run only stores it");
     let (code, _, said) = answer(&["deny", &session, "call_1_1_2", "--reason", "Bob has enough"]);
     assert_eq!(code, Some(3), "the third still waits: {said}");
@@ -244,7 +244,7 @@ fn l17_the_careful_agent_asks_first() {
     };
     let (code, _, said) = asked(&["Write a note."]);
     assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("files.write {\"path\""), "{said}");
+    assert!(said.contains("files.write files@") && said.contains("\"path\": \"note.txt\""), "{said}");
     assert!(!tree.join("note.txt").exists());
     let session = desk.session();
     let edit =

@@ -16,6 +16,7 @@ use crate::settings::Settings;
 use crate::setup;
 use crate::terminal::turn::{Format, Kept, TurnView, Use};
 use crate::terminal::{DIM, Output, RED, Terminal, YELLOW, text};
+use agent_core::event::{Wait, WaitCause};
 use agent_core::message::{CallId, TurnInput};
 use agent_core::run::Decision;
 use agent_core::view::result_text;
@@ -31,6 +32,27 @@ use tokio_util::sync::CancellationToken;
 
 /// Sessions that `/session list` shows.
 const LATEST: usize = 10;
+
+/// What a person can do about a turn that waits, by what it waits for.
+fn how_to_go_on(waits: &[Wait]) -> String {
+    let mut ways: Vec<&str> = Vec::new();
+    for wait in waits {
+        let way = match wait.cause {
+            WaitCause::Approval => "/approve asks about its calls",
+            WaitCause::Service { .. } => "/respond FILE gives a service's answer",
+            WaitCause::OutcomeUnknown => "/resolve decides about a call",
+            WaitCause::Agent { .. } => "settle what waits below with the commands that stand above, then /continue",
+            WaitCause::Answer { .. } => "write the answer to its question",
+        };
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    if ways.is_empty() {
+        ways.push("/continue goes on with it");
+    }
+    format!("the turn before this one has not ended: {}; /cancel ends it", ways.join("; "))
+}
 
 /// Talks until the person leaves.
 pub(crate) async fn chat(
@@ -130,7 +152,7 @@ impl Chat<'_> {
         match slash::parse(&text) {
             None if asked(&self.session).is_some() => self.answer(text).await?,
             None if self.session.state().is_open() => {
-                self.warn("the turn before this one waits: decide with /resolve, or end it with /cancel");
+                self.warn(how_to_go_on(&self.session.state().waits()));
             }
             None => self.turn(Some(text)).await?,
             Some(Err(problem)) => self.warn(problem),
@@ -197,8 +219,8 @@ impl Chat<'_> {
             }
             Asked::Result => self.show_result().await?,
             Asked::Undo => self.undo().await?,
-            Asked::Approve if self.session.state().is_open() => self.turn(None).await?,
-            Asked::Approve => self.say("there is no turn that waits"),
+            Asked::Approve | Asked::Continue if self.session.state().is_open() => self.turn(None).await?,
+            Asked::Approve | Asked::Continue => self.say("there is no turn that waits"),
             Asked::Resolve(call, verdict, text) => self.resolve(call, &verdict, text).await?,
             Asked::Respond(file) => self.respond(&file).await?,
             Asked::Cancel if self.session.state().is_open() => {

@@ -4,6 +4,8 @@
 mod answer;
 mod approve;
 pub(crate) mod below;
+mod call;
+mod cancel;
 mod delete;
 mod portable;
 mod resolve;
@@ -50,8 +52,11 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
                 print(terminal, tree::line(depth, &session))?;
             }
         }
-        SessionCommand::Show { session, json } => {
+        SessionCommand::Show { session, json, call } => {
             let session = find(&*store, session.as_deref()).await?;
+            if let Some(asked) = call {
+                return call::show(&*store, &session, &asked, terminal).await;
+            }
             if !json {
                 show::show(&*store, &session, data, terminal).await?;
                 let suspension = below::last_suspension(&*store, &session.subject).await?.unwrap_or_default();
@@ -86,6 +91,10 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             let session = find(&*store, Some(&session)).await?;
             return answer::answer(session, text, store, data, terminal).await;
         }
+        SessionCommand::Cancel { session } => {
+            let session = find(&*store, Some(&session)).await?;
+            return cancel::cancel(session, store, data, terminal).await;
+        }
         SessionCommand::Fork { session, at } => return portable::fork(&*store, (&session, at), data, terminal).await,
         SessionCommand::Undo { session } => return portable::undo(store, &session, data, terminal).await,
         SessionCommand::Export { session, output, force } => {
@@ -114,6 +123,10 @@ pub(crate) async fn find(store: &dyn Store, asked: Option<&str>) -> Result<Sessi
         return Ok(all.swap_remove(exact));
     }
     all.retain(|session| session.subject.starts_with(asked));
+    // An agent's whole name means its sessions, and not those of agents with longer ones.
+    if all.iter().any(|session| session.agent == asked) {
+        all.retain(|session| session.agent == asked);
+    }
     match all.len() {
         1 => Ok(all.swap_remove(0)),
         0 => Err(Failure::refused(format!("there is no session `{asked}`; `agent-host session list` shows all"))),
@@ -155,7 +168,7 @@ async fn open_to_decide(
 pub(crate) fn summary(session: &SessionSummary) -> String {
     let title = session.title.as_deref().map(|title| text::one_line(title, 80)).unwrap_or_default();
     let turns = text::count(session.turns as usize, "turn");
-    let (id, state) = (&session.subject, &session.state);
+    let (id, state) = (text::one_line(&session.subject, 250), &session.state);
     // To the second, without the fractions that a person does not read.
     let updated = session.updated.get(..19).unwrap_or(&session.updated).replace('T', " ");
     let parent = session.delegated_by.as_deref().map(|parent| format!(", for {}", text::one_line(parent, 100)));

@@ -21,6 +21,10 @@ enum Meaning {
 pub(super) fn check(root: &Table<'_>) {
     check_table(root, &[]);
     check_eviction(root);
+    let ends_with_tool = root.get("finish").and_then(|found| found.text()).is_some_and(|word| word == "tool");
+    if let Some(found) = root.get("planner").filter(|_| ends_with_tool) {
+        found.problem("ends a turn with a text, and `finish` is \"tool\"", "leave one of them out");
+    }
 }
 
 /// Keys of which one says what the other takes back.

@@ -92,7 +92,7 @@ pub(crate) fn request(item: &ApprovalItem, edited: Option<&Value>, (place, of): 
     if edited.is_some() {
         lines.push(format!("  {YELLOW}with the arguments that you changed:{YELLOW:#}"));
     }
-    lines.extend(arguments(edited.unwrap_or(&details.arguments)));
+    lines.extend(arguments(edited.unwrap_or(&details.arguments), "v shows"));
     lines.join("\n")
 }
 
@@ -115,7 +115,8 @@ fn about(details: &ApprovalDetails) -> String {
     format!("it says: {said}; asked for by {}", escaped(&details.because))
 }
 
-fn arguments(arguments: &Value) -> Vec<String> {
+/// A line for each argument; where something of them is not shown, one that says what shows it.
+pub(crate) fn arguments(arguments: &Value, showing: &str) -> Vec<String> {
     let fields: Vec<String> = match arguments {
         Value::Object(fields) if fields.is_empty() => return vec!["  without arguments".to_owned()],
         Value::Object(fields) => {
@@ -133,7 +134,7 @@ fn arguments(arguments: &Value) -> Vec<String> {
     let mut lines: Vec<String> = shown.collect();
     if is_cut {
         let fields = count(fields.len(), "argument");
-        lines.push(format!("  {YELLOW}… not all is shown: v shows {fields}, {}{YELLOW:#}", size(total as u64)));
+        lines.push(format!("  {YELLOW}… not all is shown: {showing} {fields}, {}{YELLOW:#}", size(total as u64)));
     }
     lines
 }

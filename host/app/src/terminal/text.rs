@@ -138,6 +138,15 @@ pub(crate) fn imports(names: &[String]) -> Vec<String> {
     packages.iter().map(|(package, interfaces)| format!("{package} {}", interfaces.join(", "))).collect()
 }
 
+/// A word as a shell takes it: as it is, or in single quotes.
+pub(crate) fn shell_word(word: &str) -> String {
+    let is_plain = |character: char| character.is_alphanumeric() || "-_./:@+=,%".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", harmless(word).replace('\'', r"'\''"))
+}
+
 /// `1 line`, `2 lines`.
 pub(crate) fn count(number: usize, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }

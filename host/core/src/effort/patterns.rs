@@ -109,8 +109,11 @@ pub(super) const LEFT: Kind = Kind {
 pub(super) const ANNOUNCED: Kind = Kind {
     patterns: &[
         "i will * continue|proceed|resume",
+        "i will * go|carry|move|press on with|to",
         "let me * continue|proceed|resume",
+        "let me * go|carry|move|press on with|to",
         "i am * going to continue|proceed|resume",
+        "i am * going|moving|carrying on with|to",
         "i am now * continuing|proceeding|processing",
         "i will * the rest|remaining|next|others",
         "^ continuing with",

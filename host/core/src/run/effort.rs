@@ -118,6 +118,14 @@ impl Run {
         }
     }
 
+    /// Whether persistence of effort would not take this as an answer.
+    pub(super) fn leaves_work(&self, text: &str) -> bool {
+        let Some(turn) = self.turn.as_ref().filter(|turn| turn.config.persistence) else { return false };
+        let tools = if turn.effort.called { ToolUse::Some } else { ToolUse::None };
+        let kind = kind_of(text, &turn.input.message().plain_text(), tools);
+        turn.effort.clone().nudge(kind).is_some()
+    }
+
     /// Persistence of effort: a reply that is no answer is answered by the host (L23).
     pub(super) fn persist(&mut self, text: &str, change: &mut Change) -> Taken {
         let Some(turn) = self.turn.as_mut().filter(|turn| turn.config.persistence) else {

@@ -21,6 +21,7 @@ use crate::tool::{CallCost, ToolError, Violation};
 use crate::{text_dialect, tokens, view};
 
 const DEFERRED: &str = "deferred: a higher-priority call ran first; call it again if it is still needed";
+const BESIDE_THE_STEP: &str = "deferred: a step of the plan makes one call, and another one of this reply was it";
 
 /// A result of one text that no tool gave.
 pub(super) fn text_result(text: &str, is_error: bool) -> CallResult {
@@ -109,6 +110,9 @@ impl Run {
         let text = if asked == Asked::Planner { String::new() } else { reply.text.clone() };
         let complete = EventKind::StreamComplete { text, model: reply.model.clone(), usage: reply.usage };
         self.emit(change, complete);
+        if cut(reply.stop).is_some() {
+            reply.calls.iter_mut().for_each(refuse_cut);
+        }
         let Some(reply) = self.reply_to_plan(reply, last, change) else { return };
         if !last && !summary && reply.calls.is_empty() && !reply.unreadable.is_empty() {
             return self.ask_for_readable_calls(&reply.written, &reply.unreadable, change);
@@ -123,8 +127,12 @@ impl Run {
         if summary && reply.text.trim().is_empty() {
             return self.fail(TurnError::EmptyReplies { replies: MOST_EMPTY }, change);
         }
-        // What a planner makes of its plan is the answer.
-        if !last && !summary && asked == Asked::Model && self.is_no_end((&reply.text, reply.stop), change) {
+        // What a planner makes of its plan is the answer, unless that says itself that it is none.
+        if asked == Asked::Synthesis && !last && self.leaves_work(&reply.text) {
+            self.fall_back("the planner's answer leaves work undone, or refuses it", change);
+        }
+        let judged = self.turn.as_ref().is_some_and(|turn| turn.plan.is_none());
+        if !last && !summary && judged && self.is_no_end((&reply.text, reply.stop), change) {
             return;
         }
         if let Some(turn) = &mut self.turn {
@@ -263,8 +271,10 @@ impl Run {
             }
             Beginning::Deferred => {
                 self.emit(change, EventKind::ToolDeferred { call: id, name });
-                entry.state = Progress::Done { tokens: tokens::of_text(DEFERRED) };
-                (record.state, record.result) = (CallState::Finished, Some(text_result(DEFERRED, true)));
+                let goes_by_plan = self.turn.as_ref().is_some_and(|turn| turn.plan.is_some());
+                let why = if goes_by_plan { BESIDE_THE_STEP } else { DEFERRED };
+                entry.state = Progress::Done { tokens: tokens::of_text(why) };
+                (record.state, record.result) = (CallState::Finished, Some(text_result(why, true)));
             }
             Beginning::Settled { result, switch, event } => {
                 let (result, guarded) = self.guarded(&mut entry, result, switch);
@@ -505,6 +515,18 @@ fn shallow_call(call: ResolvedCall) -> ResolvedCall {
         other => other,
     };
     ResolvedCall { arguments: depth::flattened(call.arguments), disposition, ..call }
+}
+
+/// Nobody knows whether a call is whole whose reply was cut (row 31): its arguments may only look so, and what should have
+/// followed it is missing.
+fn refuse_cut(call: &mut ResolvedCall) {
+    if matches!(call.disposition, Disposition::Ready { .. } | Disposition::Breaks(_)) {
+        let message =
+            "the reply was cut before its end, so that this call may not be whole: nothing ran; call it again, \
+            with less in one reply"
+                .to_owned();
+        call.disposition = Disposition::Refused(ToolError::Failed { message });
+    }
 }
 
 /// What is wrong with a text that the model did not end itself (L12; row 31).

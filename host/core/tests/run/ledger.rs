@@ -5,9 +5,10 @@ use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, Ch
 use agent_core::event::{ApprovalItem, Event, EventKind};
 use agent_core::loop_break::LoopBreak;
 use agent_core::message::{CallId, Digest, Part, Role};
+use agent_core::model::StopReason;
 use agent_core::plugin::History;
 use agent_core::run::{
-    Action, Approval, Asked, Decision, Disposition, Input, LoopConfig, ResolvedCall, Run, Validation,
+    Action, Approval, Asked, Decision, Disposition, Input, LoopConfig, RepliedStep, ResolvedCall, Run, Validation,
 };
 use std::collections::BTreeSet;
 
@@ -197,6 +198,9 @@ impl Ledger {
         let breaks = |call: &ResolvedCall| matches!(call.disposition, Disposition::Breaks(_));
         // Of the calls that end the turn the first counts, and none where some of the others were deferred (L18).
         let breaks = requested.iter().position(breaks).filter(|_| lowest == highest);
+        // A reply that was cut has no call that runs (row 31).
+        let is_cut =
+            matches!(input, Input::Reply(RepliedStep { stop: StopReason::Length | StopReason::ContentFilter, .. }));
         let mut requested = requested.iter().enumerate();
         for call in &change.calls {
             match call {
@@ -207,7 +211,7 @@ impl Ledger {
                         Disposition::Breaks(_) => Some(place) == breaks,
                         _ => false,
                     };
-                    self.request(record, call, ready && !self.off.contains(&call.name));
+                    self.request(record, call, ready && !is_cut && !self.off.contains(&call.name));
                 }
                 CallChange::Moved { id, state, attempt } => self.moved((id, *state), *attempt, input),
                 CallChange::Edited { id, arguments } => {

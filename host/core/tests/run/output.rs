@@ -35,6 +35,23 @@ fn l12_a_cut_reply_is_not_the_answer() {
     }
 }
 
+/// Row 31: no call of a reply that was cut runs: its arguments may only look whole.
+#[test]
+fn row_31_calls_of_a_cut_reply_do_not_run() {
+    for stop in [StopReason::Length, StopReason::ContentFilter] {
+        let mut session = Session::calling(LoopConfig::default());
+        let calls = vec![crate::session::plain("a"), crate::session::sequential("b")];
+        let change = session.must(Input::Reply(RepliedStep { stop, ..crate::session::reply("so far", calls) }));
+        assert_eq!(
+            kinds(&change).iter().filter(|kind| *kind == "tool_result_error").count(),
+            2,
+            "{:?}",
+            kinds(&change)
+        );
+        assert!(matches!(session.run.action(), Action::CallModel(_)), "the model is told, and may call again");
+    }
+}
+
 #[test]
 fn l12_a_rejected_output_goes_back_with_feedback_and_only_the_latest_is_sent_again() {
     let mut session = Session::calling(LoopConfig::default());

@@ -111,6 +111,8 @@ fn l24_a_step_is_one_call() {
     session.must(made(steps(&["a"])));
     let change = session.reply("", vec![plain("a"), of_priority("b", 3), of_priority("c", 3)]);
     assert_eq!(kinds(&change).iter().filter(|kind| *kind == "tool_deferred").count(), 2);
+    let told = format!("{:?}", session.ledger.calls[2].record.result);
+    assert!(told.contains("a step of the plan makes one call"), "{told}");
     assert_eq!(session.dispatch(), [CallId("call_1_2_2".into())]);
     session.outcome("call_1_2_2", "ok");
     assert_eq!(asked(&session), Asked::Synthesis, "what was deferred is no failure");
@@ -241,4 +243,23 @@ fn l25_a_turn_offers_what_was_chosen() {
     session.reply("", vec![plain("text.count")]);
     session.run_batch();
     assert_eq!(offered(&session), chosen);
+}
+
+/// L23, L24: with persistence of effort an answer that leaves work undone is none, whoever wrote it: the loop goes on.
+#[test]
+fn l23_a_planners_answer_that_leaves_work_is_no_answer() {
+    for (text, accepted) in [("Renamed 1 file. 4 remaining.", false), ("All files have been renamed.", true)] {
+        let mut session = planning(LoopConfig { persistence: true, ..LoopConfig::default() });
+        session.must(made(steps(&["files.move"])));
+        session.reply("", vec![plain("files.move")]);
+        session.run_batch();
+        assert_eq!(asked(&session), Asked::Synthesis);
+        let change = session.reply(text, Vec::new());
+        if accepted {
+            assert!(matches!(session.run.action(), Action::Validate(_)), "{:?}", kinds(&change));
+        } else {
+            assert!(reason(&change).contains("leaves work undone") && kinds(&change).contains(&"nudge".to_owned()));
+            assert_eq!((asked(&session), offered(&session)), (Asked::Model, vec!["all".to_owned()]));
+        }
+    }
 }

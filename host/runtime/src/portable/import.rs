@@ -18,6 +18,9 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
 
+/// Bytes of a session's, an agent's or a call's name.
+const MAX_NAME: usize = 200;
+
 /// The subject under which a session is imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportAs {
@@ -50,6 +53,10 @@ struct Checked {
 
 /// Imports what [`super::export`] wrote, under a subject that no session has. Its times are those of the import.
 pub async fn import(store: &dyn Store, document: &[u8], subject: ImportAs) -> Result<Imported, PortableError> {
+    if let ImportAs::Subject(subject) = &subject {
+        let refused = |problem| PortableError::Name { name: subject.escape_debug().to_string(), problem };
+        check_name(subject).map_err(refused)?;
+    }
     let checked = Checked::read(document)?.renamed(subject);
     let session = checked.head.subject.clone();
     let meta = SessionMeta {
@@ -113,6 +120,12 @@ impl Checked {
         if (&run.session, &run.agent) != (&head.subject, &head.agent) {
             return Err(damaged("snapshot", "it is another session's or another agent's"));
         }
+        let names = [("session.subject", &head.subject), ("session.agent", &head.agent)];
+        for (place, name) in
+            names.into_iter().chain(head.delegated_by.iter().map(|name| ("session.delegated_by", name)))
+        {
+            check_name(name).map_err(|problem| damaged(place, problem))?;
+        }
         let change = change(&document)?;
         let checked = Self {
             records: records(&document.records)?,
@@ -160,6 +173,7 @@ impl Checked {
         let mut calls: HashMap<&CallId, &CallRecord> = HashMap::new();
         for (place, call) in self.change.calls.iter().enumerate() {
             let CallChange::Requested(record) = call else { continue };
+            check_name(&record.id.0).map_err(|problem| damaged(format!("calls[{place}].id"), problem))?;
             if calls.insert(&record.id, record).is_some() {
                 return Err(damaged(format!("calls[{place}]"), format!("call `{}` is there twice", record.id)));
             }
@@ -217,6 +231,22 @@ impl Checked {
         }
         self
     }
+}
+
+/// Names that somebody else has made stand on command lines and in file names, and are read on terminals.
+fn check_name(name: &str) -> Result<(), &'static str> {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_.:@+/".contains(character);
+    if name.is_empty() || name.len() > MAX_NAME {
+        return Err("it has no characters, or more than 200");
+    }
+    if !name.chars().all(is_plain) {
+        return Err("it has other characters than letters, digits and -_.:@+/");
+    }
+    let edges = ['-', '/', '.'];
+    if name.starts_with(edges) || name.ends_with('/') || name.contains("//") || name.contains("..") {
+        return Err("it begins with -, / or ., ends with /, or has // or .. in it");
+    }
+    Ok(())
 }
 
 fn change(document: &Document<'_>) -> Result<Change, PortableError> {

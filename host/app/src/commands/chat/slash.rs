@@ -21,6 +21,11 @@ pub(super) const COMMANDS: &[Command] = &[
     Command { name: "/result", takes: "", meaning: "the whole result of the last call" },
     Command { name: "/undo", takes: "", meaning: "takes the last turn back: the model does not see it any more" },
     Command { name: "/approve", takes: "", meaning: "asks again about calls that wait for an approval" },
+    Command {
+        name: "/continue",
+        takes: "",
+        meaning: "goes on with a turn that waits, once that was settled elsewhere",
+    },
     Command { name: "/resolve", takes: "CALL retry|failed|result [TEXT]", meaning: "decides about a call that waits" },
     Command { name: "/respond", takes: "FILE", meaning: "a service's answer, as a CloudEvent in a file" },
     Command { name: "/cancel", takes: "", meaning: "ends a turn that waits" },
@@ -54,6 +59,8 @@ pub(super) enum Asked {
     Undo,
     /// The calls that wait for an approval are asked about again.
     Approve,
+    /// A turn that waits goes on, where what it waits for has been settled elsewhere.
+    Continue,
     /// A decision about a call: its id, what became of it, and a text.
     Resolve(String, String, Option<String>),
     /// A service's answer, in this file.
@@ -88,6 +95,7 @@ fn asked(name: &str, words: &[&str]) -> Result<Asked, String> {
         ("/result", []) => Asked::Result,
         ("/undo", []) => Asked::Undo,
         ("/approve", []) => Asked::Approve,
+        ("/continue", []) => Asked::Continue,
         ("/resolve", [call, verdict, text @ ..]) => {
             let text = (!text.is_empty()).then(|| text.join(" "));
             Asked::Resolve((*call).to_owned(), (*verdict).to_owned(), text)
@@ -147,6 +155,7 @@ mod tests {
             ("/result", Asked::Result),
             ("/undo", Asked::Undo),
             ("/approve", Asked::Approve),
+            ("/continue", Asked::Continue),
             ("/resolve call_1 retry", Asked::Resolve("call_1".into(), "retry".into(), None)),
             ("/resolve c result it is done", Asked::Resolve("c".into(), "result".into(), Some("it is done".into()))),
             ("/respond my answer.json", Asked::Respond("my answer.json".into())),

@@ -24,7 +24,8 @@ pub(super) async fn answer(
         None => {
             let subject = &session.subject;
             Err(Failure::refused(format!(
-                "session `{subject}` waits for no answer; `agent-host session show {subject}` shows what it waits for"
+                "session `{subject}` waits for no answer, or its question has expired; `agent-host session show {subject}` shows \
+                 how it stands"
             )))
         }
     };
@@ -35,7 +36,8 @@ pub(super) async fn answer(
         return Ok(Exit::Done);
     }
     let (subject, flag) = (&session.subject, data.flag());
-    terminal
-        .note(format!("answered; go on with --session {subject}{flag}, and the same --agent or --plugins as before"));
+    terminal.note(format!(
+        "answered; go on with agent-host --session {subject}{flag}, and the same --agent or --plugins as before"
+    ));
     Ok(Exit::Done)
 }

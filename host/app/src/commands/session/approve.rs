@@ -104,7 +104,9 @@ async fn leave(opened: Opened, data: &DataDirectory, terminal: &Terminal) -> Res
     opened.session.close().await.map_err(Failure::failed)?;
     opened.agent.servers().shutdown().await;
     let flag = data.flag();
-    terminal.note(format!("stored; go on with --session {session}{flag}, and the same --agent or --plugins as before"));
+    terminal.note(format!(
+        "stored; go on with agent-host --session {session}{flag}, and the same --agent or --plugins as before"
+    ));
     Ok(Exit::Done)
 }
 

@@ -114,6 +114,6 @@ pub(super) async fn last_suspension(store: &dyn Store, session: &str) -> Result<
 pub(crate) fn parent_waits(parent: &str, data: &DataDirectory) -> String {
     let flag = data.flag();
     format!(
-        "session {parent} has delegated this and waits for it: go on with --session {parent}{flag}, and its own --agent"
+        "session {parent} has delegated this and waits for it: go on with agent-host --session {parent}{flag}, and its own --agent"
     )
 }

@@ -39,7 +39,7 @@ pub(super) async fn fork(
     let (messages, flag) = (text::count(forked.messages as usize, "message"), data.flag());
     let (from, to) = (session.subject, forked.session);
     terminal.note(format!(
-        "forked {from} behind message {}: the new session has {messages}; go on with --session {to}{flag}",
+        "forked {from} behind message {}: the new session has {messages}; go on with agent-host --session {to}{flag}",
         forked.at
     ));
     Ok(Exit::Done)
@@ -131,7 +131,7 @@ pub(super) async fn import(
     let (messages, flag) = (text::count(imported.messages as usize, "message"), data.flag());
     let (session, agent) = (imported.session, imported.agent);
     terminal.note(format!(
-        "imported {session} with {messages}, a session of the agent `{agent}`; go on with --session {session}{flag}"
+        "imported {session} with {messages}, a session of the agent `{agent}`; go on with agent-host --session {session}{flag}"
     ));
     Ok(Exit::Done)
 }

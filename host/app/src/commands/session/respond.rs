@@ -98,7 +98,9 @@ pub(super) async fn respond(
                 terminal.note(super::below::parent_waits(&parent, data));
             } else if ready {
                 let (id, flag) = (&found.subject, data.flag());
-                terminal.note(format!("go on with --session {id}{flag}, and the same --agent or --plugins as before"));
+                terminal.note(format!(
+                    "go on with agent-host --session {id}{flag}, and the same --agent or --plugins as before"
+                ));
             }
             Ok(Exit::Done)
         }

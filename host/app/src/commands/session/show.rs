@@ -3,7 +3,7 @@
 use super::{below, tree};
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
-use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
+use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, approval, text};
 use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{EndReason, ErrorScope, EventKind};
 use agent_core::loop_break::name::ASK_QUESTION;
@@ -144,9 +144,11 @@ pub(crate) fn asked(session: &str, calls: &[CallRecord], data: &DataDirectory) -
     let flag = data.flag();
     let mut lines = vec![format!("{YELLOW}waits for an approval{YELLOW:#}: nothing of this has run")];
     for call in calls {
-        let (name, arguments) = (text::one_line(&call.name, SHOWN), text::json_line(&call.arguments, SHOWN));
+        let name = approval::escaped(&call.name);
         let source = call.source.as_ref().map(|source| text::one_line(&source.to_string(), SHOWN)).unwrap_or_default();
-        lines.push(format!("  {BOLD}{name}{BOLD:#} {arguments} {DIM}{source}, {}{DIM:#}", call.id));
+        lines.push(format!("  {BOLD}{name}{BOLD:#} {DIM}{source}, {}{DIM:#}", call.id));
+        let showing = format!("agent-host session show {session} --call {}{flag} shows", call.id);
+        lines.extend(approval::arguments(call.effective_arguments(), &showing).iter().map(|line| format!("  {line}")));
     }
     lines.push(format!(
         "    agent-host session approve {session} [CALL] [--scope session|always]{flag}, with the same --agent or --plugins \

@@ -6,7 +6,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::markdown::Markdown;
 use crate::terminal::{DIM, YELLOW, text, waits};
 use agent_core::change::{CallRecord, CallState};
-use agent_core::event::{Suspension, WaitCause};
+use agent_core::event::{EndReason, Suspension, WaitCause};
 use agent_core::run::Output;
 use agent_runtime::{TurnResult, question};
 use serde_json::{Value, json};
@@ -54,7 +54,8 @@ impl TurnView<'_> {
                     Format::Json => self.print_output(&output)?,
                     Format::Lines | Format::Terminal => self.print_answer(&output)?,
                 }
-                Ok(Exit::Done)
+                // A question that nobody has answered is no answer.
+                Ok(if output.finish == EndReason::Asked { Exit::Failed } else { Exit::Done })
             }
             TurnResult::Failed(error) => {
                 let (code, message) = (error.code(), error.to_string());
@@ -72,7 +73,10 @@ impl TurnView<'_> {
                 self.page.note(
                     Block::Note,
                     match self.usage {
-                        Use::Once => format!("{DIM}cancelled; to ask on: --session {session}{flag} \"…\"{DIM:#}"),
+                        Use::Once => format!(
+                            "{DIM}cancelled; to ask on: agent-host --session {session}{flag} \"…\", with the same --agent or \
+                             --plugins as before{DIM:#}"
+                        ),
                         Use::Interactive => format!("{DIM}cancelled; ask on, or /undo takes the turn back{DIM:#}"),
                     },
                 );
@@ -134,7 +138,7 @@ impl TurnView<'_> {
         let (session, flag) = (&self.session, self.kept.data.flag());
         let how = match self.usage {
             Use::Once => format!(
-                "answer with --session {session}{flag} \"…\" and the same --agent or --plugins as before, or with \
+                "answer with agent-host --session {session}{flag} \"…\" and the same --agent or --plugins as before, or with \
                  agent-host session answer {session}{flag} \"…\""
             ),
             Use::Interactive => "the next line that you write is the answer; /cancel ends the turn".to_owned(),
@@ -165,6 +169,10 @@ impl TurnView<'_> {
 
     fn print_answer(&mut self, output: &Output) -> Result<(), Failure> {
         let answer = answer(output);
+        if output.finish == EndReason::Asked || answer.trim().is_empty() {
+            self.page.note(Block::Note, self.fitted(no_answer(output.finish, &answer)));
+            return Ok(());
+        }
         match self.format {
             Format::Terminal if self.answered.as_ref() == Some(&answer) => {}
             Format::Terminal if output.data.is_string() => {
@@ -205,6 +213,17 @@ fn waiting(calls: &[CallRecord]) -> String {
     }
     lines.push("  or /cancel ends the turn".to_owned());
     lines.join("\n")
+}
+
+/// What is said where there is nothing to print.
+fn no_answer(finish: EndReason, question: &str) -> String {
+    match finish {
+        EndReason::Asked => {
+            let question = text::harmless(question).replace('\n', "\n  ");
+            format!("{YELLOW}!{YELLOW:#} the model asked, and nobody answered in time; the turn is over:\n  {question}")
+        }
+        _ => format!("{YELLOW}!{YELLOW:#} the turn is done, and the model said nothing"),
+    }
 }
 
 fn answer(output: &Output) -> String {

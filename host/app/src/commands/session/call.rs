@@ -1,0 +1,35 @@
+//! `session show --call`: one call, whole.
+
+use crate::exit::{Exit, Failure};
+use crate::terminal::{BOLD, DIM, Terminal, approval, text};
+use agent_core::message::CallId;
+use agent_core::view::result_text;
+use agent_memory::{CallFilter, SessionSummary, Store};
+
+/// Shows what a call was asked for with, and what it brought.
+pub(super) async fn show(
+    store: &dyn Store,
+    session: &SessionSummary,
+    call: &str,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let id = call.strip_prefix(&session.subject).and_then(|rest| rest.strip_prefix('/')).unwrap_or(call);
+    let filter = CallFilter::Ids(vec![CallId(id.to_owned())]);
+    let found = store.calls(&session.subject, filter).await.map_err(Failure::failed)?.pop();
+    let Some(record) = found else {
+        return Err(Failure::refused(format!("session {} has no call `{id}`", session.subject)));
+    };
+    let source = record.source.as_ref().map(|source| text::one_line(&source.to_string(), 200)).unwrap_or_default();
+    let mut lines =
+        vec![format!("{BOLD}{}{BOLD:#} {DIM}{source}, {}{DIM:#}", approval::escaped(&record.name), record.id)];
+    lines.push(approval::whole(&record.arguments));
+    if let Some(edited) = &record.edited {
+        lines.push(format!("{DIM}changed by a person to{DIM:#}\n{}", approval::whole(edited)));
+    }
+    if let Some(result) = &record.result {
+        let word = if result.is_error { "its error" } else { "its result" };
+        lines.push(format!("{DIM}{word}{DIM:#}\n{}", text::harmless(&result_text(&result.content))));
+    }
+    lines.into_iter().try_for_each(|line| terminal.print(line)).map_err(Failure::output)?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,139 @@
+//! Sessions in a person's hands, with the real binary: what is shown is all of it, what is pasted does what it says, and
+//! what waits can be ended (L1, L17, L18, D5).
+
+use crate::support::{calling, saying, script};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+struct Desk {
+    folder: TempDir,
+}
+
+impl Desk {
+    fn new(agent: &str, replies: &[Value]) -> Self {
+        let desk = Self { folder: tempfile::tempdir().unwrap() };
+        std::fs::write(desk.path("script.json"), script(replies).to_string()).unwrap();
+        std::fs::write(desk.path("agent.toml"), format!("name = \"desk\"\nmodel = \"scripted:script.json\"\n{agent}"))
+            .unwrap();
+        desk
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Exit code, what it printed, and what it said.
+    fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        command.args(arguments).arg("--data").arg(self.path("my data")).current_dir(self.folder.path());
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+}
+
+const AGENT: [&str; 2] = ["--agent", "agent.toml"];
+
+/// D5: a document's names stand on command lines and terminals: what is no plain name is refused, and nothing imported.
+#[test]
+fn d5_imported_names_are_plain() {
+    let desk = Desk::new("", &[calling(&[("read_result", json!({"call_id": "x"}))]), saying("Done.")]);
+    desk.run(&[&AGENT[..], &["Go."]].concat());
+    let (_, document, _) = desk.run(&["session", "export", "desk"]);
+    let parsed: Value = serde_json::from_str(&document).unwrap();
+    let (subject, agent) = (parsed["session"]["subject"].as_str().unwrap(), "\"desk\"");
+    for (named, hostile) in [
+        (subject, "desk/x; touch PWNED #"),
+        (subject, "desk/\\u001b[2Jx"),
+        (subject, "desk/\\u202ex"),
+        (subject, "desk/a\\nforged"),
+        (subject, "-rf"),
+        (agent, "\"de sk\""),
+        ("call_1_1_1", "../../evil"),
+        ("call_1_1_1", "x$(touch PWNED)"),
+    ] {
+        std::fs::write(desk.path("hostile.json"), document.replace(named, hostile)).unwrap();
+        let (code, _, said) = desk.run(&["session", "import", "hostile.json"]);
+        assert!(code == Some(2) && said.contains("damaged at"), "{hostile}: {said}");
+        assert!(!said.contains('\u{1b}') && !said.contains('\u{202e}'), "{said:?}");
+    }
+    std::fs::write(desk.path("good.json"), &document).unwrap();
+    for name in ["a b", "x;y", "a/../b", "/"] {
+        let (code, _, said) = desk.run(&["session", "import", "good.json", "--as", name]);
+        assert_eq!(code, Some(2), "{name}: {said}");
+    }
+    let (code, _, said) = desk.run(&["session", "import", "good.json", "--as", "desk/copy"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("--data '") && said.contains("my data'"), "a hint can be pasted: {said}");
+    let (_, listed, _) = desk.run(&["session", "list", "--json"]);
+    assert_eq!(listed.lines().count(), 2);
+}
+
+/// L17: somebody who decides without a terminal sees every argument, however much stands before it.
+#[test]
+fn l17_nothing_of_a_call_is_hidden() {
+    let padded = json!({"path": format!("note{}", " ".repeat(500)), "text": "rm -rf", "amount": 1_000_000});
+    let service = "[services.pay]\nemits = { \"*\" = {} }\n[approval.tools]\npay = \"ask\"\n";
+    let desk = Desk::new(service, &[calling(&[("pay", padded)]), saying("Done.")]);
+    let (code, _, said) = desk.run(&[&AGENT[..], &["Pay."]].concat());
+    assert_eq!(code, Some(3), "{said}");
+    let (_, shown, _) = desk.run(&["session", "show", "desk"]);
+    for text in [&said, &shown] {
+        assert!(text.contains("\"amount\": 1000000") && text.contains("\"text\": \"rm -rf\""), "{text}");
+        assert!(text.contains("not all is shown") && text.contains("--call call_1_1_1"), "{text}");
+    }
+    let (code, whole, said) = desk.run(&["session", "show", "desk", "--call", "call_1_1_1"]);
+    assert!(code == Some(0) && whole.contains(&" ".repeat(500)), "{said}");
+    let (code, _, said) = desk.run(&["session", "show", "desk", "--call", "call_9"]);
+    assert!(code == Some(2) && said.contains("has no call `call_9`"), "{said}");
+}
+
+/// L1, L29: a turn that waits is ended from the command line, and the session goes on.
+#[test]
+fn l1_a_turn_that_waits_is_cancelled() {
+    let service = "[services.pay]\nemits = { \"*\" = {} }\n";
+    let desk = Desk::new(service, &[calling(&[("pay", json!({}))]), saying("Then not.")]);
+    desk.run(&[&AGENT[..], &["Pay."]].concat());
+    let (code, _, said) = desk.run(&["session", "cancel", "desk"]);
+    assert!(code == Some(0) && said.contains("cancelled; to ask on: agent-host --session desk/"), "{said}");
+    let (code, _, said) = desk.run(&["session", "cancel", "desk"]);
+    assert!(code == Some(2) && said.contains("no turn to cancel"), "{said}");
+    let (code, printed, said) = desk.run(&[&AGENT[..], &["--continue", "And now?"]].concat());
+    assert_eq!((code, printed.as_str()), (Some(0), "Then not.\n"), "{said}");
+}
+
+/// L18: a question that nobody has answered in time is no answer: nothing is printed, and the exit code says so.
+#[test]
+fn l18_an_expired_question_is_no_answer() {
+    let ask = calling(&[("ask_question", json!({"question": "Which one?"}))]);
+    let desk = Desk::new("finish = \"tool\"\nanswer_within_ms = 2500\n", &[ask]);
+    let (code, ..) = desk.run(&[&AGENT[..], &["Do it."]].concat());
+    assert_eq!(code, Some(3));
+    std::thread::sleep(std::time::Duration::from_millis(2600));
+    let (code, printed, said) = desk.run(&[&AGENT[..], &["--continue"]].concat());
+    assert_eq!((code, printed.as_str()), (Some(1), ""), "{said}");
+    assert!(said.contains("nobody answered in time") && said.contains("Which one?"), "{said}");
+}
+
+/// I1: where the model says nothing, that is said.
+#[test]
+fn i1_an_empty_answer_is_told() {
+    let desk = Desk::new("", &[saying("")]);
+    let (code, printed, said) = desk.run(&[&AGENT[..], &["Well?"]].concat());
+    assert_eq!((code, printed.as_str()), (Some(0), ""), "{said}");
+    assert!(said.contains("the model said nothing"), "{said}");
+}
+
+/// L24: a configuration that contradicts itself is refused with its line.
+#[test]
+fn l24_a_planner_ends_no_turn_with_a_tool() {
+    let desk =
+        Desk::new("planner = \"scripted:script.json\"\nexecutor = \"scripted:script.json\"\nfinish = \"tool\"\n", &[]);
+    let (code, _, said) = desk.run(&["config", "check", "agent.toml"]);
+    assert!(
+        code != Some(0) && said.contains("agent.toml:3") && said.contains("`finish` is \"tool\""),
+        "{code:?} {said}"
+    );
+}
