@@ -1,5 +1,6 @@
 //! Signals: Ctrl-C once cancels what runs and leaves the session consistent (L29), twice leaves at once. A request to
-//! end does the same as Ctrl-C, and leaves when that is done. Ctrl-Z gives the terminal back while the process sleeps.
+//! end, or a terminal that was closed, does the same as Ctrl-C, and leaves when that is done. Ctrl-Z gives the terminal
+//! back while the process sleeps.
 
 use crate::exit::Exit;
 #[cfg(unix)]
@@ -32,7 +33,7 @@ pub(crate) struct Interrupts {
 enum Signal {
     /// Ctrl-C.
     Interrupt,
-    /// The process is to end.
+    /// The process is to end, or its terminal was closed.
     Terminate,
 }
 
@@ -146,21 +147,40 @@ async fn suspensions(terminal: &Terminal) -> std::io::Result<()> {
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    /// None where whoever started the process has said that it outlives its terminal.
+    hangup: Option<tokio::signal::unix::Signal>,
 }
 
 #[cfg(unix)]
 impl Signals {
     fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        let hangup = if ignores_hangups() { None } else { Some(signal(SignalKind::hangup())?) };
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())?, hangup })
     }
 
     async fn next(&mut self) -> Signal {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => Signal::Interrupt,
             _ = self.terminate.recv() => Signal::Terminate,
+            _ = hangup => Signal::Terminate,
         }
     }
+}
+
+/// Whether the process was started with `nohup`. Elsewhere than on Linux nobody tells.
+#[cfg(unix)]
+fn ignores_hangups() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // The first bit stands for the first signal, which is this one.
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
 #[cfg(not(unix))]

@@ -103,6 +103,47 @@ impl ToolError {
     pub fn for_model(&self) -> String {
         serde_json::to_string(self).expect("a tool error always serialises")
     }
+
+    /// The same in words for people.
+    pub fn for_people(&self) -> String {
+        match self {
+            ToolError::InvalidArguments { violations } => {
+                let lines = violations.iter().map(|violation| match violation.pointer.as_str() {
+                    "" => violation.message.clone(),
+                    pointer => format!("{pointer}: {}", violation.message),
+                });
+                format!("invalid arguments: {}", lines.collect::<Vec<_>>().join("; "))
+            }
+            ToolError::NotFound { message } => format!("not found: {message}"),
+            ToolError::Denied { message } => format!("denied: {message}"),
+            ToolError::Unavailable { message, .. } => format!("unavailable, try again later: {message}"),
+            ToolError::Failed { message } => format!("failed: {message}"),
+        }
+    }
+}
+
+/// What the model is given of a failed call, in words for people: each line that is an error as [`ToolError::for_model`]
+/// writes it, or the beginning of one that was cut, is [`ToolError::for_people`]; all others stay.
+pub fn errors_in_words(text: &str) -> String {
+    text.split('\n').map(|line| error_in_words(line).unwrap_or_else(|| line.to_owned())).collect::<Vec<_>>().join("\n")
+}
+
+fn error_in_words(line: &str) -> Option<String> {
+    // Cheaper than to read every line of a long result.
+    if !line.starts_with("{\"error\":\"") {
+        return None;
+    }
+    if let Ok(error) = serde_json::from_str::<ToolError>(line) {
+        return Some(error.for_people());
+    }
+    // An escape that was cut in two is left out: it has at most six characters, and twelve where it is a pair.
+    let whole = line.char_indices().rev().map(|(place, _)| &line[..place]);
+    let tries = std::iter::once(line).chain(whole.take(12));
+    let ends = ["\"}", "\"}]}", "}]}", "]}"];
+    tries.flat_map(|cut| ends.map(|end| format!("{cut}{end}"))).find_map(|closed| {
+        let error = serde_json::from_str::<ToolError>(&closed).ok()?;
+        Some(format!("{}…", error.for_people()))
+    })
 }
 
 /// Work for somebody else: emitted as a CloudEvent with the call's id.
@@ -201,6 +242,30 @@ impl std::fmt::Display for ToolSource {
             ToolSource::Mcp { server } => write!(formatter, "MCP server {server}"),
             ToolSource::Service { event_type } => write!(formatter, "service {event_type}"),
             ToolSource::Agent { agent } => write!(formatter, "agent {agent}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// P2, L28: what the model is given as data is told to people in words, wherever it stands and wherever it was cut.
+    #[test]
+    fn p2_errors_are_told_in_words_wherever_they_stand() {
+        let message = "no \u{1b}[2J \"disk\"\nöä 😀".to_owned();
+        let error = ToolError::Failed { message: message.clone() };
+        let text = error.for_model();
+        assert_eq!(errors_in_words(&text), format!("failed: {message}"));
+        assert_eq!(errors_in_words(&format!("[warned]\n{text}\nend")), format!("[warned]\nfailed: {message}\nend"));
+        let begins = "{\"error\":\"failed\",\"message\":\"".len();
+        for end in (begins..text.len()).filter(|end| text.is_char_boundary(*end)) {
+            let shown = errors_in_words(&text[..end]);
+            let kept = shown.strip_prefix("failed: ").and_then(|shown| shown.strip_suffix('…'));
+            assert!(kept.is_some_and(|kept| message.starts_with(kept)), "{end}: {shown:?}");
+        }
+        for other in ["plain words", "{\"error\":\"my own\"}", "{\"message\":\"failed\"}", ""] {
+            assert_eq!(errors_in_words(other), other);
         }
     }
 }

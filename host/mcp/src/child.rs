@@ -13,6 +13,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// From the signal that asks a process to end to the one that ends it.
 const TERMINATION_TIME: Duration = Duration::from_millis(500);
+/// The same two waits where the host has no time: for a process to end by itself, and to do so when it is told.
+const HURRIED_TIME: Duration = Duration::from_millis(40);
 /// From the end of a process to the end of its log.
 const LAST_WORDS_TIME: Duration = Duration::from_millis(500);
 /// Bytes of one line of standard error that are logged.
@@ -61,7 +63,8 @@ impl Child {
         let logging = log(config.name.clone(), stderr, said.clone());
         tokio::spawn(until_silent(logging, ended.clone(), silent.clone().drop_guard()));
         let guard = ended.clone().drop_guard();
-        tokio::spawn(supervise(process, (group, guard), stop.clone(), config.limits.close_time));
+        let ending = Ending { stop: stop.clone(), hurry: groups.hurry_token(), close_time: config.limits.close_time };
+        tokio::spawn(supervise(process, (group, guard), ending));
         Ok(Started { child: Self { ended, silent, said, stop: stop.drop_guard() }, stdin, stdout })
     }
 
@@ -87,9 +90,23 @@ impl Child {
 
 /// All groups of processes that run: for the end of a host that waits for nothing any more.
 #[derive(Clone, Default)]
-pub(crate) struct Groups(Arc<Mutex<BTreeSet<u32>>>);
+pub(crate) struct Groups {
+    all: Arc<Mutex<BTreeSet<u32>>>,
+    hurry: Arc<Mutex<CancellationToken>>,
+}
 
 impl Groups {
+    /// Those that run now, and are ending or are to end, get no more than a moment for it.
+    pub(crate) fn hurry(&self) {
+        let mut hurry = self.hurry.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *hurry).cancel();
+    }
+
+    /// Cancelled when those that run now are to hurry.
+    pub(crate) fn hurry_token(&self) -> CancellationToken {
+        self.hurry.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Kills all.
     pub(crate) fn kill(&self) {
         for group in self.all().iter() {
@@ -103,7 +120,7 @@ impl Groups {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeSet<u32>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -157,21 +174,42 @@ fn signal(group: u32, word: Word) {
 #[cfg(not(unix))]
 fn signal(_: u32, _: Word) {}
 
+/// When and how fast a process is to end.
+struct Ending {
+    stop: CancellationToken,
+    hurry: CancellationToken,
+    close_time: Duration,
+}
+
+impl Ending {
+    /// Whether the process ends within the time, or within a moment where there is no time.
+    async fn waits_for(&self, process: &mut tokio::process::Child, time: Duration) -> bool {
+        let hurried = async {
+            self.hurry.cancelled().await;
+            tokio::time::sleep(HURRIED_TIME).await;
+        };
+        tokio::select! {
+            _ = process.wait() => true,
+            () = tokio::time::sleep(time) => false,
+            () = hurried => false,
+        }
+    }
+}
+
 /// Waits for the end of the process or for the word to end it. The group outlives the process within this future, so
 /// that also a runtime that is torn down kills both; `_ended` tells of it last.
 async fn supervise(
     mut process: tokio::process::Child,
     (group, _ended): (Group, DropGuard),
-    stop: CancellationToken,
-    close_time: Duration,
+    ending: Ending,
 ) {
     tokio::select! {
         _ = process.wait() => {}
-        () = stop.cancelled() => {
+        () = ending.stop.cancelled() => {
             // Its input is being closed, which is the protocol's way to say it.
-            if tokio::time::timeout(close_time, process.wait()).await.is_err() {
+            if !ending.waits_for(&mut process, ending.close_time).await {
                 group.signal(Word::Terminate);
-                if tokio::time::timeout(TERMINATION_TIME, process.wait()).await.is_err() {
+                if !ending.waits_for(&mut process, TERMINATION_TIME).await {
                     group.signal(Word::Kill);
                     let _ = process.start_kill();
                     let _ = process.wait().await;

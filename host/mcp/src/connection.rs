@@ -7,11 +7,12 @@ use crate::configuration::{ChildCommand, HttpAddress, McpLimits, ServerConfig, T
 use crate::error::{McpError, shown};
 use crate::http;
 use crate::lines::ShortLines;
+use crate::reasons::{SHOWN_CHARACTERS, innermost, of_handshake, of_transport, refused_status};
 use crate::result::{McpDone, refusal};
 use agent_core::tool::ToolError;
 use futures::future::OptionFuture;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation, JsonObject,
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation, JsonObject, PingRequest,
     ProtocolVersion, ServerNotification, SubscriptionFilter,
 };
 use rmcp::service::{
@@ -20,17 +21,19 @@ use rmcp::service::{
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ClientHandler, RoleClient};
-use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 /// For a connection to be closed on our side, a farewell over HTTP included.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
-/// Characters of an error that a server or a library tells.
-const SHOWN_CHARACTERS: usize = 500;
+/// The same where the host has no time.
+const HURRIED_CLOSE_TIME: Duration = Duration::from_millis(80);
+/// For a server to show that it still lives, after a call that it did not answer.
+const PROBE_TIME: Duration = Duration::from_millis(900);
 
 /// A server that has answered. Dropping it closes it.
 pub(crate) struct Connection {
@@ -39,6 +42,8 @@ pub(crate) struct Connection {
     open: Mutex<Open>,
     listener: Listener,
     broken: Arc<AtomicBool>,
+    hung: OnceLock<Hung>,
+    hurry: CancellationToken,
     listing: Mutex<Arc<Listing>>,
     _subscription: Option<AbortOnDropHandle<()>>,
 }
@@ -47,6 +52,29 @@ pub(crate) struct Connection {
 struct Open {
     service: Option<RunningService<RoleClient, Listener>>,
     child: Option<Child>,
+}
+
+/// When a server was found to answer nothing any more, and how long that took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hung {
+    pub(crate) at: Instant,
+    pub(crate) took: Duration,
+}
+
+/// How a connection begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handshake {
+    /// As nearly all servers know it.
+    Initialize,
+    /// As those do that know nothing older than 2026-07-28.
+    Discover,
+}
+
+/// A handshake that failed.
+struct Refusal {
+    error: McpError,
+    /// Whether another handshake may go better: the server has answered, but not this one.
+    answered: bool,
 }
 
 /// Hears that a server has other tools now.
@@ -62,7 +90,9 @@ impl ClientHandler for Listener {
 
     fn get_info(&self) -> ClientConfig {
         let implementation = Implementation::new("agent-host", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), implementation)
+        let mut config = ClientConfig::new(ClientCapabilities::default(), implementation);
+        config.protocol_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
+        config
     }
 }
 
@@ -71,10 +101,7 @@ impl Connection {
     pub(crate) async fn open(config: &ServerConfig, groups: &Groups) -> Result<Self, McpError> {
         let time = config.limits.connect_time;
         let connecting = async {
-            let connection = match &config.transport {
-                Transport::Stdio(command) => Self::start(config, command, groups).await?,
-                Transport::Http(address) => Self::reach(config, address).await?,
-            };
+            let connection = Self::shake_hands(config, groups).await?;
             connection.relist(config).await?;
             Ok(connection)
         };
@@ -82,12 +109,34 @@ impl Connection {
         timeout(time, connecting).await.unwrap_or_else(|_| Err(slow()))
     }
 
-    async fn start(config: &ServerConfig, command: &ChildCommand, groups: &Groups) -> Result<Self, McpError> {
+    /// The older handshake first: many servers that know no other fall silent or end at any other first message. Who
+    /// refuses it is begun with again, over a connection of its own.
+    async fn shake_hands(config: &ServerConfig, groups: &Groups) -> Result<Self, McpError> {
+        match Self::begin(config, groups, Handshake::Initialize).await {
+            Ok(connection) => Ok(connection),
+            Err(Refusal { error, answered: true }) => {
+                Self::begin(config, groups, Handshake::Discover).await.map_err(|_| error)
+            }
+            Err(Refusal { error, .. }) => Err(error),
+        }
+    }
+
+    async fn begin(config: &ServerConfig, groups: &Groups, handshake: Handshake) -> Result<Self, Refusal> {
+        match &config.transport {
+            Transport::Stdio(command) => Self::start((config, groups), command, handshake).await,
+            Transport::Http(address) => Self::reach((config, groups), address, handshake).await,
+        }
+    }
+
+    async fn start(
+        (config, groups): (&ServerConfig, &Groups),
+        command: &ChildCommand,
+        handshake: Handshake,
+    ) -> Result<Self, Refusal> {
         let limits = &config.limits;
-        let started = Child::start(config, command, groups).map_err(|error| McpError::Start {
-            server: config.name.clone(),
-            command: command.command.clone(),
-            reason: error.to_string(),
+        let started = Child::start(config, command, groups).map_err(|error| {
+            let (server, command, reason) = (config.name.clone(), command.command.clone(), error.to_string());
+            Refusal { error: McpError::Start { server, command, reason }, answered: false }
         })?;
         let Started { child, stdin, stdout } = started;
         let (listener, broken) = (Listener::default(), Arc::new(AtomicBool::new(false)));
@@ -95,50 +144,62 @@ impl Connection {
         // The reader before it is the one that cuts off: here a line that long would only be skipped.
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
         let transport = Answering::new(transport);
-        let served = listener.clone().serve_with_lifecycle(transport, lifecycle()).await;
+        let served = listener.clone().serve_with_lifecycle(transport, handshake.lifecycle()).await;
         match served {
-            Ok(service) => Ok(Self::new(service, listener, (Some(child), broken)).await),
+            Ok(service) => Ok(Self::new(service, listener, (Some(child), broken), groups).await),
             Err(error) => {
                 let reason = match broken.load(Ordering::Relaxed) {
                     true => too_long(limits),
-                    false => explained(&error),
+                    false => of_handshake(&error),
                 };
                 // A process that is ending may not have said why yet.
                 let _ = timeout(limits.close_time, child.silent()).await;
                 let reason = format!("{reason}{}", child.last_words());
-                Err(McpError::Connect { server: config.name.clone(), reason })
+                let answered = has_answered(&error);
+                Err(Refusal { error: McpError::Connect { server: config.name.clone(), reason }, answered })
             }
         }
     }
 
-    async fn reach(config: &ServerConfig, address: &HttpAddress) -> Result<Self, McpError> {
-        let failed = |reason| McpError::Connect { server: config.name.clone(), reason };
-        let transport = http::transport(address, &config.limits).map_err(failed)?;
+    async fn reach(
+        (config, groups): (&ServerConfig, &Groups),
+        address: &HttpAddress,
+        handshake: Handshake,
+    ) -> Result<Self, Refusal> {
+        let failed = |reason, answered| {
+            let reason = format!("{}: {reason}", http::shown(&address.url));
+            Refusal { error: McpError::Connect { server: config.name.clone(), reason }, answered }
+        };
+        let transport = http::transport(address, &config.limits).map_err(|reason| failed(reason, false))?;
         let listener = Listener::default();
-        let served = listener.clone().serve_with_lifecycle(transport, lifecycle()).await;
-        let service = served.map_err(|error| match error.is_authorization_required() {
-            true => failed("it wants an authorization: give it one in `headers` or `header_env`".to_owned()),
-            false => failed(format!("{}: {}", http::shown(&address.url), explained(&error))),
-        })?;
-        Ok(Self::new(service, listener, (None, Arc::default())).await)
+        let served = listener.clone().serve_with_lifecycle(transport, handshake.lifecycle()).await;
+        let service = served.map_err(|error| failed(of_handshake(&error), has_answered(&error)))?;
+        Ok(Self::new(service, listener, (None, Arc::default()), groups).await)
     }
 
     async fn new(
         service: RunningService<RoleClient, Listener>,
         listener: Listener,
         (child, broken): (Option<Child>, Arc<AtomicBool>),
+        groups: &Groups,
     ) -> Self {
         let peer = service.peer().clone();
         // Lists are asked for when they have changed, and not before.
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         let subscription = subscribe(&peer, &listener);
         let open = Mutex::new(Open { service: Some(service), child });
-        Self { peer, open, listener, broken, listing: Mutex::default(), _subscription: subscription }
+        let (hung, hurry, listing) = (OnceLock::new(), groups.hurry_token(), Mutex::default());
+        Self { peer, open, listener, broken, hung, hurry, listing, _subscription: subscription }
     }
 
     /// Whether the server still speaks.
     pub(crate) fn is_open(&self) -> bool {
-        !self.peer.is_transport_closed()
+        self.hung.get().is_none() && !self.peer.is_transport_closed()
+    }
+
+    /// That it was found to answer nothing any more.
+    pub(crate) fn hung(&self) -> Option<Hung> {
+        self.hung.get().copied()
     }
 
     /// Its tools, asked for again where the server has said that they changed.
@@ -173,9 +234,9 @@ impl Connection {
         let ServerConfig { name, limits, .. } = config;
         let time = limits.call_time.min(McpLimits::LONGEST_CALL);
         let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let answer = timeout(time, self.peer.call_tool_once(request)).await.map_err(|_| ToolError::Failed {
-            message: format!("MCP server {name} gave no result within {time:?}; it was told to stop"),
-        })?;
+        let Ok(answer) = timeout(time, self.peer.call_tool_once(request)).await else {
+            return Err(self.late(name, time).await);
+        };
         let asks_back = |what: &str| {
             let message = format!("MCP server {name} {what}, which this host does not offer to it");
             Err(ToolError::Failed { message })
@@ -199,20 +260,56 @@ impl Connection {
         }
     }
 
+    /// A call has had no result in time. One tool may be slow; a server that answers nothing else either is given up, so
+    /// that no further call waits for it.
+    async fn late(&self, name: &str, time: Duration) -> ToolError {
+        let given_up = timeout(PROBE_TIME, self.probe()).await.is_err();
+        let then = match given_up {
+            true => "and answers nothing else either: it is ended, and left alone for a while",
+            false => "and was told to stop; it goes on with other calls",
+        };
+        if given_up {
+            let _ = self.hung.set(Hung { at: Instant::now(), took: time });
+        }
+        ToolError::Failed { message: format!("MCP server {name} gave no result within {time:?} {then}") }
+    }
+
+    /// Whatever it answers, an error included, shows that it lives.
+    async fn probe(&self) {
+        let has_ping = self.peer.peer_info().is_none_or(|info| info.protocol_version.has_initialize());
+        if has_ping {
+            let ping = PingRequest { method: Default::default(), extensions: Default::default() };
+            let _ = self.peer.send_request(ping.into()).await;
+        } else {
+            let _ = self.peer.list_tools(None).await;
+        }
+    }
+
     /// What ended it, for people.
     pub(crate) fn obituary(&self, limits: &McpLimits) -> String {
         let words = self.last_words();
-        let cause = if self.broken.load(Ordering::Relaxed) { too_long(limits) } else { "it ended".to_owned() };
+        let cause = match self.hung() {
+            Some(Hung { took, .. }) => format!("it gave no result within {took:?}, and answered nothing else"),
+            None if self.broken.load(Ordering::Relaxed) => too_long(limits),
+            None => "it ended".to_owned(),
+        };
         format!("{cause}{words}")
     }
 
     /// Closes it, and waits until its process and all that this started are gone.
     pub(crate) async fn close(&self) {
         let Open { service, child } = std::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner));
+        let hurried = async {
+            self.hurry.cancelled().await;
+            tokio::time::sleep(HURRIED_CLOSE_TIME).await;
+        };
         let farewell = async {
-            if let Some(mut service) = service
-                && !matches!(service.close_with_timeout(CLOSE_TIME).await, Ok(Some(_)))
-            {
+            let Some(mut service) = service else { return };
+            let closed = tokio::select! {
+                closed = service.close_with_timeout(CLOSE_TIME) => matches!(closed, Ok(Some(_))),
+                () = hurried => false,
+            };
+            if !closed {
                 tracing::debug!("a connection to an MCP server did not close in time");
             }
         };
@@ -225,6 +322,7 @@ impl Connection {
             ServiceError::TransportClosed => "the connection ended".to_owned(),
             ServiceError::UnexpectedResponse => "its answer is not what the protocol says".to_owned(),
             ServiceError::McpError(error) => shown(&error.message, SHOWN_CHARACTERS),
+            ServiceError::TransportSend(error) => of_transport(error),
             error => innermost(error),
         }
     }
@@ -255,9 +353,22 @@ fn subscribe(peer: &Peer<RoleClient>, listener: &Listener) -> Option<AbortOnDrop
     Some(AbortOnDropHandle::new(tokio::spawn(following)))
 }
 
-/// The newest version first; a server that does not know it is asked as of old.
-fn lifecycle() -> ClientLifecycleMode {
-    ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::LATEST], legacy_version: None }
+impl Handshake {
+    fn lifecycle(self) -> ClientLifecycleMode {
+        match self {
+            Self::Initialize => ClientLifecycleMode::Initialize,
+            Self::Discover => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] },
+        }
+    }
+}
+
+/// Whether a server that could not be begun with has answered at all.
+fn has_answered(error: &ClientInitializeError) -> bool {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => refused_status(error).is_some(),
+        ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::Cancelled => false,
+        _ => true,
+    }
 }
 
 fn message_bytes(limits: &McpLimits) -> usize {
@@ -266,25 +377,4 @@ fn message_bytes(limits: &McpLimits) -> usize {
 
 fn too_long(limits: &McpLimits) -> String {
     format!("it sent a message of more than {} bytes, and was cut off", message_bytes(limits))
-}
-
-fn explained(error: &ClientInitializeError) -> String {
-    match error {
-        ClientInitializeError::ConnectionClosed(_) => "it ended, or closed its output, before it answered".to_owned(),
-        ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
-            "its first answer is not what the protocol says: is it an MCP server?".to_owned()
-        }
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => explained(fallback),
-        ClientInitializeError::JsonRpcError(error) => shown(&error.message, SHOWN_CHARACTERS),
-        error => innermost(error),
-    }
-}
-
-/// The first cause, which says the most.
-fn innermost(error: &dyn Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    shown(&error.to_string(), SHOWN_CHARACTERS)
 }

@@ -92,19 +92,35 @@ pub enum McpError {
     },
 }
 
-/// A text of a server for a message: control characters escaped, cut after so many characters.
+impl McpError {
+    /// The server, where it is not there at all, and why.
+    pub fn absent(&self) -> Option<(&str, String)> {
+        match self {
+            Self::Start { server, .. }
+            | Self::Connect { server, .. }
+            | Self::Slow { server, .. }
+            | Self::Waiting { server, .. } => Some((server, self.to_string())),
+            Self::Cut { .. } | Self::Tool { .. } => None,
+        }
+    }
+}
+
+/// A text of a server for a message: control characters escaped, cut after so many characters, escaped ones counted as
+/// they are written.
 pub(crate) fn shown(text: &str, characters: usize) -> String {
-    let mut shown = String::new();
-    for (number, char) in text.chars().enumerate() {
-        if number == characters {
+    let (mut shown, mut written) = (String::new(), 0);
+    for char in text.chars() {
+        let piece: String = match char {
+            '\n' => " ".to_owned(),
+            char if char.is_control() => char.escape_default().collect(),
+            char => char.to_string(),
+        };
+        written += piece.chars().count();
+        if written > characters {
             shown.push('…');
             break;
         }
-        match char {
-            '\n' => shown.push(' '),
-            char if char.is_control() => shown.extend(char.escape_default()),
-            char => shown.push(char),
-        }
+        shown.push_str(&piece);
     }
     shown
 }
@@ -116,6 +132,7 @@ mod tests {
     #[test]
     fn i5_what_a_server_says_cannot_drive_a_terminal() {
         assert_eq!(shown("a\u{1b}[2J\nb", 20), "a\\u{1b}[2J b");
-        assert_eq!(shown("äöü", 2), "äö…");
+        assert_eq!((shown("äöü", 2).as_str(), shown("äöü", 3).as_str()), ("äö…", "äöü"));
+        assert_eq!(shown("a\u{1b}b", 6), "a…", "what an escape takes counts");
     }
 }

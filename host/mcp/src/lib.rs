@@ -9,6 +9,7 @@ mod connection;
 pub mod error;
 mod http;
 mod lines;
+mod reasons;
 pub mod result;
 mod server;
 pub mod servers;

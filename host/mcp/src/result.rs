@@ -11,6 +11,9 @@ use serde_json::Value;
 /// Characters of a refusal that the model is told.
 const SHOWN_CHARACTERS: usize = 4_000;
 
+/// Bytes of an error's text, as of a plugin's.
+const ERROR_BYTES: usize = 4 << 10;
+
 /// What a finished call brought.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct McpDone {
@@ -48,7 +51,7 @@ impl McpDone {
             reading.take(block).map_err(failed)?;
         }
         if result.is_error == Some(true) {
-            return Err(ToolError::Failed { message: reading.message(result.structured_content) });
+            return Err(ToolError::Failed { message: cut(reading.message(result.structured_content)) });
         }
         let structured = result.structured_content.filter(|json| !json.is_null());
         if structured.as_ref().is_some_and(|json| json.to_string().len() > limits.text_bytes) {
@@ -56,6 +59,15 @@ impl McpDone {
         }
         Ok(Self { content: reading.content, structured })
     }
+}
+
+/// An error within its bound.
+fn cut(mut message: String) -> String {
+    if message.len() > ERROR_BYTES {
+        message.truncate(message.floor_char_boundary(ERROR_BYTES));
+        message.push('…');
+    }
+    message
 }
 
 /// The protocol's own errors, for the model.
@@ -203,6 +215,13 @@ mod tests {
         assert_eq!(message(json!({"content": [{"type": "text", "text": "no disk"}], "isError": true})), "no disk");
         assert_eq!(message(json!({"content": [], "structuredContent": {"a": 1}, "isError": true})), r#"{"a":1}"#);
         assert!(message(json!({"content": [], "isError": true})).contains("did not say why"));
+        let long = message(json!({"content": [{"type": "text", "text": "ä".repeat(40)}], "isError": true}));
+        assert_eq!(long.chars().count(), 40, "{long}");
+        let mut config = ServerConfig::new("desk", Transport::Stdio(ChildCommand::default()));
+        config.limits.text_bytes = 1 << 20;
+        let endless = json!({"content": [{"type": "text", "text": "ä".repeat(100_000)}], "isError": true});
+        let error = McpDone::read(serde_json::from_value(endless).unwrap(), &config).unwrap_err();
+        assert!(matches!(&error, ToolError::Failed { message } if message.len() <= (4 << 10) + '…'.len_utf8()));
     }
 
     #[test]

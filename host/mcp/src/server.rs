@@ -4,7 +4,7 @@
 use crate::catalogue::Listing;
 use crate::child::Groups;
 use crate::configuration::{Keep, ServerConfig};
-use crate::connection::Connection;
+use crate::connection::{Connection, Hung};
 use crate::error::McpError;
 use crate::result::McpDone;
 use agent_core::tool::ToolError;
@@ -86,7 +86,12 @@ impl Server {
             };
             ToolError::Unavailable { message: error.to_string(), retry_after }
         })?;
-        connection.call(&self.config, tool, arguments).await
+        let called = connection.call(&self.config, tool, arguments).await;
+        if connection.hung().is_some() {
+            // It is ended once nobody else waits for an answer of it.
+            drop(self.state().lost(&self.config));
+        }
+        called
     }
 
     async fn connection(&self) -> Result<Arc<Connection>, McpError> {
@@ -120,20 +125,23 @@ impl State {
     /// The attempt that failed, or whose connection was lost: it counts now, and is no more.
     fn lost(&mut self, config: &ServerConfig) -> Option<Attempt> {
         let (attempt, since) = self.attempt.as_ref()?;
-        let (reason, base, since) = match attempt.peek()? {
+        let (reason, base, (since, at)) = match attempt.peek()? {
             Ok(connection) if connection.is_open() => return None,
-            Ok(lost) => (lost.obituary(&config.limits), FIRST_WAIT, *since),
-            Err(Failure { error, at, took }) => (error.to_string(), (*took).max(FIRST_WAIT), *at),
+            Ok(lost) => match lost.hung() {
+                Some(Hung { at, took }) => (lost.obituary(&config.limits), took.max(FIRST_WAIT), (*since, at)),
+                None => (lost.obituary(&config.limits), FIRST_WAIT, (*since, *since)),
+            },
+            Err(Failure { error, at, took }) => (error.to_string(), (*took).max(FIRST_WAIT), (*at, *at)),
         };
-        self.failed(reason, base, since);
+        self.failed(reason, base, (since, at));
         self.attempt.take().map(|(attempt, _)| attempt)
     }
 
-    /// The server was lost, or could not be reached, `since` then.
-    fn failed(&mut self, reason: String, base: Duration, since: Instant) {
+    /// The server, which was good `since` then, was lost or could not be reached `at` another time.
+    fn failed(&mut self, reason: String, base: Duration, (since, at): (Instant, Instant)) {
         self.failures = if since.elapsed() >= LONGEST_WAIT { 1 } else { self.failures.saturating_add(1) };
         let wait = base.saturating_mul(2_u32.saturating_pow(self.failures - 1)).min(LONGEST_WAIT);
-        self.not_before = Some((since + wait, reason));
+        self.not_before = Some((at + wait, reason));
     }
 
     fn part(&mut self, config: &ServerConfig) -> Option<Attempt> {
@@ -178,12 +186,12 @@ mod tests {
         let (mut state, now) = (State::default(), Instant::now());
         let mut waits = Vec::new();
         for _ in 0..9 {
-            state.failed("it ended".to_owned(), FIRST_WAIT, now);
+            state.failed("it ended".to_owned(), FIRST_WAIT, (now, now));
             waits.push(state.not_before.as_ref().unwrap().0.duration_since(now).as_millis());
         }
         assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000]);
         let Some(long_ago) = now.checked_sub(LONGEST_WAIT) else { return };
-        state.failed("it ended".to_owned(), FIRST_WAIT, long_ago);
+        state.failed("it ended".to_owned(), FIRST_WAIT, (long_ago, now));
         assert_eq!(state.failures, 1);
     }
 }

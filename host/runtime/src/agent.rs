@@ -17,7 +17,7 @@ use agent_core::run::{LoopConfig, PinnedPlugin};
 use agent_core::schema::{Schema, SchemaError};
 use agent_core::text_dialect::ToolDialect;
 use agent_core::tool::{ToolSource, Violation};
-use agent_mcp::{Catalogue, McpConfigError, McpServers, McpTool, ServerConfig};
+use agent_mcp::{Catalogue, McpConfigError, McpError, McpServers, McpTool, ServerConfig};
 use agent_memory::digest_of;
 use agent_plugins::{CallLimits, Generation, Grants, Kind, PluginSetup, TreeGrant};
 use serde_json::Value;
@@ -195,7 +195,9 @@ impl Agent {
             service.check().map_err(wrong)?;
         }
         let output_schema = config.output_schema.as_ref().map(Schema::compile).transpose()?;
-        let registry = registry(&config, &generation, catalogue.as_deref())?;
+        let absent = catalogue.iter().flat_map(|catalogue| catalogue.problems()).filter_map(McpError::absent);
+        let absent = absent.map(|(server, reason)| (server.to_owned(), reason));
+        let registry = registry(&config, &generation, catalogue.as_deref())?.without(absent);
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
         let setups = generation.plugins().map(|plugin| {
             let PluginAllowance { grants, limits } = config.plugins.get(plugin.name()).cloned().unwrap_or_default();

@@ -53,6 +53,8 @@ pub struct Registry {
     names: ToolNames,
     offered: Vec<OfferedTool>,
     tokens: u32,
+    /// MCP servers whose tools are not there, and why.
+    absent: BTreeMap<String, String>,
 }
 
 /// Tools that cannot stand in one registry.
@@ -103,6 +105,12 @@ impl Registry {
         registry.offered = offered.iter().map(|tool| registry.offer(tool)).collect();
         registry.tokens = registry.offered.iter().map(tokens_of).fold(0, u32::saturating_add);
         Ok(registry)
+    }
+
+    /// The same tools, and MCP servers whose tools would be there if they could be reached, each with the reason (I5).
+    pub(crate) fn without(mut self, absent: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.absent.extend(absent);
+        self
     }
 
     /// The tool of that name, as its author wrote it.
@@ -171,6 +179,11 @@ impl Registry {
             Reserved::Nothing => arguments,
         };
         let Some(tool) = self.tools.get(author) else {
+            if let Some((server, error)) = self.absence(author) {
+                let (source, disposition) = (ToolSource::Mcp { server }, Disposition::Refused(error));
+                let (name, approval) = (author.to_owned(), Approval::NotNeeded);
+                return ResolvedCall { name, arguments, source: Some(source), disposition, approval };
+            }
             let message = format!("there is no tool `{author}`; {}", self.known());
             let disposition = Disposition::NotFound { message };
             let (name, approval) = (author.to_owned(), Approval::NotNeeded);
@@ -189,6 +202,17 @@ impl Registry {
         };
         let (name, source, approval) = (author.to_owned(), Some(tool.source.clone()), Approval::NotNeeded);
         ResolvedCall { name, arguments, source, disposition, approval }
+    }
+
+    /// The server that such a name is of, by either name of the tool, and that it is not there.
+    fn absence(&self, name: &str) -> Option<(String, ToolError)> {
+        let is_of = |server: &str| name.strip_prefix(server).is_some_and(|rest| rest.starts_with(['.', '_']));
+        let (server, reason) = self.absent.iter().rev().find(|(server, _)| is_of(server))?;
+        let message = format!(
+            "the tools of MCP server {server} are not there in this turn, since it could not be reached: {reason}. Go on \
+             without them, or say what could not be done."
+        );
+        Some((server.clone(), ToolError::Unavailable { message, retry_after: None }))
     }
 
     fn offer(&self, tool: &RegisteredTool) -> OfferedTool {
@@ -324,6 +348,23 @@ mod tests {
         let tools = tools.map(|(source, name)| (tool(name), plugin(source), Availability::Offered));
         let message = Registry::new(tools).unwrap_err().to_string();
         assert!(message.contains("text@0707") && message.contains("words@0707"), "{message}");
+    }
+
+    /// I5: a call of a server that is down is no call of a tool that does not exist.
+    #[test]
+    fn i5_a_call_of_a_server_that_is_not_there_says_why() {
+        let registry = registry().without([("desk".to_owned(), "it ended".to_owned())]);
+        for name in ["desk.echo", "desk_echo"] {
+            let call = registry.resolve(&call(name, "{}"));
+            assert_eq!(call.source, Some(ToolSource::Mcp { server: "desk".to_owned() }));
+            let Disposition::Refused(ToolError::Unavailable { message, .. }) = call.disposition else {
+                panic!("{:?}", call.disposition)
+            };
+            assert!(message.contains("MCP server desk") && message.contains("it ended"), "{message}");
+        }
+        for name in ["desktop.echo", "desk", "text.cuont"] {
+            assert!(matches!(registry.resolve(&call(name, "{}")).disposition, Disposition::NotFound { .. }), "{name}");
+        }
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl Asker {
                         }
                         Err(violations) => {
                             let error = agent_core::tool::ToolError::InvalidArguments { violations };
-                            self.warn(&text::explained(&error));
+                            self.warn(&error.for_people());
                         }
                     },
                     Err(problem) => self.warn(&problem),

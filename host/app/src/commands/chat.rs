@@ -19,6 +19,7 @@ use crate::terminal::{DIM, Output, RED, Terminal, YELLOW, text};
 use agent_core::event::{Wait, WaitCause};
 use agent_core::message::{CallId, TurnInput};
 use agent_core::run::Decision;
+use agent_core::tool::errors_in_words;
 use agent_core::view::result_text;
 use agent_memory::{CallFilter, SessionFilter};
 use agent_models::Provider;
@@ -74,7 +75,11 @@ pub(crate) async fn chat(
     chat.greet();
     let left = chat.talk(&mut editor).await;
     let servers = chat.agent.servers().clone();
+    let is_told_to_end = chat.interrupts.is_leaving();
     let closed = chat.close().await;
+    if is_told_to_end {
+        servers.hurry();
+    }
     servers.shutdown().await;
     let exit = left?;
     closed?;
@@ -302,7 +307,8 @@ impl Chat<'_> {
         match last {
             Some((name, result)) => {
                 self.hint(text::one_line(&name, 100));
-                self.say(text::harmless(&result_text(&result.content)));
+                let whole = result_text(&result.content);
+                self.say(text::harmless(&if result.is_error { errors_in_words(&whole) } else { whole }));
             }
             None => self.say("the last turn has called no tool"),
         }

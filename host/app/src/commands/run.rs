@@ -71,6 +71,9 @@ pub(super) async fn once(
     let result = turns(&mut session, prompt, (&mut view, &asker), cancel).await;
     let parent = session.state().delegated_by.clone().filter(|_| !session.state().is_open());
     let closed = session.close().await;
+    if cancel.is_cancelled() {
+        agent.servers().hurry();
+    }
     agent.servers().shutdown().await;
     let exit = view.end(result?).await?;
     closed.map_err(Failure::failed)?;

@@ -1,8 +1,8 @@
 //! A call and its result as one card: what was asked, what came of it, what it cost.
 
-use super::text::{count, cut, explained, harmless, size, time, wrapped};
+use super::text::{count, cut, harmless, size, time, wrapped};
 use super::{BOLD, DIM, GREEN, RED};
-use agent_core::tool::{CallCost, ToolError};
+use agent_core::tool::{CallCost, errors_in_words};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
@@ -111,8 +111,8 @@ impl Card<'_> {
             Outcome::Text(text, bytes) => beginning(text, *bytes, (width, rest)),
             // People read the error's message, of a denial with the lines to add.
             Outcome::Error(content) => {
-                let message = serde_json::from_str::<ToolError>(content).map(|error| explained(&error));
-                let message = harmless(&message.unwrap_or_else(|_| content.clone())).into_owned();
+                let message = errors_in_words(content);
+                let message = harmless(&message).into_owned();
                 let all = wrapped(message.trim_end(), width);
                 let left = all.lines().count().saturating_sub(ERROR_LINES);
                 let mut lines: Vec<_> = all.lines().take(ERROR_LINES).map(str::to_owned).collect();
@@ -141,6 +141,7 @@ fn beginning(text: &str, bytes: usize, (width, rest): (usize, &str)) -> Vec<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent_core::tool::ToolError;
     use serde_json::json;
 
     fn shown(card: &Card<'_>, width: usize) -> String {
@@ -204,6 +205,27 @@ mod tests {
           denied: no tree
           To allow it, add:
           read = ["."]�[2J
+        "#);
+    }
+
+    /// L28, row 8: with the warning before it, or cut, an error is told in the same words.
+    #[test]
+    fn l28_an_error_behind_a_warning_is_read_by_people() {
+        let error = ToolError::Failed { message: "division by \"zero\"".into() }.for_model();
+        let arguments = json!({"a": 1});
+        let warned = format!("[the same call has failed three times]\n{error}");
+        let mut card = card(&arguments, Outcome::Error(warned));
+        card.cost = CallCost::default();
+        insta::assert_snapshot!(shown(&card, 60), @r#"
+        ✗ text.count_file {"a":1}
+          [the same call has failed three times]
+          failed: division by "zero"
+        "#);
+        card.outcome = Outcome::Error(format!("{}\n[cut: the first 40 of 90 characters]", &error[..error.len() - 6]));
+        insta::assert_snapshot!(shown(&card, 60), @r#"
+        ✗ text.count_file {"a":1}
+          failed: division by "zer…
+          [cut: the first 40 of 90 characters]
         "#);
     }
 }

@@ -8,7 +8,7 @@ use crate::change::{CallResult, Change};
 use crate::event::EventKind;
 use crate::loop_break::{Finish, LoopBreak};
 use crate::message::{CallId, Content};
-use crate::tool::ToolError;
+use crate::tool::{ToolError, errors_in_words};
 use crate::view::result_text;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -70,7 +70,7 @@ impl Repetition {
             // It stands for the error that turned the tool off.
             return (*error, false);
         }
-        self.last = text.chars().take(NAMED).collect();
+        self.last = errors_in_words(text).chars().take(NAMED).collect();
         let error = fingerprint(&[text.as_bytes()]);
         let failure = fingerprint(&[call.name.as_bytes(), &call.arguments.to_le_bytes(), &error.to_le_bytes()]);
         let count = self.failures.entry(failure).or_default();

@@ -6,7 +6,6 @@ use crate::exit::{Exit, Failure};
 use crate::grants::{self, Grant, Receiver};
 use crate::interrupt::{Doing, Interrupts};
 use crate::setup::note_idle_grants;
-use crate::terminal::text::explained;
 use crate::terminal::{DIM, Terminal, YELLOW, text};
 use agent_core::message::{CallId, Content};
 use agent_core::plugin::{Scope, TraceContext};
@@ -72,7 +71,7 @@ fn tool<'p>(plugin: &'p LoadedPlugin, name: &str) -> Result<&'p ToolDefinition, 
 
 /// The same check as in a turn (L8).
 fn checked_arguments(tool: &ToolDefinition, text: &str) -> Result<Value, Failure> {
-    let failed = |error: ToolError| Failure::failed(explained(&error));
+    let failed = |error: ToolError| Failure::failed(error.for_people());
     let arguments = parse_arguments(text).map_err(failed)?;
     let schema = Schema::compile(&tool.input_schema)
         .map_err(|error| Failure::refused(format!("the input schema of `{}`: {error}", tool.name)))?;
@@ -139,7 +138,7 @@ fn show(
             terminal
                 .note(format!("the tool asks for the service `{event}`: it goes on in a turn, when the answer comes"));
         }
-        Err(error) => return Err(Failure::failed(explained(&error))),
+        Err(error) => return Err(Failure::failed(error.for_people())),
     }
     let (time, memory) = (text::time(cost.wall_us), text::size(cost.memory_bytes));
     terminal.note(format!("{DIM}{time}, {memory}{DIM:#}"));

@@ -177,6 +177,9 @@ async fn go_on(mut session: Session, kept: Kept, format: Format, terminal: &Term
     let result = watched(&mut session, None, &mut view, &cancel).await;
     let servers = session.agent().servers().clone();
     let closed = session.close().await;
+    if cancel.is_cancelled() {
+        servers.hurry();
+    }
     servers.shutdown().await;
     let exit = view.end(result?).await?;
     closed.map_err(Failure::failed)?;

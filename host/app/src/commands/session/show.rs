@@ -8,6 +8,7 @@ use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{EndReason, ErrorScope, EventKind};
 use agent_core::loop_break::name::ASK_QUESTION;
 use agent_core::message::{Content, Media, Part, StoredMessage, ToolResult};
+use agent_core::tool::errors_in_words;
 use agent_memory::{CallFilter, MAX_PAGE, MessageRange, SessionSummary, Store};
 use std::collections::BTreeMap;
 
@@ -192,6 +193,7 @@ fn shown(message: &StoredMessage) -> String {
 
 fn tool_result(result: &ToolResult) -> String {
     let content = result.content.iter().map(|content| match content {
+        Content::Text(words) if result.is_error => text::one_line(&errors_in_words(words), SHOWN),
         Content::Text(words) => text::one_line(words, SHOWN),
         Content::Json(json) => text::json_line(json, SHOWN),
         Content::Media(media) => medium(media),
