@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use wasmtime::Engine;
@@ -17,6 +18,8 @@ const HEADER_BYTES: usize = 32 + 32 + 8;
 const MOST_CODE: u64 = 1024 * MIB as u64;
 /// What is kept of the child's words.
 const MOST_WORDS: u64 = 4 * 1024;
+/// How often its time may pass by the clock.
+const PATIENCE: u32 = 6;
 /// How little the child asks of the processors, from 0 to 19.
 #[cfg(unix)]
 const NICENESS: i32 = 10;
@@ -36,6 +39,9 @@ pub(crate) enum CompilerError {
     /// The compiler's own words.
     #[error("{0}")]
     Refused(String),
+    /// It has used up its time.
+    #[error("its compiler was stopped after its time")]
+    Time,
     /// It was stopped by its limits, or by somebody.
     #[error("its compiler was stopped ({status}); it may use {} MiB", COMPILER_MEMORY / MIB)]
     Stopped { status: String },
@@ -47,10 +53,12 @@ pub(crate) enum CompilerError {
     Process(#[from] io::Error),
 }
 
-/// The child's side: reads a component from `input` until its end, and writes its compiled code to `output`. The limits of
-/// memory and time are the process's own from here on. The error is for people.
+/// The child's side: reads its seconds of processor time and a component from `input` until its end, and writes the compiled
+/// code to `output`. The limits of memory and time are the process's own from here on. The error is for people.
 pub fn serve_compiler(mut input: impl Read, mut output: impl Write) -> Result<(), String> {
-    limit_this_process();
+    let mut seconds = [0; 8];
+    input.read_exact(&mut seconds).map_err(|error| format!("the limits cannot be read: {error}"))?;
+    limit_this_process(u64::from_le_bytes(seconds));
     // What it is compiled for does not depend on the number of instances.
     let one = HostLimits { concurrent_calls: 1, ..HostLimits::default() };
     let engine = engine::engine(one).map_err(|error| format!("the compiler cannot start: {error:#}"))?;
@@ -65,11 +73,24 @@ pub fn serve_compiler(mut input: impl Read, mut output: impl Write) -> Result<()
     output.flush().map_err(|error| format!("nobody takes the code: {error}"))
 }
 
-/// The host's side: compiled code, whole and for this engine. Dropping the future ends the child.
+/// The host's side: compiled code, whole and for this engine. Dropping the future ends the child. What counts is the
+/// time of its processors, `time` on each: it stands behind everybody else, so that the clock says little. The clock ends
+/// it only after a multiple of that.
 pub(crate) async fn compile(
     command: &CompilerCommand,
     engine: &Engine,
     component: &[u8],
+    time: Duration,
+) -> Result<Vec<u8>, CompilerError> {
+    let compiling = compile_in_child(command, engine, component, time);
+    tokio::time::timeout(time * PATIENCE, compiling).await.unwrap_or(Err(CompilerError::Time))
+}
+
+async fn compile_in_child(
+    command: &CompilerCommand,
+    engine: &Engine,
+    component: &[u8],
+    time: Duration,
 ) -> Result<Vec<u8>, CompilerError> {
     let mut child = Command::new(&command.program)
         .args(&command.arguments)
@@ -79,18 +100,32 @@ pub(crate) async fn compile(
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()?;
-    let (status, code, words) = talk(&mut child, component).await?;
+    let processors = std::thread::available_parallelism().map_or(1, |processors| processors.get() as u64);
+    let seconds = time.as_millis().div_ceil(1_000) as u64 * processors;
+    let (status, code, words) = talk(&mut child, seconds, component).await?;
     let words = String::from_utf8_lossy(&words).trim().to_owned();
     match status.code() {
         Some(0) => unpacked(code, engine::compatibility_hash(engine)),
         Some(1) if !words.is_empty() => Err(CompilerError::Refused(words)),
+        _ if is_out_of_time(status) => Err(CompilerError::Time),
         _ => Err(CompilerError::Stopped { status: status.to_string() }),
     }
 }
 
 type Said = (ExitStatus, Vec<u8>, Vec<u8>);
 
-async fn talk(child: &mut Child, component: &[u8]) -> io::Result<Said> {
+#[cfg(unix)]
+fn is_out_of_time(status: ExitStatus) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    status.signal() == Some(rustix::process::Signal::XCPU.as_raw())
+}
+
+#[cfg(not(unix))]
+fn is_out_of_time(_: ExitStatus) -> bool {
+    false
+}
+
+async fn talk(child: &mut Child, seconds: u64, component: &[u8]) -> io::Result<Said> {
     let no_pipe = || io::Error::other("it has no pipes");
     let mut input = child.stdin.take().ok_or_else(no_pipe)?;
     let output = child.stdout.take().ok_or_else(no_pipe)?;
@@ -98,7 +133,10 @@ async fn talk(child: &mut Child, component: &[u8]) -> io::Result<Said> {
     let (mut code, mut words) = (Vec::new(), Vec::new());
     let give = async move {
         // One that ends before it has read everything says why, which counts more than the broken pipe.
-        let _ = input.write_all(component).await;
+        let given = input.write_all(&seconds.to_le_bytes()).await;
+        if given.is_ok() {
+            let _ = input.write_all(component).await;
+        }
         drop(input);
     };
     let take = async {
@@ -132,26 +170,25 @@ fn unpacked(mut bytes: Vec<u8>, expected: blake3::Hash) -> Result<Vec<u8>, Compi
     if is_whole { Ok(code) } else { Err(CompilerError::Output("it is damaged")) }
 }
 
-/// Bounds of the child: its memory, its processor time (a bound behind the host's, which may be gone) and its priority.
-/// A system that has none of them still has the host's clock.
+/// Bounds of the child: its memory, its processor time and its priority. A system that has none of them still has the
+/// host's clock.
 #[cfg(unix)]
-fn limit_this_process() {
-    use crate::limits::COMPILER_CPU_SECONDS;
+fn limit_this_process(seconds: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
-    // One that somebody has set lower stays.
+    // One that somebody has set lower stays. Behind the first bound is a last one, in seconds or bytes.
     let limit = |resource: Resource, bound: u64| {
-        let bound = Some(getrlimit(resource).current.map_or(bound, |set| set.min(bound)));
-        let _ = setrlimit(resource, Rlimit { current: bound, maximum: bound });
+        let bound = getrlimit(resource).current.map_or(bound, |set| set.min(bound));
+        let _ = setrlimit(resource, Rlimit { current: Some(bound), maximum: Some(bound + 1) });
     };
     // Not the address space: the engine reserves far more of that than it ever uses.
     limit(Resource::Data, COMPILER_MEMORY as u64);
-    limit(Resource::Cpu, COMPILER_CPU_SECONDS);
-    limit(Resource::Core, 0);
+    limit(Resource::Cpu, seconds.max(1));
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     let _ = nice(NICENESS);
 }
 
 #[cfg(not(unix))]
-fn limit_this_process() {}
+fn limit_this_process(_: u64) {}
 
 #[cfg(test)]
 mod tests {

@@ -70,9 +70,6 @@ pub(crate) const PURE_CALLS: usize = 16;
 pub(crate) const LOADING: usize = 4;
 /// Memory of the process that compiles one component. Cranelift takes some 20 times a component's size.
 pub(crate) const COMPILER_MEMORY: usize = 2048 * MIB;
-/// Its processor time: all processors together, for as long as a large guest takes on a small machine.
-#[cfg(unix)]
-pub(crate) const COMPILER_CPU_SECONDS: u64 = 300;
 
 /// Bounds over all calls of one sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +81,8 @@ pub struct HostLimits {
     pub concurrent_calls: usize,
     /// Calls that may wait for a place. Default 256.
     pub queue: usize,
-    /// Time that compiling one component may take. Default 20 s.
+    /// Time that compiling one component may take: of each processor where a child compiles, else by the clock. Default
+    /// 20 s.
     pub compile_time: Duration,
 }
 

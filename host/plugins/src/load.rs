@@ -2,7 +2,7 @@
 
 use crate::admission::LaneName;
 use crate::bindings::exports::agent_host::plugin as exports;
-use crate::compiler;
+use crate::compiler::{self, CompilerError};
 use crate::failure::{CallFailure, Stop};
 use crate::identity::{Authority, Kind, PluginIdentity};
 use crate::imports::{self, Imports, InterfaceProblem};
@@ -220,9 +220,11 @@ impl Sandbox {
         let permit = Arc::clone(&self.shared.compiling).acquire_owned().await;
         if let Some(command) = &self.shared.compiler {
             let limit = self.shared.compile_time;
-            let compiled = compiler::compile(command, &self.shared.engine, &bytes);
-            let compiled = tokio::time::timeout(limit, compiled).await.map_err(|_| LoadError::CompileTime(limit))?;
-            let code = compiled.map_err(|error| LoadError::Compile { reason: error.to_string() })?;
+            let compiled = compiler::compile(command, &self.shared.engine, &bytes, limit).await;
+            let code = compiled.map_err(|error| match error {
+                CompilerError::Time => LoadError::CompileTime(limit),
+                error => LoadError::Compile { reason: error.to_string() },
+            })?;
             let shared = Arc::clone(&self.shared);
             let loaded = blocking(move || deserialize(&shared, &code)).await?;
             drop(permit);
