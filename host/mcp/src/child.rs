@@ -198,11 +198,7 @@ impl Ending {
 
 /// Waits for the end of the process or for the word to end it. The group outlives the process within this future, so
 /// that also a runtime that is torn down kills both; `_ended` tells of it last.
-async fn supervise(
-    mut process: tokio::process::Child,
-    (group, _ended): (Group, DropGuard),
-    ending: Ending,
-) {
+async fn supervise(mut process: tokio::process::Child, (group, _ended): (Group, DropGuard), ending: Ending) {
     tokio::select! {
         _ = process.wait() => {}
         () = ending.stop.cancelled() => {

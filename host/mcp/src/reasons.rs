@@ -57,15 +57,14 @@ fn of_http(error: &StreamableHttpError<reqwest::Error>) -> String {
     match error {
         StreamableHttpError::Client(error) => of_client(error),
         StreamableHttpError::HttpStatus(error) => of_status(error.status),
-        StreamableHttpError::UnexpectedServerResponse(said) => status_in(said).map_or_else(
-            || "its answer is no message of the protocol: is it an MCP server?".to_owned(),
-            of_status,
-        ),
+        StreamableHttpError::UnexpectedServerResponse(said) => status_in(said)
+            .map_or_else(|| "its answer is no message of the protocol: is it an MCP server?".to_owned(), of_status),
         StreamableHttpError::ResponseBodyTooLarge { max_size } => {
             format!("it sent an answer of more than {max_size} bytes, and was cut off")
         }
         StreamableHttpError::UnexpectedContentType(kind) => {
-            let kind = kind.as_deref().map_or("nothing of a known kind".to_owned(), |kind| format!("`{}`", shown(kind, 60)));
+            let kind =
+                kind.as_deref().map_or("nothing of a known kind".to_owned(), |kind| format!("`{}`", shown(kind, 60)));
             format!("it answers with {kind}, not with JSON or events: is its `url` that of an MCP server?")
         }
         StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_) => AUTHORIZATION.to_owned(),

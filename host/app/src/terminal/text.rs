@@ -161,7 +161,9 @@ mod tests {
     fn foreign_text_cannot_steer_the_terminal() {
         assert_eq!(harmless("a\u{1b}[31mb\n\tc\u{202e}d"), "a\u{fffd}[31mb\n\tc\u{fffd}d");
         assert_eq!(harmless("\u{61c}\u{200e}\u{200f}"), "\u{fffd}\u{fffd}\u{fffd}");
-        for invisible in ["\u{200b}", "\u{2028}", "\u{2029}", "\u{2060}", "\u{feff}", "\u{e0041}", "\u{200d}", "\u{200c}"] {
+        for invisible in
+            ["\u{200b}", "\u{2028}", "\u{2029}", "\u{2060}", "\u{feff}", "\u{e0041}", "\u{200d}", "\u{200c}"]
+        {
             assert_eq!(harmless(&format!("a{invisible}b")), "a\u{fffd}b", "{}", invisible.escape_unicode());
         }
         assert_eq!(one_line("\n first\r\nsecond", 100), "first…");
@@ -172,7 +174,8 @@ mod tests {
     /// Row 8: what joins is kept where it makes what people see, and nowhere else.
     #[test]
     fn emoji_and_scripts_that_need_joiners_stay_readable() {
-        for whole in ["👩\u{200d}💻", "❤\u{fe0f}\u{200d}🔥", "👩🏽\u{200d}🚀", "می\u{200c}خواهم", "क्\u{200d}ष"] {
+        for whole in ["👩\u{200d}💻", "❤\u{fe0f}\u{200d}🔥", "👩🏽\u{200d}🚀", "می\u{200c}خواهم", "क्\u{200d}ष"]
+        {
             assert_eq!(harmless(whole), whole);
         }
         assert_eq!(harmless("👩\u{200d}x \u{200d}💻"), "👩\u{fffd}x \u{fffd}💻");
