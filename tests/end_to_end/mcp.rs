@@ -127,7 +127,7 @@ async fn l29_a_cancelled_turn_cancels_its_call_at_the_server() {
     closed(session).await;
 }
 
-/// I5: a server that hangs keeps no turn from running: it is left out, and its tools are not there.
+/// I5: a server that hangs keeps no turn from running: it is left out, and who calls it is told why.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_server_that_cannot_be_reached_is_left_out() {
     let house = House::new(&[]).await;
@@ -137,7 +137,10 @@ async fn i5_a_server_that_cannot_be_reached_is_left_out() {
     let mut session = house.session(configured(vec![hung, good]), script(&replies)).await;
     let result = turn(&mut session, "Go.").await;
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
-    assert!(event_types(&house, &session).await.contains(&"tool_not_found".to_owned()));
+    assert!(!event_types(&house, &session).await.contains(&"tool_not_found".to_owned()), "it is configured");
+    let (_, is_error, told) = &results(&house, &session).await[0];
+    assert!(*is_error && told.contains("unavailable") && told.contains("could not be reached"), "{told}");
+    assert!(told.contains("MCP server hung did not connect"), "{told}");
     assert_eq!(results(&house, &session).await[1], ("desk.echo".to_owned(), false, "here".to_owned()));
     closed(session).await;
     diary.all_gone().await;
@@ -232,7 +235,46 @@ async fn i5_leaving_at_once_kills_the_servers() {
     until("no process is left", || diary.alive().is_empty()).await;
 }
 
+/// L29, I5, row 21: Ctrl-C, a request to end and a closed terminal each cancel the turn and end a stubborn server with all
+/// that it started.
+#[tokio::test(flavor = "multi_thread")]
+async fn l29_a_closed_terminal_ends_the_turn_and_the_servers() {
+    for signal in [Signal::HUP, Signal::TERM, Signal::INT] {
+        let house = House::new(&[]).await;
+        let replies = [calling(&[("desk.hang", json!({}))]), saying("unused")];
+        let diary = agent_file(&house, "stubborn", "keep = \"always\"", &replies);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        command.current_dir(house.directory.path()).args(["--agent", "agent.toml", "Go."]);
+        command.env("AGENT_HOST_DATA", house.directory.path().join("data"));
+        let mut running = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        diary.until_noted("tools/call").await;
+        send(running.id(), signal);
+        let status = running.wait().unwrap();
+        assert!(status.code().is_some_and(|code| code != 0), "{signal:?} is handled, and does not kill: {status:?}");
+        diary.until_noted("notifications/cancelled").await;
+        until("no process is left", || diary.alive().is_empty()).await;
+    }
+}
+
+/// I5: people read of a server that is down in a line like the terminal's others, and the card of a call says why.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_people_are_told_of_a_server_that_is_down() {
+    let house = House::new(&[]).await;
+    let replies = [calling(&[("desk.echo", json!({}))]), saying("Done.")];
+    agent_file(&house, "exits", "", &replies);
+    let ran = binary(&house, &["--agent", "agent.toml", "Go."]);
+    let (out, err) = printed(&ran);
+    assert!(ran.status.success(), "{out}{err}");
+    assert!(err.lines().any(|line| line.starts_with("! MCP server desk: no connection: ")), "{err}");
+    assert!(!err.contains("WARN") && !err.contains("agent_runtime") && !err.contains("no such tool"), "{err}");
+    assert!(err.contains("MCP server desk could not be reached, so its tools are not"), "{err}");
+}
+
 fn interrupt(process: u32) {
+    send(process, Signal::INT);
+}
+
+fn send(process: u32, signal: Signal) {
     let process = Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
-    let _ = kill_process(process, Signal::INT);
+    let _ = kill_process(process, signal);
 }

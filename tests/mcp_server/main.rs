@@ -37,6 +37,11 @@ fn main() {
         let message = Message::read(line);
         note(diary.as_deref(), &message.method);
         match message.method.as_str() {
+            // Knows the newest version of the protocol and nothing older.
+            "initialize" if mode == "newest" => message.refuse(-32601, "unknown method"),
+            "server/discover" if mode == "newest" => message.answer(
+                r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private","serverInfo":{"name":"fixture","version":"1"}}"#,
+            ),
             "initialize" => message.answer(
                 r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"fixture","version":"1"}}"#,
             ),
@@ -47,6 +52,10 @@ fn main() {
             "tools/call" => call((mode, diary.as_deref()), &message, &mut waiting),
             "ping" => message.answer("{}"),
             "notifications/cancelled" => waiting.clear(),
+            // What servers do that were never asked anything else.
+            _ if mode == "deaf-to-new" && message.id.is_some() => {}
+            _ if mode == "dies-of-new" && message.id.is_some() => panic!("unknown method"),
+            _ if mode == "odd-to-new" && message.id.is_some() => message.answer("{}"),
             _ if message.id.is_some() => message.refuse(-32601, "unknown method"),
             _ => {}
         }
@@ -64,7 +73,7 @@ fn list(mode: &str, page: usize, message: &Message) {
         )
     };
     let names =
-        ["echo", "error", "refuse", "image", "structured", "hang", "die", "garbage", "huge", "change", "env", "loud", "flood"];
+        ["echo", "error", "refuse", "image", "structured", "hang", "die", "garbage", "huge", "change", "env", "loud", "flood", "stall"];
     match mode {
         "endless-pages" => {
             let tool = tool(&format!("tool{page}"), "{}");
@@ -148,6 +157,8 @@ fn call((mode, diary): (&str, Option<&str>), message: &Message, waiting: &mut Ve
             Err(error) => message.refuse(-32602, &error.to_string()),
         },
         "hang" => waiting.extend(message.id.clone()),
+        // Nothing else is read meanwhile.
+        "stall" => sleep_for_ever(),
         "die" => std::process::exit(1),
         "garbage" => {
             say("Listening on port 3000 …");

@@ -109,6 +109,8 @@ impl Server {
         let now = Instant::now();
         let wait = state.not_before.as_ref().map_or(Duration::ZERO, |(time, _)| time.saturating_duration_since(now));
         if let (Some((_, reason)), true) = (&state.not_before, wait > PATIENCE) {
+            // In tenths, for people.
+            let wait = Duration::from_millis(u64::try_from(wait.as_millis().div_ceil(100) * 100).unwrap_or(u64::MAX));
             return Err(McpError::Waiting { server: self.config.name.clone(), wait, reason: reason.clone() });
         }
         let attempt = attempt((self.config.clone(), self.groups.clone()), wait);

@@ -209,8 +209,8 @@ impl Registry {
         let is_of = |server: &str| name.strip_prefix(server).is_some_and(|rest| rest.starts_with(['.', '_']));
         let (server, reason) = self.absent.iter().rev().find(|(server, _)| is_of(server))?;
         let message = format!(
-            "the tools of MCP server {server} are not there in this turn, since it could not be reached: {reason}. Go on \
-             without them, or say what could not be done."
+            "MCP server {server} could not be reached, so its tools are not there in this turn: go on without them, or say \
+             what could not be done. Why: {reason}"
         );
         Some((server.clone(), ToolError::Unavailable { message, retry_after: None }))
     }

@@ -224,7 +224,7 @@ mod tests {
         card.outcome = Outcome::Error(format!("{}\n[cut: the first 40 of 90 characters]", &error[..error.len() - 6]));
         insta::assert_snapshot!(shown(&card, 60), @r#"
         ✗ text.count_file {"a":1}
-          failed: division by "zer…
+          failed: division by "ze…
           [cut: the first 40 of 90 characters]
         "#);
     }

@@ -111,6 +111,31 @@ async fn i5_a_call_that_hangs_is_ended_and_the_server_is_told() {
     held.release().await;
 }
 
+/// A server that answers nothing at all any more is ended, and no further call waits for it as long again: it fails at once
+/// until the server is started anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_server_that_stalls_is_ended_and_left_alone() {
+    let mut fixture = Fixture::new("good");
+    fixture.config.limits.call_time = Duration::from_secs(3);
+    let servers = fixture.servers();
+    let held = servers.acquire().await;
+    let message = failed(call(&servers, "stall").await);
+    assert!(message.contains("no result within 3s") && message.contains("answers nothing else"), "{message}");
+    let message = unavailable(call(&servers, "echo").await);
+    assert!(message.contains("tried again in") && message.contains("gave no result within 3s"), "{message}");
+    fixture.diary.all_gone().await;
+    assert_eq!((fixture.diary.count("tools/call"), fixture.diary.started().len()), (1, 1));
+    // In the end it serves again.
+    let again = async {
+        while call(&servers, "echo").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), again).await.expect("it is started again");
+    assert_eq!(fixture.diary.started().len(), 2);
+    held.release().await;
+}
+
 /// A server that dies in a call: the call is not repeated, the next one starts the server anew, and one that dies again
 /// and again is left alone for longer and longer.
 #[tokio::test(flavor = "multi_thread")]

@@ -129,6 +129,7 @@ async fn i5_a_server_that_is_not_there_or_goes_away_is_an_error() {
     let servers = McpServers::new([config]).unwrap();
     let held = servers.acquire().await;
     assert!(problems(&held).contains(&url), "{}", problems(&held));
+    assert!(problems(&held).contains("nobody can be reached there") && !problems(&held).contains("rmcp"));
     let error = servers.call("desk", "greet", &json!({})).await.unwrap_err();
     assert!(matches!(error, ToolError::Unavailable { .. }), "{error:?}");
 }
@@ -152,5 +153,34 @@ async fn i5_endless_and_silent_answers_over_http_are_given_up() {
         config.limits.connect_time = Duration::from_secs(if path == "silent" { 1 } else { 30 });
         let held = McpServers::new([config]).unwrap().acquire().await;
         assert!(problems(&held).contains(said), "{path}: {}", problems(&held));
+    }
+}
+
+/// Each refusal of a server is a sentence with what to do, and holds neither types of libraries nor the server's page.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_refusals_over_http_are_sentences() {
+    let page = || "<html>\u{1b}[2Joops</html>";
+    let answer = |status: u16, kind: &'static str| {
+        let answer =
+            (StatusCode::from_u16(status).unwrap(), [("content-type", kind), ("location", "/elsewhere")], page());
+        axum::routing::post(move || async move { answer })
+    };
+    let kinds = [
+        ("/moved", answer(302, "text/html"), "redirect that is not followed"),
+        ("/gone", answer(404, "text/html"), "the path of its `url`"),
+        ("/broken", answer(500, "text/html"), "HTTP 500, a failure of its own"),
+        ("/closed", answer(403, "text/html"), "wants an authorization"),
+        ("/page", answer(200, "text/html"), "answers with `text/html`"),
+        ("/nonsense", answer(200, "application/json"), "no message of the protocol"),
+    ];
+    let router = kinds.iter().fold(Router::new(), |router, (path, answer, _)| router.route(path, answer.clone()));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    for (path, _, said) in kinds {
+        let servers = McpServers::new([config(&format!("http://{address}{path}"), "key")]).unwrap();
+        let problem = problems(&servers.acquire().await);
+        assert!(problem.contains(said) && problem.contains(path), "{path}: {problem}");
+        assert!(!problem.contains("::") && !problem.contains("oops"), "{path}: {problem}");
     }
 }

@@ -42,6 +42,47 @@ async fn i5_a_child_process_serves_its_tools() {
     assert_eq!(fixture.diary.alive(), Vec::<u32>::new());
 }
 
+/// I5: servers that fall silent, end or answer nonsense at a message that they don't know serve: they are told none.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_the_first_message_is_one_that_nearly_all_servers_know() {
+    for mode in ["deaf-to-new", "dies-of-new", "odd-to-new"] {
+        let fixture = Fixture::new(mode);
+        let servers = fixture.servers();
+        let held = servers.acquire().await;
+        assert_eq!(held.catalogue().problems(), [], "{mode}");
+        assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
+        assert_eq!(fixture.diary.started().len(), 1, "{mode}");
+        held.release().await;
+    }
+}
+
+/// I5: a server that knows only the newest version, which begins otherwise, is begun with again.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_server_of_the_newest_protocol_alone_is_begun_with_again() {
+    let fixture = Fixture::new("newest");
+    let servers = fixture.servers();
+    let held = servers.acquire().await;
+    assert_eq!(held.catalogue().problems(), []);
+    assert!(names(&held).contains(&"desk.echo".to_owned()));
+    assert_eq!((fixture.diary.count("server/discover"), fixture.diary.alive().len()), (1, 1));
+    held.release().await;
+    fixture.diary.all_gone().await;
+}
+
+/// L29: a host that was told to stop waits for no server, however long that may take by its configuration.
+#[tokio::test(flavor = "multi_thread")]
+async fn l29_a_host_in_a_hurry_ends_servers_at_once() {
+    let mut fixture = Fixture::new("stubborn");
+    fixture.config.limits.close_time = Duration::from_secs(3600);
+    let servers = fixture.servers();
+    let held = servers.acquire().await;
+    assert_eq!(fixture.diary.alive().len(), 3);
+    drop(held);
+    servers.hurry();
+    tokio::time::timeout(Duration::from_secs(60), servers.shutdown()).await.expect("nobody waits for an hour");
+    fixture.diary.all_gone().await;
+}
+
 /// I5: a server that is kept for a turn is there as long as somebody needs it, and gone when the wait for it is over.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_server_of_a_turn_is_closed_with_the_last_turn_that_needs_it() {
