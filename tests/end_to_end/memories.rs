@@ -7,10 +7,10 @@ use agent_core::message::{Digest, Media, MessageId, StoredMessage};
 use agent_core::plugin::Recollection;
 use agent_core::run::AtLimit;
 use agent_memory::{
-    Approvals, BlobReference, Blobs, Bucket, CallFilter, Commit, KeyValue, Lease, MediaDescription, Memories, Memory,
-    MemoryKind, MessageHit, MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter, RecordRange, RememberedFact,
-    SessionFilter, SessionLog, SessionMeta, SessionSummary, SqliteStore, StoreError, StoredGrant, StoredOutboxItem,
-    StoredRecord, Swap, TimedEvent,
+    Approvals, BlobReference, Blobs, Bucket, CallFilter, Commit, Deletion, KeyValue, Lease, MediaDescription, Memories,
+    Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter,
+    RecordRange, RememberedFact, SessionFilter, SessionLog, SessionMeta, SessionSummary, SqliteStore, StoreError,
+    StoredGrant, StoredOutboxItem, StoredRecord, Swap, TimedEvent,
 };
 use agent_runtime::{AgentConfig, Checkpoint, Host, OpenSession, Session, TurnResult};
 use async_trait::async_trait;
@@ -154,13 +154,16 @@ impl Memories for Forgetful {
     async fn add(&self, _: &str, _: Memory) -> Result<(), StoreError> {
         full()
     }
-    async fn search(&self, _: &str, _: &str, _: usize) -> Result<Vec<Recollection>, StoreError> {
+    async fn search(&self, _: &MemoryFilter, _: &str, _: usize) -> Result<Vec<Recollection>, StoreError> {
         full()
     }
     async fn list(&self, _: &str, _: &str, _: usize) -> Result<Vec<RememberedFact>, StoreError> {
         full()
     }
     async fn forget(&self, _: &str, _: &str) -> Result<bool, StoreError> {
+        full()
+    }
+    async fn forget_turn(&self, _: &str, _: u32) -> Result<u64, StoreError> {
         full()
     }
 }
@@ -189,7 +192,7 @@ as_the_real_store! {
         fn records(session: &str, range: RecordRange) -> Vec<StoredRecord>;
         fn sessions(filter: SessionFilter, limit: usize) -> Vec<SessionSummary>;
         fn latest(agent: &str) -> Option<String>;
-        fn delete(session: &str) -> ();
+        fn delete(session: &str) -> Deletion;
         fn search_messages(query: &str, limit: usize) -> Vec<MessageHit>;
         fn search_evicted(session: &str, query: &str, limit: usize) -> Vec<MessageHit>;
     }
