@@ -12,7 +12,9 @@ use agent_memory::{
     RecordRange, RememberedFact, SessionFilter, SessionLog, SessionMeta, SessionSummary, SqliteStore, StoreError,
     StoredGrant, StoredOutboxItem, StoredRecord, Swap, TimedEvent,
 };
-use agent_runtime::{AgentConfig, Checkpoint, Delegate, Host, MemoryUse, OpenSession, Session, TurnResult};
+use agent_runtime::{
+    AgentConfig, Checkpoint, Delegate, Host, MemoryUse, OpenSession, Session, SummaryWriter, TurnResult,
+};
 use async_trait::async_trait;
 use serde_json::json;
 use std::sync::Arc;
@@ -170,6 +172,7 @@ async fn d4_recall_is_bounded_and_never_of_the_session_itself() {
     let script = json!({"window": 6000, "replies": replies});
     let mut config = of(AgentConfig::new("test"), "ada");
     config.reply_tokens = 500;
+    config.summary = SummaryWriter::Extract;
     let mut session = house.session(config, script).await;
     for number in 1..=8 {
         let result = turn(&mut session, "How many berths has the harbour?").await;

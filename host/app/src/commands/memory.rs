@@ -6,7 +6,7 @@ use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::setup;
 use crate::terminal::{BOLD, DIM, Terminal, text};
-use agent_memory::{Memories, RememberedFact};
+use agent_memory::{Memories, MemoryFilter, RememberedFact};
 use serde::Serialize;
 
 /// Characters of what was asked, and of what came of it, in a list for people.
@@ -20,7 +20,8 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
     match command {
         MemoryCommand::Search { query, user, limit, json } => {
             let user = whose(user)?;
-            let found = Memories::search(&*store, &user, &query, limit as usize).await.map_err(Failure::refused)?;
+            let filter = MemoryFilter::of_user(&user);
+            let found = store.search(&filter, &query, limit as usize).await.map_err(Failure::refused)?;
             for fact in &found {
                 let shown = shown(&fact.id, &[&date(&fact.written)], &fact.text);
                 if json { print_json(terminal, fact)? } else { print(terminal, shown)? }

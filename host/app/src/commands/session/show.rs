@@ -31,13 +31,23 @@ pub(crate) async fn show(
     for child in tree::children(store, &session.subject).await? {
         line(format!("  {DIM}delegated to{DIM:#} {}  {}", child.subject, child.state))?;
     }
-    let ends = ends(store, &session.subject).await?;
-    let left = departures(store, &session.subject).await?;
+    said(store, &session.subject, terminal).await?;
+    still_open(store, session, data, terminal).await?;
+    if let Some(suspension) = below::last_suspension(store, &session.subject).await? {
+        below::waiting(store, &suspension, data).await?.into_iter().try_for_each(|shown| line(format!("\n{shown}")))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Every message, turn by turn, and what has come of calls whose batch is not done.
+async fn said(store: &dyn Store, session: &str, terminal: &Terminal) -> Result<(), Failure> {
+    let line = |line: String| terminal.print(line).map_err(Failure::output);
+    let (ends, left) = (ends(store, session).await?, departures(store, session).await?);
     let (mut after, mut turn) = (0, 0);
     let mut answered = BTreeSet::new();
     loop {
         let range = MessageRange::After { id: after, limit: PAGE };
-        let messages = store.messages(&session.subject, range).await.map_err(Failure::failed)?;
+        let messages = store.messages(session, range).await.map_err(Failure::failed)?;
         let Some(last) = messages.last() else { break };
         after = last.id;
         for message in &messages {
@@ -54,15 +64,26 @@ pub(crate) async fn show(
         }
     }
     ends.get(&turn).map_or(Ok(()), |end| line(end.clone()))?;
-    // What has come of a batch's calls enters the history when all of them are done.
-    for call in store.calls(&session.subject, CallFilter::Turn(turn)).await.map_err(Failure::failed)? {
-        if let Some(result) = call.result.filter(|_| !answered.contains(&call.id)) {
-            let CallResult { content, is_error, .. } = result;
+    // It enters the history when all calls of the batch are done.
+    for call in store.calls(session, CallFilter::Turn(turn)).await.map_err(Failure::failed)? {
+        if let Some(CallResult { content, is_error, .. }) = call.result.filter(|_| !answered.contains(&call.id)) {
             line(format!("  {}", tool_result(&ToolResult { call_id: call.id, name: call.name, content, is_error })))?;
         }
     }
+    Ok(())
+}
+
+/// Calls without a result, by what they wait for.
+async fn still_open(
+    store: &dyn Store,
+    session: &SessionSummary,
+    data: &DataDirectory,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let line = |line: String| terminal.print(line).map_err(Failure::output);
     let open = store.calls(&session.subject, CallFilter::Unfinished).await.map_err(Failure::failed)?;
-    if session.state == super::INTERRUPTED {
+    let is_interrupted = session.state == super::INTERRUPTED;
+    if is_interrupted {
         line(format!("\n{}", interrupted(session, &open, data)))?;
     }
     let asking: Vec<_> = open.iter().filter(|call| call.state == CallState::Asking).cloned().collect();
@@ -71,19 +92,13 @@ pub(crate) async fn show(
     }
     let (unknown, others): (Vec<_>, Vec<_>) =
         open.into_iter().partition(|call| call.state == CallState::OutcomeUnknown);
-    if unknown.is_empty() && session.state != super::INTERRUPTED {
-        others.iter().try_for_each(|call| line(open_call(call, session.open_in)))?;
-    }
     if !unknown.is_empty() {
         line(format!("\n{}", waiting(&session.subject, &unknown, data)))?;
-        if session.state != super::INTERRUPTED {
-            others.iter().try_for_each(|call| line(open_call(call, session.open_in)))?;
-        }
     }
-    if let Some(suspension) = below::last_suspension(store, &session.subject).await? {
-        below::waiting(store, &suspension, data).await?.into_iter().try_for_each(|shown| line(format!("\n{shown}")))?;
+    if !is_interrupted {
+        others.iter().try_for_each(|call| line(open_call(call, session.open_in)))?;
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// How each turn ended, as a line; nothing of those that have not.
