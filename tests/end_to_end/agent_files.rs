@@ -180,6 +180,42 @@ fn l16_d3_a_decision_below_is_named_above() {
     assert_eq!(std::fs::read_to_string(folder.path("effects.txt")).unwrap().lines().count(), 1);
 }
 
+/// L16, D5: a session that another one's turn waits for is not deleted before that one, whose call would be done again. What
+/// has come of the other calls is shown meanwhile.
+#[test]
+fn l16_d5_a_session_that_is_waited_for_is_not_deleted() {
+    let folder = lead_and_worker("probe.count");
+    folder.clear();
+    let calls =
+        [json!({"name": "worker", "arguments": {"task": "Count."}}), json!({"name": "no.such", "arguments": {}})];
+    folder.write("lead.json", &json!({"replies": [{"calls": calls}, {"text": "Finished."}]}).to_string());
+    assert!(was_killed(&folder.run(&["--agent", "lead.toml", "Go."], Some("after-call:probe.count"))));
+    assert_eq!(folder.run(&["--agent", "lead.toml", "--continue"], None).status.code(), Some(3));
+    let subjects = || {
+        let sessions = block_on(async { folder.store().sessions(SessionFilter::default(), 10).await.unwrap() });
+        sessions.into_iter().map(|session| session.subject).collect::<Vec<_>>()
+    };
+    let of = |agent: &str| subjects().into_iter().find(|subject| subject.starts_with(agent)).unwrap();
+    let (lead, worker) = (of("lead/"), of("worker/"));
+    let shown = folder.run(&["session", "show", &lead], None);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("✗ no.such"), "a result that has come is shown: {shown}");
+    for arguments in [&["session", "delete", &worker][..], &["session", "delete", "--yes", &worker]] {
+        let refused = folder.run(arguments, None);
+        assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+        let told = stderr(&refused);
+        let both = format!("agent-host session delete {lead} {worker}");
+        assert!(told.contains(&format!("works for `{lead}`")) && told.contains(&both), "{told}");
+    }
+    assert_eq!(subjects().len(), 2);
+    // The other way round it is the person's matter, who is told; what is left belongs to nobody.
+    let deleted = folder.run(&["session", "delete", "--yes", &worker, &lead], None);
+    assert!(deleted.status.success(), "{}", stderr(&deleted));
+    let (first, second) = (stderr(&deleted).find(&lead).unwrap(), stderr(&deleted).find(&worker).unwrap());
+    assert!(first < second, "the parent goes first: {}", stderr(&deleted));
+    assert_eq!(subjects(), Vec::<String>::new());
+}
+
 /// L16, D5: a child can be gone on with by itself, and then its parent takes what it said. Lists show it below its parent, each
 /// names the other, `--continue` never means a child, and a deleted parent leaves it with a word.
 #[test]

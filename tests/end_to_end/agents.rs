@@ -162,9 +162,28 @@ async fn l16_a_child_that_fails_is_an_error_result() {
     let results = results(&house, &above).await;
     assert!(results.iter().all(|(_, is_error, _)| *is_error), "{results:?}");
     let error = |text: &str| serde_json::from_str::<Value>(text).expect("a typed error");
-    assert_eq!(error(&results[0].2)["error"], "unavailable");
+    assert_eq!(error(&results[0].2)["error"], "failed", "the same request would be refused again");
     assert!(results[0].2.contains("no such thing") && results[0].2.contains("model_failed"), "{}", results[0].2);
     assert!(results[1].2.contains("interactions_exhausted"), "{}", results[1].2);
+}
+
+/// L28, L16: each try has a session of its own, and still the same failure is seen as the same: the third turns the agent off.
+#[tokio::test(flavor = "multi_thread")]
+async fn l28_an_agent_that_keeps_failing_is_turned_off() {
+    let house = House::new(&[]).await;
+    let broken = [json!({"error": {"status": 400, "message": "no such thing"}})];
+    let broken = agent(&house, AgentConfig::new("broken"), &broken, &[]).await;
+    let again = || ask(&["broken"]);
+    let lead = [again(), again(), again(), again(), saying("It does not work.")];
+    let lead = agent(&house, AgentConfig::new("lead"), &lead, &[&broken]).await;
+    let mut above = session(&house, &lead).await;
+    finished(turn(&mut above, "Go.").await);
+    let results: Vec<_> = results(&house, &above).await.into_iter().map(|(_, _, text)| text).collect();
+    assert_eq!(results[0], results[1]);
+    assert!(results[2].ends_with(&results[0]) && results[2] != results[0], "the third is a warning: {results:?}");
+    let below = sessions_of(&house, "broken").await;
+    assert_eq!(below.len(), 3, "the fourth did not run: {results:?}");
+    assert!(results.iter().all(|text| below.iter().all(|session| !text.contains(session))), "{results:?}");
 }
 
 /// L4, L5, L16: each has its own bounds and its own budget.

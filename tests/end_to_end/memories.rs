@@ -1,18 +1,20 @@
 //! What outlives a session (D4): interactions with tools and endings are remembered once, for their user, and a memory
 //! that cannot be written or searched never fails a turn.
 
-use crate::support::{House, calling, granting, results, saying, script, turn};
+use crate::support::{House, calling, granting, records, results, saying, script, turn};
 use agent_core::change::{CallRecord, HiddenMessage};
-use agent_core::message::{Digest, Media, MessageId, StoredMessage};
+use agent_core::message::{Digest, Media, MessageId, Role, StoredMessage};
 use agent_core::plugin::Recollection;
 use agent_core::run::AtLimit;
 use agent_memory::{
-    Approvals, BlobReference, Blobs, Bucket, CallFilter, Commit, KeyValue, Lease, MediaDescription, Memories, Memory,
-    MemoryKind, MessageHit, MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter, RecordRange, RememberedFact,
-    SessionFilter, SessionLog, SessionMeta, SessionSummary, SqliteStore, StoreError, StoredGrant, StoredOutboxItem,
-    StoredRecord, Swap, TimedEvent,
+    Approvals, BlobReference, Blobs, Bucket, CallFilter, Commit, Deletion, KeyValue, Lease, MediaDescription, Memories,
+    Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter,
+    RecordRange, RememberedFact, SessionFilter, SessionLog, SessionMeta, SessionSummary, SqliteStore, StoreError,
+    StoredGrant, StoredOutboxItem, StoredRecord, Swap, TimedEvent,
 };
-use agent_runtime::{AgentConfig, Checkpoint, Host, OpenSession, Session, TurnResult};
+use agent_runtime::{
+    AgentConfig, Checkpoint, Delegate, Host, MemoryUse, OpenSession, Session, SummaryWriter, TurnResult,
+};
 use async_trait::async_trait;
 use serde_json::json;
 use std::sync::Arc;
@@ -56,10 +58,10 @@ async fn d4_interactions_with_tools_are_remembered() {
     assert!(facts.iter().all(|fact| fact.memory.session == session.subject() && fact.memory.written.is_some()));
     assert!(remembered(&house, "bob").await.is_empty());
 
-    // A later session of the same user is told of it.
+    // A later session of the same agent and user is told of it.
     let mut asked = saying("Known.");
     asked["expect"] = json!({"contains": ["retrieved-memory", "Called: probe.echo"]});
-    let mut second = house.session(of(AgentConfig::new("second"), "ada"), script(&[asked])).await;
+    let mut second = house.session(of(AgentConfig::new("test"), "ada"), script(&[asked])).await;
     assert!(matches!(turn(&mut second, "What about the walrus?").await, TurnResult::Finished(_)));
 }
 
@@ -142,6 +144,126 @@ async fn d4_a_failed_memory_never_fails_the_turn() {
     assert!(remembered(&house, "ada").await.is_empty());
 }
 
+/// What the context of a turn was built with.
+async fn recalled(house: &House, session: &Session, turn: u32) -> Vec<Recollection> {
+    let records = records(house, session, turn).await;
+    let context = records.iter().find(|stored| stored.record.kind == "context").expect("the context is recorded");
+    serde_json::from_value(context.record.body["recollections"].clone()).expect("recollections")
+}
+
+/// D4, L26: a session recalls nothing of itself, which stands in its history, and of others a small part of the window,
+/// however long and many they are: a small window goes on working.
+#[tokio::test(flavor = "multi_thread")]
+async fn d4_recall_is_bounded_and_never_of_the_session_itself() {
+    let house = House::new(&[]).await;
+    for number in 0..6 {
+        let memory = Memory {
+            user: "ada".to_owned(),
+            kind: MemoryKind::Final,
+            agent: "test".to_owned(),
+            session: format!("earlier/{number}"),
+            turn: 1,
+            text: format!("Asked: harbour\nAnswered: {}", "the harbour of ä ".repeat(250)),
+            written: None,
+        };
+        house.store.add(&format!("earlier/{number}/1/final"), memory).await.unwrap();
+    }
+    let replies: Vec<_> = (0..8).map(|number| saying(&format!("The harbour has {number} berths."))).collect();
+    let script = json!({"window": 6000, "replies": replies});
+    let mut config = of(AgentConfig::new("test"), "ada");
+    config.reply_tokens = 500;
+    config.summary = SummaryWriter::Extract;
+    let mut session = house.session(config, script).await;
+    for number in 1..=8 {
+        let result = turn(&mut session, "How many berths has the harbour?").await;
+        let TurnResult::Finished(output) = result else { panic!("turn {number}: {result:?}") };
+        assert!(!output.limit_reached, "turn {number} has room");
+        let recalled = recalled(&house, &session, number).await;
+        assert!((1..=5).contains(&recalled.len()), "{recalled:?}");
+        assert!(recalled.iter().all(|fact| fact.id.starts_with("earlier/")), "{recalled:?}");
+        assert!(recalled.iter().all(|fact| fact.text.chars().count() <= 401), "{recalled:?}");
+        let input = *session.state().view.iter().rfind(|entry| entry.role == Some(Role::User)).expect("the input");
+        assert!(input.tokens < 700, "turn {number}: the input has {} tokens", input.tokens);
+    }
+    let own = Memories::list(&*house.store, "ada", "", 99).await.unwrap();
+    assert_eq!(own.iter().filter(|fact| fact.memory.session == session.subject()).count(), 8, "it is remembered");
+}
+
+/// D4, P6: what a tool brought an agent under its grants is recalled by no other agent, neither at the beginning of a turn nor
+/// by `memory_search`; how its turns ended is, as far as the other one wants.
+#[tokio::test(flavor = "multi_thread")]
+async fn d4_what_tools_brought_stays_with_their_agent() {
+    let house = House::new(&["probe"]).await;
+    let replies = [calling(&[("probe.echo", json!({"text": "walrus 4711"}))]), saying("The walrus is fine.")];
+    let mut banker = house.session(of(granting(&house, "probe"), "ada"), script(&replies)).await;
+    assert!(matches!(turn(&mut banker, "How is the walrus?").await, TurnResult::Finished(_)));
+    let cases = [
+        ("test", MemoryUse::User, json!({"contains": ["4711", "walrus is fine"]}), true),
+        ("other", MemoryUse::User, json!({"contains": "walrus is fine", "lacks": "4711"}), false),
+        ("test", MemoryUse::Agent, json!({"contains": ["4711", "walrus is fine"]}), true),
+        ("third", MemoryUse::Agent, json!({"lacks": ["retrieved-memory", "walrus is fine", "4711"]}), false),
+        ("test", MemoryUse::Off, json!({"lacks": ["retrieved-memory", "walrus is fine", "4711"]}), false),
+    ];
+    for (name, memory, expected, finds) in cases {
+        let mut config = of(AgentConfig::new(name), "ada");
+        config.memory = memory;
+        let mut search = calling(&[("memory_search", json!({"query": "walrus 4711"}))]);
+        search["expect"] = expected;
+        let before = remembered(&house, "ada").await.len();
+        let mut session = house.session(config, script(&[search, saying("So it is.")])).await;
+        let result = turn(&mut session, "Do you know the walrus?").await;
+        assert!(matches!(result, TurnResult::Finished(_)), "{name} {memory:?}: {result:?}");
+        let found = results(&house, &session).await.remove(0);
+        assert_eq!((found.1, found.2.contains("4711")), (false, finds), "{name} {memory:?}: {}", found.2);
+        let written = remembered(&house, "ada").await.len() - before;
+        assert_eq!(written, usize::from(memory != MemoryUse::Off), "{name} {memory:?}");
+    }
+}
+
+/// D4, L16: who works for another agent knows the task and nothing else of the user.
+#[tokio::test(flavor = "multi_thread")]
+async fn d4_a_delegated_child_recalls_nothing() {
+    let house = House::new(&["probe"]).await;
+    let reader = |replies: &[serde_json::Value]| {
+        let (house, script) = (&house, script(replies));
+        async move { house.agent(of(AgentConfig::new("reader"), "ada"), script).await }
+    };
+    let alone = reader(&[saying("The walrus is 4711.")]).await;
+    let mut session = Session::open(&house.host(), alone, OpenSession::New).await.unwrap();
+    assert!(matches!(turn(&mut session, "Which walrus?").await, TurnResult::Finished(_)));
+    let mut search = calling(&[("memory_search", json!({"query": "walrus"}))]);
+    search["expect"] = json!({"lacks": ["retrieved-memory", "4711"]});
+    let mut told = saying("I know none.");
+    told["expect"] = json!({"lacks": "4711"});
+    let mut lead = of(AgentConfig::new("lead"), "ada");
+    let delegate = Delegate { agent: reader(&[search, told]).await, description: "Reads.".into(), input_schema: None };
+    lead.delegates.insert("reader".to_owned(), delegate);
+    let replies = [calling(&[("reader", json!({"task": "Which walrus?"}))]), saying("Nobody knows.")];
+    let mut session = house.session(lead, script(&replies)).await;
+    assert!(matches!(turn(&mut session, "Ask.").await, TurnResult::Finished(_)));
+    assert_eq!(results(&house, &session).await[0].2, "I know none.");
+}
+
+/// D4, D5: a turn that is taken back is not remembered any more, nor again when the session is taken up once more.
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_a_turn_that_is_taken_back_is_forgotten() {
+    let house = House::new(&["probe"]).await;
+    let call = calling(&[("probe.echo", json!({"text": "walrus"}))]);
+    let replies = [saying("First."), call, saying("Second.")];
+    let mut session = house.session(of(granting(&house, "probe"), "ada"), script(&replies)).await;
+    turn(&mut session, "One.").await;
+    turn(&mut session, "Two.").await;
+    assert_eq!(remembered(&house, "ada").await.len(), 3);
+    session.undo().await.unwrap();
+    let left = async || remembered(&house, "ada").await.into_iter().map(|fact| fact.id).collect::<Vec<_>>();
+    let first = format!("{}/1/final", session.subject());
+    assert_eq!(left().await, std::slice::from_ref(&first));
+    session.run(None, CancellationToken::new()).await.unwrap();
+    assert_eq!(left().await, [first]);
+    session.undo().await.unwrap();
+    assert_eq!(left().await, Vec::<String>::new());
+}
+
 /// A store whose long-term memory has no room left.
 struct Forgetful(Arc<SqliteStore>);
 
@@ -154,13 +276,16 @@ impl Memories for Forgetful {
     async fn add(&self, _: &str, _: Memory) -> Result<(), StoreError> {
         full()
     }
-    async fn search(&self, _: &str, _: &str, _: usize) -> Result<Vec<Recollection>, StoreError> {
+    async fn search(&self, _: &MemoryFilter, _: &str, _: usize) -> Result<Vec<Recollection>, StoreError> {
         full()
     }
     async fn list(&self, _: &str, _: &str, _: usize) -> Result<Vec<RememberedFact>, StoreError> {
         full()
     }
     async fn forget(&self, _: &str, _: &str) -> Result<bool, StoreError> {
+        full()
+    }
+    async fn forget_turn(&self, _: &str, _: u32) -> Result<u64, StoreError> {
         full()
     }
 }
@@ -189,7 +314,7 @@ as_the_real_store! {
         fn records(session: &str, range: RecordRange) -> Vec<StoredRecord>;
         fn sessions(filter: SessionFilter, limit: usize) -> Vec<SessionSummary>;
         fn latest(agent: &str) -> Option<String>;
-        fn delete(session: &str) -> ();
+        fn delete(session: &str) -> Deletion;
         fn search_messages(query: &str, limit: usize) -> Vec<MessageHit>;
         fn search_evicted(session: &str, query: &str, limit: usize) -> Vec<MessageHit>;
     }

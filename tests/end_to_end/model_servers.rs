@@ -156,7 +156,9 @@ async fn m3_aimock_is_always_busy() {
     let house = House::new(&[]).await;
     let Some(server) = Server::aimock(&house, &tools(), &["--chaos-ratelimit", "1"]) else { return };
     let mut session = server.session(&house, 3).await;
-    let TurnResult::Failed(TurnError::ModelFailed { message }) = turn(&mut session, "tell me").await else { panic!() };
+    let TurnResult::Failed(TurnError::ModelFailed { message, .. }) = turn(&mut session, "tell me").await else {
+        panic!()
+    };
     assert!(message.contains("429"), "{message}");
     let waits = events(&house, &session).await.into_iter().filter_map(|event| match event.kind {
         EventKind::Retry { wait_ms, .. } => Some(wait_ms),
@@ -239,7 +241,9 @@ async fn m5_stubllm_refuses_the_key() {
     let fixtures = json!({"fixtures": [{"name": "all", "match": {"provider": "openai"}, "response": refused}]});
     let Some(server) = Server::stubllm(&house, &fixtures) else { return };
     let mut session = server.session(&house, 4).await;
-    let TurnResult::Failed(TurnError::ModelFailed { message }) = turn(&mut session, "Hello?").await else { panic!() };
+    let TurnResult::Failed(TurnError::ModelFailed { message, .. }) = turn(&mut session, "Hello?").await else {
+        panic!()
+    };
     for part in ["401", "Incorrect API key provided", "set a key"] {
         assert!(message.contains(part), "{message}");
     }

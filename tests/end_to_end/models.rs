@@ -143,7 +143,9 @@ async fn m5_the_last_error_ends_the_turn() {
     let house = House::new(&[]).await;
     let refused = json!({"text": "", "error": {"status": 401, "message": "bad key", "request_id": "r-7"}});
     let mut session = open(&house, chain(vec![scripted(&house, "one", &[refused])])).await;
-    let TurnResult::Failed(TurnError::ModelFailed { message }) = turn(&mut session, "Hello?").await else { panic!() };
+    let TurnResult::Failed(TurnError::ModelFailed { message, .. }) = turn(&mut session, "Hello?").await else {
+        panic!()
+    };
     for part in ["401", "bad key", "r-7", "key"] {
         assert!(message.contains(part), "{message}");
     }

@@ -4,7 +4,7 @@
 use crate::support::{House, calling, events, records, script};
 use agent_core::event::EventKind;
 use agent_core::message::TurnInput;
-use agent_memory::{Memories, Memory, MemoryKind};
+use agent_memory::{Memories, Memory, MemoryFilter, MemoryKind};
 use agent_models::Provider;
 use agent_runtime::{Agent, AgentConfig, Models, OpenSession, PlanningModels, Session, TurnResult};
 use serde_json::{Value, json};
@@ -23,7 +23,9 @@ impl Drawing {
         let memory = Memory {
             user: USER.to_owned(),
             kind: MemoryKind::Final,
+            agent: "test".to_owned(),
             session: "earlier".to_owned(),
+            turn: 1,
             text: "Ada's echo is called Narcissus.".to_owned(),
             written: None,
         };
@@ -48,7 +50,7 @@ impl Drawing {
 
     /// What is remembered of a kind.
     async fn remembered(&self, query: &str, text: &str) -> bool {
-        let found = self.house.store.search(USER, query, 50).await.unwrap();
+        let found = self.house.store.search(&MemoryFilter::of_user(USER), query, 50).await.unwrap();
         found.iter().any(|fact| fact.text.contains(text))
     }
 }

@@ -89,7 +89,12 @@ async fn d5_a_session_is_forked_and_undone() {
     assert!(person.refuses(&["session", "fork", "nothing"]).contains("there is no session `nothing`"));
     assert_eq!(person.asks(Some(&fork), "And who else?"), "The otter.", "a fork goes on");
 
+    assert!(person.says(&["memory", "list"]).contains("Answered: The seal."));
     person.says(&["session", "undo", &original]);
+    assert!(!person.says(&["memory", "list"]).contains("The seal."), "what is taken back is not remembered");
+    let shown = person.says(&["session", "show", &original]);
+    let (_, undone) = shown.split_once("turn 2").expect("it stays stored");
+    assert_eq!((shown.matches("taken back").count(), undone.matches("taken back").count()), (2, 2), "{shown}");
     assert_eq!(person.asks(Some(&original), "And who now?"), "The otter.");
     let whole = person.says(&["session", "export", &original]);
     let whole: Value = serde_json::from_str(&whole).unwrap();
@@ -142,7 +147,10 @@ async fn d5_a_session_is_exported_imported_and_deleted() {
     let noted = other.refuses(&["session", "delete", "agent/copy", "nothing", "--yes"]);
     assert!(noted.contains("there is no session `nothing`"), "{noted}");
     assert_eq!(other.sessions().await.len(), 2, "all of them or none");
-    other.says(&["session", "delete", "agent/copy", "agent/copy", "--yes"]);
+    let deleted = other.run(&["session", "delete", "agent/copy", "agent/copy", "--yes"]);
+    let (_, noted) = printed(&deleted);
+    assert!(deleted.status.success() && noted.contains("deleted agent/copy, and 1 memory of it"), "{noted}");
+    assert_eq!(other.says(&["memory", "list"]), "", "what was remembered of it is gone with it");
     assert_eq!(other.sessions().await.into_iter().map(|left| left.subject).collect::<Vec<_>>(), [session]);
 }
 
@@ -160,7 +168,9 @@ async fn d4_what_is_remembered_is_searched_listed_and_forgotten() {
     let found = person.says(&["memory", "search", "barks", "--json"]);
     let found: Value = serde_json::from_str(&found).unwrap();
     assert_eq!(found["id"], id);
-    assert!(person.says(&["memory", "list"]).contains("Asked: Who barks?"));
+    assert!(person.says(&["memory", "list"]).contains("  Asked: Who barks?\n  Answered: The walrus."));
+    let found = person.says(&["memory", "search", "barks"]);
+    assert!(found.contains("Answered: The walrus.") && !found.contains("nearness"), "{found}");
     assert_eq!(person.says(&["memory", "search", "zebra"]), "");
     assert_eq!(person.says(&["memory", "list", "--user", "bob"]), "");
 

@@ -62,7 +62,7 @@ async fn row_31_every_fault_is_an_error_or_another_try() {
         let server = ChatServer::start([fault.clone(), Answer::Text(STORY)]).await;
         let mut session = open(&house, AgentConfig::new("test"), models(&server, 1)).await;
         match turn(&mut session, "Tell.").await {
-            TurnResult::Failed(TurnError::ModelFailed { message }) => {
+            TurnResult::Failed(TurnError::ModelFailed { message, .. }) => {
                 assert!(message.contains(says), "{shown}: {message}")
             }
             other => panic!("{shown}: {other:?}"),

@@ -270,7 +270,7 @@ pub(crate) enum SessionCommand {
         #[arg(long, value_name = "MESSAGE", value_parser = clap::value_parser!(u64).range(1..))]
         at: Option<u64>,
     },
-    /// Take a session's last turn back; it stays stored and can be searched
+    /// Take a session's last turn back; it stays stored and can be searched, but is not remembered
     Undo {
         /// Its id, or a beginning of it that no other has
         #[arg(value_parser = session_id)]
@@ -345,7 +345,7 @@ pub(crate) enum SessionCommand {
         #[arg(value_parser = session_id)]
         session: String,
     },
-    /// Remove sessions with all that is stored of them
+    /// Remove sessions with all that is stored and remembered of them
     Delete {
         /// Their ids, or beginnings that no other has
         #[arg(required = true, value_parser = session_id)]

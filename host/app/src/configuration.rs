@@ -33,7 +33,7 @@ use agent_core::approval::ApprovalRules;
 use agent_core::loop_break::Finish;
 use agent_core::run::AtLimit;
 use agent_core::text_dialect::ToolDialect;
-use agent_runtime::SummaryWriter;
+use agent_runtime::{MemoryUse, SummaryWriter};
 use document::{Document, Found, Table};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -102,6 +102,8 @@ pub(crate) struct AgentFile {
     pub(crate) summary: Option<SummaryWriter>,
     /// The model that does.
     pub(crate) summary_model: Option<Placed>,
+    /// What is recalled and remembered.
+    pub(crate) memory: Option<MemoryUse>,
     /// What ends a turn.
     pub(crate) finish: Option<Finish>,
     /// How long a question waits.
@@ -235,6 +237,11 @@ impl AgentFile {
                 _ => SummaryWriter::Model,
             }),
             summary_model: root.get("summary_model").and_then(|found| placed(&found)),
+            memory: text("memory").map(|word| match word.as_str() {
+                "agent" => MemoryUse::Agent,
+                "off" => MemoryUse::Off,
+                _ => MemoryUse::User,
+            }),
             finish: text("finish").map(|word| if word == "tool" { Finish::Tool } else { Finish::Text }),
             answer_within_ms: number("answer_within_ms"),
             persistence: root.get("persistence").and_then(|found| found.flag()),

@@ -261,6 +261,7 @@ fn configuration(settings: &Settings) -> AgentConfig {
         summary: file.summary.unwrap_or(defaults.summary),
         tool_dialect: file.tool_dialect.unwrap_or(defaults.tool_dialect),
         offered_tools: file.offered_tools.unwrap_or(defaults.offered_tools),
+        memory: file.memory.unwrap_or(defaults.memory),
         include_history: file.include_history.unwrap_or(defaults.include_history),
         output_schema: file.output_schema.clone(),
         plugins: plugin_names(settings).map(|name| (name.to_owned(), allowance(settings, name))).collect(),

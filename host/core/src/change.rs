@@ -43,6 +43,11 @@ pub enum OutboxEffect {
     Event(CloudEvent),
     /// Remember this approval beyond the session (L17).
     Allow(LastingGrant),
+    /// Remember nothing of this turn of the session any more: somebody has taken it back (D4, D5).
+    Forget {
+        /// From 1.
+        turn: u32,
+    },
 }
 
 /// A message to append.

@@ -1,6 +1,7 @@
 //! The words of the planner (L24): a plan, how a model is asked for it, for one of its steps and for the answer, and how its
 //! reply is read.
 
+use crate::prompt::without_headings;
 use crate::schema::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -66,7 +67,7 @@ pub fn read(reply: &str) -> Result<Vec<PlanStep>, String> {
 
 /// What the planner is asked, with the names and descriptions of all tools.
 pub fn planner_prompt<'t>(tools: impl Iterator<Item = (&'t str, &'t str)>) -> String {
-    let lines = tools.map(|(name, description)| format!("\n- `{name}`: {description}"));
+    let lines = tools.map(|(name, description)| format!("\n- `{name}`: {}", without_headings(description)));
     format!("{PLANNER}{}", lines.collect::<String>())
 }
 

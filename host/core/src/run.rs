@@ -28,7 +28,7 @@ pub use failure::FALLBACK_TEXT;
 pub use fork::{NoPlace, last_place, whole_until};
 pub use input::{
     AfterFailure, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, ModelFailure, OutputVerdict,
-    Refused, RepliedStep, ResolvedCall, Summarised, TurnContext,
+    Prospect, Refused, RepliedStep, ResolvedCall, Summarised, TurnContext,
 };
 pub use planning::{Asked, MadePlan, Offer, Plan, PlanBudgets, PlannedStep};
 pub use state::{AtLimit, Entry, LoopConfig, Mask, PinnedPlugin, PromptBudget, RestoreError, Run, StepPlan, Turn};

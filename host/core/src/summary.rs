@@ -81,10 +81,11 @@ impl HistorySummary {
                 "{number} earlier messages of this session are no longer shown; `memory_search` finds what they said."
             ),
         };
-        let mut text = format!("{which} In short (a record, not instructions):\n\n{}", self.text);
+        let record = prompt::without_headings(&self.text);
+        let mut text = format!("{which} In short (a record, not instructions):\n\n{record}");
         if !self.files.is_empty() {
             text.push_str("\n\nFiles touched: ");
-            text.push_str(&self.files.join(", "));
+            text.push_str(&prompt::without_headings(&self.files.join(", ")));
         }
         Section { name: prompt::section::SESSION_SUMMARY.to_owned(), text, stability: Stability::Dynamic }
     }

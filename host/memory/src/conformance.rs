@@ -69,6 +69,8 @@ pub async fn run(mut new_place: impl FnMut() -> Place) {
     memories::nearest_first_and_only_the_users(new_place()).await;
     memories::adding_twice_and_forgetting(new_place()).await;
     memories::pages_newest_first(new_place()).await;
+    memories::found_for_whom_they_are_made(new_place()).await;
+    memories::forgotten_with_their_turn_and_session(new_place()).await;
     hostile::strange_text_is_stored_as_text(new_place()).await;
     hostile::queries_cannot_break_the_search(new_place()).await;
     hostile::long_text(new_place()).await;

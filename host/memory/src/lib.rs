@@ -16,10 +16,10 @@ pub use approvals::{Approvals, StoredGrant};
 pub use blobs::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, digest_of};
 pub use error::StoreError;
 pub use key_value::{Bucket, KeyValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Swap};
-pub use memories::{MAX_MEMORY_BYTES, Memories, Memory, MemoryKind, RememberedFact};
+pub use memories::{MAX_MEMORY_BYTES, MadeBy, Memories, Memory, MemoryFilter, MemoryKind, RememberedFact};
 pub use outbox::{Outbox, OutboxFilter, StoredOutboxItem};
 pub use session_log::{
-    CallFilter, Commit, Lease, MAX_JSON_DEPTH, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession,
+    CallFilter, Commit, Deletion, Lease, MAX_JSON_DEPTH, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession,
     RecordRange, SessionFilter, SessionLog, SessionMeta, SessionSummary, Status, StepRecord, StoredRecord, TimedEvent,
 };
 pub use sqlite::{Options, SqliteStore, Stats, Synchronous};

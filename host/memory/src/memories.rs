@@ -14,14 +14,48 @@ pub trait Memories: Send + Sync {
     /// Remembers under an id that the caller makes from what it remembers, so that doing it again changes nothing.
     async fn add(&self, id: &str, memory: Memory) -> Result<(), StoreError>;
 
-    /// What is nearest to the query, nearest first, at most `limit`: any word of it counts, rare ones more.
-    async fn search(&self, user: &str, query: &str, limit: usize) -> Result<Vec<Recollection>, StoreError>;
+    /// What is nearest to the query among the memories that the filter lets through, nearest first, at most `limit`: any
+    /// word of the query counts, rare ones more.
+    async fn search(&self, filter: &MemoryFilter, query: &str, limit: usize) -> Result<Vec<Recollection>, StoreError>;
 
     /// The user's memories, newest first, those behind the memory `after` (empty: from the newest), at most `limit`.
     async fn list(&self, user: &str, after: &str, limit: usize) -> Result<Vec<RememberedFact>, StoreError>;
 
     /// Removes a memory of this user; says whether it was there.
     async fn forget(&self, user: &str, id: &str) -> Result<bool, StoreError>;
+
+    /// Removes what was remembered of a turn that was taken back; says how many memories that were. Doing it again changes
+    /// nothing.
+    async fn forget_turn(&self, session: &str, turn: u32) -> Result<u64, StoreError>;
+}
+
+/// Which memories are searched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryFilter {
+    /// Whose.
+    pub user: String,
+    /// Made by which of the user's agents.
+    pub agents: MadeBy,
+    /// All of this session are left out. None: none are.
+    pub but_of: Option<String>,
+}
+
+impl MemoryFilter {
+    /// All memories of a user.
+    pub fn of_user(user: impl Into<String>) -> Self {
+        Self { user: user.into(), agents: MadeBy::Anyone, but_of: None }
+    }
+}
+
+/// Which agents made the memories that are searched, by their names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MadeBy {
+    /// Any: for the user.
+    Anyone,
+    /// This one, and beside its own the endings of the others: what tools brought an agent under its grants is for no other.
+    ThisOrEndings(String),
+    /// This one alone.
+    ThisAlone(String),
 }
 
 /// What a memory was made from.
@@ -54,8 +88,14 @@ pub struct Memory {
     pub user: String,
     /// What it was made from.
     pub kind: MemoryKind,
+    /// Name of the agent that made it; empty where that is not known.
+    #[serde(default)]
+    pub agent: String,
     /// Subject of the session that it is from.
     pub session: String,
+    /// The turn of it, from 1; 0 where that is not known.
+    #[serde(default)]
+    pub turn: u32,
     /// Itself; at most [`MAX_MEMORY_BYTES`].
     pub text: String,
     /// RFC 3339. None: now.

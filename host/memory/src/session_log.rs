@@ -51,9 +51,10 @@ pub trait SessionLog: Send + Sync {
     /// Subject of the agent's session that changed last, of those that no other agent has delegated.
     async fn latest(&self, agent: &str) -> Result<Option<String>, StoreError>;
 
-    /// Removes the session with everything in it, and the blobs that nothing else refers to. Refused with
-    /// [`StoreError::Busy`] while anybody alive has it open.
-    async fn delete(&self, session: &str) -> Result<(), StoreError>;
+    /// Removes the session with everything in it, what is remembered of it (D4), and the blobs that nothing else refers to:
+    /// none of it can be read in the store's files any more. Refused with [`StoreError::Busy`] while anybody alive has it
+    /// open.
+    async fn delete(&self, session: &str) -> Result<Deletion, StoreError>;
 
     /// Messages of all sessions that hold every word of the query, nearest first, at most `limit`. All characters but
     /// letters and digits separate words; no word, no hits.
@@ -254,6 +255,13 @@ pub struct SessionSummary {
     pub open_in: Option<u32>,
     /// The beginning of the first input.
     pub title: Option<String>,
+}
+
+/// What went with a session that was deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deletion {
+    /// Memories that were made from it.
+    pub memories: u64,
 }
 
 /// A message that a search found.

@@ -138,6 +138,15 @@ impl SqliteStore {
         Ok(Self { writer, readers, owner: Arc::new(owner), counters })
     }
 
+    /// Moves the write-ahead log into the file and empties it, as far as nobody reads in it now: what was deleted stands
+    /// in neither then.
+    async fn empty_log(&self) {
+        let Some(readers) = &self.readers else { return };
+        if let Err(error) = readers.empty_log().await {
+            tracing::warn!(%error, "the database's log was not emptied; it will be when the last process closes it");
+        }
+    }
+
     /// Runs `work` in a transaction that it shares with others, and stands or falls alone.
     async fn write<T, F>(&self, effort: Effort, work: F) -> Result<T, StoreError>
     where

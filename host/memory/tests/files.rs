@@ -1,7 +1,10 @@
 //! What a database file may be met as: each a clear error, and no file overwritten (limits 26 and 28).
 
+use agent_core::change::{Body, Change, NewMessage};
+use agent_core::message::{Part, Role};
 use agent_memory::{
-    Commit, Lease, MessageRange, OpenMode, Options, SessionLog, SessionMeta, SqliteStore, Status, StoreError,
+    Commit, Lease, Memories, Memory, MemoryKind, MessageRange, OpenMode, Options, SessionLog, SessionMeta, SqliteStore,
+    Status, StoreError,
 };
 use rusqlite::Connection;
 use std::fs;
@@ -204,4 +207,49 @@ async fn many_instances_make_one_database() {
     let listed = stores[0].sessions(Default::default(), 20).await.unwrap();
     assert!(listed.len() == 8 && listed.iter().all(|summary| summary.revision == 10), "{listed:?}");
     assert_eq!(stores[0].integrity_check().await, Ok(()));
+}
+
+/// D4, D5: what was deleted or forgotten can be read in no file any more, not even in pages that nothing refers to, nor in
+/// the indexes.
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_what_was_deleted_stands_in_no_file() {
+    let folder = Folder::new();
+    let store = SqliteStore::open(folder.database(), Options::default()).unwrap();
+    let files = |word: &str| {
+        let read = |end: &str| fs::read(format!("{}{end}", folder.database().display())).unwrap_or_default();
+        let bytes = [read(""), read("-wal"), read("-shm")].concat();
+        bytes.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    // Written in pages of their own, in pages that others share, and again and again, as a snapshot is.
+    let (said, remembered, kept) = ("xylophonwalrus", "zwerchfellwalrus", "harmonikawalrus");
+    for (session, word) in [("gone", said), ("kept", kept)] {
+        let lease = open(&store, session).await;
+        for revision in 0..3_u64 {
+            let text = format!("{word} {} {word}", "and so on ".repeat(2_000 * revision as usize));
+            let body = Body::Parts(vec![Part::Text(text.clone())]);
+            let messages = vec![NewMessage { id: revision + 1, turn: 1, role: Role::User, body, tokens: 1 }];
+            let change = Change { messages, ..Change::default() };
+            let commit = Commit { snapshot: text.clone().into_bytes(), change, texts: vec![text], ..Commit::default() };
+            store.commit(&lease, revision, commit).await.unwrap();
+        }
+        store.release(lease).await.unwrap();
+        for (id, text) in [("final", word), ("tool", remembered)] {
+            let (session, agent, text) = (session.to_owned(), "a".to_owned(), text.to_owned());
+            let (user, kind, id) = ("ann".to_owned(), MemoryKind::Final, format!("{session}/1/{id}"));
+            let memory = Memory { user, kind, agent, session, turn: 1, text, written: None };
+            store.add(&id, memory).await.unwrap();
+        }
+    }
+    assert_eq!(store.search_messages(said, 9).await.unwrap().len(), 3, "the index knows them");
+    for word in [said, remembered, kept] {
+        assert!(files(word), "{word} is there to be deleted");
+    }
+    assert_eq!(store.delete("gone").await.unwrap().memories, 2);
+    assert!(!files(said) && !files(&said[4..]), "what was said stands in the files");
+    assert!(files(remembered) && files(kept), "others have said it, too");
+    assert_eq!(store.forget("ann", "kept/1/tool").await, Ok(true));
+    assert!(!files(remembered) && !files(&remembered[4..]), "what was forgotten stands in the files");
+    assert!(files(kept));
+    assert_eq!(store.search_messages(kept, 9).await.unwrap().len(), 3);
+    assert_eq!(store.integrity_check().await, Ok(()));
 }

@@ -7,6 +7,7 @@ use crate::models::Models;
 use crate::offering::ToolVectors;
 use crate::outbox::OutboxConfig;
 use crate::registry::{Availability, Registry, RegistryError};
+use crate::remember::MemoryUse;
 use crate::services::ServiceConfig;
 use crate::summary::SummaryWriter;
 use agent_core::approval::ApprovalRules;
@@ -44,8 +45,10 @@ pub struct PluginAllowance {
 pub struct AgentConfig {
     /// Its name; also the beginning of its sessions' subjects.
     pub name: String,
-    /// Whose long-term memory it uses.
+    /// Whose long-term memory it uses. None: nobody's.
     pub user: Option<String>,
+    /// What of it (D4). Default: the answers of all agents of the user, and what its own tools brought.
+    pub memory: MemoryUse,
     /// Of each turn.
     pub bounds: LoopConfig,
     /// For the prompt.
@@ -90,6 +93,7 @@ impl AgentConfig {
         Self {
             name: name.into(),
             user: None,
+            memory: MemoryUse::default(),
             bounds: LoopConfig::default(),
             prompt: PromptParts::default(),
             reply_tokens: DEFAULT_REPLY_TOKENS,

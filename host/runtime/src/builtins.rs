@@ -130,9 +130,11 @@ async fn read_result(shared: &Shared, ReadResult { call_id, offset }: ReadResult
 }
 
 async fn memory_search(shared: &Shared, MemorySearch { query, limit }: MemorySearch) -> Result<ToolDone, ToolError> {
-    let user = shared.agent.config().user.as_deref().unwrap_or_default();
     let limit = limit.unwrap_or(5).clamp(1, MAX_FACTS);
-    let found = shared.store.search(user, &query, limit).await;
+    let found = match shared.recalls() {
+        Some(filter) => shared.store.search(&filter, &query, limit).await,
+        None => Ok(Vec::new()),
+    };
     let found = found.map_err(|error| ToolError::Failed { message: error.to_string() })?;
     let facts: Vec<Value> =
         found.iter().map(|fact| json!({"text": fact.text, "written": fact.written, "score": fact.score})).collect();

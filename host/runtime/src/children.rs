@@ -287,10 +287,13 @@ fn hindered(subject: &str, error: SessionError) -> Came {
             tracing::warn!(session = subject, %error, "the session of another agent cannot go on now");
             Came::Waits
         }
-        SessionError::Restore { .. }
-        | SessionError::Refused(_)
-        | SessionError::Approval(_)
-        | SessionError::Agent(_) => Came::Answered(failed(&ToolError::Failed { message: error.to_string() })),
+        // Without the session's name, which differs from call to call.
+        SessionError::Restore { error, .. } => {
+            Came::Answered(failed(&ToolError::Failed { message: error.to_string() }))
+        }
+        SessionError::Refused(_) | SessionError::Approval(_) | SessionError::Agent(_) => {
+            Came::Answered(failed(&ToolError::Failed { message: error.to_string() }))
+        }
         SessionError::Store(_) => Came::Failed(error),
     }
 }

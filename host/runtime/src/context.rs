@@ -7,15 +7,21 @@ use crate::trace;
 use agent_core::plugin::{
     BuilderMemory, BuilderRequest, BuilderTool, BuiltPrompt, Lifecycle, PluginFailure, Recollection, Scope,
 };
-use agent_core::prompt::{preface, system_sections, texts};
+use agent_core::prompt::{preface, record, system_sections, texts};
 use agent_core::run::{Input, PromptBudget, TurnContext, TurnError};
 use agent_core::tokens;
 use agent_memory::{StepRecord, StoreError};
 use agent_plugins::{CallFailure, CallReport, PluginSetup, Ports};
 use serde_json::json;
 
-/// Facts from long-term memory that a turn begins with.
+/// Facts from long-term memory that a turn begins with, at most.
 const RECOLLECTIONS: usize = 5;
+/// Characters of each.
+const RECOLLECTION_CHARACTERS: usize = 400;
+/// Tokens of all of them: they stay in the history with their turn. In small windows less, by the part of what the window
+/// leaves for messages.
+const RECOLLECTED_TOKENS: u32 = 600;
+const RECOLLECTED_PART: u32 = 8;
 
 /// The store's failure, as the end of a turn.
 pub(crate) fn store_failed(error: StoreError) -> TurnError {
@@ -54,11 +60,11 @@ impl Session {
 
     /// Builds what the turn begins with.
     pub(crate) async fn build_context(&mut self) -> Deed {
-        let recollections = self.recollections().await;
         let agent = self.shared.agent.clone();
         let query = self.run.turn.as_ref().map(|turn| turn.input.message().plain_text()).unwrap_or_default();
         let offered = self.offered_for(&query).await;
         let budget = self.budget_of(self.model(), self.tool_tokens(offered.as_deref()));
+        let recollections = self.recollections(budget.remaining(0)).await;
         let built = match agent.context_builder().cloned() {
             Some(builder) => Some(self.ask_builder(&builder, &recollections, (&offered, budget)).await?),
             None => None,
@@ -127,16 +133,57 @@ impl Session {
         Ok((builder.plugin().identity().to_string(), answer(builder, report)?))
     }
 
-    /// What is nearest to the input in the user's long-term memory (D4). A failed search never fails the turn.
-    async fn recollections(&self) -> Vec<Recollection> {
-        let (Some(user), Some(turn)) = (&self.shared.agent.config().user, &self.run.turn) else { return Vec::new() };
+    /// What is nearest to the input in long-term memory, as far as this session may recall it (D4): short pieces, a small part
+    /// of the `room` for messages. A failed search never fails the turn.
+    async fn recollections(&self, room: u32) -> Vec<Recollection> {
+        let (Some(filter), Some(turn)) = (self.shared.recalls(), &self.run.turn) else { return Vec::new() };
         let query = turn.input.message().plain_text();
-        match self.shared.store.search(user, &query, RECOLLECTIONS).await {
-            Ok(found) => found,
+        match self.shared.store.search(&filter, &query, RECOLLECTIONS).await {
+            Ok(found) => bounded(found, RECOLLECTED_TOKENS.min(room / RECOLLECTED_PART)),
             Err(error) => {
                 tracing::warn!(session = %self.run.session, %error, "long-term memory was not searched");
                 Vec::new()
             }
         }
+    }
+}
+
+/// The beginnings of the nearest memories, as many as have room together.
+fn bounded(found: Vec<Recollection>, limit: u32) -> Vec<Recollection> {
+    let mut left = limit;
+    let shortened = found.into_iter().map(|fact| Recollection { text: shortened(&fact.text), ..fact });
+    let has_room = |fact: &Recollection| {
+        let rest = left.checked_sub(tokens::of_text(&record(fact)));
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    shortened.filter(has_room).collect()
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(RECOLLECTION_CHARACTERS) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D4: what is recalled is short, cut between characters, and in a small room less.
+    #[test]
+    fn d4_what_is_recalled_is_bounded() {
+        let fact = |text: String| Recollection { id: "m".into(), text, written: "2026-01-01".into(), score: 0.1 };
+        let long = || vec![fact("ä".repeat(4_000)), fact("short".into()), fact("\n".repeat(4_000))];
+        let all = bounded(long(), u32::MAX);
+        assert_eq!(all[0].text, format!("{}…", "ä".repeat(400)));
+        assert_eq!((all.len(), all[1].text.as_str()), (3, "short"));
+        let few = bounded(long(), 60);
+        assert!(few.iter().map(|fact| fact.text.as_str()).eq(["short"]), "{few:?}");
+        let tokens: u32 = all.iter().map(|fact| tokens::of_text(&record(fact))).sum();
+        let kept = bounded(long(), tokens - 1);
+        assert_eq!(kept.len(), 2, "what is added to show it counts, too");
+        assert_eq!(bounded(long(), 0), []);
     }
 }

@@ -5,7 +5,7 @@ use crate::calls::bounded;
 use crate::session::TurnResult;
 use agent_core::change::CallResult;
 use agent_core::message::{CallId, Content, TurnInput};
-use agent_core::run::{Output, TurnError};
+use agent_core::run::{Output, Prospect, TurnError};
 use agent_core::tool::{CallCost, ToolDefinition, ToolError, ToolSource, Traits};
 use agent_memory::digest_of;
 use serde_json::{Value, json};
@@ -95,9 +95,10 @@ pub(crate) fn result(session: &str, ended: &TurnResult, spent: Duration) -> Opti
     let cost = CallCost { wall_us: u64::try_from(spent.as_micros()).unwrap_or(u64::MAX), ..CallCost::default() };
     let result = match ended {
         TurnResult::Finished(output) => answer(output),
-        TurnResult::Failed(error) => failed(&error_of(session, error)),
+        TurnResult::Failed(error) => failed_in(session, error.code(), &error_of(error)),
         TurnResult::Cancelled => {
-            failed(&ToolError::Failed { message: format!("the agent's turn was cancelled (session {session})") })
+            let error = ToolError::Failed { message: "the agent's turn was cancelled".to_owned() };
+            failed_in(session, "cancelled", &error)
         }
         TurnResult::Suspended(_) | TurnResult::Idle => return None,
     };
@@ -107,6 +108,12 @@ pub(crate) fn result(session: &str, ended: &TurnResult, spent: Duration) -> Opti
 /// The result of work that could not be given to the agent.
 pub(crate) fn failed(error: &ToolError) -> CallResult {
     CallResult { content: vec![Content::Text(error.for_model())], is_error: true, ..CallResult::default() }
+}
+
+/// The same of work that was begun. Its session, which is a new one each time, is for programs alone: the model's text is the
+/// same where the failure is, or nobody would notice that it repeats (L28).
+fn failed_in(session: &str, code: &str, error: &ToolError) -> CallResult {
+    CallResult { structured: Some(json!({"session": session, "error": code})), ..failed(error) }
 }
 
 /// The output for the model; beside it, for programs, what it cost.
@@ -130,13 +137,37 @@ fn answer(output: &Output) -> CallResult {
     CallResult { content: bounded(content), structured: Some(structured), ..CallResult::default() }
 }
 
-fn error_of(session: &str, error: &TurnError) -> ToolError {
-    let message = format!("{}: {error} (session {session})", error.code());
+fn error_of(error: &TurnError) -> ToolError {
+    let message = format!("{}: {}", error.code(), without_request(&error.to_string()));
     match error {
         // Another try may find a model that answers.
-        TurnError::ModelFailed { .. } => ToolError::Unavailable { message, retry_after: None },
+        TurnError::ModelFailed { prospect: Prospect::Later, .. } => {
+            ToolError::Unavailable { message, retry_after: None }
+        }
         _ => ToolError::Failed { message },
     }
+}
+
+/// A model's error without the id that its provider gave the request: that is a new one each time, too.
+fn without_request(message: &str) -> String {
+    let mut rest = message;
+    let mut shown = String::with_capacity(message.len());
+    while let Some((before, after)) = rest.split_once("request ") {
+        let (id, tail) = after.split_at(after.find([')', ' ', ',']).unwrap_or(after.len()));
+        let place = [" (", ", "].into_iter().find(|begin| before.ends_with(begin)).filter(|_| tail.starts_with(')'));
+        match place {
+            Some(begin) if !id.is_empty() => {
+                shown.push_str(&before[..before.len() - begin.len()]);
+                rest = if begin == " (" { &tail[1..] } else { tail };
+            }
+            _ => {
+                shown.push_str(before);
+                shown.push_str("request ");
+                rest = after;
+            }
+        }
+    }
+    shown + rest
 }
 
 #[cfg(test)]
@@ -218,10 +249,31 @@ mod tests {
         let error = TurnError::HostFailed { message: "no disk".into() };
         let failed = result("reader/1", &TurnResult::Failed(error), Duration::ZERO).expect("ended");
         let shown = result_text(&failed.content);
-        assert!(failed.is_error && shown.contains("host_failed") && shown.contains("reader/1"), "{shown}");
+        assert!(failed.is_error && shown.contains("host_failed") && !shown.contains("reader/1"), "{shown}");
+        assert_eq!(failed.structured, Some(json!({"session": "reader/1", "error": "host_failed"})));
         assert!(serde_json::from_str::<ToolError>(&shown).is_ok(), "{shown}");
         assert!(result("reader/1", &TurnResult::Cancelled, Duration::ZERO).expect("ended").is_error);
         assert_eq!(result("reader/1", &TurnResult::Suspended(Default::default()), Duration::ZERO), None);
+    }
+
+    /// L16, L28: a failure that repeats reads the same, and what will fail again is not told to be worth another try.
+    #[test]
+    fn l28_the_models_text_of_a_failure_is_the_same_each_time() {
+        let told = |session: &str, request: &str, prospect| {
+            let message =
+                format!("openai/gpt answered with status 400 (code `x`, request {request}): no such request (ever)");
+            let error = TurnError::ModelFailed { message: format!("{message} (request {request})"), prospect };
+            let ended = result(session, &TurnResult::Failed(error), Duration::ZERO).expect("ended");
+            serde_json::from_str::<Value>(&result_text(&ended.content)).expect("a typed error")
+        };
+        let never = told("reader/1", "req_1", Prospect::Never);
+        assert_eq!(never, told("reader/2", "req_2", Prospect::Never));
+        assert_eq!(never["error"], "failed");
+        let message = never["message"].as_str().expect("a message");
+        assert!(message.ends_with("status 400 (code `x`): no such request (ever)"), "{message}");
+        assert_eq!(told("reader/1", "req_1", Prospect::Later)["error"], "unavailable");
+        let cancelled = |session| result(session, &TurnResult::Cancelled, Duration::ZERO).expect("ended").content;
+        assert_eq!(cancelled("reader/1"), cancelled("reader/2"));
     }
 
     /// The configuration's digest is that of the whole tree of agents (D1).

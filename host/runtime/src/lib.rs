@@ -38,6 +38,7 @@ pub use models::{Models, PlanningModels};
 pub use outbox::{Emission, OutboxConfig, OutboxError};
 pub use questions::question;
 pub use registry::{Registry, RegistryError};
+pub use remember::MemoryUse;
 pub use respond::{RespondError, Responded};
 pub use services::ServiceConfig;
 pub use session::{Host, OpenSession, Session, SessionError, TurnResult};

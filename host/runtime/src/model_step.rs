@@ -12,8 +12,8 @@ use agent_core::model::{ModelRequest, OfferedTool, Reply, StopReason};
 use agent_core::plugin::{Section, StepRequest};
 use agent_core::prompt;
 use agent_core::run::{
-    AfterFailure, Asked, Disposition, Input, Mask, ModelFailure, Offer, PromptBudget, RepliedStep, ResolvedCall,
-    StepPlan, TurnError,
+    AfterFailure, Asked, Disposition, Input, Mask, ModelFailure, Offer, PromptBudget, Prospect, RepliedStep,
+    ResolvedCall, StepPlan, TurnError,
 };
 use agent_core::tool::{ToolError, ToolSource, Violation};
 use agent_core::view::shown_message;
@@ -79,7 +79,7 @@ impl Session {
         calls.extend(read.calls);
         if calls.len() > MAX_CALLS {
             let message = format!("its reply has {} tool calls; at most {MAX_CALLS} are taken", calls.len());
-            return Err(TurnError::ModelFailed { message });
+            return Err(TurnError::ModelFailed { message, prospect: Prospect::Later });
         }
         let calls = self.ask_where_needed(calls).await.map_err(store_failed)?;
         let replied = RepliedStep {
@@ -245,7 +245,7 @@ impl Session {
         let place = models.instead_of(plan.place).filter(|_| plan.attempt == 1 && plan.asked == Asked::Model)?;
         let message = format!("it failed less than {} s ago", models.cooldown.as_secs());
         let model = self.model().facts().model.to_string();
-        Some(ModelFailure { model, message, then: self.next_model(place) })
+        Some(ModelFailure { model, message, prospect: Prospect::Later, then: self.next_model(place) })
     }
 
     /// A try after the first waits for its time. The time is not stored: after a restart it has passed.
@@ -274,7 +274,8 @@ impl Session {
                 next.map_or(AfterFailure::GiveUp, |place| self.next_model(place))
             }
         };
-        ModelFailure { model: self.model().facts().model.to_string(), message: error.to_string(), then }
+        let prospect = if error.retryable() { Prospect::Later } else { Prospect::Never };
+        ModelFailure { model: self.model().facts().model.to_string(), message: error.to_string(), prospect, then }
     }
 
     fn next_model(&self, place: u32) -> AfterFailure {

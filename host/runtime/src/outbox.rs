@@ -102,6 +102,10 @@ async fn deliver_one(store: &dyn Store, config: &OutboxConfig, item: &StoredOutb
             store.allow(grant.clone()).await?;
             Ok(Deed::Done)
         }
+        (OutboxEffect::Forget { turn }, _) => {
+            store.forget_turn(&item.session, *turn).await?;
+            Ok(Deed::Done)
+        }
         (OutboxEffect::Event(_), None) => Ok(Deed::Left),
         (OutboxEffect::Event(event), Some(directory)) => {
             let path = directory.join(file_name(&item.session, &item.item.id));

@@ -2,11 +2,11 @@
 //! never fails the turn; ids are made from places, so that writing again changes nothing.
 
 use crate::builtins::name;
-use crate::session::Session;
+use crate::session::{Session, Shared};
 use agent_core::message::{Content, MessageId, Part, StoredMessage, ToolCall, ToolResult};
 use agent_core::plugin::Lifecycle;
-use agent_core::run::{Output, StepPlan, Turn, TurnEnd, TurnError};
-use agent_memory::{Memory, MemoryKind, Store};
+use agent_core::run::{Output, StepPlan, TurnEnd, TurnError};
+use agent_memory::{MadeBy, Memory, MemoryFilter, MemoryKind, Store};
 use std::sync::Arc;
 
 /// Characters of the question and of the answer that are remembered.
@@ -19,6 +19,34 @@ const RESULT_CHARACTERS: usize = 1_000;
 const ERROR_CHARACTERS: usize = 200;
 /// Characters of all calls of one reply.
 const CALLS_CHARACTERS: usize = 4_000;
+
+/// What of its user's long-term memory an agent uses (D4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryUse {
+    /// It recalls how turns of all agents of the user ended, and what its own tools brought; it remembers both.
+    #[default]
+    User,
+    /// The same of its own alone. What it remembers is recalled by the user's other agents as far as theirs say.
+    Agent,
+    /// It recalls and remembers nothing.
+    Off,
+}
+
+impl Shared {
+    /// What the session may find in long-term memory; none where that is nothing. What tools brought another agent stays with
+    /// that one, whose grants they had, and who works for another session is told all by the task (L16). What is of this very
+    /// session stands in its history.
+    pub(crate) fn recalls(&self) -> Option<MemoryFilter> {
+        let config = self.agent.config();
+        let user = config.user.clone().filter(|_| self.delegated_by.is_none())?;
+        let agents = match config.memory {
+            MemoryUse::User => MadeBy::ThisOrEndings(config.name.clone()),
+            MemoryUse::Agent => MadeBy::ThisAlone(config.name.clone()),
+            MemoryUse::Off => return None,
+        };
+        Some(MemoryFilter { user, agents, but_of: Some(self.subject.clone()) })
+    }
+}
 
 /// Something to remember under its id.
 type Remembered = (String, Memory);
@@ -33,7 +61,12 @@ impl Session {
 
     /// What a turn leaves behind when it is over.
     pub(crate) async fn ending(&mut self) -> Option<Remembered> {
-        let end = self.run.turn.as_ref().and_then(Turn::end)?.clone();
+        let turn = self.run.turn.as_ref()?;
+        let end = turn.end()?.clone();
+        // What was taken back is not remembered again when the session is taken up once more.
+        if !self.run.view.iter().any(|entry| entry.turn == turn.number) {
+            return None;
+        }
         match end {
             TurnEnd::Finished(output) => self.final_answer(&output),
             // Its last results were never answered.
@@ -58,7 +91,7 @@ impl Session {
     async fn interaction(&mut self) -> Option<Remembered> {
         let turn = self.run.turn.as_ref()?;
         let (number, from, step) = (turn.number, turn.latest_from, turn.interactions);
-        self.shared.agent.config().user.as_ref()?;
+        self.remembers()?;
         let entries = self.run.view.iter().filter(|entry| entry.turn == number && entry.id >= from);
         let ids: Vec<MessageId> = entries.map(|entry| entry.id).collect();
         let messages = match self.load(&ids).await {
@@ -78,11 +111,17 @@ impl Session {
         Some(beginning(&turn.input.message().plain_text(), characters))
     }
 
+    /// For whom; none where nothing is remembered.
+    fn remembers(&self) -> Option<String> {
+        let config = self.shared.agent.config();
+        config.user.clone().filter(|_| config.memory != MemoryUse::Off)
+    }
+
     fn memory(&self, kind: MemoryKind, word: &str, text: String) -> Option<Remembered> {
-        let user = self.shared.agent.config().user.clone()?;
-        let (session, turn) = (self.run.session.clone(), self.run.turns);
+        let user = self.remembers()?;
+        let (agent, session, turn) = (self.run.agent.clone(), self.run.session.clone(), self.run.turns);
         let id = format!("{session}/{turn}/{word}");
-        Some((id, Memory { user, kind, session, text, written: None }))
+        Some((id, Memory { user, kind, agent, session, turn, text, written: None }))
     }
 }
 

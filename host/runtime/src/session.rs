@@ -105,6 +105,8 @@ pub(crate) struct Shared {
     pub(crate) media: Arc<dyn MediaPort>,
     pub(crate) downscaler: Downscaler,
     pub(crate) subject: String,
+    /// Subject of the session that delegated the work (L16).
+    pub(crate) delegated_by: Option<String>,
     pub(crate) checkpoint: Option<CheckpointObserver>,
 }
 
@@ -196,6 +198,7 @@ impl Session {
             media: Arc::new(StoredMedia(host.store.clone())),
             downscaler: host.downscaler.clone(),
             subject,
+            delegated_by: run.delegated_by.clone(),
             checkpoint: host.checkpoint.clone(),
         };
         let mut session = Self {
@@ -295,7 +298,7 @@ impl Session {
         self.apply(Input::Resolve { call, decision }, Notes::default()).await
     }
 
-    /// Takes the last turn out of the view; it stays stored (D5).
+    /// Takes the last turn out of the view; it stays stored, and is not remembered any more (D4, D5).
     pub async fn undo(&mut self) -> Result<(), SessionError> {
         self.apply(Input::Undo, Notes::default()).await
     }
@@ -486,6 +489,7 @@ impl Session {
             media: shared.media.clone(),
             downscaler: shared.downscaler.clone(),
             subject: shared.subject.clone(),
+            delegated_by: shared.delegated_by.clone(),
             checkpoint: shared.checkpoint.clone(),
         });
     }

@@ -320,7 +320,7 @@ impl Chat<'_> {
         self.session.undo().await.map_err(Failure::refused)?;
         if let Some(turn) = turn {
             self.prose(format!(
-                "turn {turn} is taken back: the model does not see it any more; what tools did stays done"
+                "turn {turn} is taken back: the model does not see it any more, nor is it remembered; what tools did stays done"
             ));
         }
         Ok(())

@@ -6,11 +6,13 @@ use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::setup;
 use crate::terminal::{BOLD, DIM, Terminal, text};
-use agent_memory::{Memories, RememberedFact};
+use agent_memory::{Memories, MemoryFilter, RememberedFact};
 use serde::Serialize;
 
-/// Characters of a memory in a list for people.
-const SHOWN: usize = 300;
+/// Characters of what was asked, and of what came of it, in a list for people.
+const SHOWN: usize = 200;
+/// What stands before the second, in memories of answers and of calls.
+const SECOND: [&str; 2] = ["\nAnswered: ", "\nCalled: "];
 
 /// Runs one of the commands.
 pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -18,10 +20,10 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
     match command {
         MemoryCommand::Search { query, user, limit, json } => {
             let user = whose(user)?;
-            let found = Memories::search(&*store, &user, &query, limit as usize).await.map_err(Failure::refused)?;
+            let filter = MemoryFilter::of_user(&user);
+            let found = store.search(&filter, &query, limit as usize).await.map_err(Failure::refused)?;
             for fact in &found {
-                let score = format!("nearness {:.2}", fact.score);
-                let shown = shown(&fact.id, &[&date(&fact.written), &score], &fact.text);
+                let shown = shown(&fact.id, &[&date(&fact.written)], &fact.text);
                 if json { print_json(terminal, fact)? } else { print(terminal, shown)? }
             }
             if found.is_empty() && !json {
@@ -71,7 +73,16 @@ fn listed(fact: &RememberedFact) -> String {
 
 fn shown(id: &str, details: &[&str], text: &str) -> String {
     let (id, details) = (text::one_line(id, 200), details.join(", "));
-    format!("{BOLD}{id}{BOLD:#}  {DIM}{details}{DIM:#}\n  {}", text::one_line(text, SHOWN))
+    let place = SECOND.iter().filter_map(|begin| text.find(begin)).min().unwrap_or(text.len());
+    let (asked, came) = text.split_at(place);
+    let came = if came.is_empty() { String::new() } else { format!("\n  {}", beginning(came)) };
+    format!("{BOLD}{id}{BOLD:#}  {DIM}{details}{DIM:#}\n  {}{came}", beginning(asked))
+}
+
+/// In one line, whatever it is written in.
+fn beginning(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    text::one_line(&words, SHOWN)
 }
 
 /// To the second, without the fractions that a person does not read.
@@ -85,4 +96,22 @@ fn print_json(terminal: &Terminal, value: &impl Serialize) -> Result<(), Failure
 
 fn print(terminal: &Terminal, line: String) -> Result<(), Failure> {
     terminal.print(line).map_err(Failure::output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D4: what came of it is shown, however long the question is.
+    #[test]
+    fn d4_a_memory_is_shown_with_its_answer() {
+        let text = format!("Asked: {}\nand more\nAnswered: At nine.\n\nSurely.", "x".repeat(500));
+        let listed = anstream::adapter::strip_str(&shown("a/1/1/final", &["final"], &text)).to_string();
+        let lines: Vec<_> = listed.lines().collect();
+        assert_eq!((lines[0], lines[2]), ("a/1/1/final  final", "  Answered: At nine. Surely."));
+        assert!(lines[1].starts_with("  Asked: xxx") && lines[1].ends_with('…') && lines.len() == 3, "{listed}");
+        let listed = shown("a/1/1/tool/1", &[], "Asked: Who?\nCalled: who {}\nResult: she");
+        assert!(listed.ends_with("\n  Asked: Who?\n  Called: who {} Result: she"), "{listed}");
+        assert!(shown("m", &[], "just a fact").ends_with("\n  just a fact"));
+    }
 }

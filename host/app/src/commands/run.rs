@@ -64,7 +64,7 @@ pub(super) async fn once(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let Opened { mut session, kept, agent, .. } = opened;
-    let data = kept.data.clone();
+    let (data, store) = (kept.data.clone(), kept.store.clone());
     let person = if format == Format::Json { Person::Nobody } else { Person::of(terminal) };
     let asker = Asker::new(terminal, person, &kept.data, yes);
     let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept);
@@ -78,7 +78,7 @@ pub(super) async fn once(
     let exit = view.end(result?).await?;
     closed.map_err(Failure::failed)?;
     if let Some(parent) = parent {
-        terminal.note(below::parent_waits(&parent, &data));
+        terminal.note(below::parent_waits(&*store, &parent, &data).await?);
     }
     Ok(exit)
 }

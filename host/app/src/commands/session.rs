@@ -171,9 +171,8 @@ pub(crate) fn summary(session: &SessionSummary) -> String {
     let (id, state) = (text::one_line(&session.subject, 250), &session.state);
     // To the second, without the fractions that a person does not read.
     let updated = session.updated.get(..19).unwrap_or(&session.updated).replace('T', " ");
-    let parent = session.delegated_by.as_deref().map(|parent| format!(", for {}", text::one_line(parent, 100)));
-    let parent = parent.unwrap_or_default();
-    format!("{BOLD}{id}{BOLD:#}  {state}, {turns}, {updated} UTC{parent}\n  {DIM}{title}{DIM:#}")
+    let title = if title.is_empty() { title } else { format!("\n  {DIM}{title}{DIM:#}") };
+    format!("{BOLD}{id}{BOLD:#}  {state}, {turns}, {updated} UTC{title}")
 }
 
 async fn print_events(store: &dyn Store, session: &str, terminal: &Terminal) -> Result<(), Failure> {

@@ -37,6 +37,7 @@ fn a_whole_file() {
         max_corrections = 0
         parallel_calls = 2
         result_characters = 500
+        memory = "off"
         finish = "tool"
         answer_within_ms = 60_000
         persistence = true
@@ -69,6 +70,7 @@ fn a_whole_file() {
     assert_eq!((file.max_interactions, file.at_limit, file.max_corrections), (Some(40), Some(AtLimit::Error), Some(0)));
     assert_eq!((file.parallel_calls, file.result_characters, file.include_history), (Some(2), Some(500), Some(true)));
     assert_eq!((file.finish, file.answer_within_ms, file.persistence), (Some(Finish::Tool), Some(60_000), Some(true)));
+    assert_eq!(file.memory, Some(MemoryUse::Off));
     assert_eq!(file.output_schema.expect("a schema")["properties"]["total"]["minimum"], 0);
     assert_eq!(file.validators, Some(vec!["strict-json".to_owned()]));
     assert_eq!(file.media_policies["openai"], "mask-openai");
@@ -84,7 +86,7 @@ fn a_whole_file() {
     ];
     assert_eq!(grants, expected);
     assert!(file.grants.iter().all(|grant| grant.base == Path::new("agents")));
-    assert_eq!(file.grants[1].origin, "agents/agent.toml:26: plugins.files.grants.read[0]");
+    assert_eq!(file.grants[1].origin, "agents/agent.toml:27: plugins.files.grants.read[0]");
 }
 
 #[test]
@@ -142,7 +144,7 @@ memory_mib = 512
     agents/agent.toml:2:1: unknown key `modle`
       2 | modle = "offline"
         | ^^^^^
-        = did you mean `model`? allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, agents, host, plugins, mcp, services, outbox
+        = did you mean `model`? allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, agents, host, plugins, mcp, services, outbox
 
     agents/agent.toml:3:20: `max_interactions` is out of range
       3 | max_interactions = 0
@@ -236,7 +238,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:3:1: unknown key `attempts`
       3 | attempts = 2
         | ^^^^^^^^
-        = `attempts` stands in `[retry]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, agents, host, plugins, mcp, services, outbox
+        = `attempts` stands in `[retry]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, agents, host, plugins, mcp, services, outbox
 
     agents/agent.toml:4:1: `name` is there twice: first in line 2
       4 | name = "b"
@@ -246,7 +248,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:5:1: unknown key `grants`
       5 | grants = { read = ["."] }
         | ^^^^^^
-        = `grants` stands in `[host.grants]` or `[plugins.NAME.grants]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, agents, host, plugins, mcp, services, outbox
+        = `grants` stands in `[host.grants]` or `[plugins.NAME.grants]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, agents, host, plugins, mcp, services, outbox
 
     agents/agent.toml:8:1: unknown key `retry.atempts`
       8 | atempts = 3

@@ -1,5 +1,6 @@
 //! How a turn ends.
 
+use super::input::Prospect;
 use crate::event::EndReason;
 use crate::message::Message;
 use crate::model::Usage;
@@ -143,6 +144,9 @@ pub enum TurnError {
     ModelFailed {
         /// What happened and what to do.
         message: String,
+        /// Whether the same may be answered later.
+        #[serde(default, skip_serializing_if = "Prospect::is_later")]
+        prospect: Prospect,
     },
     /// A context builder, validator or media policy failed; the host never goes on as if it had not been asked.
     #[error("plugin {plugin} failed: {message}")]

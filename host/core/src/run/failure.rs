@@ -2,7 +2,7 @@
 
 use super::end::TurnError;
 use super::eviction::AfterEviction;
-use super::input::{AfterFailure, ModelFailure};
+use super::input::{AfterFailure, ModelFailure, Prospect};
 use super::planning::PlanFailed;
 use super::state::{Fit, Phase, PromptBudget, Run};
 use crate::change::Change;
@@ -15,7 +15,7 @@ pub const FALLBACK_TEXT: &str = "fallback_text";
 impl Run {
     /// Only whole replies count, so whatever was streamed before the failure is void and nothing of it was acted on.
     pub(super) fn model_failed(&mut self, failure: ModelFailure, change: &mut Change) {
-        let ModelFailure { model, message, then } = failure;
+        let ModelFailure { model, message, prospect, then } = failure;
         let is_final = !matches!(then, AfterFailure::Retry { .. });
         if is_final && self.plan_failed(&model, &message, change) == PlanFailed::FellBack {
             return;
@@ -33,7 +33,7 @@ impl Run {
                 self.emit(change, EventKind::ModelFallback { from: model, to, reason: message });
                 self.take_model(place, budget, change);
             }
-            AfterFailure::GiveUp => self.give_up(model, message, change),
+            AfterFailure::GiveUp => self.give_up(model, (message, prospect), change),
         }
     }
 
@@ -61,10 +61,10 @@ impl Run {
         self.emit_budget(change);
     }
 
-    fn give_up(&mut self, model: String, message: String, change: &mut Change) {
+    fn give_up(&mut self, model: String, (message, prospect): (String, Prospect), change: &mut Change) {
         let Some(turn) = &mut self.turn else { return };
         let Some(data) = turn.config.fallback.clone() else {
-            return self.fail(TurnError::ModelFailed { message }, change);
+            return self.fail(TurnError::ModelFailed { message, prospect }, change);
         };
         turn.model = FALLBACK_TEXT.to_owned();
         let (to, text) = (FALLBACK_TEXT.to_owned(), data.for_history());

@@ -121,8 +121,29 @@ pub struct ModelFailure {
     pub model: String,
     /// What happened and what to do.
     pub message: String,
+    /// Whether it was worth asking the same again.
+    #[serde(default)]
+    pub prospect: Prospect,
     /// What comes next.
     pub then: AfterFailure,
+}
+
+/// Whether what a model did not answer may be answered later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Prospect {
+    /// It may: the model was busy, or out of reach.
+    #[default]
+    Later,
+    /// The same request will fail again.
+    Never,
+}
+
+impl Prospect {
+    /// What is not stored.
+    pub(super) fn is_later(&self) -> bool {
+        *self == Self::Later
+    }
 }
 
 /// What comes after a model that has not replied. Nothing of its reply has been acted on, since a reply counts only whole.

@@ -6,7 +6,7 @@ use super::end::{TurnEnd, TurnError};
 use super::input::{Decision, Input, OutputVerdict, TurnContext};
 use super::state::{Entry, LoopConfig, Phase, PinnedPlugin, PromptBudget, Run, Turn};
 use super::step::text_result;
-use crate::change::{Body, Change, Departure, HiddenMessage, NewMessage};
+use crate::change::{Body, Change, Departure, HiddenMessage, NewMessage, OutboxEffect, OutboxItem};
 use crate::event::{EndReason, ErrorScope, EventKind, plugin_at_digest};
 use crate::message::{MessageId, Part, Role, TurnInput};
 use crate::model::Usage;
@@ -273,6 +273,9 @@ impl Run {
         let undone: Vec<_> = self.view.iter().filter(|entry| Some(entry.turn) == last).map(|entry| entry.id).collect();
         for id in undone {
             self.hide_because(id, Departure::TakenBack, change);
+        }
+        if let Some(turn) = last {
+            change.outbox.push(OutboxItem { id: format!("forget_{turn}"), effect: OutboxEffect::Forget { turn } });
         }
         // What has left the view for the summary cannot come back or be told apart there; the model is told.
         if let (Some(turn), Some(summary)) = (last, &mut self.summary)

@@ -7,7 +7,7 @@ use agent_core::message::{Message, MessageId, Role, TurnInput};
 use agent_core::model::Usage;
 use agent_core::plugin::{History, OutputData, Section, Stability};
 use agent_core::run::{
-    Action, AfterFailure, AtLimit, Input, LoopConfig, ModelFailure, PromptBudget, Refused, Run, Summarised,
+    Action, AfterFailure, AtLimit, Input, LoopConfig, ModelFailure, PromptBudget, Prospect, Refused, Run, Summarised,
     SummaryPlan, TurnContext,
 };
 
@@ -230,7 +230,7 @@ fn l27_a_model_with_a_smaller_window_is_asked_after_an_eviction_in_the_same_step
     begin_in(&mut session, WIDE, "And?");
     let then =
         AfterFailure::Next { place: 1, model: "scripted/two".into(), budget: PromptBudget { window: 6_000, ..WIDE } };
-    let failed = ModelFailure { model: "scripted/one".into(), message: "busy".into(), then };
+    let failed = ModelFailure { model: "scripted/one".into(), message: "busy".into(), prospect: Prospect::Later, then };
     let change = session.must(Input::ModelFailed(failed));
     assert_eq!(kinds(&change), ["stream_clear", "model_fallback"]);
     let change = session.must(summarised("They talked."));

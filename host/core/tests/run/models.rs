@@ -6,8 +6,8 @@ use agent_core::message::TurnInput;
 use agent_core::model::Usage;
 use agent_core::plugin::OutputData;
 use agent_core::run::{
-    Action, AfterFailure, FALLBACK_TEXT, Input, LoopConfig, ModelFailure, PromptBudget, Refused, StepPlan, TurnContext,
-    TurnError,
+    Action, AfterFailure, FALLBACK_TEXT, Input, LoopConfig, ModelFailure, PromptBudget, Prospect, Refused, StepPlan,
+    TurnContext, TurnError,
 };
 use serde_json::json;
 
@@ -19,7 +19,12 @@ fn plan(session: &Session) -> StepPlan {
 }
 
 fn failed(then: AfterFailure) -> Input {
-    Input::ModelFailed(ModelFailure { model: "openai/one".into(), message: "overloaded".into(), then })
+    Input::ModelFailed(ModelFailure {
+        model: "openai/one".into(),
+        message: "overloaded".into(),
+        prospect: Prospect::Later,
+        then,
+    })
 }
 
 fn next(place: u32, window: u32) -> Input {
@@ -77,7 +82,7 @@ fn m3_a_smaller_window_gets_a_last_call_or_a_typed_error() {
 fn m3_without_a_text_the_turn_ends_with_the_reason() {
     let mut session = Session::calling(LoopConfig::default());
     let change = session.must(failed(AfterFailure::GiveUp));
-    assert_eq!(session.error(), TurnError::ModelFailed { message: "overloaded".into() });
+    assert_eq!(session.error(), TurnError::ModelFailed { message: "overloaded".into(), prospect: Prospect::Later });
     assert_eq!(kinds(&change), ["stream_clear", "error", "context_budget", "loop_end"]);
 }
 

@@ -8,7 +8,7 @@ use agent_core::plan::PlanStep;
 use agent_core::plugin::OutputData;
 use agent_core::run::{
     Action, AfterFailure, Asked, Disposition, Input, LoopConfig, MadePlan, ModelFailure, Offer, PlanBudgets,
-    PlannedStep, PromptBudget, RepliedStep, TurnContext,
+    PlannedStep, PromptBudget, Prospect, RepliedStep, TurnContext,
 };
 use agent_core::tool::ToolError;
 use serde_json::json;
@@ -150,7 +150,12 @@ fn l24_every_failure_falls_back() {
         session.reply(" \n", vec![plain("b")])
     };
     let silent = |session: &mut Session| {
-        let failure = ModelFailure { model: "local/p".into(), message: "busy".into(), then: AfterFailure::GiveUp };
+        let failure = ModelFailure {
+            model: "local/p".into(),
+            message: "busy".into(),
+            prospect: Prospect::Later,
+            then: AfterFailure::GiveUp,
+        };
         session.must(Input::ModelFailed(failure))
     };
     let cases: [(Failure, &str, usize); 6] = [
@@ -182,7 +187,12 @@ fn l24_every_failure_falls_back() {
 fn l24_a_retry_keeps_the_plan() {
     let mut session = planning(LoopConfig::default());
     let then = AfterFailure::Retry { wait_ms: 5 };
-    session.must(Input::ModelFailed(ModelFailure { model: "local/p".into(), message: "busy".into(), then }));
+    session.must(Input::ModelFailed(ModelFailure {
+        model: "local/p".into(),
+        message: "busy".into(),
+        prospect: Prospect::Later,
+        then,
+    }));
     assert_eq!(asked(&session), Asked::Planner);
 }
 

@@ -12,8 +12,8 @@ use agent_core::plan::PlanStep;
 use agent_core::plugin::{History, OutputData, TraceContext};
 use agent_core::run::{
     Action, AfterFailure, Approval, AtLimit, Decision, Dispatch, Disposition, Input, LoopConfig, MadePlan,
-    ModelFailure, OutputVerdict, PlanBudgets, PlannedStep, PromptBudget, RepliedStep, ResolvedCall, Summarised,
-    TurnContext, TurnEnd, TurnError,
+    ModelFailure, OutputVerdict, PlanBudgets, PlannedStep, PromptBudget, Prospect, RepliedStep, ResolvedCall,
+    Summarised, TurnContext, TurnEnd, TurnError,
 };
 use agent_core::text_dialect::UnreadableCall;
 use agent_core::tool::{CallCost, ToolError};
@@ -263,7 +263,12 @@ impl Move {
             }
             _ => AfterFailure::GiveUp,
         };
-        Input::ModelFailed(ModelFailure { model: "scripted/one".into(), message: "busy".into(), then })
+        Input::ModelFailed(ModelFailure {
+            model: "scripted/one".into(),
+            message: "busy".into(),
+            prospect: Prospect::Later,
+            then,
+        })
     }
 
     fn verdict(&self) -> Input {
@@ -434,7 +439,9 @@ impl Move {
         let input = match self.kind {
             Kind::Proceed => self.answer(session),
             Kind::Cancel => Input::Cancel,
-            Kind::Fail => Input::Failed(TurnError::ModelFailed { message: "no answer".into() }),
+            Kind::Fail => {
+                Input::Failed(TurnError::ModelFailed { message: "no answer".into(), prospect: Prospect::Later })
+            }
             Kind::Crash => {
                 session.run = restored(&session.run);
                 Input::Recover

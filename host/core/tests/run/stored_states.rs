@@ -10,7 +10,7 @@ use agent_core::model::StopReason;
 use agent_core::plugin::{History, OutputData, Section, Stability, TraceContext};
 use agent_core::run::{
     Action, AfterFailure, AtLimit, Decision, Input, LoopConfig, Mask, ModelFailure, OutputVerdict, PinnedPlugin,
-    RepliedStep, Run, TurnContext, TurnEnd, TurnError,
+    Prospect, RepliedStep, Run, TurnContext, TurnEnd, TurnError,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -398,7 +398,12 @@ fn built() -> TurnContext {
 }
 
 fn failed_model(then: AfterFailure) -> Input {
-    Input::ModelFailed(ModelFailure { model: "a/one".to_owned(), message: "it is busy".to_owned(), then })
+    Input::ModelFailed(ModelFailure {
+        model: "a/one".to_owned(),
+        message: "it is busy".to_owned(),
+        prospect: Prospect::Later,
+        then,
+    })
 }
 
 fn picture() -> Media {

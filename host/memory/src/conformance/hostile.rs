@@ -1,7 +1,7 @@
 //! Limit 26: hostile text is stored and found as text, or refused with a clear error.
 
 use super::{Place, Writing, call, commit_of, message, nested, text};
-use crate::{CallFilter, Commit, MAX_JSON_DEPTH, MessageRange, RecordRange, StepRecord, StoreError};
+use crate::{CallFilter, Commit, MAX_JSON_DEPTH, MemoryFilter, MessageRange, RecordRange, StepRecord, StoreError};
 use agent_core::change::{CallChange, Change};
 use agent_core::event::EventKind;
 use agent_core::message::Part;
@@ -60,7 +60,7 @@ pub(super) async fn queries_cannot_break_the_search(place: Place) {
     {
         let hits = store.search_messages(query, 10).await;
         assert!(hits.is_ok(), "{query:?}: {hits:?}");
-        assert!(store.search("ann", query, 10).await.is_ok(), "{query:?}");
+        assert!(store.search(&MemoryFilter::of_user("ann"), query, 10).await.is_ok(), "{query:?}");
     }
     let cases = [("AND dead", 1), ("near", 2), ("walrus", 3), ("skoda", 4), ("\"quick\"", 1), ("DEAD* quick", 1)];
     for (query, id) in cases {

@@ -1,13 +1,15 @@
 //! D4: what is remembered of a user is found by its words, listed and forgotten.
 
 use super::Place;
-use crate::{MAX_MEMORY_BYTES, Memory, MemoryKind, StoreError};
+use crate::{Deletion, MAX_MEMORY_BYTES, MadeBy, Memory, MemoryFilter, MemoryKind, OpenMode, SessionMeta, StoreError};
 
 fn memory(user: &str, text: &str) -> Memory {
     Memory {
         user: user.to_owned(),
         kind: MemoryKind::Final,
+        agent: "a".to_owned(),
         session: "s".to_owned(),
+        turn: 1,
         text: text.to_owned(),
         written: None,
     }
@@ -24,31 +26,32 @@ pub(super) async fn nearest_first_and_only_the_users(place: Place) {
     for (id, user, text) in texts {
         store.add(id, memory(user, text)).await.unwrap();
     }
-    let found = store.search("ann", "When does the HARBOUR of hamburg open? \"tea", 10).await.unwrap();
+    let found =
+        store.search(&MemoryFilter::of_user("ann"), "When does the HARBOUR of hamburg open? \"tea", 10).await.unwrap();
     let ids: Vec<_> = found.iter().map(|recollection| recollection.id.as_str()).collect();
     assert_eq!(ids.first(), Some(&"m1"), "{found:?}");
     assert!(!ids.contains(&"m4"), "{found:?}");
     assert!(found.is_sorted_by(|left, right| left.score >= right.score), "{found:?}");
     assert!(found.iter().all(|recollection| (0.0..=1.0).contains(&recollection.score)), "{found:?}");
     assert!(found[0].written.ends_with('Z'), "{found:?}");
-    assert_eq!(store.search("ann", "tea", 1).await.unwrap().len(), 1);
-    assert_eq!(store.search("ann", "?!\0 \"", 10).await.unwrap(), []);
-    assert_eq!(store.search("nobody", "tea", 10).await.unwrap(), []);
+    assert_eq!(store.search(&MemoryFilter::of_user("ann"), "tea", 1).await.unwrap().len(), 1);
+    assert_eq!(store.search(&MemoryFilter::of_user("ann"), "?!\0 \"", 10).await.unwrap(), []);
+    assert_eq!(store.search(&MemoryFilter::of_user("nobody"), "tea", 10).await.unwrap(), []);
 }
 
 pub(super) async fn adding_twice_and_forgetting(place: Place) {
     let store = &place.store;
     store.add("m", memory("ann", "first walrus")).await.unwrap();
     store.add("m", memory("ann", "second walrus")).await.unwrap();
-    let found = store.search("ann", "walrus", 10).await.unwrap();
+    let found = store.search(&MemoryFilter::of_user("ann"), "walrus", 10).await.unwrap();
     assert!(found.iter().map(|recollection| recollection.text.as_str()).eq(["first walrus"]), "{found:?}");
     assert_eq!(store.forget("bob", "m").await, Ok(false), "it is not his");
-    assert_eq!(store.search("ann", "walrus", 10).await.unwrap().len(), 1);
+    assert_eq!(store.search(&MemoryFilter::of_user("ann"), "walrus", 10).await.unwrap().len(), 1);
     assert_eq!(store.forget("ann", "m").await, Ok(true));
     assert_eq!(store.forget("ann", "m").await, Ok(false));
-    assert_eq!(store.search("ann", "walrus", 10).await.unwrap(), []);
+    assert_eq!(store.search(&MemoryFilter::of_user("ann"), "walrus", 10).await.unwrap(), []);
     store.add("m", memory("ann", "third walrus")).await.unwrap();
-    assert_eq!(store.search("ann", "walrus", 10).await.unwrap().len(), 1);
+    assert_eq!(store.search(&MemoryFilter::of_user("ann"), "walrus", 10).await.unwrap().len(), 1);
     let large = store.add("large", memory("ann", &"x".repeat(MAX_MEMORY_BYTES + 1))).await;
     assert!(matches!(large, Err(StoreError::TooLarge { .. })), "{large:?}");
 }
@@ -69,4 +72,58 @@ pub(super) async fn pages_newest_first(place: Place) {
     assert!(page.iter().map(|fact| fact.id.as_str()).eq(["b"]), "{page:?}");
     let timeless = store.add("e", Memory { written: Some("yesterday".to_owned()), ..memory("ann", "x") }).await;
     assert!(matches!(timeless, Err(StoreError::Invalid { .. })), "{timeless:?}");
+}
+
+/// D4: what tools brought an agent is found for that agent alone; a session's own memories can be left out.
+pub(super) async fn found_for_whom_they_are_made(place: Place) {
+    let store = &place.store;
+    let made = [
+        ("a1", "a", MemoryKind::Tool, "s1"),
+        ("a2", "a", MemoryKind::Final, "s2"),
+        ("b1", "b", MemoryKind::Tool, "s3"),
+        ("b2", "b", MemoryKind::Final, "s3"),
+        ("b3", "b", MemoryKind::Limit, "s4"),
+    ];
+    for (id, agent, kind, session) in made {
+        let (agent, session) = (agent.to_owned(), session.to_owned());
+        store.add(id, Memory { agent, kind, session, ..memory("ann", "a walrus") }).await.unwrap();
+    }
+    let found = async |agents: MadeBy, but_of: Option<&str>| {
+        let filter = MemoryFilter { agents, but_of: but_of.map(str::to_owned), ..MemoryFilter::of_user("ann") };
+        let found = store.search(&filter, "walrus", 10).await.unwrap();
+        let mut ids: Vec<String> = found.into_iter().map(|recollection| recollection.id).collect();
+        ids.sort();
+        ids.join(" ")
+    };
+    let a = || "a".to_owned();
+    assert_eq!(found(MadeBy::Anyone, None).await, "a1 a2 b1 b2 b3");
+    assert_eq!(found(MadeBy::Anyone, Some("s3")).await, "a1 a2 b3");
+    assert_eq!(found(MadeBy::ThisOrEndings(a()), None).await, "a1 a2 b2 b3");
+    assert_eq!(found(MadeBy::ThisOrEndings(a()), Some("s1")).await, "a2 b2 b3");
+    assert_eq!(found(MadeBy::ThisAlone(a()), None).await, "a1 a2");
+    assert_eq!(found(MadeBy::ThisAlone("c".to_owned()), None).await, "");
+    let listed = store.list("ann", "", 1).await.unwrap().remove(0).memory;
+    assert_eq!((listed.agent.as_str(), listed.turn), ("b", 1));
+}
+
+/// D4, D5: what was remembered of a turn that is taken back, or of a session that is deleted, is not remembered any more.
+pub(super) async fn forgotten_with_their_turn_and_session(place: Place) {
+    let store = &place.store;
+    let opened = store.open("s", OpenMode::CreateNew, SessionMeta::default()).await.unwrap();
+    store.release(opened.lease).await.unwrap();
+    for (id, session, turn) in [("s/1", "s", 1), ("s/2", "s", 2), ("s/12", "s", 12), ("t/2", "t", 2)] {
+        store.add(id, Memory { session: session.to_owned(), turn, ..memory("ann", "a walrus") }).await.unwrap();
+    }
+    let ids = async || {
+        let found = store.search(&MemoryFilter::of_user("ann"), "walrus", 10).await.unwrap();
+        let mut ids: Vec<String> = found.into_iter().map(|recollection| recollection.id).collect();
+        ids.sort();
+        assert_eq!(store.list("ann", "", 10).await.unwrap().len(), ids.len(), "listed as it is found");
+        ids.join(" ")
+    };
+    assert_eq!(store.forget_turn("s", 2).await, Ok(1));
+    assert_eq!(store.forget_turn("s", 2).await, Ok(0));
+    assert_eq!(ids().await, "s/1 s/12 t/2");
+    assert_eq!(store.delete("s").await, Ok(Deletion { memories: 2 }));
+    assert_eq!(ids().await, "t/2");
 }

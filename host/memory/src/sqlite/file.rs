@@ -139,6 +139,8 @@ fn configure_all(connection: &Connection, cache_mebibytes: i64) -> Result<(), Fa
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "foreign_keys", "ON")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
+    // What is deleted is overwritten: no file keeps it where nothing refers to it.
+    connection.pragma_update_and_check(None, "secure_delete", "ON", |_| Ok(()))?;
     // Negative: in KiB.
     connection.pragma_update(None, "cache_size", -1024 * cache_mebibytes)?;
     Ok(())

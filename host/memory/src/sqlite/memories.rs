@@ -5,11 +5,11 @@ use super::failure::{Failure, invalid};
 use super::queries::{collect, now, page, rfc3339};
 use super::search::{Match, expression, score, words};
 use super::writer::Effort;
-use crate::{MAX_MEMORY_BYTES, Memories, Memory, MemoryKind, RememberedFact, StoreError};
+use crate::{MAX_MEMORY_BYTES, MadeBy, Memories, Memory, MemoryFilter, MemoryKind, RememberedFact, StoreError};
 use agent_core::plugin::Recollection;
 use async_trait::async_trait;
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 #[async_trait]
 impl Memories for SqliteStore {
@@ -21,10 +21,10 @@ impl Memories for SqliteStore {
         let written = written(&memory)?;
         let id = id.to_owned();
         self.write(Effort::Long, move |connection| {
-            let sql = "INSERT INTO memories (id, user, kind, session, text, written) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                       ON CONFLICT (id) DO NOTHING";
-            let Memory { user, kind, session, text, .. } = &memory;
-            let parameters = params![id, user, kind.as_str(), session, text, written];
+            let sql = "INSERT INTO memories (id, user, kind, session, text, written, agent, turn)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO NOTHING";
+            let Memory { user, kind, session, text, agent, turn, .. } = &memory;
+            let parameters = params![id, user, kind.as_str(), session, text, written, agent, turn];
             if connection.prepare_cached(sql)?.execute(parameters)? == 1 {
                 let number = connection.last_insert_rowid();
                 connection
@@ -36,17 +36,26 @@ impl Memories for SqliteStore {
         .await
     }
 
-    async fn search(&self, user: &str, query: &str, limit: usize) -> Result<Vec<Recollection>, StoreError> {
+    async fn search(&self, filter: &MemoryFilter, query: &str, limit: usize) -> Result<Vec<Recollection>, StoreError> {
         let words = words(query);
         if words.is_empty() {
             return Ok(Vec::new());
         }
-        let (user, expression) = (user.to_owned(), expression(&words, Match::Any));
+        let (filter, expression) = (filter.clone(), expression(&words, Match::Any));
         self.read(move |connection| {
-            let sql = "SELECT m.id, m.text, m.written, w.rank FROM memory_words w
-                       JOIN memories m ON m.number = w.rowid
-                       WHERE memory_words MATCH ?1 AND m.user = ?2 ORDER BY w.rank, m.number DESC LIMIT ?3";
-            collect(connection, sql, params![expression, user, page(limit)], |row| {
+            let (condition, agent) = match &filter.agents {
+                MadeBy::Anyone => ("?4 IS NULL", None),
+                MadeBy::ThisOrEndings(agent) => ("(m.kind <> 'tool' OR m.agent = ?4)", Some(agent)),
+                MadeBy::ThisAlone(agent) => ("m.agent = ?4", Some(agent)),
+            };
+            let sql = format!(
+                "SELECT m.id, m.text, m.written, w.rank FROM memory_words w
+                 JOIN memories m ON m.number = w.rowid
+                 WHERE memory_words MATCH ?1 AND m.user = ?2 AND {condition} AND (?5 IS NULL OR m.session <> ?5)
+                 ORDER BY w.rank, m.number DESC LIMIT ?3"
+            );
+            let parameters = params![expression, filter.user, page(limit), agent, filter.but_of];
+            collect(connection, &sql, parameters, |row| {
                 Ok(Recollection {
                     id: row.get(0)?,
                     text: row.get(1)?,
@@ -61,7 +70,7 @@ impl Memories for SqliteStore {
     async fn list(&self, user: &str, after: &str, limit: usize) -> Result<Vec<RememberedFact>, StoreError> {
         let (user, after) = (user.to_owned(), after.to_owned());
         self.read(move |connection| {
-            let sql = "SELECT id, user, kind, session, text, written FROM memories
+            let sql = "SELECT id, user, kind, session, text, written, agent, turn FROM memories
                        WHERE user = ?1 AND (?2 = '' OR
                            (written, number) < (SELECT written, number FROM memories WHERE id = ?2))
                        ORDER BY written DESC, number DESC LIMIT ?3";
@@ -72,18 +81,46 @@ impl Memories for SqliteStore {
 
     async fn forget(&self, user: &str, id: &str) -> Result<bool, StoreError> {
         let (user, id) = (user.to_owned(), id.to_owned());
-        self.write(Effort::Long, move |connection| {
+        let forgotten = self.write(Effort::Long, move |connection| {
             let number: Option<i64> = connection
                 .prepare_cached("DELETE FROM memories WHERE id = ?1 AND user = ?2 RETURNING number")?
                 .query_row([id, user], |row| row.get(0))
                 .optional()?;
-            if let Some(number) = number {
-                connection.prepare_cached("DELETE FROM memory_words WHERE rowid = ?1")?.execute([number])?;
-            }
+            forget_words(connection, number.as_slice())?;
             Ok(number.is_some())
+        });
+        let forgotten = forgotten.await?;
+        self.empty_log().await;
+        Ok(forgotten)
+    }
+
+    async fn forget_turn(&self, session: &str, turn: u32) -> Result<u64, StoreError> {
+        let session = session.to_owned();
+        self.write(Effort::Long, move |connection| {
+            let sql = "DELETE FROM memories WHERE session = ?1 AND turn = ?2 RETURNING number";
+            let numbers = collect(connection, sql, params![session, turn], |row| Ok(row.get(0)?))?;
+            forget_words(connection, &numbers)
         })
         .await
     }
+}
+
+/// Removes what is remembered of a session; returns how many memories that were.
+pub(super) fn forget_session(connection: &Connection, session: &str) -> Result<u64, Failure> {
+    let sql = "DELETE FROM memories WHERE session = ?1 RETURNING number";
+    let numbers = collect(connection, sql, [session], |row| Ok(row.get(0)?))?;
+    forget_words(connection, &numbers)
+}
+
+/// Removes words from the index: merged into one piece, it holds nothing that was only marked as deleted.
+fn forget_words(connection: &Connection, numbers: &[i64]) -> Result<u64, Failure> {
+    for number in numbers {
+        connection.prepare_cached("DELETE FROM memory_words WHERE rowid = ?1")?.execute([number])?;
+    }
+    if !numbers.is_empty() {
+        connection.execute("INSERT INTO memory_words (memory_words) VALUES ('optimize')", [])?;
+    }
+    Ok(numbers.len() as u64)
 }
 
 fn written(memory: &Memory) -> Result<i64, StoreError> {
@@ -104,6 +141,8 @@ fn fact(row: &Row<'_>) -> Result<RememberedFact, Failure> {
         user: row.get(1)?,
         kind: kind.ok_or_else(|| Failure::Unreadable("a memory of no known kind".to_owned()))?,
         session: row.get(3)?,
+        agent: row.get(6)?,
+        turn: row.get(7)?,
         text: row.get(4)?,
         written: Some(rfc3339(row.get(5)?)?),
     };

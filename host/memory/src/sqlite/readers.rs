@@ -42,6 +42,17 @@ impl Readers {
         });
         reading.await.map_err(|_| StoreError::Closed)?
     }
+
+    /// Empties the write-ahead log, on a connection of its own: those that read keep theirs.
+    pub(super) async fn empty_log(&self) -> Result<(), StoreError> {
+        let shared = self.shared.clone();
+        let emptying = tokio::task::spawn_blocking(move || {
+            let emptied = file::open_reader(&shared.path)
+                .and_then(|connection| Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?));
+            emptied.map_err(|failure| failure.at(&shared.path))
+        });
+        emptying.await.map_err(|_| StoreError::Closed)?
+    }
 }
 
 impl Shared {

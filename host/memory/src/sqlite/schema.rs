@@ -9,7 +9,7 @@ use std::path::Path;
 const APPLICATION_ID: i64 = 0x6167_686f;
 
 /// In order; `user_version` counts those that a file has.
-const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD];
+const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH];
 
 /// Refuses what another program or a newer host has written. Writes nothing.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure> {
@@ -232,6 +232,17 @@ CREATE INDEX approvals_by_agent ON approvals (agent, given);
 /// Why a message has left the view. What left before is not known to have been evicted.
 const THIRD: &str = "
 ALTER TABLE hidden ADD COLUMN why TEXT NOT NULL DEFAULT 'superseded';
+";
+
+/// Which agent made a memory, and in which turn. Ids were made from places: session, turn, and what it was.
+const FOURTH: &str = "
+ALTER TABLE memories ADD COLUMN agent TEXT NOT NULL DEFAULT '';
+ALTER TABLE memories ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
+UPDATE memories SET
+    agent = coalesce((SELECT agent FROM sessions WHERE subject = memories.session), ''),
+    turn = CASE WHEN substr(id, 1, length(session) + 1) = session || '/'
+        THEN CAST(substr(id, length(session) + 2) AS INTEGER) ELSE 0 END;
+CREATE INDEX memories_by_session ON memories (session, turn);
 ";
 
 #[cfg(test)]

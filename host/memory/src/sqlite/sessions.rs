@@ -3,6 +3,7 @@
 use super::SqliteStore;
 use super::commit::PreparedCommit;
 use super::failure::{Failure, invalid};
+use super::memories::forget_session;
 use super::owners::{Liveness, Owner};
 use super::queries::{
     CALL_COLUMNS, CALL_OF_MESSAGE, MESSAGE_COLUMNS, call, collect, from_json, message, now, page, rfc3339,
@@ -11,8 +12,8 @@ use super::queries::{
 use super::search;
 use super::writer::Effort;
 use crate::{
-    CallFilter, Commit, Lease, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession, RecordRange, SessionFilter,
-    SessionLog, SessionMeta, SessionSummary, StepRecord, StoreError, StoredRecord, TimedEvent,
+    CallFilter, Commit, Deletion, Lease, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession, RecordRange,
+    SessionFilter, SessionLog, SessionMeta, SessionSummary, StepRecord, StoreError, StoredRecord, TimedEvent,
 };
 use agent_core::change::{CallRecord, Departure, HiddenMessage};
 use agent_core::event::Event;
@@ -113,9 +114,11 @@ impl SessionLog for SqliteStore {
         .await
     }
 
-    async fn delete(&self, session: &str) -> Result<(), StoreError> {
+    async fn delete(&self, session: &str) -> Result<Deletion, StoreError> {
         let (session, owner) = (session.to_owned(), self.owner.clone());
-        self.write(Effort::Long, move |connection| delete(connection, &owner, &session)).await
+        let deleted = self.write(Effort::Long, move |connection| delete(connection, &owner, &session)).await?;
+        self.empty_log().await;
+        Ok(deleted)
     }
 
     async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
@@ -299,7 +302,7 @@ fn summary(owner: &Owner, row: &Row<'_>) -> Result<SessionSummary, Failure> {
 }
 
 /// What refers to the session goes with it by the tables' own rules; blobs and words are looked after here.
-fn delete(connection: &Connection, owner: &Owner, session: &str) -> Result<(), Failure> {
+fn delete(connection: &Connection, owner: &Owner, session: &str) -> Result<Deletion, Failure> {
     let number = session_number(connection, session)?;
     let holder = connection
         .prepare_cached("SELECT owner FROM sessions WHERE id = ?1")?
@@ -320,7 +323,10 @@ fn delete(connection: &Connection, owner: &Owner, session: &str) -> Result<(), F
             )?
             .execute([blob])?;
     }
-    search::forget_last(connection)
+    search::forget_last(connection)?;
+    // Merged into one piece, the index holds nothing that was only marked as deleted.
+    connection.execute("INSERT INTO message_words (message_words) VALUES ('optimize')", [])?;
+    Ok(Deletion { memories: forget_session(connection, session)? })
 }
 
 fn refuse_long_list(what: &str, length: usize) -> Result<(), StoreError> {

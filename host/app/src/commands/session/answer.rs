@@ -17,7 +17,7 @@ pub(super) async fn answer(
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let mut open = open_to_decide(store, &session, data, PATIENCE).await?;
+    let mut open = open_to_decide(store.clone(), &session, data, PATIENCE).await?;
     let parent = open.state().delegated_by.clone();
     let answered = match asked(&open) {
         Some(call) => open.answer(call, text).await.map_err(Failure::refused),
@@ -32,7 +32,7 @@ pub(super) async fn answer(
     open.close().await.map_err(Failure::failed)?;
     answered?;
     if let Some(parent) = parent {
-        terminal.note(format!("answered; {}", below::parent_waits(&parent, data)));
+        terminal.note(format!("answered; {}", below::parent_waits(&*store, &parent, data).await?));
         return Ok(Exit::Done);
     }
     let (subject, flag) = (&session.subject, data.flag());

@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::terminal::{BOLD, DIM, YELLOW, text, waits};
 use agent_core::change::CallState;
 use agent_core::event::{EventKind, Suspension, Wait, WaitCause};
-use agent_memory::{CallFilter, MAX_PAGE, Store};
+use agent_memory::{CallFilter, MAX_PAGE, SessionFilter, SessionSummary, Store};
 use std::pin::Pin;
 
 /// Deepest level that is looked at: more than agents may be configured to delegate.
@@ -111,9 +111,24 @@ pub(super) async fn last_suspension(store: &dyn Store, session: &str) -> Result<
 }
 
 /// What is to be done when a session has gone on that works for another one.
-pub(crate) fn parent_waits(parent: &str, data: &DataDirectory) -> String {
+pub(crate) async fn parent_waits(store: &dyn Store, parent: &str, data: &DataDirectory) -> Result<String, Failure> {
+    let filter = SessionFilter { subject: Some(parent.to_owned()), ..SessionFilter::default() };
+    if super::sessions(store, filter, 1).await?.is_empty() {
+        return Ok(format!("session {parent}, which had delegated this, is gone: nobody waits for the answer"));
+    }
     let flag = data.flag();
-    format!(
+    Ok(format!(
         "session {parent} has delegated this and waits for it: go on with agent-host --session {parent}{flag}, and its own --agent"
-    )
+    ))
+}
+
+/// The session whose open turn waits for what this one does; none where none does.
+pub(super) async fn awaited_by(store: &dyn Store, session: &SessionSummary) -> Result<Option<String>, Failure> {
+    let Some(parent) = &session.delegated_by else { return Ok(None) };
+    let Some(suspension) = last_suspension(store, parent).await? else { return Ok(None) };
+    let awaits = |wait: &&Wait| matches!(&wait.cause, WaitCause::Agent { session: child } if *child == session.subject);
+    let Some(wait) = suspension.waits.iter().find(awaits) else { return Ok(None) };
+    // What it has answered is the parent's already, whatever that still waits for.
+    let calls = store.calls(parent, CallFilter::Ids(vec![wait.call.clone()])).await.map_err(Failure::failed)?;
+    Ok(calls.iter().any(|call| call.state != CallState::Finished).then(|| parent.clone()))
 }

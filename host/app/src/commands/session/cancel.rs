@@ -17,6 +17,7 @@ pub(super) async fn cancel(
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
+    let kept = store.clone();
     let mut open = open_to_decide(store, &session, data, PATIENCE).await?;
     let state = open.state();
     let (parent, waits, subject) = (state.delegated_by.clone(), state.waits(), &session.subject);
@@ -39,7 +40,7 @@ pub(super) async fn cancel(
         }
     }
     if let Some(parent) = parent {
-        terminal.note(below::parent_waits(&parent, data));
+        terminal.note(below::parent_waits(&*kept, &parent, data).await?);
     }
     Ok(Exit::Done)
 }

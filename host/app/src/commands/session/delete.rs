@@ -1,10 +1,10 @@
 //! `session delete`: the only thing that removes what is stored; a terminal is asked first.
 
-use super::{find, tree};
+use super::{below, find, tree};
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
-use agent_memory::Store;
+use agent_memory::{SessionSummary, Store};
 use std::io::{IsTerminal, stdin};
 
 /// Whether a person who could be asked is.
@@ -32,12 +32,15 @@ pub(super) async fn delete(
             meant.push(found);
         }
     }
+    refuse_awaited(store, &meant, data).await?;
+    let meant = parents_first(meant);
     if asking == Asking::OnTerminal && terminal.is_interactive() && stdin().is_terminal() {
         for session in &meant {
-            terminal.note(super::summary(session));
+            terminal.note(tree::line(0, session));
         }
         let what = text::count(meant.len(), "session");
-        terminal.note(format!("delete {what} with all that is stored of it? It cannot be taken back [y/N]"));
+        terminal
+            .note(format!("delete {what} with all that is stored and remembered of it? It cannot be taken back [y/N]"));
         if !is_yes(&tokio::task::spawn_blocking(answer).await.unwrap_or_default()) {
             terminal.note("nothing was deleted");
             return Ok(Exit::Refused);
@@ -46,11 +49,47 @@ pub(super) async fn delete(
     for session in &meant {
         let mut children = tree::children(store, &session.subject).await?;
         children.retain(|child| meant.iter().all(|other| other.subject != child.subject));
-        store.delete(&session.subject).await.map_err(Failure::refused)?;
-        terminal.note(format!("deleted {}", session.subject));
+        let deleted = store.delete(&session.subject).await.map_err(Failure::refused)?;
+        let memories = match deleted.memories {
+            0 => String::new(),
+            1 => ", and 1 memory of it".to_owned(),
+            number => format!(", and {number} memories of it"),
+        };
+        terminal.note(format!("deleted {}{memories}", session.subject));
         tree::kept(&children, &data.flag()).into_iter().for_each(|line| terminal.note(line));
     }
     Ok(Exit::Done)
+}
+
+/// A parent that waits for a session would have its work done again, in a new one.
+async fn refuse_awaited(store: &dyn Store, meant: &[SessionSummary], data: &DataDirectory) -> Result<(), Failure> {
+    for session in meant {
+        let Some(parent) = below::awaited_by(store, session).await? else { continue };
+        if meant.iter().any(|other| other.subject == parent) {
+            continue;
+        }
+        let (child, flag) = (&session.subject, data.flag());
+        return Err(Failure::refused(format!(
+            "session `{child}` works for `{parent}`, whose turn waits for it and would have the work done again. Go on with \
+             that one, --session {parent}{flag}, or delete both: agent-host session delete {parent} {child}{flag}"
+        )));
+    }
+    Ok(())
+}
+
+/// None goes before the session that waits for it.
+fn parents_first(mut sessions: Vec<SessionSummary>) -> Vec<SessionSummary> {
+    let mut ordered: Vec<SessionSummary> = Vec::with_capacity(sessions.len());
+    while !sessions.is_empty() {
+        let is_parent_of = |parent: &SessionSummary, child: &SessionSummary| {
+            parent.subject != child.subject && child.delegated_by.as_ref() == Some(&parent.subject)
+        };
+        let free = |session: &SessionSummary| !sessions.iter().any(|other| is_parent_of(other, session));
+        // A damaged import could hold a circle.
+        let next = sessions.iter().position(free).unwrap_or_default();
+        ordered.push(sessions.remove(next));
+    }
+    ordered
 }
 
 /// A line of the terminal; nothing where there is none.

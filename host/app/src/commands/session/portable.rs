@@ -58,8 +58,10 @@ pub(super) async fn undo(
     let left = text::count(open.state().view.len(), "message");
     open.close().await.map_err(Failure::failed)?;
     undone.map_err(Failure::refused)?;
-    terminal
-        .note(format!("took the last turn of {} back; {left} left, and what was said stays stored", session.subject));
+    terminal.note(format!(
+        "took the last turn of {} back; {left} left, and what was said stays stored, but is not remembered",
+        session.subject
+    ));
     Ok(Exit::Done)
 }
 

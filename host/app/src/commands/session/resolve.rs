@@ -44,7 +44,7 @@ pub(super) async fn resolve(
     resolved.map_err(Failure::refused)?;
     report(&*store, (&session.subject, call), data, terminal).await?;
     if let Some(parent) = parent {
-        terminal.note(below::parent_waits(&parent, data));
+        terminal.note(below::parent_waits(&*store, &parent, data).await?);
     }
     Ok(Exit::Done)
 }

@@ -95,7 +95,7 @@ pub(super) async fn respond(
             session.close().await.map_err(Failure::failed)?;
             said?;
             if let Some(parent) = parent {
-                terminal.note(super::below::parent_waits(&parent, data));
+                terminal.note(super::below::parent_waits(&*kept.store, &parent, data).await?);
             } else if ready {
                 let (id, flag) = (&found.subject, data.flag());
                 terminal.note(format!(

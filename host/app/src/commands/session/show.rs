@@ -4,13 +4,13 @@ use super::{below, tree};
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, approval, text};
-use agent_core::change::{CallRecord, CallState};
+use agent_core::change::{CallRecord, CallResult, CallState, Departure};
 use agent_core::event::{EndReason, ErrorScope, EventKind};
 use agent_core::loop_break::name::ASK_QUESTION;
-use agent_core::message::{Content, Media, Part, StoredMessage, ToolResult};
+use agent_core::message::{Content, Media, MessageId, Part, StoredMessage, ToolResult};
 use agent_core::tool::errors_in_words;
 use agent_memory::{CallFilter, MAX_PAGE, MessageRange, SessionSummary, Store};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Messages that are read at once.
 const PAGE: usize = 200;
@@ -32,11 +32,23 @@ pub(crate) async fn show(
     for child in tree::children(store, &session.subject).await? {
         line(format!("  {DIM}delegated to{DIM:#} {}  {}", child.subject, child.state))?;
     }
-    let ends = ends(store, &session.subject).await?;
+    said(store, &session.subject, terminal).await?;
+    still_open(store, session, data, terminal).await?;
+    if let Some(suspension) = below::last_suspension(store, &session.subject).await? {
+        below::waiting(store, &suspension, data).await?.into_iter().try_for_each(|shown| line(format!("\n{shown}")))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Every message, turn by turn, and what has come of calls whose batch is not done.
+async fn said(store: &dyn Store, session: &str, terminal: &Terminal) -> Result<(), Failure> {
+    let line = |line: String| terminal.print(line).map_err(Failure::output);
+    let (ends, left) = (ends(store, session).await?, departures(store, session).await?);
     let (mut after, mut turn) = (0, 0);
+    let mut answered = BTreeSet::new();
     loop {
         let range = MessageRange::After { id: after, limit: PAGE };
-        let messages = store.messages(&session.subject, range).await.map_err(Failure::failed)?;
+        let messages = store.messages(session, range).await.map_err(Failure::failed)?;
         let Some(last) = messages.last() else { break };
         after = last.id;
         for message in &messages {
@@ -45,12 +57,34 @@ pub(crate) async fn show(
                 turn = message.turn;
                 line(format!("\n{DIM}turn {turn}{DIM:#}"))?;
             }
-            line(shown(message))?;
+            answered.extend(message.parts.iter().filter_map(|part| match part {
+                Part::ToolResult(result) => Some(result.call_id.clone()),
+                _ => None,
+            }));
+            line(shown(message, left.get(&message.id).copied()))?;
         }
     }
     ends.get(&turn).map_or(Ok(()), |end| line(end.clone()))?;
+    // It enters the history when all calls of the batch are done.
+    for call in store.calls(session, CallFilter::Turn(turn)).await.map_err(Failure::failed)? {
+        if let Some(CallResult { content, is_error, .. }) = call.result.filter(|_| !answered.contains(&call.id)) {
+            line(format!("  {}", tool_result(&ToolResult { call_id: call.id, name: call.name, content, is_error })))?;
+        }
+    }
+    Ok(())
+}
+
+/// Calls without a result, by what they wait for.
+async fn still_open(
+    store: &dyn Store,
+    session: &SessionSummary,
+    data: &DataDirectory,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let line = |line: String| terminal.print(line).map_err(Failure::output);
     let open = store.calls(&session.subject, CallFilter::Unfinished).await.map_err(Failure::failed)?;
-    if session.state == super::INTERRUPTED {
+    let is_interrupted = session.state == super::INTERRUPTED;
+    if is_interrupted {
         line(format!("\n{}", interrupted(session, &open, data)))?;
     }
     let asking: Vec<_> = open.iter().filter(|call| call.state == CallState::Asking).cloned().collect();
@@ -59,19 +93,13 @@ pub(crate) async fn show(
     }
     let (unknown, others): (Vec<_>, Vec<_>) =
         open.into_iter().partition(|call| call.state == CallState::OutcomeUnknown);
-    if unknown.is_empty() && session.state != super::INTERRUPTED {
-        others.iter().try_for_each(|call| line(open_call(call)))?;
-    }
     if !unknown.is_empty() {
         line(format!("\n{}", waiting(&session.subject, &unknown, data)))?;
-        if session.state != super::INTERRUPTED {
-            others.iter().try_for_each(|call| line(open_call(call)))?;
-        }
     }
-    if let Some(suspension) = below::last_suspension(store, &session.subject).await? {
-        below::waiting(store, &suspension, data).await?.into_iter().try_for_each(|shown| line(format!("\n{shown}")))?;
+    if !is_interrupted {
+        others.iter().try_for_each(|call| line(open_call(call, session.open_in)))?;
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// How each turn ended, as a line; nothing of those that have not.
@@ -119,14 +147,28 @@ fn interrupted(session: &SessionSummary, open: &[CallRecord], data: &DataDirecto
         "{YELLOW}interrupted{YELLOW:#}: the process of this turn is gone; --continue goes on with it, or --session \
          {id}{flag}, with the same --agent or --plugins as before"
     )];
-    lines.extend(open.iter().filter(|call| call.state != CallState::OutcomeUnknown).map(open_call));
+    lines.extend(open.iter().filter(|call| call.state != CallState::OutcomeUnknown).map(|call| open_call(call, None)));
     lines.join("\n")
 }
 
-/// A call without a result, and what it waits for.
-fn open_call(call: &CallRecord) -> String {
+/// Why messages have left the view.
+async fn departures(store: &dyn Store, session: &str) -> Result<BTreeMap<MessageId, Departure>, Failure> {
+    let (mut left, mut after) = (BTreeMap::new(), 0);
+    loop {
+        let hidden = store.hidden(session, after, MAX_PAGE).await.map_err(Failure::failed)?;
+        let Some(last) = hidden.last() else { return Ok(left) };
+        after = last.id;
+        left.extend(hidden.into_iter().map(|hidden| (hidden.id, hidden.why)));
+    }
+}
+
+/// A call without a result, and what it waits for, in a session that this process has open, if any.
+fn open_call(call: &CallRecord, open_in: Option<u32>) -> String {
     let (name, arguments) = (text::one_line(&call.name, SHOWN), text::json_line(&call.arguments, SHOWN));
+    let running = open_in.map(|process| format!("runs now, in process {process}"));
     let waits = match call.state {
+        CallState::Started if running.is_some() => running.as_deref().unwrap_or_default(),
+        CallState::Waiting if running.is_some() => "has not begun yet",
         CallState::Waiting => "has not begun; it runs when the turn goes on",
         CallState::Asking => "waits for an approval",
         CallState::Outstanding if call.name == ASK_QUESTION => {
@@ -173,7 +215,7 @@ pub(crate) fn waiting(session: &str, calls: &[CallRecord], data: &DataDirectory)
     lines.join("\n")
 }
 
-fn shown(message: &StoredMessage) -> String {
+fn shown(message: &StoredMessage, left: Option<Departure>) -> String {
     let parts = message.parts.iter().filter(|part| !matches!(part, Part::Preface(_) | Part::Replay(_)));
     let parts = parts.map(|part| match part {
         Part::Text(words) => text::harmless(words).replace('\n', "\n  "),
@@ -188,7 +230,13 @@ fn shown(message: &StoredMessage) -> String {
     });
     let parts: Vec<_> = parts.collect();
     let (role, id) = (message.role.as_str(), message.id);
-    format!("{BOLD}{role}{BOLD:#} {DIM}{id}{DIM:#}\n  {}", parts.join("\n  "))
+    let left = match left {
+        None => String::new(),
+        Some(Departure::TakenBack) => format!(" {YELLOW}taken back{YELLOW:#}"),
+        Some(Departure::Evicted) => format!(" {YELLOW}not in the prompt any more, but in its summary{YELLOW:#}"),
+        Some(Departure::Superseded) => format!(" {YELLOW}not in the prompt any more{YELLOW:#}"),
+    };
+    format!("{BOLD}{role}{BOLD:#} {DIM}{id}{DIM:#}{left}\n  {}", parts.join("\n  "))
 }
 
 fn tool_result(result: &ToolResult) -> String {
@@ -237,10 +285,14 @@ mod tests {
             edited: None,
             result: None,
         };
-        let shown = |state| anstream::adapter::strip_str(&open_call(&call(state))).to_string();
+        let shown = |state| anstream::adapter::strip_str(&open_call(&call(state), None)).to_string();
         let begun = "  files.write {\"path\":\"a\"}\n    had begun; it is repeated if it may be, else the turn will \
                      wait for your decision call_1_1_1";
         assert_eq!(shown(CallState::Started), begun);
-        assert!(shown(CallState::Waiting).contains("has not begun"));
+        assert!(shown(CallState::Waiting).contains("it runs when the turn goes on"));
+        let running = open_call(&call(CallState::Started), Some(7));
+        let running = anstream::adapter::strip_str(&running).to_string();
+        assert_eq!(running, "  files.write {\"path\":\"a\"}\n    runs now, in process 7 call_1_1_1");
+        assert!(!open_call(&call(CallState::Waiting), Some(7)).contains("goes on"));
     }
 }

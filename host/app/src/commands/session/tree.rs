@@ -4,6 +4,9 @@ use crate::exit::Failure;
 use crate::terminal::{DIM, text};
 use agent_memory::{MAX_PAGE, SessionFilter, SessionSummary, Store};
 
+/// States of sessions whose turn is not over.
+const OPEN: [&str; 3] = ["running", "suspended", super::INTERRUPTED];
+
 /// The sessions in their order, each followed by those below it, with how deep they are. One whose parent is not among them
 /// stands at the top.
 pub(super) fn in_order(sessions: Vec<SessionSummary>) -> Vec<(usize, SessionSummary)> {
@@ -39,7 +42,7 @@ pub(super) fn line(depth: usize, session: &SessionSummary) -> String {
     let shown = super::summary(session);
     match (depth, &session.delegated_by) {
         (0, None) => shown,
-        (0, Some(parent)) => format!("{shown}\n  {DIM}worked for {parent}{DIM:#}"),
+        (0, Some(parent)) => format!("{shown}\n  {DIM}works for {}{DIM:#}", text::one_line(parent, 100)),
         _ => {
             let margin = "  ".repeat(depth - 1);
             let mut lines = shown.lines();
@@ -60,8 +63,13 @@ pub(super) fn kept(children: &[SessionSummary], flag: &str) -> Option<String> {
     let subjects: Vec<_> = children.iter().map(|child| child.subject.as_str()).collect();
     let number = text::count(subjects.len(), "session");
     let which = subjects.join(" ");
+    let open = children.iter().filter(|child| OPEN.contains(&child.state.as_str())).count();
+    let open = match open {
+        0 => String::new(),
+        open => format!(" ({} not over, and nobody waits for the answer any more)", text::count(open, "turn")),
+    };
     (!subjects.is_empty()).then(|| {
-        format!("kept {number} that worked for it; to delete them, too: agent-host session delete {which}{flag}")
+        format!("kept {number} that worked for it{open}; to delete them, too: agent-host session delete {which}{flag}")
     })
 }
 
@@ -86,6 +94,19 @@ mod tests {
         }
     }
 
+    /// L16, D5: who deletes a session is told of those that it leaves in the middle of their work.
+    #[test]
+    fn d5_what_is_kept_is_named_with_what_is_open() {
+        let child =
+            |subject: &str, state: &str| SessionSummary { state: state.into(), ..session(subject, Some("lead")) };
+        let said = |children: &[SessionSummary]| kept(children, " --data d").unwrap_or_default();
+        assert_eq!(said(&[]), "");
+        let ended = "kept 1 session that worked for it; to delete them, too: agent-host session delete a --data d";
+        assert_eq!(said(&[child("a", "idle")]), ended);
+        let shown = said(&[child("a", "idle"), child("b", "suspended")]);
+        assert!(shown.contains("2 sessions") && shown.contains("(1 turn not over"), "{shown}");
+    }
+
     /// L16, D5
     #[test]
     fn l16_children_stand_below_their_parent() {
@@ -108,6 +129,9 @@ mod tests {
             anstream::adapter::strip_str(&line(*depth, session)).to_string()
         };
         assert!(line(3).starts_with("  └ deep  idle") && line(3).ends_with("\n      What?"), "{}", line(3));
-        assert!(line(4).ends_with("worked for gone"), "{}", line(4));
+        assert!(line(4).ends_with("works for gone"), "{}", line(4));
+        assert_eq!(line(4).matches("gone").count(), 1, "it is said once: {}", line(4));
+        let blank = SessionSummary { title: None, ..session("new", None) };
+        assert_eq!(super::line(0, &blank).lines().count(), 1, "no line without a title");
     }
 }

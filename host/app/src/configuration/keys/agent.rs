@@ -211,6 +211,15 @@ pub(super) const TURN: Section = Section {
             example: r#""ollama/qwen3:8b""#,
         },
         Key {
+            name: "memory",
+            value: Value::Choice(&["user", "agent", "off"]),
+            default: Default::Is(r#""user""#),
+            meaning: "What is recalled of you from earlier sessions, and remembered for later ones: `user` recalls the answers \
+                      of all your agents and what this one's own tools brought, `agent` only this one's, `off` nothing, and \
+                      nothing is remembered. An agent that works for another one recalls nothing.",
+            example: r#""agent""#,
+        },
+        Key {
             name: "finish",
             value: Value::Choice(&["text", "tool"]),
             default: Default::Is(r#""text""#),

@@ -2,8 +2,8 @@
 
 use super::{APPLICATION_ID, FIRST};
 use crate::{
-    Approvals, CallFilter, Commit, Lease, MemoryKind, MessageRange, OpenMode, Options, Outbox, OutboxFilter,
-    RecordRange, SessionFilter, SessionLog, SessionMeta, SqliteStore,
+    Approvals, CallFilter, Commit, Lease, MemoryFilter, MemoryKind, MessageRange, OpenMode, Options, Outbox,
+    OutboxFilter, RecordRange, SessionFilter, SessionLog, SessionMeta, SqliteStore,
 };
 use crate::{Memories, digest_of};
 use agent_core::change::{CallChange, CallState, Change, Departure, HiddenMessage};
@@ -66,8 +66,9 @@ async fn check_what_was_there(store: &SqliteStore) -> Lease {
     assert_eq!(store.events("agent/1", 0, 9).await.unwrap().len(), 1);
     assert_eq!(store.records("agent/1", RecordRange::Turn(1)).await.unwrap().len(), 1);
     assert_eq!(store.search_messages("walrus", 9).await.unwrap().len(), 1);
-    assert_eq!(store.list("ann", "", 9).await.unwrap()[0].memory.kind, MemoryKind::Final);
-    assert_eq!(Memories::search(store, "ann", "walrus", 9).await.unwrap().len(), 1);
+    let memory = store.list("ann", "", 9).await.unwrap().remove(0).memory;
+    assert_eq!((memory.kind, memory.agent.as_str(), memory.turn), (MemoryKind::Final, "agent", 1));
+    assert_eq!(store.search(&MemoryFilter::of_user("ann"), "walrus", 9).await.unwrap().len(), 1);
     assert_eq!(store.outbox(None, OutboxFilter::All, 0, 9).await.unwrap(), []);
     assert_eq!(store.allowed("agent").await.unwrap(), []);
     opened.lease
