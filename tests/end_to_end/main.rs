@@ -20,6 +20,7 @@ mod memories;
 mod model_servers;
 mod models;
 mod peers;
+mod plain;
 mod plan_files;
 mod plans;
 mod portable;

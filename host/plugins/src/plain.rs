@@ -7,6 +7,8 @@ pub(crate) mod command;
 mod docs;
 mod names;
 mod results;
+#[cfg(test)]
+mod round_trip;
 mod schema;
 mod shape;
 mod survey;

@@ -228,6 +228,7 @@ impl Reader {
             Type::Variant(variant) => {
                 let mut cases = Vec::new();
                 for case in variant.cases() {
+                    self.part()?;
                     self.name(case.name)?;
                     cases.push((case.name.to_owned(), self.maybe(case.ty, levels)?));
                 }
