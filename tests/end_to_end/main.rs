@@ -25,6 +25,7 @@ mod plan_files;
 mod plans;
 mod portable;
 mod prefilter;
+mod released;
 mod sandbox;
 mod scenarios;
 mod seed_a;

@@ -185,6 +185,7 @@ fn outcome(signature: &Signature, value: Option<Val>) -> Result<Result<ToolDone,
 }
 
 fn done(shape: &Shape, value: Val) -> Result<ToolDone, Stop> {
+    // Without quotes and escapes: it is for reading, and a bare string promises no structure.
     if let Val::String(words) = value {
         return text(words);
     }
@@ -192,12 +193,9 @@ fn done(shape: &Shape, value: Val) -> Result<ToolDone, Stop> {
     if json.to_string().len() > RESULT_TEXT_BYTES {
         return Err(too_much());
     }
-    // A structured null would be no structured result at all.
-    Ok(if json.is_null() {
-        ToolDone { content: vec![Content::Json(json)], structured: None }
-    } else {
-        ToolDone { content: Vec::new(), structured: Some(json) }
-    })
+    // A structured null alone would look like no result at all.
+    let content = if json.is_null() { vec![Content::Json(Value::Null)] } else { Vec::new() };
+    Ok(ToolDone { content, structured: Some(json) })
 }
 
 fn text(text: String) -> Result<ToolDone, Stop> {

@@ -28,12 +28,13 @@ pub(crate) fn of_method(constructor: &Signature, method: &Signature) -> Value {
     schema
 }
 
-/// Of what a function gives, its failure left out; None: nothing.
+/// Of what a function gives, its failure left out; None: nothing, or text.
 pub(crate) fn of_result(signature: &Signature) -> Option<Value> {
-    match &signature.result {
-        Some(Shape::Result { ok, .. }) => ok.as_deref().map(of),
-        other => other.as_ref().map(of),
-    }
+    let given = match &signature.result {
+        Some(Shape::Result { ok, .. }) => ok.as_deref(),
+        other => other.as_ref(),
+    };
+    given.filter(|shape| **shape != Shape::String).map(of)
 }
 
 /// Of the values of one type.
