@@ -168,9 +168,9 @@ fn command() -> PathBuf {
         assert!(status.status.success(), "the program is built");
         let messages = String::from_utf8(status.stdout).unwrap();
         let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let files = messages.filter_map(|message| message["filenames"].as_array().cloned()).flatten();
+        let mut files = messages.filter_map(|message| message["filenames"].as_array().cloned()).flatten();
         let is_program = |file: &Value| file.as_str().is_some_and(|file| file.ends_with("fixture-command.wasm"));
-        PathBuf::from(files.filter(is_program).next_back().unwrap().as_str().unwrap())
+        PathBuf::from(files.rfind(is_program).unwrap().as_str().unwrap())
     };
     BUILT.get_or_init(build).clone()
 }
