@@ -63,3 +63,46 @@ async fn a_python_guest() {
     assert!(results[2].2.contains("refused"), "a socket without a grant: {}", results[2].2);
     assert!(results[3].2.contains("refused"), "a file without a grant: {}", results[3].2);
 }
+
+/// P3, P5: a Python component that knows nothing of this host: its functions are tools, with the types of its own WIT.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_python_guest_of_another_world() {
+    let Some(componentize) = python_peer("componentize-py") else { return };
+    let house = House::new(&[]).await;
+    let component = house.directory.path().join("plugins/words.wasm");
+    let output = Command::new(componentize)
+        .current_dir(repository().join("tests/guests/python-plain"))
+        .args(["-d", "words.wit", "-w", "words", "componentize", "app", "-o"])
+        .arg(&component)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let replies = [
+        calling(&[
+            ("shout", json!({"text": "grüße"})),
+            ("text.count", json!({"text": "one three five"})),
+            ("text.count", json!({"text": ""})),
+            ("text.pick", json!({"text": "a b c", "which": {"first": 2}})),
+            ("text.pick", json!({"text": "a b c", "which": "whole"})),
+            ("text.pick", json!({"text": "a b c", "which": {"first": 4}})),
+            ("text.pick", json!({"text": "a b c", "which": "last"})),
+        ]),
+        saying("Done."),
+    ];
+    let mut session = house.session(AgentConfig::new("test"), script(&replies)).await;
+    let result = turn(&mut session, "Go.").await;
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    let results = results(&house, &session).await;
+    let expected = [
+        (false, "GRÜSSE!"),
+        (false, r#"{"words":3,"longest":"three"}"#),
+        (false, r#"{"words":0,"longest":null}"#),
+        (false, r#"["a","b"]"#),
+        (false, r#"["a","b","c"]"#),
+        (true, "there are only 3 words"),
+        (true, "/which"),
+    ];
+    for ((name, is_error, text), (fails, words)) in results.iter().zip(expected) {
+        assert!(*is_error == fails && text.contains(words), "{name}: {text}");
+    }
+}

@@ -54,8 +54,14 @@ impl Sandbox {
         request: ToolCallRequest<'_>,
         ports: &Ports,
     ) -> CallReport<Result<ToolOutcome, ToolError>> {
+        if let Some(report) = self.call_plain(setup, &request, ports).await {
+            return report;
+        }
         let ToolCallRequest { name, args, context } = request;
         let Some(entrance) = &setup.plugin.links.tool else {
+            if setup.plugin.links.plain.is_some() {
+                return no_such_tool(setup, name);
+            }
             return not_exported(setup, Kind::Tool);
         };
         if !setup.plugin.tools().iter().any(|tool| tool.name == name) {
@@ -194,7 +200,7 @@ impl Sandbox {
     }
 }
 
-fn ticket(setup: &PluginSetup, (call, scope): (String, &Scope), wall: Duration, reach: Reach) -> Ticket {
+pub(crate) fn ticket(setup: &PluginSetup, (call, scope): (String, &Scope), wall: Duration, reach: Reach) -> Ticket {
     let (lane, lifted) = match reach.authority {
         Authority::Granted => (LaneName::Calls, LIFTED_BYTES),
         Authority::Inert => (LaneName::Pure, LIFTED_BYTES_WITHOUT_MEDIA),
@@ -212,12 +218,13 @@ fn ticket(setup: &PluginSetup, (call, scope): (String, &Scope), wall: Duration, 
     }
 }
 
-fn reach(setup: &PluginSetup, scope: &Scope, ports: &Ports) -> Reach {
+pub(crate) fn reach(setup: &PluginSetup, scope: &Scope, ports: &Ports) -> Reach {
     Reach {
         authority: Authority::Granted,
         grants: Arc::clone(&setup.grants),
         session: scope.session.clone(),
         media: ports.media.clone(),
+        program: None,
     }
 }
 

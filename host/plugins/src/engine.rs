@@ -13,7 +13,7 @@ use wasmtime::{
 const KEEP_RESIDENT: usize = limits::MIB;
 
 /// Counts up in the hash when this crate changes how it uses the engine's artifacts.
-const CACHE_LAYOUT: u32 = 1;
+const CACHE_LAYOUT: u32 = 2;
 
 /// The contract: what is kept beside compiled code was checked against exactly this text.
 const CONTRACT: [&str; 7] = [

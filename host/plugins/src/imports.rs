@@ -94,6 +94,28 @@ pub(crate) enum Imports {
     SomeDenied,
 }
 
+/// What an import can do to the world outside of the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effects {
+    /// Nothing: time, random numbers, streams, reading what was given, lines of the log.
+    None,
+    /// Something, if it is granted.
+    Possible,
+}
+
+/// What an import can do. Its name has been checked.
+pub(crate) fn effects(name: &str) -> Effects {
+    let path = name.split('@').next().unwrap_or(name);
+    let harmless = ["wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:cli/", "wasi:config/", "wasi:logging/"];
+    let is_harmless = path == "agent-host:plugin/types" || harmless.iter().any(|package| path.starts_with(package));
+    if is_harmless { Effects::None } else { Effects::Possible }
+}
+
+/// Whether an export belongs to the contract.
+pub(crate) fn is_own(name: &str) -> bool {
+    InterfaceName::parse(name).is_some_and(|interface| interface.package == OWN_PACKAGE)
+}
+
 /// Checks every import by name.
 pub(crate) fn check<'a>(names: impl Iterator<Item = &'a str>) -> Result<Imports, InterfaceProblem> {
     let mut imports = Imports::Implemented;

@@ -61,6 +61,10 @@ pub(crate) const RANDOM_BYTES: u64 = 64 * 1024;
 pub(crate) const LIFTED_BYTES: usize = 2 * RESULT_MEDIUM_BYTES + RESULT_TEXT_BYTES;
 /// The same for kinds whose results hold no media.
 pub(crate) const LIFTED_BYTES_WITHOUT_MEDIA: usize = 4 * MIB;
+/// The same for plain functions: their values take room for their types, so that a byte counts as one value.
+pub(crate) const PLAIN_LIFTED_BYTES: usize = 32 * MIB;
+/// JSON text of a plain function's arguments.
+pub(crate) const PLAIN_ARGUMENT_BYTES: usize = MIB;
 /// Wall time for a component's `definitions`.
 pub(crate) const DEFINITIONS_TIME: Duration = Duration::from_secs(10);
 

@@ -8,6 +8,7 @@ use crate::identity::{Authority, Kind, PluginIdentity};
 use crate::imports::{self, Imports, InterfaceProblem};
 use crate::limits::{COMPONENT_BYTES, CallLimits, DEFINITIONS_TIME, ERROR_TEXT_BYTES, LIFTED_BYTES_WITHOUT_MEDIA};
 use crate::manifest::{Manifest, ManifestError, name_of_stem};
+use crate::plain::{self, LeftOut, Told};
 use crate::plugin::{Entrance, Facts, Links, LoadedPlugin};
 use crate::run::Ticket;
 use crate::sandbox::{Sandbox, Shared};
@@ -45,12 +46,16 @@ pub enum LoadError {
     /// Its manifest is broken.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// It is a component, but none of ours.
+    /// It is a component, but there is nothing in it to call.
     #[error(
         "it exports none of the four plugin kinds (tool, context-builder, output-validator, media-policy of \
-         agent-host:plugin@0.1.x); build it with the SDK or from the contract in wit/"
+         agent-host:plugin@0.1.x) and no function that can be a tool{}",
+        reasons(left_out)
     )]
-    NoKind,
+    NothingOffered {
+        /// What it exports, and why that is no tool.
+        left_out: Vec<LeftOut>,
+    },
     /// Compiling failed.
     #[error("it cannot be compiled: {reason}")]
     Compile {
@@ -207,10 +212,11 @@ impl Sandbox {
         bytes: Arc<Vec<u8>>,
     ) -> Result<Arc<LoadedPlugin>, LoadError> {
         let size = bytes.len() as u64;
-        let component = self.compile(bytes).await?;
+        let component = self.compile(Arc::clone(&bytes)).await?;
         let identity = identity(name, digest, &facts);
-        let links = self.link(&component, &facts)?;
+        let mut links = self.link(&component, &facts)?;
         facts.tools = self.learn(&identity, &links).await?;
+        links.plain = self.learn_functions(&identity, &component, bytes, &mut facts).await?;
         let (shared, kept, digest) = (Arc::clone(&self.shared), facts.clone(), identity.digest.clone());
         blocking(move || keep(&shared, &digest, &kept, &component)).await?;
         Ok(loaded(identity, facts, links, size))
@@ -259,6 +265,37 @@ impl Sandbox {
             links.output_validator =
                 entrance(Kind::OutputValidator, has, &inert, exports::output_validator::GuestIndices::new)?;
             links.media_policy = entrance(Kind::MediaPolicy, has, &inert, exports::media_policy::GuestIndices::new)?;
+        }
+        links.plain = link_plain(&self.shared, component, facts, imports)?;
+        Ok(links)
+    }
+
+    /// Finds the plain functions (P3). They are looked at off the async threads, and the component is started once.
+    async fn learn_functions(
+        &self,
+        identity: &Arc<PluginIdentity>,
+        component: &Component,
+        bytes: Arc<Vec<u8>>,
+        facts: &mut Facts,
+    ) -> Result<Option<plain::PlainLinks>, LoadError> {
+        let (looked_at, known) = (component.clone(), facts.clone());
+        let (found, tools) = blocking(move || {
+            let (manifest, imports) = (known.manifest.as_ref(), known.imports.as_slice());
+            plain::survey(&looked_at, &Told { bytes: &bytes, manifest, imports, tools: &known.tools })
+        })
+        .await?;
+        if facts.kinds.is_empty() && tools.is_empty() {
+            return Err(LoadError::NothingOffered { left_out: found.left_out });
+        }
+        for function in &found.left_out {
+            tracing::info!(plugin = %identity, "{function}");
+        }
+        facts.plain = found;
+        facts.tools.extend(tools);
+        let imports = imports::check(facts.imports.iter().map(String::as_str))?;
+        let links = link_plain(&self.shared, component, facts, imports)?;
+        if let Some(links) = &links {
+            self.check_kind(identity, Kind::Tool, links.instance(), |_, _| Ok(())).await?;
         }
         Ok(links)
     }
@@ -328,11 +365,11 @@ fn first_look(shared: &Shared, name: &str, bytes: &[u8]) -> Result<FirstLook, Lo
     let scan = scan(bytes)?;
     imports::check(scan.imports.iter().map(String::as_str))?;
     let kinds = imports::kinds(scan.exports.iter().map(String::as_str))?;
-    if kinds.is_empty() {
-        return Err(LoadError::NoKind);
+    if scan.has_async_lift && !kinds.is_empty() {
+        return Err(NotAComponent::AsyncExport.into());
     }
     let manifest = scan.manifest.as_deref().map(Manifest::from_section).transpose()?;
-    let facts = Facts { manifest, kinds, imports: scan.imports, tools: Vec::new() };
+    let facts = Facts { manifest, kinds, imports: scan.imports, tools: Vec::new(), plain: Default::default() };
     Ok(FirstLook::Unknown { digest, facts })
 }
 
@@ -380,6 +417,25 @@ fn link_with(
     linked.map_err(|error| LoadError::Link { reason: reason(&error) })
 }
 
+fn link_plain(
+    shared: &Shared,
+    component: &Component,
+    facts: &Facts,
+    imports: Imports,
+) -> Result<Option<plain::PlainLinks>, LoadError> {
+    if facts.plain.functions.is_empty() {
+        return Ok(None);
+    }
+    let instance = link_with(shared, component, Authority::Granted, imports)?;
+    plain::link(&facts.plain, instance).map(Some)
+}
+
+fn reasons(left_out: &[LeftOut]) -> String {
+    let some = left_out.iter().take(4).map(|function| format!("; {function}"));
+    some.collect::<String>()
+        + "; build it with the SDK, from the contract in wit/, or with exports that take and give data"
+}
+
 fn entrance<Indices>(
     kind: Kind,
     has: impl Fn(&Kind) -> bool,
@@ -412,7 +468,8 @@ fn identity(name: &str, digest: Digest, facts: &Facts) -> Arc<PluginIdentity> {
     Arc::new(PluginIdentity { name, digest })
 }
 
-fn loaded(identity: Arc<PluginIdentity>, facts: Facts, links: Links, size: u64) -> Arc<LoadedPlugin> {
+fn loaded(identity: Arc<PluginIdentity>, mut facts: Facts, links: Links, size: u64) -> Arc<LoadedPlugin> {
+    facts.plain.name_command(&identity.name, &mut facts.tools);
     Arc::new(LoadedPlugin { identity, facts, size, links })
 }
 

@@ -5,6 +5,7 @@ use crate::grants::{self, Grants, Unmet};
 use crate::identity::{Kind, PluginIdentity};
 use crate::limits::CallLimits;
 use crate::manifest::Manifest;
+use crate::plain::{Form, LeftOut, PlainFacts, PlainLinks};
 use crate::state::CallState;
 use agent_core::message::Digest;
 use agent_core::tool::ToolDefinition;
@@ -25,7 +26,10 @@ pub(crate) struct Facts {
     pub(crate) manifest: Option<Manifest>,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) imports: Vec<String>,
+    /// Those that it describes itself, then its plain functions.
     pub(crate) tools: Vec<ToolDefinition>,
+    #[serde(default)]
+    pub(crate) plain: PlainFacts,
 }
 
 /// How each exported kind is entered.
@@ -36,6 +40,7 @@ pub(crate) struct Links {
     pub(crate) step_context: Option<Entrance<exports::step_context::GuestIndices>>,
     pub(crate) output_validator: Option<Entrance<exports::output_validator::GuestIndices>>,
     pub(crate) media_policy: Option<Entrance<exports::media_policy::GuestIndices>>,
+    pub(crate) plain: Option<PlainLinks>,
 }
 
 /// A component linked with the authority of one kind, and where that kind's functions are.
@@ -73,6 +78,23 @@ impl LoadedPlugin {
     /// Whether it exports this kind.
     pub fn has(&self, kind: Kind) -> bool {
         self.facts.kinds.contains(&kind)
+    }
+
+    /// What it is, in words: the names of its kinds, `functions` for tools that are plain functions (P3), `command` for a
+    /// command-line program.
+    pub fn sorts(&self) -> Vec<&'static str> {
+        let of = |command: bool| {
+            let functions = &self.facts.plain.functions;
+            functions.iter().any(|function| (function.form == Form::Command) == command)
+        };
+        let plain = [(of(false), "functions"), (of(true), "command")];
+        let kinds = self.facts.kinds.iter().map(|kind| kind.interface());
+        kinds.chain(plain.into_iter().filter_map(|(is_so, word)| is_so.then_some(word))).collect()
+    }
+
+    /// Exported functions that are no tools, and why: at most 64 of them and a last line that counts the rest.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.facts.plain.left_out
     }
 
     /// Names of its imports. They are no requests: the manifest is.

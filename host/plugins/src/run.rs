@@ -31,6 +31,11 @@ pub struct CallReport<T> {
 }
 
 impl<T> CallReport<T> {
+    /// A call that was answered before anything ran.
+    pub(crate) fn answered(answer: T) -> Self {
+        Self { result: Ok(answer), cost: CallCost::default(), denials: Vec::new(), lost_log: LostLog::default() }
+    }
+
     /// A call that never began.
     pub(crate) fn refused(failure: CallFailure) -> Self {
         Self { result: Err(failure), cost: CallCost::default(), denials: Vec::new(), lost_log: LostLog::default() }

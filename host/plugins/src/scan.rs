@@ -11,6 +11,8 @@ pub(crate) struct Scan {
     pub(crate) imports: Vec<String>,
     /// Names of its exports, in order.
     pub(crate) exports: Vec<String>,
+    /// Whether functions are lifted with the async ABI.
+    pub(crate) has_async_lift: bool,
     /// Contents of the manifest section.
     pub(crate) manifest: Option<Vec<u8>>,
 }
@@ -69,9 +71,7 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentCanonicalSection(section) => {
                 for function in section {
-                    if is_async_lift(&function.map_err(damaged)?) {
-                        return Err(NotAComponent::AsyncExport);
-                    }
+                    scan.has_async_lift |= is_async_lift(&function.map_err(damaged)?);
                 }
             }
             Payload::ComponentImportSection(section) if depth == 0 => {

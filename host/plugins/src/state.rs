@@ -7,6 +7,7 @@ use crate::limits::{self, Limit};
 use crate::logging::{GuestStream, Source};
 use crate::manifest::Access;
 use crate::media::MediaPort;
+use crate::plain::command::Program;
 use crate::record::CallRecord;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +40,7 @@ pub(crate) struct CallState {
     pub(crate) growing_bytes: usize,
     authority: Authority,
     grants: Arc<Grants>,
+    program: Option<Arc<Program>>,
     /// Made when the guest first uses it, which most calls never do.
     wasi: Option<Box<WasiCtx>>,
     random_left: u64,
@@ -53,12 +55,14 @@ pub(crate) struct Reach {
     pub(crate) grants: Arc<Grants>,
     pub(crate) session: String,
     pub(crate) media: Option<Arc<dyn MediaPort>>,
+    /// The command-line program that the call runs.
+    pub(crate) program: Option<Arc<Program>>,
 }
 
 impl Reach {
     /// Nothing at all.
     pub(crate) fn nothing(authority: Authority) -> Self {
-        Self { authority, grants: Arc::default(), session: String::new(), media: None }
+        Self { authority, grants: Arc::default(), session: String::new(), media: None, program: None }
     }
 }
 
@@ -75,6 +79,7 @@ impl CallState {
             growing_bytes: 0,
             authority: reach.authority,
             grants: reach.grants,
+            program: reach.program,
             wasi: None,
             random_left: limits::RANDOM_BYTES,
             memory: 0,
@@ -116,8 +121,12 @@ impl CallState {
 
 impl WasiView for CallState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let Self { wasi, record, authority, grants, table, .. } = self;
-        let ctx = wasi.get_or_insert_with(|| Box::new(wasi_builder(record, *authority, grants).build()));
+        let Self { wasi, record, authority, grants, program, table, .. } = self;
+        let ctx = wasi.get_or_insert_with(|| {
+            let mut builder = wasi_builder(record, *authority, grants);
+            connect(program.as_ref(), record, &mut builder);
+            Box::new(builder.build())
+        });
         WasiCtxView { ctx, table }
     }
 }
@@ -204,6 +213,7 @@ impl logging::logging::Host for CallState {
 
 fn wasi_with_trees(state: &CallState) -> Result<WasiCtx, TreeProblem> {
     let mut builder = wasi_builder(&state.record, state.authority, &state.grants);
+    connect(state.program.as_ref(), &state.record, &mut builder);
     for tree in &state.grants.trees {
         let (permissions, key) = match tree.access {
             Access::Read => (FsPerms::ReadOnly, "read"),
@@ -217,6 +227,13 @@ fn wasi_with_trees(state: &CallState) -> Result<WasiCtx, TreeProblem> {
         })?;
     }
     Ok(builder.build())
+}
+
+/// A command-line program has arguments and streams of its own.
+fn connect(program: Option<&Arc<Program>>, record: &Arc<CallRecord>, builder: &mut WasiCtxBuilder) {
+    if let Some(program) = program {
+        program.connect(record, builder);
+    }
 }
 
 /// WASI without file trees.

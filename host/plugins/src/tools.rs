@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Longest name of a tool.
-const NAME_LENGTH: usize = 128;
+pub(crate) const NAME_LENGTH: usize = 128;
 /// Most violations of one error that are passed on.
 const VIOLATIONS: usize = 64;
 

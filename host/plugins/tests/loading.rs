@@ -68,7 +68,7 @@ async fn files_that_are_no_components_are_refused_with_the_reason() {
     assert!(matches!(refusal(cut).await, LoadError::NotAComponent(NotAComponent::Damaged { .. })));
     let package = refusal(component("(component (type $a (component)) (export \"acme:words/all\" (type $a)))")).await;
     assert!(matches!(package, LoadError::NotAComponent(NotAComponent::WitPackage)), "{package}");
-    assert!(matches!(refusal(component("(component)")).await, LoadError::NoKind));
+    assert!(matches!(refusal(component("(component)")).await, LoadError::NothingOffered { .. }));
 }
 
 // Row 11: compiled code is never loaded as a plugin, neither wasmtime's own nor a file of the cache.

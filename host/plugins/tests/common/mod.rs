@@ -41,12 +41,19 @@ pub(crate) fn tool_component_calling(interface: &str) -> Vec<u8> {
     parse(&text, "agent-host:plugin/tool@0.1.0", 1)
 }
 
+/// The text of the first, to put beside other exports.
+pub(crate) fn tool_text(interface: &str, memory: u32) -> String {
+    filled(COMPONENT, interface, memory)
+}
+
 fn parse(text: &str, interface: &str, memory: u32) -> Vec<u8> {
-    let text = text
-        .replace("INTERFACE", interface)
+    wat::parse_str(filled(text, interface, memory)).expect("the component is valid")
+}
+
+fn filled(text: &str, interface: &str, memory: u32) -> String {
+    text.replace("INTERFACE", interface)
         .replace("PAGES", &memory.to_string())
-        .replace("DEFINITIONS", &definitions(&["noop", "spin", "trap"]));
-    wat::parse_str(text).expect("the component is valid")
+        .replace("DEFINITIONS", &definitions(&["noop", "spin", "trap"]))
 }
 
 /// A sandbox with cache and store in this directory.
@@ -66,11 +73,26 @@ pub(crate) async fn call(
     name: &str,
     time_limit: Duration,
 ) -> CallReport<Result<ToolOutcome, ToolError>> {
+    let request = ToolCallRequest { name, args: "{}".to_owned(), context: context(time_limit) };
+    sandbox.call_tool(setup, request, &Ports::default()).await
+}
+
+/// Calls a tool with these arguments.
+pub(crate) async fn call_with(
+    sandbox: &Sandbox,
+    setup: &PluginSetup,
+    name: &str,
+    arguments: &serde_json::Value,
+) -> CallReport<Result<ToolOutcome, ToolError>> {
+    let request = ToolCallRequest { name, args: arguments.to_string(), context: context(Duration::from_secs(20)) };
+    sandbox.call_tool(setup, request, &Ports::default()).await
+}
+
+fn context(time_limit: Duration) -> ToolCallContext {
     let trace = TraceContext { traceparent: String::new(), tracestate: None };
     let (agent, session) = ("test".to_owned(), "test/1".to_owned());
     let scope = Scope { agent, session, delegated_by: None, user: None, turn: 1, trace };
-    let context = ToolCallContext { id: CallId("1.1.1".to_owned()), attempt: 1, time_limit, scope };
-    sandbox.call_tool(setup, ToolCallRequest { name, args: "{}".to_owned(), context }, &Ports::default()).await
+    ToolCallContext { id: CallId("1.1.1".to_owned()), attempt: 1, time_limit, scope }
 }
 
 /// Data at address 64: the list's pointer and length, the definitions from 128 on, their texts from 1024 on.

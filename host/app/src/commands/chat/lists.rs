@@ -60,9 +60,9 @@ pub(super) fn plugins(agent: &Agent, width: usize) -> String {
     let lines = agent.setups().values().map(|setup| {
         let plugin = setup.plugin();
         let version = plugin.manifest().map(|manifest| text::one_line(&manifest.version, 40)).unwrap_or_default();
-        let kinds: Vec<_> = plugin.kinds().iter().map(ToString::to_string).collect();
         let digest = plugin.digest().short();
-        let mut line = format!("{BOLD}{}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}", plugin.name(), kinds.join(", "));
+        let mut line =
+            format!("{BOLD}{}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}", plugin.name(), plugin.sorts().join(", "));
         for grant in grants(setup.grants()) {
             line.push_str(&format!("\n  {GREEN}may{GREEN:#} {}", text::cut(&grant, width.saturating_sub(6))));
         }

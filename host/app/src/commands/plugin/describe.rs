@@ -3,7 +3,7 @@
 use crate::terminal::{BOLD, DIM, YELLOW, text};
 use agent_core::tool::{ToolDefinition, Traits};
 use agent_mcp::McpTool;
-use agent_plugins::{Access, Asks, Grants, LoadedPlugin};
+use agent_plugins::{Access, Asks, Grants, LeftOut, LoadedPlugin};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -15,6 +15,10 @@ pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
     let mut lines = vec![heading(plugin)];
     for tool in plugin.tools() {
         lines.push(format!("  {} {DIM}{}{DIM:#}", tool.name, text::one_line(&tool.description, SHOWN)));
+    }
+    if !plugin.left_out().is_empty() {
+        let count = plugin.left_out().len();
+        lines.push(format!("  {DIM}not offered: {count}, see `plugin inspect`{DIM:#}"));
     }
     for unmet in plugin.unmet(grants) {
         let thing = text::one_line(&unmet.thing, SHOWN);
@@ -49,6 +53,12 @@ pub(super) fn whole(plugin: &LoadedPlugin, file: &Path) -> String {
         lines.push(format!("    {}", text::harmless(&tool.description).replace('\n', "\n    ")));
         lines.extend(arguments(&tool.input_schema));
     }
+    if !plugin.left_out().is_empty() {
+        lines.push(format!("\n  {BOLD}not offered{BOLD:#}"));
+    }
+    for LeftOut { function, reason } in plugin.left_out() {
+        lines.push(format!("    {} {DIM}{}{DIM:#}", text::one_line(function, 300), text::one_line(reason, 600)));
+    }
     lines.join("\n")
 }
 
@@ -62,17 +72,18 @@ pub(super) fn json(plugin: &LoadedPlugin) -> Value {
         "digest": plugin.digest(),
         "size": plugin.size(),
         "kinds": plugin.kinds(),
+        "sorts": plugin.sorts(),
         "asks": manifest.map(|manifest| &manifest.asks),
         "imports": plugin.imports(),
         "tools": plugin.tools(),
+        "not_offered": plugin.left_out(),
     })
 }
 
 fn heading(plugin: &LoadedPlugin) -> String {
-    let kinds: Vec<_> = plugin.kinds().iter().map(ToString::to_string).collect();
     let version = plugin.manifest().map(|manifest| text::one_line(&manifest.version, SHOWN)).unwrap_or_default();
     let (name, digest) = (plugin.name(), plugin.digest().short());
-    format!("{BOLD}{name}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}", kinds.join(", "))
+    format!("{BOLD}{name}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}", plugin.sorts().join(", "))
 }
 
 fn asks(plugin: &LoadedPlugin) -> String {

@@ -1,0 +1,250 @@
+//! Any component is a plugin (P3): a guest of Rust that knows nothing of this host, with a function for each type of WIT,
+//! and a command-line program as it comes from the compiler.
+
+use crate::support::{House, calling, components, repository, results, saying, script, toolchain, turn};
+use agent_plugins::{CallLimits, Grants};
+use agent_runtime::{AgentConfig, PluginAllowance, TurnResult};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// What each call gave, in the order of the calls: whether it is an error, and its text.
+async fn outcomes(house: &House, config: AgentConfig, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
+    let mut config = config;
+    config.bounds.parallel_calls = 8;
+    let mut session = house.session(config, script(&[calling(calls), saying("Done.")])).await;
+    let result = turn(&mut session, "Go.").await;
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    let results = results(house, &session).await;
+    session.close().await.unwrap();
+    results.into_iter().map(|(_, is_error, text)| (is_error, text)).collect()
+}
+
+/// P3: each type of WIT goes to a guest and comes back the same, as JSON that the model reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn p3_every_type_goes_there_and_back() {
+    let house = House::new(&["every-type"]).await;
+    let cases = [
+        ("a-bool", json!(true)),
+        ("a-u8", json!(255)),
+        ("a-s8", json!(-128)),
+        ("a-u16", json!(65535)),
+        ("a-s16", json!(-32768)),
+        ("a-u32", json!(4_294_967_295_u32)),
+        ("a-s32", json!(-2_147_483_648_i32)),
+        ("a-u64", json!("18446744073709551615")),
+        ("a-s64", json!("-9223372036854775808")),
+        ("a-u64", json!(9_007_199_254_740_991_u64)),
+        ("a-f32", json!(0.1)),
+        ("a-f64", json!("-Infinity")),
+        ("a-f64", json!("NaN")),
+        ("a-char", json!("ß")),
+        ("bytes", json!("AP8Q")),
+        ("a-list", json!(["a", "", "c"])),
+        ("a-record", json!({"x": -1, "y": 2})),
+        ("a-record", json!({"x": 3, "y": null})),
+        ("a-tuple", json!([7, "seven"])),
+        ("a-variant", json!("nothing")),
+        ("a-variant", json!({"circle": 1.5})),
+        ("a-variant", json!({"polygon": [{"x": 1, "y": null}]})),
+        ("an-enum", json!("dark-green")),
+        ("an-option", json!(null)),
+        ("an-option", json!("some")),
+        ("a-nested-option", json!({"some": null})),
+        ("a-nested-option", json!({"some": 4})),
+        ("a-result", json!([{"ok": 1}, {"err": "no"}])),
+        ("some-flags", json!(["read", "grant-others"])),
+    ];
+    let names: Vec<_> = cases.iter().map(|(name, _)| format!("echo.{name}")).collect();
+    let calls: Vec<_> =
+        names.iter().zip(&cases).map(|(name, (_, value))| (name.as_str(), json!({ "value": value }))).collect();
+    let outcomes = outcomes(&house, AgentConfig::new("test"), &calls).await;
+    for ((name, value), (is_error, text)) in cases.iter().zip(&outcomes) {
+        let is_text = matches!(*name, "a-char" | "an-enum" | "an-option") && value.is_string();
+        let read: Value = serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+        assert!(
+            !is_error && (read == *value || is_text && text.contains(value.as_str().unwrap())),
+            "{name} {value}: {text}"
+        );
+    }
+    let tools = house.generation().await;
+    let plugin = tools.plugin("every-type").unwrap();
+    let tool = |name: &str| plugin.tools().iter().find(|tool| tool.name == name).unwrap();
+    assert_eq!(tool("echo.a-record").output_schema.as_ref().unwrap()["required"], json!(["x"]));
+    assert!(
+        tool("echo.divide").description.contains("divide: ") || tool("echo.divide").description.contains("`divide`")
+    );
+    assert!(tool("greet").description.contains("func(name: string, loud: option<bool>) -> string"));
+}
+
+/// P3: a `result` is the tool's result or its error, resources live for one call, and a function of the world is a tool too.
+#[tokio::test(flavor = "multi_thread")]
+async fn p3_results_resources_and_the_world() {
+    let house = House::new(&["every-type"]).await;
+    let calls = [
+        ("echo.divide", json!({"dividend": -7, "divisor": 2})),
+        ("echo.divide", json!({"dividend": 1, "divisor": 0})),
+        ("echo.unit", json!({})),
+        ("echo.a-string", json!({"value": "line\n\"two\""})),
+        ("counting.counter.increment", json!({"self": {"start": 40, "label": null}, "by": 2})),
+        ("counting.counter.label", json!({"self": {"start": 1, "label": "mine"}})),
+        ("counting.counter.larger", json!({"one": 3, "other": 5})),
+        ("counting.gate.open", json!({"self": {"key": "k"}})),
+        ("counting.gate.open", json!({"self": {"key": ""}})),
+        ("greet", json!({"name": "Ada"})),
+        ("greet", json!({"name": "Ada", "loud": true})),
+        ("echo.a-record", json!({"value": {"x": "1"}})),
+        ("echo.crash", json!({"words": "as told"})),
+        ("echo.large", json!({"bytes": 3_000_000})),
+        ("echo.environment", json!({"name": "HOME"})),
+    ];
+    let outcomes = outcomes(&house, AgentConfig::new("test"), &calls).await;
+    let expected = [
+        (false, "-3"),
+        (true, "1 cannot be divided by 0"),
+        (false, ""),
+        (false, "line\n\"two\""),
+        (false, "42"),
+        (false, "mine"),
+        (false, "5"),
+        (false, "open"),
+        (true, "a gate needs a key"),
+        (false, "Hello, Ada."),
+        (false, "HELLO, ADA!"),
+        (true, "/value/x"),
+        (true, "as told"),
+        (true, "handed to the host at once"),
+        (false, "null"),
+    ];
+    for (((name, arguments), (is_error, text)), (fails, words)) in calls.iter().zip(&outcomes).zip(expected) {
+        assert!(*is_error == fails && text.contains(words), "{name} {arguments}: {text}");
+    }
+    let generation = house.generation().await;
+    let plugin = generation.plugin("every-type").unwrap();
+    let left_out: Vec<_> = plugin.left_out().iter().map(ToString::to_string).collect();
+    for words in [
+        "`fixture:types/counting@1.2.3 [method]counter.merge` is not offered: its parameter `other` is a handle",
+        "[method]counter.split` is not offered: its result is a handle",
+        "[method]ticket.number` is not offered: `ticket` has no constructor",
+        "issue` is not offered: its result is a handle",
+    ] {
+        assert!(left_out.iter().any(|said| said.contains(words)), "{words}: {left_out:?}");
+    }
+    assert_eq!(left_out.len(), 4, "{left_out:?}");
+}
+
+/// P3: what the section `package-docs` says of a function is what the model reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn p3_docs_come_from_the_component() {
+    let house = House::new(&[]).await;
+    let docs = br#"{"interfaces": {"echo": {"funcs": {"divide": {"docs": "The quotient, rounded towards zero."}}}},
+        "worlds": {"every-type": {"func_exports": {"greet": {"docs": "Greets somebody by name."}}}}}"#;
+    let mut component = std::fs::read(components().join("every-type.wasm")).unwrap();
+    let name = b"package-docs";
+    let length = name.len() + 2 + docs.len();
+    // A custom section: its id, its length in two bytes of LEB128, its name, and the version before the JSON.
+    component.extend([0, (length & 0x7f) as u8 | 0x80, (length >> 7) as u8, name.len() as u8]);
+    component.extend(name.iter().chain(&[1]).chain(docs.iter()));
+    let plugin = house.sandbox.load_bytes("documented", component).await.unwrap_or_else(|error| panic!("{error}"));
+    let about = |name: &str| plugin.tools().iter().find(|tool| tool.name == name).unwrap().description.clone();
+    assert_eq!(about("echo.divide"), "The quotient, rounded towards zero.");
+    assert_eq!(about("greet"), "Greets somebody by name.");
+    assert!(about("echo.unit").contains("`fixture:types/echo@1.2.3`"));
+}
+
+/// The program of the fixture, as the compiler leaves it: without a manifest.
+fn command() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let build = || {
+        components();
+        let status = Command::new(toolchain().cargo)
+            .current_dir(repository())
+            .args(["build", "--quiet", "--package", "fixture-every-type", "--bin", "fixture-command"])
+            .args(["--target", "wasm32-wasip2", "--profile", "plugin", "--message-format", "json"])
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap();
+        assert!(status.status.success(), "the program is built");
+        let messages = String::from_utf8(status.stdout).unwrap();
+        let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut files = messages.filter_map(|message| message["filenames"].as_array().cloned()).flatten();
+        let is_program = |file: &Value| file.as_str().is_some_and(|file| file.ends_with("fixture-command.wasm"));
+        PathBuf::from(files.rfind(is_program).unwrap().as_str().unwrap())
+    };
+    BUILT.get_or_init(build).clone()
+}
+
+/// P3, P5, P6: a command-line program is one tool named after its file: arguments, input, output, exit code, grants.
+#[tokio::test(flavor = "multi_thread")]
+async fn p3_a_command_line_program_is_one_tool() {
+    let house = House::new(&[]).await;
+    std::fs::copy(command(), house.directory.path().join("plugins/shout.wasm")).unwrap();
+    let generation = house.generation().await;
+    let plugin = generation.plugin("shout").unwrap();
+    assert_eq!((plugin.sorts(), plugin.tools().len(), plugin.tools()[0].name.as_str()), (vec!["command"], 1, "shout"));
+    let calls = |args: &[&str], stdin: &str| ("shout", json!({"args": args, "stdin": stdin}));
+    let asked = [
+        calls(&["upper"], "grüße\n"),
+        ("shout", json!({})),
+        calls(&["fail", "file.txt"], ""),
+        calls(&["leave"], ""),
+        calls(&["crash"], ""),
+        calls(&["flood"], ""),
+        calls(&["environment"], ""),
+        ("shout", json!({"args": "upper"})),
+    ];
+    let outcomes_without = outcomes(&house, AgentConfig::new("test"), &asked).await;
+    let expected = [
+        (false, vec!["GRÜSSE"]),
+        (false, vec!["shout None"]),
+        (true, vec!["exit code", "no such thing: file.txt", "half of the work"]),
+        (false, vec!["done early"]),
+        (true, vec!["shout@", "as it was told"]),
+        (true, vec!["1 MiB of text and JSON in a result"]),
+        (false, vec!["Err("]),
+        (true, vec!["/args"]),
+    ];
+    for (((_, arguments), (is_error, text)), (fails, words)) in asked.iter().zip(&outcomes_without).zip(expected) {
+        assert!(*is_error == fails && words.iter().all(|words| text.contains(words)), "{arguments}: {text}");
+    }
+    // Without a manifest the agent's grants alone count (decision 0003).
+    let mut granted = AgentConfig::new("granted");
+    let tree =
+        agent_plugins::TreeGrant { host: house.tree(), guest: ".".to_owned(), access: agent_plugins::Access::Read };
+    let grants =
+        Grants { trees: vec![tree], env: [("COLOUR".to_owned(), "teal".to_owned())].into(), ..Grants::default() };
+    granted.plugins.insert("shout".to_owned(), PluginAllowance { grants, limits: CallLimits::default() });
+    let (is_error, text) = outcomes(&house, granted, &[calls(&["environment"], "")]).await.remove(0);
+    assert!(!is_error && text.contains("COLOUR=teal") && text.contains("Ok(0)"), "{text}");
+}
+
+/// S3: the binary shows what a component of another world offers and what not, and calls it.
+#[test]
+fn s3_inspect_and_call_from_the_command_line() {
+    let data = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        command.current_dir(components()).args(arguments).env("AGENT_HOST_DATA", data.path().join("data"));
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, shown, errors) = run(&["plugin", "inspect", "every-type.wasm"]);
+    assert_eq!(code, Some(0), "{errors}");
+    for words in ["functions", "echo.a-variant", "counting.counter.increment", "not offered", "its result is a handle"]
+    {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    let (_, shown, _) = run(&["plugin", "inspect", "every-type.wasm", "--json"]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["not_offered"].as_array().map(Vec::len), Some(4));
+    let (code, shown, errors) = run(&["plugin", "call", "every-type.wasm", "greet", r#"{"name": "Ada"}"#]);
+    assert_eq!((code, shown.trim()), (Some(0), "Hello, Ada."), "{errors}");
+    let (code, _, errors) = run(&["plugin", "call", "every-type.wasm", "echo.a-u8", r#"{"value": 256}"#]);
+    assert!(code != Some(0) && errors.contains("/value"), "{errors}");
+    let program = command();
+    let arguments = r#"{"args": ["upper"], "stdin": "abc"}"#;
+    let (code, shown, errors) = run(&["plugin", "call", program.to_str().unwrap(), "fixture-command", arguments]);
+    assert_eq!((code, shown.trim()), (Some(0), "ABC"), "{errors}");
+}

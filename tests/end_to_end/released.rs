@@ -1,0 +1,71 @@
+//! Versions of the contract (P12): a released one never changes, and components that were built against it still run.
+
+use crate::support::{House, calling, records, repository, results, saying, script, turn, view};
+use agent_core::message::Part;
+use agent_plugins::Kind;
+use agent_runtime::{AgentConfig, TurnResult};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The WIT files of a folder.
+fn texts(folder: &Path) -> BTreeMap<String, String> {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "wit"));
+    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+    files.map(|path| (name(&path), std::fs::read_to_string(&path).unwrap())).collect()
+}
+
+/// P12: `wit/` says what was released as 0.1.0, word for word. A change needs a version of its own, in a folder of its own.
+#[test]
+fn p12_the_released_text_has_not_changed() {
+    let (released, present) = (texts(&repository().join("wit/released/0.1.0")), texts(&repository().join("wit")));
+    assert_eq!(released.len(), 7, "{:?}", released.keys());
+    for (name, text) in &released {
+        assert!(text.starts_with("package agent-host:plugin@0.1.0;"), "{name}");
+        assert!(present.get(name) == Some(text), "wit/{name} is not what was released as 0.1.0: see wit/CHANGELOG.md");
+    }
+    assert_eq!(present.len(), released.len(), "{:?}", present.keys());
+}
+
+/// P12: a component built against 0.1.0, kept as it was, loads and runs in all its kinds.
+#[tokio::test(flavor = "multi_thread")]
+async fn p12_a_component_of_0_1_0_still_runs() {
+    let house = House::new(&[]).await;
+    let kept = repository().join("tests/released/0.1.0/component.wasm");
+    assert!(std::fs::metadata(&kept).unwrap().len() < 100 * 1024);
+    std::fs::copy(kept, house.directory.path().join("plugins/released.wasm")).unwrap();
+    let generation = house.generation().await;
+    assert_eq!(generation.plugin("released").unwrap().kinds(), Kind::ALL);
+    let mut config = AgentConfig::new("keeper");
+    config.context_builder = Some("released".to_owned());
+    config.validators = vec!["released".to_owned()];
+    config.media_policies.insert("scripted".to_owned(), "released".to_owned());
+    let calls =
+        [("released.echo", json!({"a": [1, null]})), ("released.medium", json!({})), ("released.deny", json!({}))];
+    let replies = [calling(&calls), saying("Done.")];
+    let mut session = house.session(config, script(&replies)).await;
+    let TurnResult::Finished(output) = turn(&mut session, "Go.").await else { panic!("the turn ends") };
+    assert_eq!(output.data, json!("Done. (accepted)"), "the validator's own text");
+    let results = results(&house, &session).await;
+    assert!(!results[0].1 && results[0].2.contains("keeper"), "{results:?}");
+    assert!(!results[1].1, "{results:?}");
+    assert!(results[2].1 && results[2].2.contains("never"), "{results:?}");
+    let messages = view(&house, &session).await;
+    let parts = messages.iter().flat_map(|message| &message.parts);
+    let contents = parts.filter_map(|part| match part {
+        Part::ToolResult(result) => Some(&result.content),
+        _ => None,
+    });
+    let media = contents.flatten().filter_map(|content| match content {
+        agent_core::message::Content::Media(media) => Some(media),
+        _ => None,
+    });
+    assert_eq!(media.map(|media| media.name.as_deref()).collect::<Vec<_>>(), [Some("words.txt")]);
+    let stored = records(&house, &session, 1).await;
+    let said = |kind: &str, words: &str| {
+        stored.iter().any(|stored| stored.record.kind == kind && stored.record.body.to_string().contains(words))
+    };
+    assert!(said("context", "You work for keeper") && said("step_context", "released-step"), "{stored:?}");
+    assert!(said("media_policy", "[kept]") && said("verdict", "accepted"), "{stored:?}");
+}
