@@ -205,8 +205,12 @@ fn reach(setup: &PluginSetup, scope: &Scope, ports: &Ports) -> Reach {
     Reach {
         authority: Authority::Granted,
         grants: Arc::clone(&setup.grants),
+        agent: scope.agent.clone(),
         session: scope.session.clone(),
+        turn: scope.turn,
         media: ports.media.clone(),
+        key_value: ports.key_value.clone(),
+        audit: ports.audit.clone(),
     }
 }
 

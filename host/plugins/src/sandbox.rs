@@ -3,6 +3,7 @@
 use crate::admission::Admission;
 use crate::cache::CompiledCache;
 use crate::engine::{self, Ticker};
+use crate::http::{NameResolver, Network, SystemResolver};
 use crate::limits::HostLimits;
 use crate::linkers::Linkers;
 use crate::plugin::LoadedPlugin;
@@ -29,6 +30,8 @@ pub struct SandboxOptions {
     pub store_directory: Option<PathBuf>,
     /// Bounds over all calls.
     pub limits: HostLimits,
+    /// Finds the addresses of names for `wasi:http`. None: the system's resolver.
+    pub resolver: Option<Arc<dyn NameResolver>>,
 }
 
 /// A sandbox that cannot be set up.
@@ -65,6 +68,7 @@ pub(crate) struct Shared {
     pub(crate) admission: Admission,
     /// Turns of guests that keep a processor busy.
     pub(crate) turns: Arc<Semaphore>,
+    pub(crate) network: Arc<Network>,
     pub(crate) compiling: Arc<Semaphore>,
     pub(crate) compile_time: Duration,
     pub(crate) cache: Option<CompiledCache>,
@@ -98,6 +102,7 @@ impl Sandbox {
             linkers,
             admission: Admission::new(options.limits),
             turns: Arc::new(Semaphore::new(turns)),
+            network: Arc::new(Network::new(options.resolver.unwrap_or_else(|| Arc::new(SystemResolver)))),
             compiling: Arc::new(Semaphore::new(COMPILING)),
             compile_time: options.limits.compile_time,
             cache,
