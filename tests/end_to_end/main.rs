@@ -15,6 +15,7 @@ mod eviction;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
 mod mcp;
+mod keeping;
 mod media;
 mod memories;
 mod model_servers;
@@ -39,4 +40,5 @@ mod support;
 mod terminal;
 mod text_dialect;
 mod walls;
+mod web;
 mod wire;

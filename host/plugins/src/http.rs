@@ -12,6 +12,5 @@ mod secret;
 pub(crate) use connect::Network;
 pub use connect::{NameResolver, SystemResolver};
 pub(crate) use outgoing::Outgoing;
-pub(crate) use pattern::within;
-pub use pattern::{HttpPattern, PatternError};
+pub use pattern::{HttpPattern, PatternError, within};
 pub use secret::{Secret, SecretError, SecretTemplate};

@@ -35,7 +35,8 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
             let sandbox = sandbox(data)?;
             let plugin = load(&sandbox, &file, terminal).await?;
             let format = if json { call::Format::Json } else { call::Format::People };
-            let asked = call::Asked { tool, arguments, grants: grant, format };
+            let data = DataDirectory::open(data)?;
+            let asked = call::Asked { tool, arguments, grants: grant, format, data };
             return call::call(&sandbox, plugin, asked, terminal).await;
         }
     }

@@ -8,7 +8,7 @@ use url::{Host, Url};
 
 /// Requests that are allowed or asked for: `[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`.
 ///
-/// Without a method, each is meant; the port is the scheme's own unless it is written; HOST is a name, `*.NAME` for the
+/// Without a method, each is meant; the port is the scheme's own unless it is written, and `*` is each; HOST is a name, `*.NAME` for the
 /// names below it, `*` for each name, or an address. `private` allows addresses of this machine and this network, too.
 /// Example: `GET https://*.example.com/v1/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,9 @@ pub struct HttpPattern {
     methods: Vec<String>,
     scheme: Scheme,
     host: HostPattern,
-    port: u16,
+    /// The address that whoever grants has named himself.
+    named: Option<IpAddr>,
+    port: Port,
     /// Begins with `/`; `/` is each path.
     prefix: String,
 }
@@ -35,6 +37,12 @@ pub struct PatternError {
 enum NetworkReach {
     Public,
     Private,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Port {
+    Any,
+    Is(u16),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,23 +71,16 @@ impl HttpPattern {
     /// Whether a host, a scheme and a port are meant, for whatever path.
     pub(crate) fn is_destination(&self, url: &Url) -> bool {
         let scheme_fits = self.scheme.as_str() == url.scheme();
-        scheme_fits
-            && url.port_or_known_default() == Some(self.port)
-            && url.host().is_some_and(|host| self.host.is(&host))
+        scheme_fits && self.port.is(url.port_or_known_default()) && url.host().is_some_and(|host| self.host.is(&host))
     }
 
     /// Whether connections may go to this address. The reason of a refusal says what the address is.
     pub(crate) fn admits(&self, address: IpAddr) -> Result<(), &'static str> {
-        match (class(address), self.network, &self.host) {
-            (Class::Public, _, _) | (Class::Private(_), NetworkReach::Private, _) => Ok(()),
-            (_, _, HostPattern::Address(named)) if *named == address => Ok(()),
-            (Class::Private(what) | Class::Special(what), _, _) => Err(what),
+        match (class(address), self.network) {
+            (Class::Public, _) | (Class::Private(_), NetworkReach::Private) => Ok(()),
+            _ if self.named == Some(address) => Ok(()),
+            (Class::Private(what) | Class::Special(what), _) => Err(what),
         }
-    }
-
-    /// Whether traffic can be read on its way.
-    pub(crate) fn is_encrypted(&self) -> bool {
-        self.scheme == Scheme::Https
     }
 
     /// What both mean: the requests that are granted by `self` and asked for by `asked`.
@@ -90,9 +91,10 @@ impl HttpPattern {
             (false, false) => self.methods.iter().filter(|one| asked.methods.contains(one)).cloned().collect(),
         };
         let no_method_left = methods.is_empty() && !(self.methods.is_empty() && asked.methods.is_empty());
-        if no_method_left || self.scheme != asked.scheme || self.port != asked.port {
+        if no_method_left || self.scheme != asked.scheme {
             return None;
         }
+        let port = self.port.and(asked.port)?;
         let prefix = if self.is_path(&asked.prefix) {
             &asked.prefix
         } else if asked.is_path(&self.prefix) {
@@ -101,7 +103,8 @@ impl HttpPattern {
             return None;
         };
         let host = self.host.and(&asked.host)?;
-        Some(Self { methods, host, prefix: prefix.clone(), ..self.clone() })
+        // An address that only the plugin names is granted by nobody, so `named` stays as it is granted.
+        Some(Self { methods, host, port, prefix: prefix.clone(), ..self.clone() })
     }
 
     /// An encoded slash or backslash may be one for the server, so that it could climb out of the prefix.
@@ -119,7 +122,7 @@ impl HttpPattern {
 }
 
 /// The granted requests that are also asked for.
-pub(crate) fn within(granted: &[HttpPattern], asked: &[HttpPattern]) -> Vec<HttpPattern> {
+pub fn within(granted: &[HttpPattern], asked: &[HttpPattern]) -> Vec<HttpPattern> {
     let mut both = Vec::new();
     for pattern in granted.iter().flat_map(|granted| asked.iter().filter_map(|asked| granted.and(asked))) {
         if !both.contains(&pattern) {
@@ -127,6 +130,22 @@ pub(crate) fn within(granted: &[HttpPattern], asked: &[HttpPattern]) -> Vec<Http
         }
     }
     both
+}
+
+impl Port {
+    fn is(self, port: Option<u16>) -> bool {
+        match self {
+            Port::Any => port.is_some(),
+            Port::Is(named) => port == Some(named),
+        }
+    }
+
+    fn and(self, other: Self) -> Option<Self> {
+        match (self, other) {
+            (Port::Any, port) | (port, Port::Any) => Some(port),
+            (one, two) => (one == two).then_some(one),
+        }
+    }
 }
 
 impl Scheme {
@@ -201,12 +220,15 @@ fn parse(text: &str) -> Result<HttpPattern, &'static str> {
         "https" => Scheme::Https,
         _ => return Err("its scheme is neither http nor https"),
     };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let (authority, any_port) = authority.strip_suffix(":*").map_or((authority, false), |host| (host, true));
+    let rest = format!("{authority}{path}");
     let wildcard =
         rest.strip_prefix('*').map(|rest| if rest.starts_with('.') { (&rest[1..], true) } else { (rest, false) });
     // The parser needs a host in the wildcard's place.
     let (rest, below) = match wildcard {
         Some((rest, below)) => (if below { rest.to_owned() } else { format!("any{rest}") }, Some(below)),
-        None => (rest.to_owned(), None),
+        None => (rest.clone(), None),
     };
     let url =
         Url::parse(&format!("{}://{rest}", scheme.as_str())).map_err(|_| "its host, port or path is not valid")?;
@@ -221,8 +243,15 @@ fn parse(text: &str) -> Result<HttpPattern, &'static str> {
         (None, Host::Ipv6(address)) => HostPattern::Address(IpAddr::V6(address)),
         _ => return Err("a `*` stands for a whole host, or before its first dot"),
     };
-    let port = url.port_or_known_default().ok_or("it has no port")?;
-    Ok(HttpPattern { network, methods, scheme, host, port, prefix: url.path().to_owned() })
+    let port = match any_port {
+        true => Port::Any,
+        false => Port::Is(url.port_or_known_default().ok_or("it has no port")?),
+    };
+    let named = match &host {
+        HostPattern::Address(address) => Some(*address),
+        _ => None,
+    };
+    Ok(HttpPattern { network, methods, scheme, host, named, port, prefix: url.path().to_owned() })
 }
 
 impl fmt::Display for HttpPattern {
@@ -242,8 +271,10 @@ impl fmt::Display for HttpPattern {
             HostPattern::Address(IpAddr::V6(address)) => write!(formatter, "[{address}]")?,
         }
         let own = if self.scheme == Scheme::Https { 443 } else { 80 };
-        if self.port != own {
-            write!(formatter, ":{}", self.port)?;
+        match self.port {
+            Port::Any => formatter.write_str(":*")?,
+            Port::Is(port) if port != own => write!(formatter, ":{port}")?,
+            Port::Is(_) => {}
         }
         if self.prefix == "/" { Ok(()) } else { formatter.write_str(&self.prefix) }
     }
@@ -271,6 +302,7 @@ mod tests {
             ("https://a.example/v1", "GET", "https://a.example/v1"),
             ("https://a.example/v1", "GET", "https://a.example/v1/x"),
             ("https://*", "GET", "https://anything.example/"),
+            ("https://*:*", "GET", "https://anything.example:8443/"),
             ("http://127.0.0.1:80", "GET", "http://2130706433/"),
             ("http://[::1]:81", "GET", "http://[0:0::1]:81/"),
         ];
@@ -303,6 +335,8 @@ mod tests {
     fn p6_patterns_are_written_as_they_are_read() {
         let texts = [
             "https://*",
+            "https://*:*",
+            "http://[::1]:*/a",
             "private GET http://intranet",
             "GET,PUT https://*.example.com:8443/v1/",
             "http://[::1]:81",
@@ -336,6 +370,7 @@ mod tests {
             ("GET https://a.example", "https://*", "GET https://a.example"),
             ("https://*.example.com", "GET https://api.example.com/v1/", "GET https://api.example.com/v1/"),
             ("private https://*", "https://a.example", "private https://a.example"),
+            ("http://127.0.0.1:81", "http://*:*", "http://127.0.0.1:81"),
             ("https://a.example", "private https://*", "https://a.example"),
             ("https://*.a.example", "https://*.b.a.example", "https://*.b.a.example"),
             ("GET,POST https://a.example/v1", "POST,PUT https://a.example/v1/x", "POST https://a.example/v1/x"),
@@ -364,5 +399,7 @@ mod tests {
         assert!(!admits("private http://*", "169.254.169.254"));
         assert!(admits("http://169.254.169.254", "169.254.169.254"));
         assert!(!admits("private https://*", "::ffff:127.0.0.1"));
+        let asked_only = within(&[pattern("http://*")], &[pattern("http://127.0.0.1")]);
+        assert!(asked_only[0].admits("127.0.0.1".parse().expect("an address")).is_err(), "a plugin names no addresses");
     }
 }
