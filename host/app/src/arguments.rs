@@ -181,6 +181,14 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show what a plugin asks for, what it gets, and what would be denied, with the line to add
+    Explain {
+        /// A component (*.wasm)
+        file: PathBuf,
+        /// Which agent's grants.
+        #[command(flatten)]
+        agent: AgentArguments,
+    },
     /// Call one tool once, outside of any session
     Call {
         /// A component (*.wasm)
