@@ -89,7 +89,8 @@ async fn row_33_a_pipe_in_a_granted_tree() {
             "files.write" => json!({"path": path, "text": "x", "mode": "append"}),
             _ => json!({"path": path}),
         };
-        let called = tokio::time::timeout(Duration::from_secs(20), call(&house, granting(&house, "files"), tool, arguments));
+        let called =
+            tokio::time::timeout(Duration::from_secs(20), call(&house, granting(&house, "files"), tool, arguments));
         let (is_error, text) = called.await.expect("refused at once, not at the end of its time");
         assert!(is_error && !text.contains("wall time"), "{tool} {path}: {text}");
     }

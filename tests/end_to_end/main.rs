@@ -14,8 +14,8 @@ mod crash;
 mod eviction;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
-mod mcp;
 mod keeping;
+mod mcp;
 mod media;
 mod memories;
 mod model_servers;

@@ -52,7 +52,8 @@ impl Server {
 
 fn page(headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\n{headers}\r\n{body}").into_bytes()
+    format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\n{headers}\r\n{body}")
+        .into_bytes()
 }
 
 fn granting(patterns: &[&str]) -> Grants {
@@ -72,7 +73,8 @@ async fn fetch(house: &House, grants: Grants, url: &str) -> (bool, String) {
     turn(&mut session, "Go.").await;
     let (_, is_error, text) = results(house, &session).await.remove(0);
     session.close().await.unwrap();
-    (is_error, text)
+    // Errors are JSON for the model.
+    (is_error, text.replace("\\\"", "\""))
 }
 
 /// A resolver that answers each question with the next of its answers, the last one for ever.
@@ -134,12 +136,17 @@ async fn row_15_names_of_the_inside() {
     let public: SocketAddr = "192.0.2.1:80".parse().unwrap();
     for addresses in [vec![server.address], vec![public, server.address], vec!["169.254.169.254:80".parse().unwrap()]] {
         let (house, _) = house_with(vec![addresses]).await;
-        let (is_error, text) = fetch(&house, granting(&["GET http://*:*"]), &format!("http://rebind.example:{port}/")).await;
-        assert!(is_error && text.contains("web@") || text.contains("rebind.example"), "{text}");
-        assert!(is_error && text.contains("http = [\"") && text.contains(" is a"), "{text}");
+        let (is_error, text) =
+            fetch(&house, granting(&["GET http://*:*"]), &format!("http://rebind.example:{port}/")).await;
+        assert!(is_error && text.contains("rebind.example"), "{text}");
+        assert!(text.contains("http = [\"") && text.contains(" is a") && !text.contains("*:*"), "{text}");
     }
     assert_eq!(server.heads(), Vec::<String>::new(), "nothing connected");
-    for url in [format!("http://2130706433:{port}/"), format!("http://[::ffff:127.0.0.1]:{port}/"), format!("http://0x7f.1:{port}/")] {
+    for url in [
+        format!("http://2130706433:{port}/"),
+        format!("http://[::ffff:127.0.0.1]:{port}/"),
+        format!("http://0x7f.1:{port}/"),
+    ] {
         let (house, _) = house_with(vec![vec![]]).await;
         let (is_error, text) = fetch(&house, granting(&["GET http://*:*"]), &url).await;
         assert!(is_error, "{url}: {text}");
@@ -168,8 +175,9 @@ async fn row_15_a_redirect_to_the_inside() {
     let house = House::new(&["web"]).await;
     let inside = Server::new(|_| page("", "inside"));
     let target = inside.url("/secret");
-    let outside =
-        Server::new(move |_| format!("HTTP/1.1 302 Found\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n").into_bytes());
+    let outside = Server::new(move |_| {
+        format!("HTTP/1.1 302 Found\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n").into_bytes()
+    });
     let granted = format!("GET http://{}", outside.address);
     let (is_error, text) = fetch(&house, granting(&[&granted]), &outside.url("/")).await;
     assert!(is_error && text.contains("is not granted"), "{text}");

@@ -32,7 +32,7 @@ fn notes_are_listed_newest_first_and_found_by_every_word() {
     assert_eq!(listed(host, "notes.list", json!({"tag": "ADA"})), [1]);
     assert_eq!(listed(host, "notes.find", json!({"words": "ada"})), [3, 1]);
     assert_eq!(listed(host, "notes.find", json!({"words": "tea ada"})), [1]);
-    assert_eq!(listed(host, "notes.find", json!({"words": "tea cargo"})), []);
+    assert!(listed(host, "notes.find", json!({"words": "tea cargo"})).is_empty());
 }
 
 #[test]

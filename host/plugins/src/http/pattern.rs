@@ -223,12 +223,11 @@ fn parse(text: &str) -> Result<HttpPattern, &'static str> {
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let (authority, any_port) = authority.strip_suffix(":*").map_or((authority, false), |host| (host, true));
     let rest = format!("{authority}{path}");
-    let wildcard =
-        rest.strip_prefix('*').map(|rest| if rest.starts_with('.') { (&rest[1..], true) } else { (rest, false) });
     // The parser needs a host in the wildcard's place.
-    let (rest, below) = match wildcard {
-        Some((rest, below)) => (if below { rest.to_owned() } else { format!("any{rest}") }, Some(below)),
-        None => (rest.clone(), None),
+    let (rest, below) = match (rest.strip_prefix("*."), rest.strip_prefix('*')) {
+        (Some(rest), _) => (rest.to_owned(), Some(true)),
+        (None, Some(rest)) => (format!("any{rest}"), Some(false)),
+        (None, None) => (rest.clone(), None),
     };
     let url =
         Url::parse(&format!("{}://{rest}", scheme.as_str())).map_err(|_| "its host, port or path is not valid")?;

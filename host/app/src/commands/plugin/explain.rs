@@ -23,7 +23,10 @@ pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
     for unmet in setup.unmet() {
         let (thing, line) = (text::one_line(&unmet.thing, SHOWN), text::one_line(&unmet.advice.line, SHOWN));
         lines.push(format!("  {YELLOW}denied{YELLOW:#}    {thing}"));
-        lines.push(format!("            {DIM}to allow it:{DIM:#} {} {line}", text::one_line(&unmet.advice.table, SHOWN)));
+        lines.push(format!(
+            "            {DIM}to allow it:{DIM:#} {} {line}",
+            text::one_line(&unmet.advice.table, SHOWN)
+        ));
     }
     lines.extend(idle.iter().map(|grant| format!("  {YELLOW}no use{YELLOW:#}    `{}` {grant}", plugin.name())));
     if setup.unmet().is_empty() && given(setup.grants()).is_empty() && plugin.manifest().is_some() {
