@@ -191,7 +191,7 @@ mod tests {
         for url in ["http://api.example.com/x", "https://example.com/", "https://api.example.com:444/"] {
             assert!(!is_for(url), "{url}");
         }
-        assert_eq!(secret.filled().1.to_str(), Ok("Bearer s3cret-value"));
+        assert_eq!(secret.filled().1.as_bytes(), b"Bearer s3cret-value");
         assert_eq!(format!("{secret:?} {:?}", secret.filled().1), "Secret(TOKEN) Sensitive");
     }
 
