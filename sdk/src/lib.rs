@@ -41,6 +41,8 @@ pub mod output_validator;
 pub mod step_context;
 
 pub mod config;
+pub mod http;
+pub mod key_value;
 pub mod log;
 pub mod media;
 pub mod trees;

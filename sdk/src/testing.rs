@@ -1,5 +1,6 @@
 //! Doubles of the host for native tests of plugins: media, configuration and log in memory. Not there in components.
 
+use crate::http::{Request, Response};
 use crate::log::Level;
 use crate::tool::Call;
 use crate::types::{Media, Model, Scope, TraceContext};
@@ -43,6 +44,23 @@ impl Host {
     pub fn tree(mut self, path: impl Into<String>) -> Self {
         self.state.trees.push(path.into());
         self
+    }
+
+    /// Lets the plugin keep values; they last from one run to the next.
+    pub fn keeping_values(mut self) -> Self {
+        self.state.keeps_values = true;
+        self
+    }
+
+    /// What is answered to requests for this address. Requests for others are denied.
+    pub fn response(mut self, url: impl Into<String>, response: Response) -> Self {
+        self.state.responses.insert(url.into(), response);
+        self
+    }
+
+    /// What the plugin sent, oldest first.
+    pub fn requests(&self) -> &[Request] {
+        &self.state.requests
     }
 
     /// Puts a medium into the session and returns its digest.
@@ -104,6 +122,10 @@ pub(crate) struct State {
     pub(crate) config: BTreeMap<String, String>,
     pub(crate) log: Vec<(Level, String)>,
     pub(crate) trees: Vec<String>,
+    pub(crate) keeps_values: bool,
+    pub(crate) values: BTreeMap<(String, String), Vec<u8>>,
+    pub(crate) responses: BTreeMap<String, Response>,
+    pub(crate) requests: Vec<Request>,
     media: BTreeMap<String, (Media, Vec<u8>)>,
 }
 

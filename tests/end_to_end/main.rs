@@ -17,6 +17,7 @@ mod eviction;
 mod examples;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
+mod keeping;
 mod mcp;
 mod media;
 mod memories;
@@ -44,4 +45,5 @@ mod support;
 mod terminal;
 mod text_dialect;
 mod walls;
+mod web;
 mod wire;

@@ -46,7 +46,7 @@ pub(crate) fn toolchain() -> Toolchain {
 }
 
 /// Kept between runs: built components and compiled code.
-fn scratch() -> PathBuf {
+pub(crate) fn scratch() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     target.join("end-to-end")
 }
@@ -77,6 +77,7 @@ impl House {
             compiler: None,
             // The compiler itself is a debug build here, and other tests want the processors too.
             limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
+            resolver: None,
         };
         let sandbox = Sandbox::new(options).expect("the sandbox starts");
         let store = Arc::new(store.expect("the database opens"));

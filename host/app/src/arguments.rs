@@ -58,7 +58,8 @@ pub(crate) struct AgentArguments {
     /// Where the model's provider is, such as http://127.0.0.1:8000/v1
     #[arg(long, value_name = "URL", help_heading = "Agent", value_parser = base_url)]
     pub(crate) base_url: Option<String>,
-    /// Let a plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME or config=KEY=VALUE
+    /// Let a plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET https://HOST' or
+    /// key_value_mib=N
     #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse, help_heading = "Agent")]
     pub(crate) grant: Vec<Grant>,
     /// Build the plugin projects in the plugins' folder first
@@ -198,6 +199,14 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show what a plugin asks for, what it gets, and what would be denied, with the line to add
+    Explain {
+        /// A component (*.wasm)
+        file: PathBuf,
+        /// Which agent's grants.
+        #[command(flatten)]
+        agent: AgentArguments,
+    },
     /// Call one tool once, outside of any session
     Call {
         /// A component (*.wasm)
@@ -207,7 +216,8 @@ pub(crate) enum PluginCommand {
         /// The arguments, a JSON object
         #[arg(value_name = "JSON", default_value = "{}")]
         arguments: String,
-        /// Let the plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME or config=KEY=VALUE
+        /// Let the plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET https://HOST' or
+        /// key_value_mib=N
         #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse)]
         grant: Vec<Grant>,
         /// Print the whole outcome as one JSON document

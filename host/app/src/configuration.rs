@@ -14,6 +14,7 @@ mod nearest;
 mod output_schema;
 mod providers;
 mod report;
+mod secrets;
 mod services;
 mod template;
 
@@ -28,7 +29,7 @@ pub(crate) use report::ConfigurationError;
 pub(crate) use services::{OutboxTable, ServiceTable};
 pub(crate) use template::template;
 
-use crate::grants::{Grant, Kind, Receiver};
+use crate::grants::{Grant, Kind, Receiver, SecretGrant};
 use agent_core::approval::ApprovalRules;
 use agent_core::loop_break::Finish;
 use agent_core::run::AtLimit;
@@ -138,6 +139,8 @@ pub(crate) struct AgentFile {
     pub(crate) mcp: BTreeMap<String, McpTable>,
     /// Grants of all plugins and of the host's own tools.
     pub(crate) grants: Vec<Grant>,
+    /// Secrets of plugins.
+    pub(crate) secrets: Vec<SecretGrant>,
     /// Where the keys stand whose values can be checked only when the plugins are loaded: `agent.toml:3`.
     pub(crate) places: BTreeMap<&'static str, String>,
     /// Where the tables of plugins stand, by plugin.
@@ -259,6 +262,7 @@ impl AgentFile {
             max_depth: number("max_depth"),
             mcp: mcp::read(root),
             grants: Vec::new(),
+            secrets: Vec::new(),
             places: CHECKED_LATER.into_iter().filter_map(|key| Some((key, root.get(key)?.line()))).collect(),
             plugin_tables: BTreeMap::new(),
             folder,
@@ -286,6 +290,9 @@ impl AgentFile {
             if let Some(grants) = plugin.table("grants") {
                 self.read_grants(&grants, &Receiver::Plugin(entry.name.clone()));
             }
+            for secret in plugin.table("secrets").iter().flat_map(Table::entries) {
+                self.secrets.extend(secrets::read(&entry.name, &secret));
+            }
             if let Some(limits) = plugin.table("limits") {
                 let number = |key| limits.get(key).and_then(|found| found.number());
                 let (wall_ms, cpu_ms, memory_mib) = (number("wall_ms"), number("cpu_ms"), number("memory_mib"));
@@ -295,7 +302,15 @@ impl AgentFile {
     }
 
     fn read_grants(&mut self, grants: &Table<'_>, receiver: &Receiver) {
-        self.add_lists(grants, receiver, &[("read", Kind::Read), ("write", Kind::Write), ("env", Kind::Env)]);
+        self.add_lists(
+            grants,
+            receiver,
+            &[("read", Kind::Read), ("write", Kind::Write), ("env", Kind::Env), ("http", Kind::Http)],
+        );
+        if let Some(found) = grants.get("key_value_mib") {
+            let value = found.number().map(|number| number.to_string()).unwrap_or_default();
+            self.add(receiver, Kind::KeyValue, Placed { value, place: found.place() });
+        }
         for entry in grants.table("config").iter().flat_map(Table::entries) {
             if let Some(text) = entry.found.text() {
                 let value = format!("{}={text}", entry.name);

@@ -1,6 +1,8 @@
 //! Grants as people write them, on the command line and in agent.toml (P6).
 
-use agent_plugins::{Access, Asks, Grants, LoadedPlugin, TreeGrant};
+use agent_plugins::{
+    Access, Asks, Grants, HttpPattern, LoadedPlugin, PatternError, Secret, SecretTemplate, TreeGrant, http_within,
+};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
@@ -39,11 +41,34 @@ pub(crate) enum Kind {
     Env,
     /// A configuration value.
     Config,
+    /// Requests.
+    Http,
+    /// Room for values between calls, in MiB.
+    KeyValue,
 }
 
 /// The kinds as they are written.
-const KINDS: &[(&str, Kind)] =
-    &[("read", Kind::Read), ("write", Kind::Write), ("env", Kind::Env), ("config", Kind::Config)];
+const KINDS: &[(&str, Kind)] = &[
+    ("read", Kind::Read),
+    ("write", Kind::Write),
+    ("env", Kind::Env),
+    ("config", Kind::Config),
+    ("http", Kind::Http),
+    ("key_value_mib", Kind::KeyValue),
+];
+
+/// A secret of a plugin, as it stands in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SecretGrant {
+    /// Whose.
+    pub(crate) plugin: String,
+    /// The variable that holds it.
+    pub(crate) env: String,
+    /// Where it goes.
+    pub(crate) template: SecretTemplate,
+    /// Where it was written, for messages.
+    pub(crate) origin: String,
+}
 
 /// All grants of an agent, ready to use.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +82,7 @@ pub(crate) struct ResolvedGrants {
 impl Grant {
     /// Reads `PLUGIN:KIND=VALUE` from the command line.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let form = "write PLUGIN:KIND=VALUE, for example `files:read=.`; KIND is read, write, env or config";
+        let form = "write PLUGIN:KIND=VALUE, for example `files:read=.`; KIND is read, write, env, config, http or key_value_mib";
         let (receiver, rest) = text.split_once(':').ok_or_else(|| format!("there is no `:`; {form}"))?;
         let (kind, value) = rest.split_once('=').ok_or_else(|| format!("there is no `=`; {form}"))?;
         let kind = KINDS.iter().find(|(name, _)| *name == kind);
@@ -127,7 +152,14 @@ fn idle_beside(asks: &Asks, grants: &Grants) -> Vec<String> {
     let env = env.map(|name| nothing(format!("the variable {name}")));
     let config = grants.config.keys().filter(|key| !asks.config.contains(key));
     let config = config.map(|key| nothing(format!("the configuration value {key}")));
-    trees.into_iter().chain(env).chain(config).collect()
+    let asked: Vec<HttpPattern> = asks.http.iter().filter_map(|asked| asked.parse().ok()).collect();
+    let http = grants.http.iter().filter(|pattern| http_within(std::slice::from_ref(pattern), &asked).is_empty());
+    let http = http.map(|pattern| nothing(format!("the request {pattern}")));
+    let secrets =
+        grants.secrets.iter().map(Secret::name).filter(|name| !asks.secrets.iter().any(|asked| asked == name));
+    let secrets = secrets.map(|name| nothing(format!("the secret {name}")));
+    let key_value = (grants.key_value.is_some() && !asks.key_value).then(|| nothing("keeping values".to_owned()));
+    trees.into_iter().chain(env).chain(config).chain(http).chain(secrets).chain(key_value).collect()
 }
 
 fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut ResolvedGrants) -> Result<(), String> {
@@ -151,8 +183,34 @@ fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut 
             let (key, value) = grant.value.split_once('=').ok_or("expected KEY=VALUE")?;
             grants.config.insert(key.to_owned(), value.to_owned());
         }
+        Kind::Http => grants.http.push(grant.value.parse().map_err(|error: PatternError| error.to_string())?),
+        Kind::KeyValue => {
+            let mebibytes = grant.value.parse::<u64>().ok().filter(|number| (1..=1024).contains(number));
+            let mebibytes = mebibytes.ok_or_else(|| format!("`{}` is no number from 1 to 1024", grant.value))?;
+            grants.key_value = Some(mebibytes << 20);
+        }
     }
     Ok(())
+}
+
+/// Adds secrets to the grants of their plugins. Each that cannot be given is named in the error; none of them is shown.
+pub(crate) fn add_secrets(
+    secrets: &[SecretGrant],
+    variable: &dyn Fn(&str) -> Option<String>,
+    resolved: &mut ResolvedGrants,
+) -> Result<(), Vec<String>> {
+    let mut problems = Vec::new();
+    for SecretGrant { plugin, env, template, origin } in secrets {
+        let secret = match variable(env) {
+            Some(value) => Secret::new(template.clone(), &value).map_err(|error| error.to_string()),
+            None => Err(format!("the variable `{env}` is not set; set it, or leave the secret out")),
+        };
+        match secret {
+            Ok(secret) => resolved.plugins.entry(plugin.clone()).or_default().secrets.push(secret),
+            Err(problem) => problems.push(format!("{origin}: {problem}")),
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
 fn tree(grant: &Grant, access: Access) -> Result<TreeGrant, String> {
@@ -235,11 +293,31 @@ mod tests {
     fn grants_that_nobody_asks_for_are_found() {
         let tree = |access| TreeGrant { host: "/srv".into(), guest: "srv".into(), access };
         let entry = |key: &str| BTreeMap::from([(key.to_owned(), String::new())]);
-        let grants = Grants { trees: vec![tree(Access::ReadWrite)], env: entry("HOME"), config: entry("key") };
-        let all = ["files", "the variable HOME", "the configuration value key"];
+        let grants = Grants {
+            trees: vec![tree(Access::ReadWrite)],
+            env: entry("HOME"),
+            config: entry("key"),
+            http: vec!["https://a.example".parse().expect("a pattern")],
+            key_value: Some(1),
+            ..Grants::default()
+        };
+        let all = [
+            "files",
+            "the variable HOME",
+            "the configuration value key",
+            "the request https://a.example",
+            "keeping values",
+        ];
         let all = all.map(|thing| format!("does not ask for {thing} in its manifest: that grant does nothing"));
         assert_eq!(idle_beside(&Asks::default(), &grants), all);
-        let asks = Asks { files: Some(Access::Read), env: vec!["HOME".into()], config: vec!["key".into()] };
+        let asks = Asks {
+            files: Some(Access::Read),
+            env: vec!["HOME".into()],
+            config: vec!["key".into()],
+            http: vec!["https://*".into()],
+            key_value: true,
+            ..Asks::default()
+        };
         let less = "asks only for reading files in its manifest: where you grant writing, it reads";
         assert_eq!(idle_beside(&asks, &grants), [less], "reading is granted by it");
         let asks = Asks { files: Some(Access::ReadWrite), ..asks };

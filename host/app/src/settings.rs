@@ -58,7 +58,9 @@ impl Settings {
         let models = WantedModels::new(arguments, &file).map_err(Failure::refused)?;
         let mut all = file.grants.clone();
         all.extend(arguments.grant.iter().cloned());
-        let grants = grants::resolve(&all, variable).map_err(|problems| Failure::refused(problems.join("\n")))?;
+        let refused = |problems: Vec<String>| Failure::refused(problems.join("\n"));
+        let mut grants = grants::resolve(&all, variable).map_err(refused)?;
+        grants::add_secrets(&file.secrets, variable, &mut grants).map_err(refused)?;
         let granted = arguments.grant.iter().filter_map(|grant| Some((grant.plugin()?, grant.origin.as_str())));
         let tables = file.plugin_tables.iter().map(|(name, place)| (name.as_str(), place.as_str()));
         let spoken_of = tables.chain(granted).map(|(name, place)| (name.to_owned(), place.to_owned())).collect();

@@ -64,6 +64,7 @@ pub async fn run(mut new_place: impl FnMut() -> Place) {
     blobs::media_are_shared_without_a_copy(new_place()).await;
     key_value::values_by_agent_plugin_bucket_and_key(new_place()).await;
     key_value::bounds_of_values(new_place()).await;
+    key_value::quota_of_a_plugin(new_place()).await;
     key_value::numbers(new_place()).await;
     key_value::swaps_are_atomic(new_place()).await;
     memories::nearest_first_and_only_the_users(new_place()).await;

@@ -9,6 +9,9 @@ pub const MAX_VALUE_BYTES: usize = 1 << 20;
 /// Most bytes of one key, and of each name in a bucket.
 pub const MAX_KEY_BYTES: usize = 1024;
 
+/// What each entry counts beside its key and its value.
+pub const ENTRY_BYTES: u64 = 256;
+
 /// Values by key. Each call is atomic; keys are not empty.
 #[async_trait]
 pub trait KeyValue: Send + Sync {
@@ -50,6 +53,9 @@ pub struct Bucket {
     pub plugin: String,
     /// The plugin's own name for it.
     pub name: String,
+    /// Bytes that the plugin may keep in all its buckets together: keys, values, and [`ENTRY_BYTES`] for each entry. A
+    /// write that would pass them is [`StoreError::TooLarge`].
+    pub quota: u64,
 }
 
 /// How a compare-and-swap came out.

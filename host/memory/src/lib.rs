@@ -15,7 +15,7 @@ mod sqlite;
 pub use approvals::{Approvals, StoredGrant};
 pub use blobs::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, digest_of};
 pub use error::StoreError;
-pub use key_value::{Bucket, KeyValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Swap};
+pub use key_value::{Bucket, ENTRY_BYTES, KeyValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Swap};
 pub use memories::{MAX_MEMORY_BYTES, MadeBy, Memories, Memory, MemoryFilter, MemoryKind, RememberedFact};
 pub use outbox::{Outbox, OutboxFilter, StoredOutboxItem};
 pub use session_log::{

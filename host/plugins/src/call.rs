@@ -222,9 +222,13 @@ pub(crate) fn reach(setup: &PluginSetup, scope: &Scope, ports: &Ports) -> Reach 
     Reach {
         authority: Authority::Granted,
         grants: Arc::clone(&setup.grants),
+        agent: scope.agent.clone(),
         session: scope.session.clone(),
+        turn: scope.turn,
         media: ports.media.clone(),
         program: None,
+        key_value: ports.key_value.clone(),
+        audit: ports.audit.clone(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Grants: what a plugin may do is what its manifest asks for ∩ what the agent's configuration grants. Default:
 //! nothing (P6).
 
+use crate::http::{self, HttpPattern, Secret};
 use crate::identity::PluginIdentity;
 use crate::manifest::{Access, Manifest};
 use std::collections::BTreeMap;
@@ -27,6 +28,12 @@ pub struct Grants {
     pub env: BTreeMap<String, String>,
     /// Keys and values of `wasi:config`.
     pub config: BTreeMap<String, String>,
+    /// Requests of `wasi:http`.
+    pub http: Vec<HttpPattern>,
+    /// Secrets that the host puts into requests.
+    pub secrets: Vec<Secret>,
+    /// Bytes that may be kept in `wasi:keyvalue`. None: nothing.
+    pub key_value: Option<u64>,
 }
 
 /// How a missing grant is given.
@@ -36,13 +43,14 @@ pub struct GrantAdvice {
     pub table: String,
     /// The line in it. Example: `read = ["."]`.
     pub line: String,
-    /// The same on the command line. Example: `--grant files:read=DIR`.
+    /// The same on the command line; empty where it can only stand in the file. Example: `--grant files:read=DIR`.
     pub flag: String,
 }
 
 impl fmt::Display for GrantAdvice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "add to agent.toml:\n{}\n{}\nor pass {}", self.table, self.line, self.flag)
+        write!(formatter, "add to agent.toml:\n{}\n{}", self.table, self.line)?;
+        if self.flag.is_empty() { Ok(()) } else { write!(formatter, "\nor pass {}", self.flag) }
     }
 }
 
@@ -85,6 +93,13 @@ pub(crate) fn effective(manifest: Option<&Manifest>, grants: Grants) -> Grants {
         trees: trees.collect(),
         env: grants.env.into_iter().filter(|(name, _)| asks.env.contains(name)).collect(),
         config: grants.config.into_iter().filter(|(key, _)| asks.config.contains(key)).collect(),
+        http: http::within(&grants.http, &patterns(&asks.http)),
+        secrets: grants
+            .secrets
+            .into_iter()
+            .filter(|secret| asks.secrets.iter().any(|name| name == secret.name()))
+            .collect(),
+        key_value: grants.key_value.filter(|_| asks.key_value),
     }
 }
 
@@ -103,7 +118,24 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<Unmet> 
         .iter()
         .filter(|key| !grants.config.contains_key(*key))
         .map(|key| Unmet { thing: config_thing(key), advice: config_advice(plugin, key) });
-    files.into_iter().chain(env).chain(config).collect()
+    let requests = asks.http.iter().filter(|asked| http::within(&grants.http, &patterns(&[asked])).is_empty());
+    let requests = requests.map(|asked| {
+        let (thing, advice) = http_denied(plugin, asked, asked);
+        Unmet { thing, advice }
+    });
+    let secrets = asks.secrets.iter().filter(|name| !grants.secrets.iter().any(|secret| secret.name() == *name));
+    let secrets =
+        secrets.map(|name| Unmet { thing: format!("the secret {name}"), advice: secret_advice(plugin, name) });
+    let key_value = (asks.key_value && grants.key_value.is_none()).then(|| {
+        let (thing, advice) = key_value_denied(plugin);
+        Unmet { thing, advice }
+    });
+    files.into_iter().chain(env).chain(config).chain(requests).chain(secrets).chain(key_value).collect()
+}
+
+/// The patterns among texts of a manifest. What is none asks for nothing.
+fn patterns(texts: &[impl AsRef<str>]) -> Vec<HttpPattern> {
+    texts.iter().filter_map(|text| text.as_ref().parse().ok()).collect()
 }
 
 /// What may be missing when a component without a manifest says that it was denied something: it can only be guessed
@@ -123,6 +155,26 @@ pub(crate) fn config_advice(plugin: &str, key: &str) -> GrantAdvice {
     advice(plugin, format!("config = {{ {} = \"…\" }}", toml_key(key)), format!("config={key}=VALUE"))
 }
 
+/// How a request is named to people, and granted by the pattern `line`.
+pub(crate) fn http_denied(plugin: &str, request: &str, line: &str) -> (String, GrantAdvice) {
+    let advice = advice(plugin, format!("http = [{}]", quoted(line)), format!("http={line}"));
+    (format!("the request {request}"), advice)
+}
+
+/// How `wasi:keyvalue` is named to people, and granted.
+pub(crate) fn key_value_denied(plugin: &str) -> (String, GrantAdvice) {
+    let advice = advice(plugin, "key_value_mib = 10".to_owned(), "key_value_mib=10".to_owned());
+    ("keeping values between calls".to_owned(), advice)
+}
+
+fn secret_advice(plugin: &str, name: &str) -> GrantAdvice {
+    GrantAdvice {
+        table: format!("[plugins.{}.secrets]", toml_key(plugin)),
+        line: format!("{} = {{ env = {}, hosts = [\"…\"] }}", toml_key(name), quoted(name)),
+        flag: String::new(),
+    }
+}
+
 fn files_advice(plugin: &str, access: Access) -> Unmet {
     let (thing, key) = match access {
         Access::Read => ("reading files", "read"),
@@ -135,7 +187,11 @@ fn advice(plugin: &str, line: String, grant: String) -> GrantAdvice {
     GrantAdvice {
         table: format!("[plugins.{}.grants]", toml_key(plugin)),
         line,
-        flag: format!("--grant {plugin}:{grant}"),
+        flag: if grant.contains([' ', '*']) {
+            format!("--grant '{plugin}:{grant}'")
+        } else {
+            format!("--grant {plugin}:{grant}")
+        },
     }
 }
 
@@ -159,10 +215,27 @@ mod tests {
         Manifest { name: "files".to_owned(), asks, ..Manifest::default() }
     }
 
+    fn pattern(text: &str) -> HttpPattern {
+        text.parse().expect("a pattern")
+    }
+
+    fn secret() -> Secret {
+        let (name, header, format) = ("TOKEN".to_owned(), "Authorization".to_owned(), "Bearer {}".to_owned());
+        let template = crate::http::SecretTemplate { name, hosts: vec!["a.example".to_owned()], header, format };
+        Secret::new(template, "12345678").expect("a secret")
+    }
+
     fn grants(access: Access) -> Grants {
         let tree = TreeGrant { host: PathBuf::from("/srv"), guest: ".".to_owned(), access };
         let entry = |key: &str| (key.to_owned(), "value".to_owned());
-        Grants { trees: vec![tree], env: [entry("LANG")].into(), config: [entry("region")].into() }
+        Grants {
+            trees: vec![tree],
+            env: [entry("LANG")].into(),
+            config: [entry("region")].into(),
+            http: vec![pattern("https://a.example")],
+            secrets: vec![secret()],
+            key_value: Some(7),
+        }
     }
 
     // P6: what a plugin may do = what its manifest asks for ∩ what the configuration grants.
@@ -174,6 +247,9 @@ mod tests {
             files: Some(Access::ReadWrite),
             env: vec!["LANG".to_owned(), "HOME".to_owned()],
             config: vec!["region".to_owned()],
+            http: vec!["https://*".to_owned()],
+            secrets: vec!["TOKEN".to_owned()],
+            key_value: true,
         });
         assert_eq!(effective(Some(&everything), Grants::default()), Grants::default());
         assert_eq!(effective(Some(&everything), grants(Access::Read)), grants(Access::Read));
@@ -185,8 +261,16 @@ mod tests {
     // P6: a denial names the thing and the line to add.
     #[test]
     fn what_is_missing_comes_with_the_line_to_add() {
-        let asks = Asks { files: Some(Access::ReadWrite), env: vec!["HOME".into()], config: vec!["a.b".into()] };
-        let lines: Vec<_> = unmet(Some(&manifest(asks)), &grants(Access::Read))
+        let asks = Asks {
+            files: Some(Access::ReadWrite),
+            env: vec!["HOME".into()],
+            config: vec!["a.b".into()],
+            http: vec!["https://a.example/v1".into(), "GET https://b.example".into()],
+            secrets: vec!["TOKEN".into(), "KEY".into()],
+            key_value: true,
+        };
+        let granted = Grants { key_value: None, ..grants(Access::Read) };
+        let lines: Vec<_> = unmet(Some(&manifest(asks)), &granted)
             .into_iter()
             .map(|unmet| (unmet.thing, unmet.advice.line, unmet.advice.flag))
             .collect();
@@ -194,6 +278,13 @@ mod tests {
             ("reading and writing files", "write = [\".\"]", "--grant files:write=DIR"),
             ("the environment variable HOME", "env = [\"HOME\"]", "--grant files:env=HOME"),
             ("the configuration value \"a.b\"", "config = { \"a.b\" = \"…\" }", "--grant files:config=a.b=VALUE"),
+            (
+                "the request GET https://b.example",
+                "http = [\"GET https://b.example\"]",
+                "--grant 'files:http=GET https://b.example'",
+            ),
+            ("the secret KEY", "KEY = { env = \"KEY\", hosts = [\"…\"] }", ""),
+            ("keeping values between calls", "key_value_mib = 10", "--grant files:key_value_mib=10"),
         ];
         assert_eq!(lines, expected.map(|(thing, line, flag)| (thing.into(), line.into(), flag.into())));
         let reader = manifest(Asks { files: Some(Access::Read), ..Asks::default() });

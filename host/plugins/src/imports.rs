@@ -13,11 +13,12 @@ const OWN_INTERFACES: [&str; 7] =
     ["types", "media-store", "tool", "context-builder", "step-context", "output-validator", "media-policy"];
 
 /// WASI that is implemented, in the track 0.2.
-const WASI: [(&str, &[&str]); 6] = [
+const WASI: [(&str, &[&str]); 7] = [
     ("wasi:io", &["error", "poll", "streams"]),
     ("wasi:clocks", &["monotonic-clock", "wall-clock"]),
     ("wasi:random", &["random", "insecure", "insecure-seed"]),
     ("wasi:filesystem", &["types", "preopens"]),
+    ("wasi:http", &["types", "outgoing-handler"]),
     (
         "wasi:cli",
         &[
@@ -40,12 +41,21 @@ const WASI: [(&str, &[&str]); 6] = [
 ];
 
 /// WASI that is implemented under exactly these names.
-const WASI_DRAFTS: [&str; 3] =
-    ["wasi:config/store@0.2.0-rc.1", "wasi:logging/logging", "wasi:logging/logging@0.1.0-draft"];
+const WASI_DRAFTS: [&str; 9] = [
+    "wasi:config/store@0.2.0-rc.1",
+    "wasi:logging/logging",
+    "wasi:logging/logging@0.1.0-draft",
+    "wasi:keyvalue/store@0.2.0-draft2",
+    "wasi:keyvalue/atomics@0.2.0-draft2",
+    "wasi:keyvalue/batch@0.2.0-draft2",
+    "wasi:keyvalue/store@0.2.0-draft",
+    "wasi:keyvalue/atomics@0.2.0-draft",
+    "wasi:keyvalue/batch@0.2.0-draft",
+];
 
 /// WASI that is known but not offered: it links to functions that refuse.
 const DENIED: [(&str, &[&str]); 2] =
-    [("wasi:http", &["types", "outgoing-handler"]), ("wasi:keyvalue", &["store", "atomics", "batch"])];
+    [("wasi:http", &["incoming-handler"]), ("wasi:blobstore", &["blobstore", "container", "types"])];
 
 /// An import or export that this host cannot serve (P12, row 14 of the threats).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -251,10 +261,13 @@ mod tests {
             "wasi:sockets/tcp@0.2.6",
             "wasi:config/store@0.2.0-rc.1",
             "wasi:logging/logging",
+            "wasi:http/outgoing-handler@0.2.3",
+            "wasi:keyvalue/store@0.2.0-draft",
+            "wasi:keyvalue/atomics@0.2.0-draft2",
         ] {
             assert_eq!(check([name].into_iter()), Ok(Imports::Implemented), "{name}");
         }
-        assert_eq!(check(["wasi:http/outgoing-handler@0.2.3"].into_iter()), Ok(Imports::SomeDenied));
+        assert_eq!(check(["wasi:http/incoming-handler@0.2.3"].into_iter()), Ok(Imports::SomeDenied));
     }
 
     // P12: a mismatch is found at load, with what to do about it.

@@ -5,6 +5,7 @@
 //! [`CallReport`].
 
 mod admission;
+mod audit;
 mod bindings;
 mod cache;
 mod call;
@@ -14,14 +15,17 @@ mod engine;
 mod failure;
 mod generation;
 mod grants;
+mod http;
 mod identity;
 mod imports;
+mod key_value;
 pub mod limits;
 mod linkers;
 mod load;
 mod logging;
 mod manifest;
 mod media;
+mod opening;
 mod plain;
 mod plugin;
 mod record;
@@ -35,13 +39,17 @@ mod text;
 mod tools;
 mod turns;
 
+pub use audit::{AuditPort, AuditedCall};
 pub use call::{ToolCallContext, ToolCallRequest};
 pub use compiler::{CompilerCommand, serve_compiler};
 pub use failure::CallFailure;
 pub use generation::{Generation, GenerationError, LoadProblem};
 pub use grants::{Denial, GrantAdvice, Grants, TreeGrant, Unmet};
+pub use http::within as http_within;
+pub use http::{HttpPattern, NameResolver, PatternError, Secret, SecretError, SecretTemplate, SystemResolver};
 pub use identity::{Authority, Kind, PluginIdentity};
 pub use imports::InterfaceProblem;
+pub use key_value::{KeySpace, KeyValuePort, Swapped};
 pub use limits::{CallLimits, HostLimits, Limit};
 pub use load::{CodeSource, LoadError, LoadEvent, Progress};
 pub use logging::LostLog;

@@ -36,6 +36,29 @@ pub const LOG_BYTES: usize = 256 * 1024;
 pub const DESCRIPTION_BYTES: usize = 2 * 1024;
 /// Tools of one component.
 pub const TOOLS: usize = 1_024;
+/// Requests of one call to the outside world.
+pub const REQUESTS: usize = 32;
+/// Requests of one agent's plugin in a minute.
+pub const REQUESTS_PER_MINUTE: usize = 60;
+/// A request's body.
+pub const REQUEST_BODY_BYTES: usize = MIB;
+/// A response's body.
+pub const RESPONSE_BODY_BYTES: usize = 10 * MIB;
+/// All headers of a request or response.
+pub const HEADER_BYTES: usize = 32 * 1024;
+/// One request from its begin to its answer's last byte; the call's own end comes first where it is nearer.
+pub const REQUEST_TIME: Duration = Duration::from_secs(30);
+/// A key of `wasi:keyvalue`, and a bucket's name.
+pub const KEY_BYTES: usize = 1024;
+/// A value of `wasi:keyvalue`.
+pub const VALUE_BYTES: usize = MIB;
+/// What a plugin may keep in `wasi:keyvalue` where the grant names no quota.
+pub const KEY_VALUE_BYTES: u64 = 10 * MIB as u64;
+/// Keys of one page, and of one batch.
+pub(crate) const KEY_PAGE: usize = 1_000;
+pub(crate) const VALUES_AT_ONCE: usize = 1_000;
+/// Values that a guest may hold for a swap at once.
+pub(crate) const SEEN_VALUES: usize = 16;
 /// A manifest's JSON.
 pub const MANIFEST_BYTES: usize = 64 * 1024;
 

@@ -54,7 +54,11 @@ fn common(engine: &Engine) -> Result<Linker<CallState>> {
     linker.allow_shadowing(true);
     random::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
     insecure::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
+    crate::opening::add_to_linker(&mut linker)?;
     linker.allow_shadowing(false);
+    // Without a grant each request and each bucket is denied, so pure functions may have these, too.
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    add_key_value(&mut linker)?;
     types::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
     logging::logging::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
     linker.instance("wasi:logging/logging@0.1.0-draft")?.func_wrap(
@@ -66,6 +70,17 @@ fn common(engine: &Engine) -> Result<Linker<CallState>> {
         },
     )?;
     Ok(linker)
+}
+
+/// Both drafts: components of today are built for either.
+fn add_key_value(linker: &mut Linker<CallState>) -> Result<()> {
+    use crate::bindings::wasi::{keyvalue0_2_0_draft as draft, keyvalue0_2_0_draft2 as draft2};
+    draft::store::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    draft::atomics::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    draft::batch::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    draft2::store::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    draft2::atomics::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    draft2::batch::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)
 }
 
 impl types::Host for CallState {}

@@ -1,6 +1,7 @@
 //! What a plugin says about itself and what it asks for: the custom section `agent-host:manifest` of its component, and
 //! `plugin.toml`, from which the section is made.
 
+use crate::http::HttpPattern;
 use crate::limits::MANIFEST_BYTES;
 use crate::text::clean;
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,15 @@ pub struct Asks {
     pub env: Vec<String>,
     /// Keys of `wasi:config`.
     pub config: Vec<String>,
+    /// Requests of `wasi:http`: `[METHOD ]SCHEME://HOST[:PORT][/PREFIX]`, with `*` for hosts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub http: Vec<String>,
+    /// Names of secrets that the host is to put into its requests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    /// To keep values between calls (`wasi:keyvalue`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub key_value: bool,
 }
 
 /// What may be done with a file tree.
@@ -90,6 +100,11 @@ impl Manifest {
         if !is_name(name) {
             return Err(problem(toml.name.span().start, format!("`name` is {name:?}, but {NAME_RULE}")));
         }
+        for pattern in &toml.asks.http {
+            if let Err(error) = pattern.parse::<HttpPattern>() {
+                return Err(problem(text.find(pattern.as_str()).unwrap_or(0), format!("`http`: {error}")));
+            }
+        }
         Ok(Self { name: toml.name.into_inner(), version: toml.version, description: toml.description, asks: toml.asks })
     }
 
@@ -115,6 +130,9 @@ impl Manifest {
                 files: serde_json::from_value(asks["files"].clone()).ok(),
                 env: names(&asks["env"]),
                 config: names(&asks["config"]),
+                http: names(&asks["http"]),
+                secrets: names(&asks["secrets"]),
+                key_value: asks["key_value"] == true,
             },
         })
     }
@@ -201,7 +219,7 @@ mod tests {
             name: "files".to_owned(),
             version: "0.1.0".to_owned(),
             description: "Reads files.".to_owned(),
-            asks: Asks { files: Some(Access::ReadWrite), env: vec!["LANG".to_owned()], config: vec![] },
+            asks: Asks { files: Some(Access::ReadWrite), env: vec!["LANG".to_owned()], ..Asks::default() },
         }
     }
 
@@ -221,7 +239,7 @@ mod tests {
     fn a_section_is_read_tolerantly_but_never_asks_by_accident() {
         let read = |json: &str| Manifest::from_section(json.as_bytes());
         let manifest = read(r#"{"name": "x", "new": 1, "asks": {"files": "all", "env": ["A", 1], "net": true}}"#);
-        let asks = Asks { files: None, env: vec!["A".to_owned()], config: vec![] };
+        let asks = Asks { env: vec!["A".to_owned()], ..Asks::default() };
         assert_eq!(manifest.expect("a manifest").asks, asks);
         assert!(read("{").is_err());
         assert!(read(r#"{"name": "../x"}"#).is_err());
@@ -237,6 +255,8 @@ mod tests {
         let message = |text: &str| read(text).expect_err("refused").to_string();
         let unknown = message("name = \"x\"\n[asks]\nnetwork = []\n");
         assert!(unknown.starts_with("p/plugin.toml:3: ") && unknown.contains("`network`"), "{unknown}");
+        let request = message("name = \"x\"\n[asks]\nhttp = [\n  \"example.com\",\n]\n");
+        assert!(request.starts_with("p/plugin.toml:4: `http`"), "{request}");
         let value = message("name = \"x\"\n\n[asks]\nfiles = \"write\"\n");
         assert!(value.starts_with("p/plugin.toml:4: ") && value.contains("read-write"), "{value}");
         assert!(message("\nname = \"a b\"\n").starts_with("p/plugin.toml:2: `name`"));

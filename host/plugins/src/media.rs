@@ -1,7 +1,9 @@
 //! The conversation's media for guests: `media-store` of the contract over the port that the runtime implements.
 
+use crate::audit::AuditPort;
 use crate::bindings::agent_host::plugin::{media_store, types};
 use crate::convert;
+use crate::key_value::KeyValuePort;
 use crate::limits::{MEDIA_CHUNK_BYTES, NEW_MEDIA_BYTES};
 use crate::state::CallState;
 use crate::text::cut;
@@ -14,6 +16,10 @@ use wasmtime::component::Resource;
 pub struct Ports {
     /// The session's media.
     pub media: Option<Arc<dyn MediaPort>>,
+    /// What plugins keep between calls.
+    pub key_value: Option<Arc<dyn KeyValuePort>>,
+    /// Is told of refusals.
+    pub audit: Option<Arc<dyn AuditPort>>,
 }
 
 /// Reads and stores the media of sessions.

@@ -1,6 +1,7 @@
 //! What is known of one running call, shared between the guest's store and the host that waits for it: its cost, the
 //! limit that stopped it, what it was denied, and what it logged.
 
+use crate::audit::{AuditPort, AuditedCall};
 use crate::grants::{Denial, GrantAdvice};
 use crate::identity::PluginIdentity;
 use crate::limits::Limit;
@@ -25,6 +26,7 @@ pub(crate) struct CallRecord {
     /// Whose call it is: turns are shared between agents.
     agent: Arc<str>,
     pub(crate) log: Mutex<GuestLog>,
+    audit: Option<(Arc<dyn AuditPort>, AuditedCall)>,
     started: Instant,
     wall_limit: Duration,
     cpu_limit: Duration,
@@ -50,6 +52,7 @@ impl CallRecord {
             call,
             agent,
             log: Mutex::default(),
+            audit: None,
             started: Instant::now(),
             wall_limit,
             cpu_limit,
@@ -60,6 +63,17 @@ impl CallRecord {
             denials: Mutex::default(),
             turn: Mutex::default(),
         }
+    }
+
+    /// With somebody who is told of refusals.
+    pub(crate) fn audited(mut self, audit: Option<(Arc<dyn AuditPort>, AuditedCall)>) -> Self {
+        self.audit = audit;
+        self
+    }
+
+    /// Time until the call ends.
+    pub(crate) fn time_left(&self) -> Duration {
+        self.wall_limit.saturating_sub(self.started.elapsed())
     }
 
     /// Notes the first limit that the guest ran into.
@@ -81,6 +95,9 @@ impl CallRecord {
         if denials.len() < DENIALS && !denials.iter().any(|denial| denial.thing == thing) {
             let denial = Denial { plugin: (*self.plugin).clone(), thing, advice };
             tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "denied {}", denial.thing);
+            if let Some((audit, call)) = &self.audit {
+                audit.denied(call, &denial);
+            }
             denials.push(denial);
         }
     }

@@ -77,19 +77,23 @@ impl Sandbox {
         };
         let queued = waiting.elapsed();
         let (wall, lifted) = (ticket.wall, ticket.lifted);
-        let record = Arc::new(CallRecord::new(ticket.plugin, (ticket.call, ticket.agent), wall, ticket.cpu));
-        let result = match CallState::new(Arc::clone(&record), ticket.reach, ticket.memory) {
-            Ok(state) => {
-                let store = self.fresh_store(state, ticket.lane, lifted);
-                let mut run = pin!(guest(store, Arc::clone(&record)));
-                let metered = poll_fn(|context| record.poll(run.as_mut(), context));
-                match tokio::time::timeout(wall, metered).await {
-                    Ok(result) => result.map_err(|stop| stop.into_failure(&record, lifted)),
-                    Err(_) => Err(CallFailure::Limit { plugin: record.plugin.clone(), limit: Limit::WallTime(wall) }),
+        let audit = ticket.reach.audit(&ticket.call);
+        let record = Arc::new(CallRecord::new(ticket.plugin, (ticket.call, ticket.agent), wall, ticket.cpu).audited(audit));
+        let result =
+            match CallState::new(Arc::clone(&record), ticket.reach, Arc::clone(&self.shared.network), ticket.memory) {
+                Ok(state) => {
+                    let store = self.fresh_store(state, ticket.lane, lifted);
+                    let mut run = pin!(guest(store, Arc::clone(&record)));
+                    let metered = poll_fn(|context| record.poll(run.as_mut(), context));
+                    match tokio::time::timeout(wall, metered).await {
+                        Ok(result) => result.map_err(|stop| stop.into_failure(&record, lifted)),
+                        Err(_) => {
+                            Err(CallFailure::Limit { plugin: record.plugin.clone(), limit: Limit::WallTime(wall) })
+                        }
+                    }
                 }
-            }
-            Err(problem) => Err(CallFailure::Grant { plugin: record.plugin.clone(), problem }),
-        };
+                Err(problem) => Err(CallFailure::Grant { plugin: record.plugin.clone(), problem }),
+            };
         let lost_log = record.finish_log();
         CallReport { result, cost: record.cost(queued), denials: record.denials(), lost_log }
     }

@@ -4,6 +4,7 @@ use crate::admission::Admission;
 use crate::cache::CompiledCache;
 use crate::compiler::CompilerCommand;
 use crate::engine::{self, Ticker};
+use crate::http::{NameResolver, Network, SystemResolver};
 use crate::limits::HostLimits;
 use crate::linkers::Linkers;
 use crate::plugin::LoadedPlugin;
@@ -33,6 +34,8 @@ pub struct SandboxOptions {
     pub compiler: Option<CompilerCommand>,
     /// Bounds over all calls.
     pub limits: HostLimits,
+    /// Finds the addresses of names for `wasi:http`. None: the system's resolver.
+    pub resolver: Option<Arc<dyn NameResolver>>,
 }
 
 /// A sandbox that cannot be set up.
@@ -69,6 +72,7 @@ pub(crate) struct Shared {
     pub(crate) admission: Admission,
     /// Turns of guests that keep a processor busy.
     pub(crate) turns: Arc<Turns>,
+    pub(crate) network: Arc<Network>,
     pub(crate) compiling: Arc<Semaphore>,
     pub(crate) compile_time: Duration,
     pub(crate) compiler: Option<CompilerCommand>,
@@ -103,6 +107,7 @@ impl Sandbox {
             linkers,
             admission: Admission::new(options.limits),
             turns: Turns::new(turns),
+            network: Arc::new(Network::new(options.resolver.unwrap_or_else(|| Arc::new(SystemResolver)))),
             compiling: Arc::new(Semaphore::new(COMPILING)),
             compile_time: options.limits.compile_time,
             compiler: options.compiler,

@@ -1,8 +1,11 @@
 //! The data of one call's store: its authority, its limits, and the host's side of its handles.
 
+use crate::audit::{AuditPort, AuditedCall};
 use crate::bindings::wasi::{config, logging};
 use crate::grants::{Grants, config_advice, config_thing};
+use crate::http::{Network, Outgoing};
 use crate::identity::Authority;
+use crate::key_value::KeyValuePort;
 use crate::limits::{self, Limit};
 use crate::logging::{GuestStream, Source};
 use crate::manifest::Access;
@@ -16,6 +19,7 @@ use wasmtime::component::{Resource, ResourceTable, ResourceTableError};
 use wasmtime_wasi::p2::bindings::random::{insecure, random};
 use wasmtime_wasi::random::Deterministic;
 use wasmtime_wasi::{FsPerms, HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 /// A file tree that cannot be given to the guest.
 #[derive(Debug, thiserror::Error)]
@@ -34,13 +38,20 @@ pub struct TreeProblem {
 pub(crate) struct CallState {
     pub(crate) record: Arc<CallRecord>,
     pub(crate) table: ResourceTable,
+    pub(crate) agent: String,
     pub(crate) session: String,
     pub(crate) media: Option<Arc<dyn MediaPort>>,
+    pub(crate) key_value: Option<Arc<dyn KeyValuePort>>,
+    /// Values that the guest holds for a swap.
+    pub(crate) seen_values: usize,
     /// Bytes of media in the making.
     pub(crate) growing_bytes: usize,
     authority: Authority,
     grants: Arc<Grants>,
     program: Option<Arc<Program>>,
+    pub(crate) grants: Arc<Grants>,
+    network: Arc<Network>,
+    http: Option<Box<(WasiHttpCtx, Outgoing)>>,
     /// Made when the guest first uses it, which most calls never do.
     wasi: Option<Box<WasiCtx>>,
     random_left: u64,
@@ -53,33 +64,64 @@ pub(crate) struct CallState {
 pub(crate) struct Reach {
     pub(crate) authority: Authority,
     pub(crate) grants: Arc<Grants>,
+    pub(crate) agent: String,
     pub(crate) session: String,
+    pub(crate) turn: u32,
     pub(crate) media: Option<Arc<dyn MediaPort>>,
     /// The command-line program that the call runs.
     pub(crate) program: Option<Arc<Program>>,
+    pub(crate) key_value: Option<Arc<dyn KeyValuePort>>,
+    pub(crate) audit: Option<Arc<dyn AuditPort>>,
 }
 
 impl Reach {
     /// Nothing at all.
     pub(crate) fn nothing(authority: Authority) -> Self {
-        Self { authority, grants: Arc::default(), session: String::new(), media: None, program: None }
+        Self {
+            authority,
+            grants: Arc::default(),
+            agent: String::new(),
+            session: String::new(),
+            turn: 0,
+            media: None,
+            key_value: None,
+            audit: None,
+            program: None,
+        }
+    }
+
+    /// Whoever keeps a record of refusals, with whose call this is.
+    pub(crate) fn audit(&self, call: &str) -> Option<(Arc<dyn AuditPort>, AuditedCall)> {
+        let audit = self.audit.clone()?;
+        let (agent, session) = (self.agent.clone(), self.session.clone());
+        Some((audit, AuditedCall { agent, session, turn: self.turn, call: call.to_owned() }))
     }
 }
 
 impl CallState {
     /// Granted trees are opened here, so that a missing one is known before the guest runs.
-    pub(crate) fn new(record: Arc<CallRecord>, reach: Reach, memory_limit: usize) -> Result<Self, TreeProblem> {
+    pub(crate) fn new(
+        record: Arc<CallRecord>,
+        reach: Reach,
+        network: Arc<Network>,
+        memory_limit: usize,
+    ) -> Result<Self, TreeProblem> {
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits::HANDLES);
         let mut state = Self {
             record,
             table,
+            agent: reach.agent,
             session: reach.session,
             media: reach.media,
+            key_value: reach.key_value,
+            seen_values: 0,
             growing_bytes: 0,
             authority: reach.authority,
             grants: reach.grants,
             program: reach.program,
+            network,
+            http: None,
             wasi: None,
             random_left: limits::RANDOM_BYTES,
             memory: 0,
@@ -128,6 +170,19 @@ impl WasiView for CallState {
             Box::new(builder.build())
         });
         WasiCtxView { ctx, table }
+    }
+}
+
+impl WasiHttpView for CallState {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        let Self { http, table, record, grants, agent, network, .. } = self;
+        let (ctx, hooks) = &mut **http.get_or_insert_with(|| {
+            let mut ctx = WasiHttpCtx::new();
+            ctx.set_field_size_limit(limits::HEADER_BYTES);
+            let (record, grants, network) = (Arc::clone(record), Arc::clone(grants), Arc::clone(network));
+            Box::new((ctx, Outgoing::new(record, grants, agent.clone(), network)))
+        });
+        WasiHttpCtxView { hooks, table, ctx }
     }
 }
 

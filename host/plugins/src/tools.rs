@@ -176,7 +176,11 @@ fn violations_in(violations: Vec<wit::Violation>) -> Vec<Violation> {
 
 fn advice(unmet: &[Unmet], denials: &[Denial]) -> String {
     let mut text = String::new();
-    let things = unmet.iter().map(|unmet| (&unmet.thing, &unmet.advice));
+    // Where one request was refused, the patterns that are asked for and the secrets beside it are not what is missing.
+    let is_about_requests = |thing: &str| thing.starts_with("the request ");
+    let refused_request = denials.iter().any(|denial| is_about_requests(&denial.thing));
+    let is_beside = |thing: &str| refused_request && (is_about_requests(thing) || thing.starts_with("the secret "));
+    let things = unmet.iter().filter(|unmet| !is_beside(&unmet.thing)).map(|unmet| (&unmet.thing, &unmet.advice));
     let denied = denials.iter().map(|denial| (&denial.thing, &denial.advice));
     let mut named = BTreeSet::new();
     for (thing, advice) in things.chain(denied) {

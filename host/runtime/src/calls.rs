@@ -12,7 +12,7 @@ use agent_core::plugin::Scope;
 use agent_core::run::TurnError;
 use agent_core::tool::{CallCost, ToolDone, ToolError, ToolOutcome, ToolSource};
 use agent_core::view::result_text;
-use agent_plugins::{CallFailure, Ports, ToolCallContext, ToolCallRequest};
+use agent_plugins::{CallFailure, ToolCallContext, ToolCallRequest};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
@@ -119,8 +119,7 @@ async fn in_plugin(
     let of = scope.clone();
     let context = ToolCallContext { id: record.id.clone(), attempt, time_limit: LONGEST_CALL, scope };
     let request = ToolCallRequest { name: &record.name, args: record.effective_arguments().to_string(), context };
-    let ports = Ports { media: Some(shared.media.clone()) };
-    let report = shared.sandbox.call_tool(setup, request, &ports).await;
+    let report = shared.sandbox.call_tool(setup, request, &shared.ports).await;
     let mut handed_on = None;
     let outcome = match report.result {
         Ok(Ok(ToolOutcome::Done(done))) => Ok(done),

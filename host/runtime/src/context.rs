@@ -55,7 +55,7 @@ impl Session {
     }
 
     pub(crate) fn ports(&self) -> Ports {
-        Ports { media: Some(self.shared.media.clone()) }
+        self.shared.ports.clone()
     }
 
     /// Builds what the turn begins with.

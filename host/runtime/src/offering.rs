@@ -162,5 +162,5 @@ async fn stored(store: &dyn Store, key: &Digest) -> Result<Option<Vec<f32>>, Sto
 
 /// The host's own: no agent and no plugin has an empty name.
 fn bucket() -> Bucket {
-    Bucket { agent: String::new(), plugin: String::new(), name: "tool-embeddings".to_owned() }
+    Bucket { agent: String::new(), plugin: String::new(), name: "tool-embeddings".to_owned(), quota: u64::MAX }
 }

@@ -6,6 +6,7 @@ use crate::agent::{Agent, AgentError};
 use crate::approvals::ApprovalError;
 use crate::checkpoint::{Checkpoint, CheckpointObserver};
 use crate::events::Watchers;
+use crate::key_values::StoredValues;
 use crate::media::{Downscaler, StoredMedia};
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, Change};
 use agent_core::event::{Event, Suspension};
@@ -21,7 +22,7 @@ use agent_memory::{
     digest_of,
 };
 use agent_plugins::PluginStoreError::{Damaged, Missing};
-use agent_plugins::{Generation, GenerationError, MediaPort, Sandbox};
+use agent_plugins::{Generation, GenerationError, MediaPort, Ports, Sandbox};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -103,6 +104,8 @@ pub(crate) struct Shared {
     pub(crate) sandbox: Sandbox,
     pub(crate) agent: Arc<Agent>,
     pub(crate) media: Arc<dyn MediaPort>,
+    /// What plugins reach.
+    pub(crate) ports: Ports,
     pub(crate) downscaler: Downscaler,
     pub(crate) subject: String,
     /// Subject of the session that delegated the work (L16).
@@ -191,11 +194,17 @@ impl Session {
                 return Err(SessionError::Restore { session: subject, error });
             }
         };
+        let media: Arc<dyn MediaPort> = Arc::new(StoredMedia(host.store.clone()));
         let shared = Shared {
             store: host.store.clone(),
             sandbox: host.sandbox.clone(),
             agent: agent.clone(),
-            media: Arc::new(StoredMedia(host.store.clone())),
+            media: media.clone(),
+            ports: Ports {
+                media: Some(media),
+                key_value: Some(Arc::new(StoredValues(host.store.clone()))),
+                audit: None,
+            },
             downscaler: host.downscaler.clone(),
             subject,
             delegated_by: run.delegated_by.clone(),
@@ -487,6 +496,7 @@ impl Session {
             sandbox: shared.sandbox.clone(),
             agent,
             media: shared.media.clone(),
+            ports: shared.ports.clone(),
             downscaler: shared.downscaler.clone(),
             subject: shared.subject.clone(),
             delegated_by: shared.delegated_by.clone(),

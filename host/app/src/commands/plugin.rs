@@ -1,7 +1,8 @@
-//! `plugin list|inspect|call|build`: plugins outside of any session.
+//! `plugin list|inspect|explain|call|build`: plugins outside of any session.
 
 mod call;
 mod describe;
+mod explain;
 mod media;
 
 use crate::arguments::{AgentArguments, PluginCommand};
@@ -9,9 +10,9 @@ use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::settings::Settings;
 use crate::terminal::{Terminal, YELLOW, built};
-use crate::{environment, setup};
+use crate::{environment, grants, setup};
 use agent_mcp::McpServers;
-use agent_plugins::{LoadedPlugin, Sandbox};
+use agent_plugins::{Grants, LoadedPlugin, Sandbox};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,15 +32,32 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
             let shown = if json { describe::json(&plugin).to_string() } else { describe::whole(&plugin, &file) };
             print(terminal, shown)?;
         }
+        PluginCommand::Explain { file, agent } => {
+            let plugin = load(&sandbox(data)?, &file, terminal).await?;
+            let grants = grants_of(&agent, plugin.name())?;
+            print(terminal, explain::explained(&plugin, grants))?;
+        }
         PluginCommand::Call { file, tool, arguments, grant, json } => {
             let sandbox = sandbox(data)?;
             let plugin = load(&sandbox, &file, terminal).await?;
             let format = if json { call::Format::Json } else { call::Format::People };
-            let asked = call::Asked { tool, arguments, grants: grant, format };
+            let data = DataDirectory::open(data)?;
+            let asked = call::Asked { tool, arguments, grants: grant, format, data };
             return call::call(&sandbox, plugin, asked, terminal).await;
         }
     }
     Ok(Exit::Done)
+}
+
+/// What the agent's file and the command line grant to one plugin. Without an agent, the command line alone.
+fn grants_of(agent: &AgentArguments, plugin: &str) -> Result<Grants, Failure> {
+    let mut resolved = if agent.agent.is_some() {
+        Settings::read(agent, &environment::variable)?.grants
+    } else {
+        let resolved = grants::resolve(&agent.grant, &environment::variable);
+        resolved.map_err(|problems| Failure::refused(problems.join("\n")))?
+    };
+    Ok(resolved.plugins.remove(plugin).unwrap_or_default())
 }
 
 async fn list(

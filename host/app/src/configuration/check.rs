@@ -5,6 +5,7 @@ use super::document::{Entry, Found, Table};
 use super::form::{Form, is_secret};
 use super::keys::{Key, MCP, MCP_NEEDS, SECTIONS, Section, Value};
 use super::nearest::nearest;
+use super::secrets;
 use agent_models::known_provider;
 
 /// Built in, so that a table could say nothing of them.
@@ -94,6 +95,7 @@ fn check_inner(around: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
     match path {
         ["providers", "NAME"] => check_provider(around, entry, &table),
         ["agents", "NAME"] => agents::check(around, entry, &table),
+        ["plugins", "NAME", "secrets", "SECRET"] => secrets::check(around, entry, &table),
         [MCP, "NAME"] => check_server(around, entry, &table),
         _ => {}
     }

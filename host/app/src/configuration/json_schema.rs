@@ -73,6 +73,9 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
         schema.insert("properties".to_owned(), Json::Object(properties));
     }
     schema.insert("additionalProperties".to_owned(), own.unwrap_or(json!(false)));
+    if path == ["plugins", "NAME", "secrets", "SECRET"] {
+        schema.insert("required".to_owned(), json!(["env", "hosts"]));
+    }
     schema
 }
 

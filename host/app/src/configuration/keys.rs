@@ -13,7 +13,7 @@ use approval::APPROVAL;
 pub(super) use mcp::{MCP, MCP_NEEDS};
 use mcp::{MCP_ADDRESS, MCP_PROCESS};
 use services::{OUTBOX, SERVICE};
-use tables::{DELEGATES, GRANTS, HOST_GRANTS, LIMITS, PROVIDER, PROVIDER_MODEL, RETRY};
+use tables::{DELEGATES, GRANTS, HOST_GRANTS, LIMITS, PROVIDER, PROVIDER_MODEL, RETRY, SECRETS};
 
 /// A table of the file with some of its keys.
 pub(super) struct Section {
@@ -91,6 +91,7 @@ pub(super) const SECTIONS: &[Section] = &[
     DELEGATES,
     HOST_GRANTS,
     GRANTS,
+    SECRETS,
     LIMITS,
     MCP_PROCESS,
     MCP_ADDRESS,

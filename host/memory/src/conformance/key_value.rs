@@ -1,10 +1,10 @@
 //! P5: key-value by agent, plugin, bucket and key; counting and swapping are atomic.
 
 use super::Place;
-use crate::{Bucket, MAX_KEY_BYTES, MAX_VALUE_BYTES, StoreError, Swap};
+use crate::{Bucket, ENTRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, StoreError, Swap};
 
 fn bucket(agent: &str, plugin: &str, name: &str) -> Bucket {
-    Bucket { agent: agent.to_owned(), plugin: plugin.to_owned(), name: name.to_owned() }
+    Bucket { agent: agent.to_owned(), plugin: plugin.to_owned(), name: name.to_owned(), quota: 10 << 20 }
 }
 
 pub(super) async fn values_by_agent_plugin_bucket_and_key(place: Place) {
@@ -47,6 +47,29 @@ pub(super) async fn bounds_of_values(place: Place) {
     assert!(matches!(long, Err(StoreError::TooLarge { .. })), "{long:?}");
     let empty = store.set(&bucket, "", Vec::new()).await;
     assert!(matches!(empty, Err(StoreError::Invalid { .. })), "{empty:?}");
+}
+
+/// P5: a plugin's quota holds over all its buckets, not over those of others, and a value that goes gives its room back.
+pub(super) async fn quota_of_a_plugin(place: Place) {
+    let store = &place.store;
+    let small = |agent: &str, name: &str| Bucket { quota: 2 * (ENTRY_BYTES + 11), ..bucket(agent, "p", name) };
+    let (one, two) = (small("a", "one"), small("a", "two"));
+    store.set(&one, "k", vec![1; 10]).await.unwrap();
+    store.set(&two, "k", vec![1; 10]).await.unwrap();
+    store.set(&two, "k", vec![2; 10]).await.unwrap();
+    let writes = [
+        store.set(&two, "k", vec![3; 11]).await.err(),
+        store.set(&one, "n", Vec::new()).await.err(),
+        store.increment(&one, "n", 1).await.err(),
+        store.compare_and_swap(&one, "n", None, Vec::new()).await.err(),
+    ];
+    for refused in writes {
+        assert!(matches!(refused, Some(StoreError::TooLarge { .. })), "{refused:?}");
+    }
+    assert_eq!(store.get(&two, "k").await, Ok(Some(vec![2; 10])), "what was refused changes nothing");
+    store.set(&small("b", "one"), "k", vec![1; 10]).await.unwrap();
+    store.delete_key(&one, "k").await.unwrap();
+    store.set(&two, "n", vec![1; 10]).await.unwrap();
 }
 
 pub(super) async fn numbers(place: Place) {

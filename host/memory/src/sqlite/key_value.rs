@@ -4,7 +4,7 @@ use super::SqliteStore;
 use super::failure::{Failure, invalid};
 use super::queries::{collect, page};
 use super::writer::Effort;
-use crate::{Bucket, KeyValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, StoreError, Swap};
+use crate::{Bucket, ENTRY_BYTES, KeyValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, StoreError, Swap};
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -119,11 +119,30 @@ fn get(connection: &Connection, Address { bucket, key }: &Address) -> Result<Opt
     Ok(value.optional()?)
 }
 
-fn set(connection: &Connection, Address { bucket, key }: &Address, value: &[u8]) -> Result<(), Failure> {
+fn set(connection: &Connection, address: &Address, value: &[u8]) -> Result<(), Failure> {
+    check_quota(connection, address, value)?;
+    let Address { bucket, key } = address;
     let sql = "INSERT INTO key_values (agent, plugin, bucket, key, value) VALUES (?1, ?2, ?3, ?4, ?5)
                ON CONFLICT (agent, plugin, bucket, key) DO UPDATE SET value = ?5";
     connection.prepare_cached(sql)?.execute(params![bucket.agent, bucket.plugin, bucket.name, key, value])?;
     Ok(())
+}
+
+/// In the transaction of the write, so that two processes cannot pass the quota together.
+fn check_quota(connection: &Connection, Address { bucket, key }: &Address, value: &[u8]) -> Result<(), Failure> {
+    if bucket.quota == u64::MAX {
+        return Ok(());
+    }
+    let sql = "SELECT COALESCE(SUM(LENGTH(CAST(key AS BLOB)) + LENGTH(value) + ?5), 0) FROM key_values
+               WHERE agent = ?1 AND plugin = ?2 AND NOT (bucket = ?3 AND key = ?4)";
+    let parameters = params![bucket.agent, bucket.plugin, bucket.name, key, ENTRY_BYTES as i64];
+    let others: i64 = connection.prepare_cached(sql)?.query_row(parameters, |row| row.get(0))?;
+    let size = u64::try_from(others).unwrap_or(0) + (key.len() + value.len()) as u64 + ENTRY_BYTES;
+    if size <= bucket.quota {
+        return Ok(());
+    }
+    let what = format!("what `{}` keeps, with this value,", bucket.plugin);
+    Err(StoreError::TooLarge { what, size, limit: bucket.quota }.into())
 }
 
 fn check_value(value: &[u8]) -> Result<(), StoreError> {

@@ -1,19 +1,24 @@
 //! `plugin call`: one tool, once, with the grants of the command line.
 
 use super::media::CallMedia;
+use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::grants::{self, Grant, Receiver};
 use crate::interrupt::{Doing, Interrupts};
-use crate::setup::note_idle_grants;
+use crate::setup::{self, note_idle_grants};
+use crate::terminal::text::explained;
 use crate::terminal::{DIM, Terminal, YELLOW, text};
 use agent_core::message::{CallId, Content};
 use agent_core::plugin::{Scope, TraceContext};
 use agent_core::schema::{Schema, parse_arguments};
 use agent_core::tool::{ToolDefinition, ToolError, ToolOutcome};
+use agent_memory::Store;
 use agent_plugins::{
-    CallLimits, CallReport, Denial, LoadedPlugin, PluginSetup, Ports, Sandbox, ToolCallContext, ToolCallRequest,
+    CallLimits, CallReport, Denial, KeyValuePort, LoadedPlugin, MediaPort, PluginSetup, Ports, Sandbox,
+    ToolCallContext, ToolCallRequest,
 };
+use agent_runtime::StoredValues;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -28,6 +33,16 @@ pub(super) struct Asked {
     pub(super) grants: Vec<Grant>,
     /// How to show the outcome.
     pub(super) format: Format,
+    /// Where what a plugin keeps is.
+    pub(super) data: DataDirectory,
+}
+
+impl Asked {
+    /// The values of single calls are those of an agent of their own.
+    fn store(&self) -> Result<Arc<dyn Store>, Failure> {
+        let store: Arc<dyn Store> = setup::store(&self.data)?;
+        Ok(store)
+    }
 }
 
 /// Who reads the outcome.
@@ -48,9 +63,14 @@ pub(super) async fn call(
 ) -> Result<Exit, Failure> {
     let tool = tool(&plugin, &asked.tool)?;
     let arguments = checked_arguments(tool, &asked.arguments)?;
-    let setup = setup(&plugin, &asked.grants, terminal)?;
+    let setup = granted(&plugin, &asked.grants, terminal)?;
     let request = ToolCallRequest { name: &asked.tool, args: arguments.to_string(), context: context() };
-    let ports = Ports { media: Some(Arc::new(CallMedia::default())) };
+    let media: Arc<dyn MediaPort> = Arc::new(CallMedia::default());
+    let key_value = match setup.grants().key_value {
+        Some(_) => Some(Arc::new(StoredValues(asked.store()?)) as Arc<dyn KeyValuePort>),
+        None => None,
+    };
+    let ports = Ports { media: Some(media), key_value, audit: None };
     let cancel = Interrupts::listen(terminal.clone()).begin(Doing::Turn);
     terminal.busy(format!("running {}", asked.tool));
     let report = tokio::select! {
@@ -79,7 +99,7 @@ fn checked_arguments(tool: &ToolDefinition, text: &str) -> Result<Value, Failure
     Ok(arguments)
 }
 
-fn setup(plugin: &Arc<LoadedPlugin>, grants: &[Grant], terminal: &Terminal) -> Result<PluginSetup, Failure> {
+fn granted(plugin: &Arc<LoadedPlugin>, grants: &[Grant], terminal: &Terminal) -> Result<PluginSetup, Failure> {
     let mine = Receiver::Plugin(plugin.name().to_owned());
     if let Some(other) = grants.iter().find(|grant| grant.receiver != mine) {
         let advice = format!("write --grant {}:KIND=VALUE", plugin.name());

@@ -90,14 +90,19 @@ fn asks(plugin: &LoadedPlugin) -> String {
     let Some(manifest) = plugin.manifest() else {
         return "it has no manifest, so it may use whatever it is granted".to_owned();
     };
-    let Asks { files, env, config } = &manifest.asks;
+    let Asks { files, env, config, http, secrets, key_value } = &manifest.asks;
     let files = files.map(|access| match access {
         Access::Read => "reading files".to_owned(),
         Access::ReadWrite => "reading and writing files".to_owned(),
     });
     let env = env.iter().map(|name| format!("the variable {name}"));
     let config = config.iter().map(|key| format!("the configuration value {key}"));
-    let all: Vec<_> = files.into_iter().chain(env).chain(config).map(|thing| text::one_line(&thing, SHOWN)).collect();
+    let http = http.iter().map(|pattern| format!("the request {pattern}"));
+    let secrets = secrets.iter().map(|name| format!("the secret {name}"));
+    let key_value = key_value.then(|| "keeping values between calls".to_owned());
+    let others = http.chain(secrets).chain(key_value);
+    let all: Vec<_> =
+        files.into_iter().chain(env).chain(config).chain(others).map(|thing| text::one_line(&thing, SHOWN)).collect();
     if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
 }
 

@@ -209,6 +209,60 @@ pub(super) const GRANTS: Section = Section {
             meaning: "What the plugin gets when it asks for the key.",
             example: r#"{ language = "en" }"#,
         },
+        Key {
+            name: "http",
+            value: Value::Texts(Form::Filled),
+            default: NONE,
+            meaning: "Requests that it may send: `[METHOD ]SCHEME://HOST[:PORT][/PREFIX]`. HOST is a name, `*.NAME`, `*` or an address. \
+                      Addresses of this machine and network are refused unless the address itself stands here, or `private ` before \
+                      the rest.",
+            example: r#"["GET https://api.example.com/v1/"]"#,
+        },
+        Key {
+            name: "key_value_mib",
+            value: Value::Number(1, 1024),
+            default: NONE,
+            meaning: "MiB that it may keep between calls, all its keys and values together.",
+            example: "10",
+        },
+    ],
+};
+
+pub(super) const SECRETS: Section = Section {
+    path: &["plugins", "NAME", "secrets", "SECRET"],
+    example: "plugins.web.secrets.API_TOKEN",
+    title: "Secrets of a plugin",
+    about: "A credential that the host puts into the plugin's requests; the plugin never sees it. SECRET is the name by which its \
+            manifest asks for it. The requests themselves need a grant, too.",
+    keys: &[
+        Key {
+            name: "env",
+            value: Value::Text(Form::Variable),
+            default: Default::Words("none: it must be there"),
+            meaning: "The environment variable that holds it. The secret itself never stands here.",
+            example: r#""EXAMPLE_TOKEN""#,
+        },
+        Key {
+            name: "hosts",
+            value: Value::Texts(Form::Filled),
+            default: Default::Words("none: it must be there"),
+            meaning: "Where it goes: names of hosts, which are reached by https; or patterns as in `http`.",
+            example: r#"["api.example.com"]"#,
+        },
+        Key {
+            name: "header",
+            value: Value::Text(Form::Header),
+            default: Default::Is(r#""Authorization""#),
+            meaning: "The header that it goes into. What the plugin writes there is replaced.",
+            example: r#""X-Api-Key""#,
+        },
+        Key {
+            name: "format",
+            value: Value::Text(Form::HeaderValue),
+            default: Default::Words("`Bearer {}` for `Authorization`, else `{}`"),
+            meaning: "The header's value, with `{}` where the secret stands.",
+            example: r#""token {}""#,
+        },
     ],
 };
 

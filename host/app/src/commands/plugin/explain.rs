@@ -1,0 +1,53 @@
+//! `plugin explain`: what a plugin asks for, what it gets of that, what would be denied, and the line that would change it (P6).
+
+use crate::grants;
+use crate::terminal::{BOLD, DIM, GREEN, YELLOW, text};
+use agent_plugins::{Access, CallLimits, Grants, LoadedPlugin, PluginSetup};
+use std::sync::Arc;
+
+/// Characters of one line.
+const SHOWN: usize = 200;
+
+/// All of it, line by line.
+pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
+    let idle = grants::idle(plugin, &grants);
+    let setup = PluginSetup::new(plugin.clone(), grants, CallLimits::default());
+    let mut lines = vec![format!("{BOLD}{}{BOLD:#} {DIM}{}{DIM:#}", plugin.name(), plugin.digest().short())];
+    if plugin.manifest().is_none() {
+        lines.push("  it has no manifest, so it gets all that it is granted".to_owned());
+    }
+    lines.push("  always    clocks, random numbers and log lines, bounded".to_owned());
+    for thing in given(setup.grants()) {
+        lines.push(format!("  {GREEN}gets{GREEN:#}      {}", text::one_line(&thing, SHOWN)));
+    }
+    for unmet in setup.unmet() {
+        let (thing, line) = (text::one_line(&unmet.thing, SHOWN), text::one_line(&unmet.advice.line, SHOWN));
+        lines.push(format!("  {YELLOW}denied{YELLOW:#}    {thing}"));
+        lines.push(format!(
+            "            {DIM}to allow it:{DIM:#} {} {line}",
+            text::one_line(&unmet.advice.table, SHOWN)
+        ));
+    }
+    lines.extend(idle.iter().map(|grant| format!("  {YELLOW}no use{YELLOW:#}    `{}` {grant}", plugin.name())));
+    if setup.unmet().is_empty() && given(setup.grants()).is_empty() && plugin.manifest().is_some() {
+        lines.push("  it asks for nothing, and gets nothing".to_owned());
+    }
+    lines.join("\n")
+}
+
+/// What is really given, in words.
+fn given(grants: &Grants) -> Vec<String> {
+    let trees = grants.trees.iter().map(|tree| match tree.access {
+        Access::Read => format!("reading below {}", tree.guest),
+        Access::ReadWrite => format!("reading and writing below {}", tree.guest),
+    });
+    let env = grants.env.keys().map(|name| format!("the variable {name}"));
+    let config = grants.config.keys().map(|key| format!("the configuration value {key}"));
+    let http = grants.http.iter().map(|pattern| format!("the request {pattern}"));
+    let secrets = grants.secrets.iter().map(|secret| {
+        let hosts: Vec<_> = secret.hosts().iter().map(ToString::to_string).collect();
+        format!("the secret {}, put by the host into `{}` for {}", secret.name(), secret.header(), hosts.join(", "))
+    });
+    let key_value = grants.key_value.map(|bytes| format!("keeping values of {} between calls", text::size(bytes)));
+    trees.chain(env).chain(config).chain(http).chain(secrets).chain(key_value).collect()
+}

@@ -1,0 +1,16 @@
+//! `wasi:http` (P6, P7): which requests a plugin may send, to which addresses, with which secrets, and how they are sent.
+//! Each request is authorised by its URL; its connection goes to an address that was checked, not to a name.
+
+mod address;
+mod body;
+mod connect;
+mod outgoing;
+mod pattern;
+mod rate;
+mod secret;
+
+pub(crate) use connect::Network;
+pub use connect::{NameResolver, SystemResolver};
+pub(crate) use outgoing::Outgoing;
+pub use pattern::{HttpPattern, PatternError, within};
+pub use secret::{Secret, SecretError, SecretTemplate};

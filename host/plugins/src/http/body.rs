@@ -1,0 +1,124 @@
+//! Bodies that end: what a guest sends and what it is answered, each with its bound.
+
+use super::secret::Mask;
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep};
+use wasmtime_wasi_http::{Error, WasiBody};
+
+/// What a guest sends, to its bound.
+pub(crate) struct Question {
+    body: WasiBody,
+    left: usize,
+    limit: usize,
+}
+
+impl Question {
+    pub(crate) fn new(body: WasiBody, limit: usize) -> Self {
+        Self { body, left: limit, limit }
+    }
+}
+
+impl Body for Question {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame {
+            let size = frame.data_ref().map_or(0, Bytes::len);
+            match self.left.checked_sub(size) {
+                Some(left) => self.left = left,
+                None => return Poll::Ready(Some(Err(Error::HttpRequestBodySize(Some(self.limit as u64))))),
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// When a body must have come.
+pub(crate) struct Times {
+    /// All of it.
+    pub(crate) end: Instant,
+    /// Longest wait for its next piece.
+    pub(crate) between: Duration,
+}
+
+/// What the server says, to its bound and in its time, without the secrets that were sent.
+pub(crate) struct Answer {
+    body: Incoming,
+    left: usize,
+    limit: usize,
+    mask: Mask,
+    times: Times,
+    alarm: Pin<Box<Sleep>>,
+    ended: bool,
+}
+
+impl Answer {
+    pub(crate) fn new(body: Incoming, limit: usize, times: Times, mask: Mask) -> Self {
+        let alarm = Box::pin(tokio::time::sleep_until(times.next()));
+        Self { body, left: limit, limit, mask, times, alarm, ended: false }
+    }
+
+    fn end(&mut self, error: Error) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        self.ended = true;
+        Poll::Ready(Some(Err(error)))
+    }
+}
+
+impl Times {
+    fn next(&self) -> Instant {
+        self.end.min(Instant::now() + self.between)
+    }
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        loop {
+            if self.ended {
+                return Poll::Ready(None);
+            }
+            if self.alarm.as_mut().poll(context).is_ready() {
+                return self.end(Error::HttpResponseTimeout);
+            }
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => return self.end(error.into()),
+                None => {
+                    self.ended = true;
+                    let rest = self.mask.rest();
+                    return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest.into()))));
+                }
+            };
+            let next = self.times.next();
+            self.alarm.as_mut().reset(next);
+            // Trailers are seldom, and a secret in one would have to be looked for: they are left out.
+            let Ok(data) = frame.into_data() else { continue };
+            match self.left.checked_sub(data.len()) {
+                Some(left) => self.left = left,
+                None => {
+                    let limit = self.limit as u64;
+                    return self.end(Error::HttpResponseBodySize(Some(limit)));
+                }
+            }
+            let data = if self.mask.is_empty() { data } else { self.mask.piece(&data).into() };
+            if !data.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! Patterns of requests: which methods, which host, which port, which paths.
+
+use super::address::{Class, class};
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use url::{Host, Url};
+
+/// Requests that are allowed or asked for: `[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`.
+///
+/// Without a method, each is meant; the port is the scheme's own unless it is written, and `*` is each; HOST is a name, `*.NAME` for the
+/// names below it, `*` for each name, or an address. `private` allows addresses of this machine and this network, too.
+/// Example: `GET https://*.example.com/v1/`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpPattern {
+    network: NetworkReach,
+    /// Empty: each.
+    methods: Vec<String>,
+    scheme: Scheme,
+    host: HostPattern,
+    /// The address that whoever grants has named himself.
+    named: Option<IpAddr>,
+    port: Port,
+    /// Begins with `/`; `/` is each path.
+    prefix: String,
+}
+
+/// A text that is no pattern of requests.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no pattern of requests: {reason}; write for example `GET https://api.example.com/v1/`")]
+pub struct PatternError {
+    text: String,
+    reason: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NetworkReach {
+    Public,
+    Private,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Port {
+    Any,
+    Is(u16),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum HostPattern {
+    /// `*`
+    Any,
+    /// `*.example.com`: kept as `.example.com`.
+    Below(String),
+    Name(String),
+    Address(IpAddr),
+}
+
+impl HttpPattern {
+    /// Whether this request is meant. The URL is a parsed one, so that its path has no dots to climb with.
+    pub(crate) fn allows(&self, method: &str, url: &Url) -> bool {
+        let method_fits = self.methods.is_empty() || self.methods.iter().any(|allowed| allowed == method);
+        method_fits && self.is_destination(url) && self.is_path(url.path())
+    }
+
+    /// Whether a host, a scheme and a port are meant, for whatever path.
+    pub(crate) fn is_destination(&self, url: &Url) -> bool {
+        let scheme_fits = self.scheme.as_str() == url.scheme();
+        scheme_fits && self.port.is(url.port_or_known_default()) && url.host().is_some_and(|host| self.host.is(&host))
+    }
+
+    /// Whether connections may go to this address. The reason of a refusal says what the address is.
+    pub(crate) fn admits(&self, address: IpAddr) -> Result<(), &'static str> {
+        match (class(address), self.network) {
+            (Class::Public, _) | (Class::Private(_), NetworkReach::Private) => Ok(()),
+            _ if self.named == Some(address) => Ok(()),
+            (Class::Private(what) | Class::Special(what), _) => Err(what),
+        }
+    }
+
+    /// What both mean: the requests that are granted by `self` and asked for by `asked`.
+    fn and(&self, asked: &Self) -> Option<Self> {
+        let methods: Vec<_> = match (self.methods.is_empty(), asked.methods.is_empty()) {
+            (true, _) => asked.methods.clone(),
+            (false, true) => self.methods.clone(),
+            (false, false) => self.methods.iter().filter(|one| asked.methods.contains(one)).cloned().collect(),
+        };
+        let no_method_left = methods.is_empty() && !(self.methods.is_empty() && asked.methods.is_empty());
+        if no_method_left || self.scheme != asked.scheme {
+            return None;
+        }
+        let port = self.port.and(asked.port)?;
+        let prefix = if self.is_path(&asked.prefix) {
+            &asked.prefix
+        } else if asked.is_path(&self.prefix) {
+            &self.prefix
+        } else {
+            return None;
+        };
+        let host = self.host.and(&asked.host)?;
+        // An address that only the plugin names is granted by nobody, so `named` stays as it is granted.
+        Some(Self { methods, host, port, prefix: prefix.clone(), ..self.clone() })
+    }
+
+    /// An encoded slash or backslash may be one for the server, so that it could climb out of the prefix.
+    fn is_path(&self, path: &str) -> bool {
+        if self.prefix == "/" {
+            return true;
+        }
+        let lower = path.to_ascii_lowercase();
+        if lower.contains("%2f") || lower.contains("%5c") {
+            return false;
+        }
+        let Some(rest) = path.strip_prefix(&self.prefix) else { return false };
+        rest.is_empty() || self.prefix.ends_with('/') || rest.starts_with('/')
+    }
+}
+
+/// The granted requests that are also asked for.
+pub fn within(granted: &[HttpPattern], asked: &[HttpPattern]) -> Vec<HttpPattern> {
+    let mut both = Vec::new();
+    for pattern in granted.iter().flat_map(|granted| asked.iter().filter_map(|asked| granted.and(asked))) {
+        if !both.contains(&pattern) {
+            both.push(pattern);
+        }
+    }
+    both
+}
+
+impl Port {
+    fn is(self, port: Option<u16>) -> bool {
+        match self {
+            Port::Any => port.is_some(),
+            Port::Is(named) => port == Some(named),
+        }
+    }
+
+    fn and(self, other: Self) -> Option<Self> {
+        match (self, other) {
+            (Port::Any, port) | (port, Port::Any) => Some(port),
+            (one, two) => (one == two).then_some(one),
+        }
+    }
+}
+
+impl Scheme {
+    fn as_str(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+}
+
+impl HostPattern {
+    fn is(&self, host: &Host<&str>) -> bool {
+        match (self, host) {
+            (HostPattern::Any, _) => true,
+            (HostPattern::Below(suffix), Host::Domain(name)) => {
+                let name = bare(name);
+                name.len() > suffix.len() && name.ends_with(suffix.as_str())
+            }
+            (HostPattern::Name(named), Host::Domain(name)) => bare(name) == named,
+            (HostPattern::Address(named), Host::Ipv4(address)) => *named == IpAddr::V4(*address),
+            (HostPattern::Address(named), Host::Ipv6(address)) => *named == IpAddr::V6(*address),
+            _ => false,
+        }
+    }
+
+    fn and(&self, other: &Self) -> Option<Self> {
+        match (self, other) {
+            (HostPattern::Any, host) | (host, HostPattern::Any) => Some(host.clone()),
+            (HostPattern::Below(one), HostPattern::Below(two)) => {
+                let (short, long) = if one.len() <= two.len() { (one, two) } else { (two, one) };
+                long.ends_with(short.as_str()).then(|| HostPattern::Below(long.clone()))
+            }
+            (HostPattern::Below(suffix), HostPattern::Name(name))
+            | (HostPattern::Name(name), HostPattern::Below(suffix)) => {
+                let is_below = name.len() > suffix.len() && name.ends_with(suffix.as_str());
+                is_below.then(|| HostPattern::Name(name.clone()))
+            }
+            (one, two) => (one == two).then(|| one.clone()),
+        }
+    }
+}
+
+/// A name's last dot means nothing to whom it is for.
+fn bare(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+impl FromStr for HttpPattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        parse(text.trim()).map_err(|reason| PatternError { text: text.to_owned(), reason })
+    }
+}
+
+fn parse(text: &str) -> Result<HttpPattern, &'static str> {
+    let (network, text) = match text.strip_prefix("private ") {
+        Some(rest) => (NetworkReach::Private, rest.trim_start()),
+        None => (NetworkReach::Public, text),
+    };
+    let (methods, url) = match text.split_once(' ') {
+        Some((methods, url)) => (methods.split(',').map(str::to_owned).collect(), url.trim_start()),
+        None => (Vec::new(), text),
+    };
+    if methods.iter().any(|method| method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase())) {
+        return Err("methods are capital letters, with commas between");
+    }
+    let (scheme, rest) = url.split_once("://").ok_or("there is no `://` in it")?;
+    let scheme = match scheme {
+        "http" => Scheme::Http,
+        "https" => Scheme::Https,
+        _ => return Err("its scheme is neither http nor https"),
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let (authority, any_port) = authority.strip_suffix(":*").map_or((authority, false), |host| (host, true));
+    let rest = format!("{authority}{path}");
+    // The parser needs a host in the wildcard's place.
+    let (rest, below) = match (rest.strip_prefix("*."), rest.strip_prefix('*')) {
+        (Some(rest), _) => (rest.to_owned(), Some(true)),
+        (None, Some(rest)) => (format!("any{rest}"), Some(false)),
+        (None, None) => (rest.clone(), None),
+    };
+    let url =
+        Url::parse(&format!("{}://{rest}", scheme.as_str())).map_err(|_| "its host, port or path is not valid")?;
+    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
+        return Err("it has more than a host, a port and a path");
+    }
+    let host = match (below, url.host().ok_or("it has no host")?) {
+        (Some(true), Host::Domain(name)) => HostPattern::Below(format!(".{}", bare(name))),
+        (Some(false), Host::Domain("any")) => HostPattern::Any,
+        (None, Host::Domain(name)) if !name.contains('*') => HostPattern::Name(bare(name).to_owned()),
+        (None, Host::Ipv4(address)) => HostPattern::Address(IpAddr::V4(address)),
+        (None, Host::Ipv6(address)) => HostPattern::Address(IpAddr::V6(address)),
+        _ => return Err("a `*` stands for a whole host, or before its first dot"),
+    };
+    let port = match any_port {
+        true => Port::Any,
+        false => Port::Is(url.port_or_known_default().ok_or("it has no port")?),
+    };
+    let named = match &host {
+        HostPattern::Address(address) => Some(*address),
+        _ => None,
+    };
+    Ok(HttpPattern { network, methods, scheme, host, named, port, prefix: url.path().to_owned() })
+}
+
+impl fmt::Display for HttpPattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.network == NetworkReach::Private {
+            formatter.write_str("private ")?;
+        }
+        if !self.methods.is_empty() {
+            write!(formatter, "{} ", self.methods.join(","))?;
+        }
+        write!(formatter, "{}://", self.scheme.as_str())?;
+        match &self.host {
+            HostPattern::Any => formatter.write_str("*")?,
+            HostPattern::Below(suffix) => write!(formatter, "*{suffix}")?,
+            HostPattern::Name(name) => formatter.write_str(name)?,
+            HostPattern::Address(IpAddr::V4(address)) => write!(formatter, "{address}")?,
+            HostPattern::Address(IpAddr::V6(address)) => write!(formatter, "[{address}]")?,
+        }
+        let own = if self.scheme == Scheme::Https { 443 } else { 80 };
+        match self.port {
+            Port::Any => formatter.write_str(":*")?,
+            Port::Is(port) if port != own => write!(formatter, ":{port}")?,
+            Port::Is(_) => {}
+        }
+        if self.prefix == "/" { Ok(()) } else { formatter.write_str(&self.prefix) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str) -> HttpPattern {
+        text.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn allows(text: &str, method: &str, url: &str) -> bool {
+        pattern(text).allows(method, &Url::parse(url).expect(url))
+    }
+
+    /// P6: host, port, method and path; wildcards.
+    #[test]
+    fn p6_requests_are_allowed_by_method_host_port_and_path() {
+        let allowed = [
+            ("GET https://api.example.com", "GET", "https://api.example.com/any/path?query"),
+            ("GET,POST https://api.example.com", "POST", "https://API.example.com./"),
+            ("https://*.example.com:8443/v1/", "DELETE", "https://a.b.example.com:8443/v1/x"),
+            ("https://a.example/v1", "GET", "https://a.example/v1"),
+            ("https://a.example/v1", "GET", "https://a.example/v1/x"),
+            ("https://*", "GET", "https://anything.example/"),
+            ("https://*:*", "GET", "https://anything.example:8443/"),
+            ("http://127.0.0.1:80", "GET", "http://2130706433/"),
+            ("http://[::1]:81", "GET", "http://[0:0::1]:81/"),
+        ];
+        for (text, method, url) in allowed {
+            assert!(allows(text, method, url), "{text}: {method} {url}");
+        }
+        let refused = [
+            ("GET https://api.example.com", "POST", "https://api.example.com/"),
+            ("GET https://api.example.com", "GET", "http://api.example.com/"),
+            ("GET https://api.example.com", "GET", "https://api.example.com:444/"),
+            ("https://*.example.com", "GET", "https://example.com/"),
+            ("https://*.example.com", "GET", "https://evilexample.com/"),
+            ("https://example.com", "GET", "https://example.com.evil.example/"),
+            ("https://example.com", "GET", "https://evil.example/example.com"),
+            ("https://a.example/v1/", "GET", "https://a.example/v1/../admin"),
+            ("https://a.example/v1/", "GET", "https://a.example/v1/%2e%2e/admin"),
+            ("https://a.example/v1/", "GET", "https://a.example/v1/..%2Fadmin"),
+            ("https://a.example/v1/", "GET", "https://a.example/v1/..%5cadmin"),
+            ("https://a.example/v1", "GET", "https://a.example/v10"),
+            ("https://a.example", "GET", "https://user:password@b.example/"),
+            ("http://*:81", "GET", "http://a.example/"),
+        ];
+        for (text, method, url) in refused {
+            assert!(!allows(text, method, url), "{text}: {method} {url}");
+        }
+    }
+
+    /// P6: what is written is read again; what is no pattern says why.
+    #[test]
+    fn p6_patterns_are_written_as_they_are_read() {
+        let texts = [
+            "https://*",
+            "https://*:*",
+            "http://[::1]:*/a",
+            "private GET http://intranet",
+            "GET,PUT https://*.example.com:8443/v1/",
+            "http://[::1]:81",
+            "http://10.0.0.1",
+        ];
+        for text in texts {
+            assert_eq!(pattern(text).to_string(), text);
+        }
+        let wrong = [
+            "",
+            "example.com",
+            "ftp://a.example",
+            "get https://a.example",
+            "https://",
+            "https://a.*.example",
+            "https://*example.com",
+            "https://user@a.example",
+            "https://a.example?x=1",
+            "GET  ",
+            "https://*.10.0.0.1",
+        ];
+        for text in wrong {
+            assert!(text.parse::<HttpPattern>().is_err(), "{text}");
+        }
+    }
+
+    /// P6: what a plugin may do is what its manifest asks for ∩ what is granted.
+    #[test]
+    fn p6_both_sides_must_mean_a_request() {
+        let cases = [
+            ("GET https://a.example", "https://*", "GET https://a.example"),
+            ("https://*.example.com", "GET https://api.example.com/v1/", "GET https://api.example.com/v1/"),
+            ("private https://*", "https://a.example", "private https://a.example"),
+            ("http://127.0.0.1:81", "http://*:*", "http://127.0.0.1:81"),
+            ("https://a.example", "private https://*", "https://a.example"),
+            ("https://*.a.example", "https://*.b.a.example", "https://*.b.a.example"),
+            ("GET,POST https://a.example/v1", "POST,PUT https://a.example/v1/x", "POST https://a.example/v1/x"),
+        ];
+        for (granted, asked, both) in cases {
+            assert_eq!(within(&[pattern(granted)], &[pattern(asked)]), [pattern(both)], "{granted} ∩ {asked}");
+        }
+        let nothing = [
+            ("GET https://a.example", "POST https://*"),
+            ("https://a.example", "http://a.example"),
+            ("https://a.example", "https://b.example"),
+            ("https://a.example/v1/", "https://a.example/v2/"),
+        ];
+        for (granted, asked) in nothing {
+            assert_eq!(within(&[pattern(granted)], &[pattern(asked)]), [], "{granted} ∩ {asked}");
+        }
+    }
+
+    /// Row 15: an address of the inside needs its own name or the word; the address of a cloud's metadata its own name.
+    #[test]
+    fn row_15_addresses_of_the_inside_are_granted_by_name() {
+        let admits = |text: &str, address: &str| pattern(text).admits(address.parse().expect(address)).is_ok();
+        assert!(admits("https://*", "1.1.1.1") && !admits("https://*", "10.0.0.1"));
+        assert!(!admits("http://localhost", "127.0.0.1") && admits("private http://localhost", "127.0.0.1"));
+        assert!(admits("http://127.0.0.1", "127.0.0.1") && !admits("http://127.0.0.1", "127.0.0.2"));
+        assert!(!admits("private http://*", "169.254.169.254"));
+        assert!(admits("http://169.254.169.254", "169.254.169.254"));
+        assert!(!admits("private https://*", "::ffff:127.0.0.1"));
+        let asked_only = within(&[pattern("http://*")], &[pattern("http://127.0.0.1")]);
+        assert!(asked_only[0].admits("127.0.0.1".parse().expect("an address")).is_err(), "a plugin names no addresses");
+    }
+}

@@ -1,0 +1,229 @@
+//! Secrets: put into a request by the host, for the hosts that they are for, and taken out of its response where a server
+//! repeats them (P7). No guest ever sees one.
+
+use super::pattern::HttpPattern;
+use hyper::header::{HeaderName, HeaderValue};
+use std::fmt;
+use url::Url;
+
+/// Fewest bytes of a secret: fewer occur in any text, so that they could not be told from it.
+const SHORTEST: usize = 8;
+/// Most bytes of a secret.
+const LONGEST: usize = 8 * 1024;
+
+/// A credential with where it goes. It is never shown: `Debug` gives its name only.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret {
+    name: String,
+    value: String,
+    hosts: Vec<HttpPattern>,
+    header: HeaderName,
+    filled: HeaderValue,
+}
+
+/// What a secret is put into, as it is written in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretTemplate {
+    /// What the plugin's manifest asks for it by.
+    pub name: String,
+    /// Where it may go: `api.example.com`, which is `https://api.example.com`, or a pattern without a method.
+    pub hosts: Vec<String>,
+    /// The header that it goes into.
+    pub header: String,
+    /// The header's value, with `{}` where the secret stands.
+    pub format: String,
+}
+
+/// A secret that cannot be used. The messages never hold it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecretError {
+    /// Its value is none that could be kept secret.
+    #[error("it has {0} bytes; a secret has {SHORTEST} to {LONGEST}")]
+    Length(usize),
+    /// Its value does not fit into a header.
+    #[error("it holds characters that no header may have")]
+    Value,
+    /// The header's name.
+    #[error("`{0}` is no header's name that a secret may go into")]
+    Header(String),
+    /// The template.
+    #[error("`{0}` has no `{{}}` where the secret stands")]
+    Format(String),
+    /// A host.
+    #[error(transparent)]
+    Host(#[from] super::PatternError),
+    /// No host.
+    #[error("it names no hosts, so it could go nowhere")]
+    NoHosts,
+}
+
+impl Secret {
+    /// Puts a value into its template.
+    pub fn new(template: SecretTemplate, value: &str) -> Result<Self, SecretError> {
+        let SecretTemplate { name, hosts, header, format } = template;
+        let value = value.trim().to_owned();
+        if !(SHORTEST..=LONGEST).contains(&value.len()) {
+            return Err(SecretError::Length(value.len()));
+        }
+        if !format.contains("{}") {
+            return Err(SecretError::Format(format));
+        }
+        let taken = ["host", "content-length", "transfer-encoding", "connection", "upgrade", "accept-encoding"];
+        let name_of_header = HeaderName::from_bytes(header.as_bytes()).ok();
+        let header =
+            name_of_header.filter(|name| !taken.contains(&name.as_str())).ok_or(SecretError::Header(header))?;
+        let mut filled = HeaderValue::from_str(&format.replace("{}", &value)).map_err(|_| SecretError::Value)?;
+        filled.set_sensitive(true);
+        if hosts.is_empty() {
+            return Err(SecretError::NoHosts);
+        }
+        let hosts = hosts
+            .iter()
+            .map(|host| if host.contains("://") { host.parse() } else { format!("https://{host}").parse() });
+        Ok(Self { name, value, hosts: hosts.collect::<Result<_, _>>()?, header, filled })
+    }
+
+    /// What the plugin's manifest asks for it by.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it may go.
+    pub fn hosts(&self) -> &[HttpPattern] {
+        &self.hosts
+    }
+
+    /// The header that it goes into.
+    pub fn header(&self) -> &str {
+        self.header.as_str()
+    }
+
+    /// Whether this request gets it.
+    pub(crate) fn is_for(&self, method: &str, url: &Url) -> bool {
+        self.hosts.iter().any(|host| host.allows(method, url))
+    }
+
+    /// The header with its value.
+    pub(crate) fn filled(&self) -> (HeaderName, HeaderValue) {
+        (self.header.clone(), self.filled.clone())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Secret({})", self.name)
+    }
+}
+
+/// Takes secrets out of what a server answers. Each is overwritten with as many stars, so that lengths stay true.
+#[derive(Default)]
+pub(crate) struct Mask {
+    secrets: Vec<Vec<u8>>,
+    /// The end of what was seen, where a secret may begin that goes on in the next piece.
+    held: Vec<u8>,
+}
+
+impl Mask {
+    pub(crate) fn new<'s>(secrets: impl Iterator<Item = &'s Secret>) -> Self {
+        Self { secrets: secrets.map(|secret| secret.value.clone().into_bytes()).collect(), held: Vec::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.secrets.is_empty()
+    }
+
+    /// All of a text at once.
+    pub(crate) fn whole(&self, text: &mut [u8]) -> bool {
+        let mut found = false;
+        for secret in &self.secrets {
+            let mut from = 0;
+            while let Some(at) = find(&text[from..], secret) {
+                text[from + at..from + at + secret.len()].fill(b'*');
+                from += at + secret.len();
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// The next piece of a body: what may be given out of it.
+    pub(crate) fn piece(&mut self, piece: &[u8]) -> Vec<u8> {
+        let mut text = std::mem::take(&mut self.held);
+        text.extend_from_slice(piece);
+        self.whole(&mut text);
+        let kept = self.secrets.iter().map(|secret| beginning_at_end(&text, secret)).max().unwrap_or(0);
+        self.held = text.split_off(text.len() - kept);
+        text
+    }
+
+    /// What was held back, when nothing follows.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
+    }
+}
+
+fn find(text: &[u8], secret: &[u8]) -> Option<usize> {
+    text.windows(secret.len()).position(|window| window == secret)
+}
+
+/// How many bytes at the end of `text` are the beginning of `secret`.
+fn beginning_at_end(text: &[u8], secret: &[u8]) -> usize {
+    let longest = text.len().min(secret.len() - 1);
+    (1..=longest).rev().find(|length| text.ends_with(&secret[..*length])).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template(hosts: &[&str], header: &str, format: &str) -> SecretTemplate {
+        let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
+        SecretTemplate { name: "TOKEN".to_owned(), hosts, header: header.to_owned(), format: format.to_owned() }
+    }
+
+    /// P7: a secret goes to its hosts, encrypted unless somebody wrote otherwise, and is never shown.
+    #[test]
+    fn p7_a_secret_goes_to_its_hosts_only() {
+        let secret = Secret::new(template(&["api.example.com"], "Authorization", "Bearer {}"), "s3cret-value\n");
+        let secret = secret.expect("a secret");
+        let is_for = |url: &str| secret.is_for("GET", &Url::parse(url).expect(url));
+        assert!(is_for("https://api.example.com/x"));
+        for url in ["http://api.example.com/x", "https://example.com/", "https://api.example.com:444/"] {
+            assert!(!is_for(url), "{url}");
+        }
+        assert_eq!(secret.filled().1.as_bytes(), b"Bearer s3cret-value");
+        assert_eq!(format!("{secret:?} {:?}", secret.filled().1), "Secret(TOKEN) Sensitive");
+    }
+
+    /// P7: what is no secret says why, without saying what it is.
+    #[test]
+    fn p7_errors_never_hold_the_secret() {
+        let error = |template, value| Secret::new(template, value).expect_err("refused").to_string();
+        let good = || template(&["a.example"], "X-Key", "{}");
+        let messages = [
+            error(good(), "short"),
+            error(good(), "zażółć\u{1}gęślą"),
+            error(template(&["a.example"], "X Key", "{}"), "12345678"),
+            error(template(&["a.example"], "Host", "{}"), "12345678"),
+            error(template(&["a.example"], "X-Key", "Bearer"), "12345678"),
+            error(template(&[], "X-Key", "{}"), "12345678"),
+            error(template(&["a b"], "X-Key", "{}"), "12345678"),
+        ];
+        for message in messages {
+            assert!(!["short", "zażółć", "12345678"].iter().any(|value| message.contains(value)), "{message}");
+        }
+    }
+
+    /// P7, row 16: a server that repeats the secret does not tell the guest, however its answer is cut into pieces.
+    #[test]
+    fn row_16_an_echoed_secret_is_masked_across_pieces() {
+        let secret = Secret::new(template(&["a.example"], "X-Key", "{}"), "abcabcabd").expect("a secret");
+        let text = b"x abcabcabcabd y abcabcabd abcabcab".to_vec();
+        for size in 1..=text.len() {
+            let mut mask = Mask::new(std::iter::once(&secret));
+            let mut shown: Vec<u8> = text.chunks(size).flat_map(|piece| mask.piece(piece)).collect();
+            shown.extend(mask.rest());
+            assert_eq!(String::from_utf8_lossy(&shown), "x abc********* y ********* abcabcab", "pieces of {size}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What plugins keep between calls: `wasi:keyvalue` over the port that the runtime implements (P5). A call reaches the
+//! buckets of its own agent and plugin, if that is granted.
+
+mod draft;
+mod draft2;
+
+use crate::grants::key_value_denied;
+use crate::limits::{KEY_BYTES, KEY_PAGE, LIFTED_BYTES_WITHOUT_MEDIA, VALUE_BYTES, VALUES_AT_ONCE};
+use crate::media::PortError;
+use crate::state::CallState;
+use std::sync::Arc;
+use wasmtime::component::Resource;
+
+/// Values by key. Each operation is one transaction: it happens whole or not at all, also when several processes share
+/// the store.
+#[async_trait::async_trait]
+pub trait KeyValuePort: Send + Sync {
+    /// The value.
+    async fn get(&self, space: &KeySpace, key: &str) -> Result<Option<Vec<u8>>, PortError>;
+
+    /// Makes or replaces the value.
+    async fn set(&self, space: &KeySpace, key: &str, value: Vec<u8>) -> Result<(), PortError>;
+
+    /// Removes the value where it is there.
+    async fn delete(&self, space: &KeySpace, key: &str) -> Result<(), PortError>;
+
+    /// Whether there is a value.
+    async fn exists(&self, space: &KeySpace, key: &str) -> Result<bool, PortError>;
+
+    /// Keys behind `after` (empty: from the first), in the order of their bytes, at most `limit`.
+    async fn keys(&self, space: &KeySpace, after: &str, limit: usize) -> Result<Vec<String>, PortError>;
+
+    /// Adds to a number kept as decimal digits; a missing one is 0. Returns the sum.
+    async fn increment(&self, space: &KeySpace, key: &str, delta: i64) -> Result<i64, PortError>;
+
+    /// Sets the value where the stored one is `expected` (none: where there is none).
+    async fn swap(
+        &self,
+        space: &KeySpace,
+        key: &str,
+        expected: Option<Vec<u8>>,
+        value: Vec<u8>,
+    ) -> Result<Swapped, PortError>;
+}
+
+/// One bucket of one plugin of one agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySpace {
+    /// The agent's configured name.
+    pub agent: String,
+    /// The plugin's name.
+    pub plugin: String,
+    /// The plugin's own name for the bucket.
+    pub bucket: String,
+    /// Bytes that the plugin may keep in all its buckets together, keys and values.
+    pub quota: u64,
+}
+
+/// How a compare-and-swap came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Swapped {
+    /// The value is set.
+    Done,
+    /// Another stands there, and stays.
+    Other(Option<Vec<u8>>),
+}
+
+/// A bucket that a guest holds open.
+#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
+pub struct OpenBucket {
+    values: Arc<Values>,
+    /// The last keys of the pages that were given out, for cursors that are numbers.
+    pages: Vec<String>,
+}
+
+/// A value as a guest saw it.
+#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
+pub struct SeenValue {
+    values: Arc<Values>,
+    key: String,
+    value: Option<Vec<u8>>,
+}
+
+/// Why an operation failed, for either draft's own type.
+pub(crate) enum Problem {
+    Denied,
+    Other(String),
+}
+
+type Outcome<T> = wasmtime::Result<Result<T, Problem>>;
+
+impl CallState {
+    fn open_bucket(&mut self, name: String) -> Outcome<Resource<OpenBucket>> {
+        let (Some(quota), Some(port)) = (self.grants.key_value, self.key_value.clone()) else {
+            let (thing, advice) = key_value_denied(&self.record.plugin.name);
+            self.record.deny(thing, advice);
+            return Ok(Err(Problem::Denied));
+        };
+        if name.len() > KEY_BYTES {
+            return Ok(Err(Problem::Other(format!("a bucket's name has at most {KEY_BYTES} bytes"))));
+        }
+        let (agent, plugin) = (self.agent.clone(), self.record.plugin.name.clone());
+        let values = Arc::new(Values { port, space: KeySpace { agent, plugin, bucket: name, quota } });
+        Ok(Ok(self.push(OpenBucket { values, pages: Vec::new() })?))
+    }
+
+    fn values(&self, bucket: &Resource<OpenBucket>) -> wasmtime::Result<Arc<Values>> {
+        Ok(Arc::clone(&self.table.get(bucket)?.values))
+    }
+}
+
+/// A bucket's values, within bounds.
+struct Values {
+    port: Arc<dyn KeyValuePort>,
+    space: KeySpace,
+}
+
+impl Values {
+    async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Problem> {
+        check_key(key)?;
+        Ok(self.port.get(&self.space, key).await?)
+    }
+
+    async fn set(&self, key: &str, value: Vec<u8>) -> Result<(), Problem> {
+        check_key(key)?;
+        check_value(&value)?;
+        Ok(self.port.set(&self.space, key, value).await?)
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), Problem> {
+        check_key(key)?;
+        Ok(self.port.delete(&self.space, key).await?)
+    }
+
+    async fn has(&self, key: &str) -> Result<bool, Problem> {
+        check_key(key)?;
+        Ok(self.port.exists(&self.space, key).await?)
+    }
+
+    async fn page_of_keys(&self, after: &str) -> Result<Vec<String>, Problem> {
+        Ok(self.port.keys(&self.space, after, KEY_PAGE).await?)
+    }
+
+    async fn add(&self, key: &str, delta: i64) -> Result<i64, Problem> {
+        check_key(key)?;
+        Ok(self.port.increment(&self.space, key, delta).await?)
+    }
+
+    async fn swap(&self, key: &str, seen: Option<Vec<u8>>, value: Vec<u8>) -> Result<Swapped, Problem> {
+        check_value(&value)?;
+        Ok(self.port.swap(&self.space, key, seen, value).await?)
+    }
+
+    /// Values are read until they are as much as a guest may be handed at once.
+    async fn get_many(&self, keys: Vec<String>) -> Result<Vec<(String, Option<Vec<u8>>)>, Problem> {
+        check_count(keys.len())?;
+        let mut values = Vec::with_capacity(keys.len());
+        let mut bytes = 0;
+        for key in keys {
+            let value = self.get(&key).await?;
+            bytes += value.as_ref().map_or(0, Vec::len);
+            if bytes > LIFTED_BYTES_WITHOUT_MEDIA {
+                return Err(Problem::Other("these values are more than 4 MiB together; ask for fewer".to_owned()));
+            }
+            values.push((key, value));
+        }
+        Ok(values)
+    }
+
+    async fn set_many(&self, values: Vec<(String, Vec<u8>)>) -> Result<(), Problem> {
+        check_count(values.len())?;
+        for (key, value) in values {
+            self.set(&key, value).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_many(&self, keys: Vec<String>) -> Result<(), Problem> {
+        check_count(keys.len())?;
+        for key in keys {
+            self.delete(&key).await?;
+        }
+        Ok(())
+    }
+}
+
+fn check_key(key: &str) -> Result<(), Problem> {
+    match key.len() {
+        0 => Err(Problem::Other("the key is empty".to_owned())),
+        1..=KEY_BYTES => Ok(()),
+        size => Err(Problem::Other(format!("the key has {size} bytes; at most {KEY_BYTES} are allowed"))),
+    }
+}
+
+fn check_value(value: &[u8]) -> Result<(), Problem> {
+    let size = value.len();
+    if size <= VALUE_BYTES {
+        return Ok(());
+    }
+    Err(Problem::Other(format!("the value has {size} bytes; at most {VALUE_BYTES} are allowed")))
+}
+
+fn check_count(count: usize) -> Result<(), Problem> {
+    if count <= VALUES_AT_ONCE {
+        return Ok(());
+    }
+    Err(Problem::Other(format!("{count} keys at once; at most {VALUES_AT_ONCE} are allowed")))
+}
+
+impl From<PortError> for Problem {
+    fn from(error: PortError) -> Self {
+        Problem::Other(error.to_string())
+    }
+}

@@ -1,0 +1,194 @@
+//! Requests to the outside world: `wasi:http`, as far as a tool needs it. A plugin that never asks for one does not import
+//! it; one that does needs the grant `http`. Redirects are not followed here: each is another request, to be asked for.
+
+use crate::tool::ToolError;
+
+/// Why there is no response.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HttpError {
+    /// The address is none.
+    #[error("`{0}` is no http or https address")]
+    Url(String),
+    /// The agent's configuration does not grant this request, or the address that its name has.
+    #[error("the request {0} is not granted")]
+    Denied(String),
+    /// Nobody answered, or not in time.
+    #[error("there is no answer: {0}")]
+    Unavailable(String),
+    /// The body is larger than what was asked for.
+    #[error("the answer has more than {0} bytes")]
+    TooLarge(usize),
+}
+
+impl From<HttpError> for ToolError {
+    fn from(error: HttpError) -> Self {
+        match error {
+            HttpError::Url(_) => ToolError::invalid("/url", error.to_string()),
+            HttpError::Denied(_) => ToolError::denied(error.to_string()),
+            HttpError::Unavailable(_) => ToolError::unavailable(error.to_string()),
+            HttpError::TooLarge(_) => ToolError::failed(error.to_string()),
+        }
+    }
+}
+
+/// A request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// In capitals. Example: `GET`.
+    pub method: String,
+    /// With scheme and host.
+    pub url: String,
+    /// Names with values. The host adds what the protocol needs, and the secrets for this destination.
+    pub headers: Vec<(String, String)>,
+    /// At most 1 MiB.
+    pub body: Vec<u8>,
+    /// Bytes of the answer's body that are read; more are an error. Default 1 MiB; the host allows 10 MiB.
+    pub at_most: usize,
+}
+
+/// An answer, of whatever status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// Example: 200.
+    pub status: u16,
+    /// Names in small letters, with values.
+    pub headers: Vec<(String, String)>,
+    /// As it came.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// Reads a page.
+    pub fn get(url: impl Into<String>) -> Self {
+        Self { method: "GET".to_owned(), url: url.into(), headers: Vec::new(), body: Vec::new(), at_most: 1024 * 1024 }
+    }
+
+    /// Adds a header.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Reads at most so many bytes of the answer.
+    pub fn at_most(mut self, bytes: usize) -> Self {
+        self.at_most = bytes;
+        self
+    }
+
+    /// Sends it and waits for the whole answer.
+    pub fn send(self) -> Result<Response, HttpError> {
+        backend::send(self)
+    }
+}
+
+impl Response {
+    /// The first header of this name, in small letters.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+mod backend {
+    use super::{HttpError, Request, Response};
+    use wasip2::http::outgoing_handler::handle;
+    use wasip2::http::types::{
+        ErrorCode, Fields, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest, Scheme,
+    };
+    use wasip2::io::streams::StreamError;
+
+    pub(super) fn send(request: Request) -> Result<Response, HttpError> {
+        let shown = format!("{} {}", request.method, request.url.split('?').next().unwrap_or_default());
+        let failed = |error: ErrorCode| match error {
+            ErrorCode::HttpRequestDenied | ErrorCode::DestinationIpProhibited => HttpError::Denied(shown.clone()),
+            ErrorCode::InternalError(Some(text)) => HttpError::Unavailable(text),
+            ErrorCode::HttpResponseBodySize(Some(limit)) => HttpError::TooLarge(limit as usize),
+            other => HttpError::Unavailable(other.to_string()),
+        };
+        let outgoing = outgoing(&request)?;
+        let body = outgoing.body().map_err(|()| HttpError::Unavailable("no body can be sent".to_owned()))?;
+        let answer = handle(outgoing, None).map_err(failed)?;
+        write(&body, &request.body)?;
+        OutgoingBody::finish(body, None).map_err(failed)?;
+        answer.subscribe().block();
+        let response = answer.get().and_then(Result::ok).ok_or_else(|| HttpError::Unavailable("nothing".to_owned()))?;
+        read(response.map_err(failed)?, request.at_most)
+    }
+
+    fn outgoing(request: &Request) -> Result<OutgoingRequest, HttpError> {
+        let wrong = || HttpError::Url(request.url.clone());
+        let (scheme, rest) = request.url.split_once("://").ok_or_else(wrong)?;
+        let scheme = match scheme.to_ascii_lowercase().as_str() {
+            "http" => Scheme::Http,
+            "https" => Scheme::Https,
+            _ => return Err(wrong()),
+        };
+        let rest = rest.split('#').next().unwrap_or_default();
+        let at = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(at);
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        let fields = Fields::new();
+        for (name, value) in &request.headers {
+            let added = fields.append(name, value.as_bytes());
+            added.map_err(|error| HttpError::Unavailable(format!("the header `{name}`: {error}")))?;
+        }
+        let outgoing = OutgoingRequest::new(fields);
+        let method = match request.method.as_str() {
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            "POST" => Method::Post,
+            "PUT" => Method::Put,
+            "DELETE" => Method::Delete,
+            "PATCH" => Method::Patch,
+            other => Method::Other(other.to_owned()),
+        };
+        outgoing.set_method(&method).map_err(|()| wrong())?;
+        outgoing.set_scheme(Some(&scheme)).map_err(|()| wrong())?;
+        outgoing.set_authority(Some(authority)).map_err(|()| wrong())?;
+        outgoing.set_path_with_query(Some(&path)).map_err(|()| wrong())?;
+        Ok(outgoing)
+    }
+
+    fn write(body: &OutgoingBody, bytes: &[u8]) -> Result<(), HttpError> {
+        let failed = |what: String| HttpError::Unavailable(format!("the request cannot be sent: {what}"));
+        let stream = body.write().map_err(|()| failed("it has no body".to_owned()))?;
+        for piece in bytes.chunks(4096) {
+            stream.blocking_write_and_flush(piece).map_err(|error| failed(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn read(response: IncomingResponse, at_most: usize) -> Result<Response, HttpError> {
+        let broken = |what: String| HttpError::Unavailable(format!("the answer broke off: {what}"));
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let headers =
+            response.headers().entries().into_iter().map(|(name, value)| (name.to_ascii_lowercase(), text(value)));
+        let (status, headers) = (response.status(), headers.collect());
+        let body: IncomingBody = response.consume().map_err(|()| broken("it has no body".to_owned()))?;
+        let stream = body.stream().map_err(|()| broken("it has no body".to_owned()))?;
+        let mut bytes = Vec::new();
+        loop {
+            match stream.blocking_read(64 * 1024) {
+                Ok(piece) if bytes.len() + piece.len() > at_most => return Err(HttpError::TooLarge(at_most)),
+                Ok(piece) => bytes.extend_from_slice(&piece),
+                Err(StreamError::Closed) => return Ok(Response { status, headers, body: bytes }),
+                Err(StreamError::LastOperationFailed(error)) => return Err(broken(error.to_debug_string())),
+            }
+        }
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+mod backend {
+    use super::{HttpError, Request, Response};
+    use crate::testing::with_state;
+
+    pub(super) fn send(request: Request) -> Result<Response, HttpError> {
+        let found = with_state(|state| {
+            state.requests.push(request.clone());
+            state.responses.get(&request.url).cloned()
+        });
+        let response = found.ok_or_else(|| HttpError::Denied(format!("{} {}", request.method, request.url)))?;
+        if response.body.len() > request.at_most { Err(HttpError::TooLarge(request.at_most)) } else { Ok(response) }
+    }
+}
