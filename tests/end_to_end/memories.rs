@@ -7,10 +7,11 @@ use agent_core::message::{Digest, Media, MessageId, StoredMessage};
 use agent_core::plugin::Recollection;
 use agent_core::run::AtLimit;
 use agent_memory::{
-    Approvals, BlobReference, Blobs, Bucket, CallFilter, Commit, KeyValue, Lease, MediaDescription, Memories, Memory,
-    MemoryKind, MessageHit, MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter, RecordRange, RememberedFact,
-    SessionFilter, SessionLog, SessionMeta, SessionSummary, SqliteStore, StoreError, StoredGrant, StoredOutboxItem,
-    StoredRecord, Swap, TimedEvent,
+    Approvals, Audit, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, Deed, KeyValue, Lease,
+    MediaDescription, Memories, Memory, MemoryKind, MessageHit, MessageRange, OpenMode, OpenedSession, Outbox,
+    OutboxFilter, PluginVersion, PluginVersions, RecordRange, RememberedFact, Rollback, ServedPlugin, SessionFilter,
+    SessionLog, SessionMeta, SessionSummary, SqliteStore, StoreError, StoredGrant, StoredOutboxItem, StoredRecord,
+    Swap, TimedEvent, VersionFilter,
 };
 use agent_runtime::{AgentConfig, Checkpoint, Host, OpenSession, Session, TurnResult};
 use async_trait::async_trait;
@@ -189,6 +190,7 @@ as_the_real_store! {
         fn records(session: &str, range: RecordRange) -> Vec<StoredRecord>;
         fn sessions(filter: SessionFilter, limit: usize) -> Vec<SessionSummary>;
         fn latest(agent: &str) -> Option<String>;
+        fn unfinished(after: &str, limit: usize) -> Vec<(String, Vec<u8>)>;
         fn delete(session: &str) -> ();
         fn search_messages(query: &str, limit: usize) -> Vec<MessageHit>;
         fn search_evicted(session: &str, query: &str, limit: usize) -> Vec<MessageHit>;
@@ -219,5 +221,16 @@ as_the_real_store! {
         fn allow(grant: agent_core::approval::LastingGrant) -> ();
         fn allowed(agent: &str) -> Vec<StoredGrant>;
         fn revoke(id: &str) -> bool;
+    }
+    Audit {
+        fn audit(deeds: Vec<Deed>) -> ();
+        fn audited(since: i64, after: u64, limit: usize) -> Vec<AuditEntry>;
+    }
+    PluginVersions {
+        fn serve(directory: &str, serving: Vec<ServedPlugin>) -> ();
+        fn versions(which: VersionFilter, limit: usize) -> Vec<PluginVersion>;
+        fn roll_back(rollback: Rollback) -> ();
+        fn undo_rollback(directory: &str, plugin: &str) -> bool;
+        fn rollbacks(directory: &str) -> Vec<Rollback>;
     }
 }
