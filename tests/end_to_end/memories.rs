@@ -229,6 +229,7 @@ as_the_real_store! {
     PluginVersions {
         fn serve(directory: &str, serving: Vec<ServedPlugin>) -> ();
         fn versions(which: VersionFilter, limit: usize) -> Vec<PluginVersion>;
+        fn needed_versions(last: u32) -> Vec<Digest>;
         fn roll_back(rollback: Rollback) -> ();
         fn undo_rollback(directory: &str, plugin: &str) -> bool;
         fn rollbacks(directory: &str) -> Vec<Rollback>;

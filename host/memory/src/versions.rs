@@ -15,6 +15,9 @@ pub trait PluginVersions: Send + Sync {
     /// Versions, the latest first, at most `limit`.
     async fn versions(&self, which: VersionFilter, limit: usize) -> Result<Vec<PluginVersion>, StoreError>;
 
+    /// Components that must be kept: what serves, the last versions of each plugin, and what rollbacks serve instead.
+    async fn needed_versions(&self, last: u32) -> Result<Vec<Digest>, StoreError>;
+
     /// Takes a version back. One that was there for the plugin before is replaced.
     async fn roll_back(&self, rollback: Rollback) -> Result<(), StoreError>;
 

@@ -198,6 +198,7 @@ fn ticket(setup: &PluginSetup, call: String, wall: Duration, reach: Reach) -> Ti
         memory: setup.limits.memory,
         lifted,
         reach,
+        trial: setup.trial.clone(),
     }
 }
 

@@ -59,7 +59,7 @@ impl Session {
         let query = self.run.turn.as_ref().map(|turn| turn.input.message().plain_text()).unwrap_or_default();
         let offered = self.offered_for(&query).await;
         let budget = self.budget_of(self.model(), self.tool_tokens(offered.as_deref()));
-        let built = match agent.context_builder().cloned() {
+        let built = match agent.context_builder().map(|builder| self.shared.setup(builder).into_owned()) {
             Some(builder) => Some(self.ask_builder(&builder, &recollections, (&offered, budget)).await?),
             None => None,
         };

@@ -130,7 +130,8 @@ fn models(settings: &Settings) -> Result<Vec<String>, Failure> {
 fn below(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
     let mut lines = Vec::new();
     for (tool, delegate) in delegates {
-        let config = delegate.agent.config();
+        let agent = delegate.agent.current();
+        let config = agent.config();
         lines.push(format!("{tool}: the agent {}", config.name));
         lines.extend(below(&config.delegates).into_iter().map(|line| format!("  {line}")));
     }

@@ -39,6 +39,9 @@ pub(super) async fn versions_begin_and_end(place: Place) {
     ];
     assert_eq!(seen, expected, "the latest first");
     assert!(text.iter().all(|version| version.ended.is_some() && version.began.ends_with('Z')));
+    let needed = |last| async move { store.needed_versions(last).await.unwrap() };
+    assert_eq!(needed(1).await, [digest(1), digest(2)], "what serves, and the last of each");
+    assert_eq!(needed(2).await, [digest(1), digest(2), digest(3)]);
     let calc = all(store, Some("calc")).await;
     assert_eq!(calc.len(), 2);
     assert!(calc.iter().all(|version| version.ended.is_none() && version.why.is_none()));

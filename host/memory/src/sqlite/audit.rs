@@ -13,14 +13,14 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 #[async_trait]
 impl Audit for SqliteStore {
     async fn audit(&self, deeds: Vec<Deed>) -> Result<(), StoreError> {
+        let asked = deeds.clone();
+        // Most starts grant what was granted before, and then nothing is written.
+        if self.read(move |connection| Ok(new_ones(connection, &asked)?.is_empty())).await? {
+            return Ok(());
+        }
         self.write(Effort::Short, move |connection| {
             let time = now();
-            for deed in &deeds {
-                if !(matches!(deed, Deed::Granted { .. }) && is_last(connection, deed)?) {
-                    insert(connection, deed, time)?;
-                }
-            }
-            Ok(())
+            new_ones(connection, &deeds)?.into_iter().try_for_each(|deed| insert(connection, deed, time))
         })
         .await
     }
@@ -76,6 +76,16 @@ fn insert(connection: &Connection, deed: &Deed, time: i64) -> Result<(), Failure
         .prepare_cached("INSERT INTO audit (time, kind, subject, body) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![time, deed.word(), deed.subject(), body])?;
     Ok(())
+}
+
+fn new_ones<'d>(connection: &Connection, deeds: &'d [Deed]) -> Result<Vec<&'d Deed>, Failure> {
+    let mut new = Vec::new();
+    for deed in deeds {
+        if !(matches!(deed, Deed::Granted { .. }) && is_last(connection, deed)?) {
+            new.push(deed);
+        }
+    }
+    Ok(new)
 }
 
 fn is_last(connection: &Connection, deed: &Deed) -> Result<bool, Failure> {

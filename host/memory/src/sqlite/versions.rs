@@ -34,6 +34,19 @@ impl PluginVersions for SqliteStore {
         .await
     }
 
+    async fn needed_versions(&self, last: u32) -> Result<Vec<Digest>, StoreError> {
+        self.read(move |connection| {
+            let sql = "SELECT digest FROM (
+                           SELECT digest, ended, row_number() OVER (
+                               PARTITION BY directory, plugin ORDER BY number DESC
+                           ) AS age FROM plugin_versions
+                       ) WHERE ended IS NULL OR age <= ?1
+                       UNION SELECT serving FROM plugin_rollbacks UNION SELECT rolled_back FROM plugin_rollbacks";
+            collect(connection, sql, [last], |row| digest(row.get(0)?))
+        })
+        .await
+    }
+
     async fn roll_back(&self, rollback: Rollback) -> Result<(), StoreError> {
         self.write(Effort::Short, move |connection| {
             let Rollback { directory, plugin, from, to, why } = &rollback;
