@@ -57,6 +57,9 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         None => commands::run::run(&arguments.run, asked, terminal).await,
         Some(Command::Plugin(command)) => commands::plugin::run(command, asked, terminal).await,
         Some(Command::Config(command)) => commands::config::run(command, asked, terminal).await,
+        Some(Command::Audit(arguments)) => {
+            commands::audit::run(arguments, &DataDirectory::open(asked)?, terminal).await
+        }
         Some(Command::Outbox(command)) => commands::outbox::run(command, &DataDirectory::open(asked)?, terminal).await,
         Some(Command::Memory(command)) => commands::memory::run(command, &DataDirectory::open(asked)?, terminal).await,
         Some(Command::Approvals(command)) => {

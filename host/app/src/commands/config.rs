@@ -82,7 +82,7 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     setup::refuse(&problems)?;
     setup::note_no_plugins(&settings, &generation, terminal);
     let plugins = plugins(&settings, &generation);
-    let delegates = setup::agents::delegates(&settings, &sandbox, Projects::Leave, terminal).await?;
+    let delegates = setup::agents::delegates(&settings, &sandbox, Projects::Leave, terminal).await?.below;
     let below = below(&delegates);
     let agent = setup::agent(&settings, generation, delegates, terminal)?;
     print(terminal, &format!("{BOLD}{}{BOLD:#}: ok", path.display()))?;

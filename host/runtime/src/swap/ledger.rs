@@ -3,7 +3,8 @@
 use super::{Chosen, Notice, PluginKeeper, instead};
 use crate::agent::AgentError;
 use crate::live::{LiveAgent, Standing};
-use agent_memory::{Deed, ServedPlugin, Store, StoreError, VersionEnd};
+use agent_core::message::Digest;
+use agent_memory::{Deed, Rollback, ServedPlugin, Store, StoreError, VersionEnd};
 use agent_plugins::{Generation, GenerationError, Grants, Sandbox};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -61,7 +62,7 @@ pub async fn begin(
             agent_now.generation().origin(plugin.name()),
             agent_now.standing().rolled_back.contains_key(plugin.name()),
         ),
-        instead: VersionEnd::Replaced,
+        instead: why(&rollbacks, agent_now.standing().rolled_back.get(plugin.name())),
     });
     store.serve(&name, serving.collect()).await?;
     Ok(store.audit(grants(agent)).await?)
@@ -82,9 +83,12 @@ impl PluginKeeper {
             match is.and_then(|is| Some((is.instead_of.clone()?, is.plugin.digest().clone()))) {
                 Some((from, to)) => {
                     let because = self.because(&plugin).to_owned();
-                    let (because_again, name) = (because.clone(), plugin.clone());
-                    notices.push(Notice::RolledBack { plugin, from: from.clone(), to: to.clone(), because });
-                    deeds.push(Deed::RolledBack { directory, plugin: name, from, to, because: because_again });
+                    let (was, is, why) = (from.clone(), to.clone(), because.clone());
+                    notices.push(Notice::RolledBack { plugin: plugin.clone(), from, to, because });
+                    // What somebody asks for is written down with the asking.
+                    if self.has_trapped(&plugin) {
+                        deeds.push(Deed::RolledBack { directory, plugin, from: was, to: is, because: why });
+                    }
                 }
                 None => {
                     notices.push(Notice::Swapped { plugin: plugin.clone(), from: from.clone(), to: to.clone() });
@@ -105,24 +109,31 @@ impl PluginKeeper {
     }
 
     fn served(&self, name: &str, chosen: &Chosen) -> ServedPlugin {
-        let rollback = self.rollbacks.iter().find(|rollback| rollback.plugin == name);
         ServedPlugin {
             plugin: name.to_owned(),
             digest: chosen.plugin.digest().clone(),
             origin: origin(Some(&chosen.path), chosen.instead_of.is_some()),
-            instead: match (&chosen.instead_of, rollback) {
-                (Some(_), Some(rollback)) => rollback.why,
-                _ => VersionEnd::Replaced,
-            },
+            instead: why(&self.rollbacks, chosen.instead_of.as_ref()),
         }
     }
 
+    fn has_trapped(&self, plugin: &str) -> bool {
+        let of = |rollback: &&Rollback| rollback.plugin == plugin && rollback.why == VersionEnd::Trapped;
+        self.rollbacks.iter().any(|rollback| of(&rollback))
+    }
+
     fn because(&self, plugin: &str) -> &'static str {
-        match self.rollbacks.iter().find(|rollback| rollback.plugin == plugin).map(|rollback| rollback.why) {
-            Some(VersionEnd::Trapped) => "it crashed in 3 of its first 10 calls",
-            _ => "somebody asked for it",
+        match self.has_trapped(plugin) {
+            true => "it crashed in 3 of its first 10 calls",
+            false => "somebody asked for it",
         }
     }
+}
+
+/// Why the version before a rollback ends, and else.
+fn why(rollbacks: &[Rollback], rolled_back: Option<&Digest>) -> VersionEnd {
+    let rollback = rollbacks.iter().find(|rollback| Some(&rollback.from) == rolled_back);
+    rollback.map_or(VersionEnd::Replaced, |rollback| rollback.why)
 }
 
 fn origin(path: Option<&Path>, is_rolled_back: bool) -> String {
