@@ -346,6 +346,11 @@ impl Session {
         self.shared.live.current()
     }
 
+    /// What the agent is now, to be changed: turns that begin from then on have it. An open turn keeps what it began with.
+    pub fn live(&self) -> &LiveAgent {
+        &self.shared.live
+    }
+
     /// The right to write to it.
     pub(crate) fn lease(&self) -> Lease {
         self.lease.clone()

@@ -184,7 +184,8 @@ mod tests {
         assert_eq!(meant(None), Ok(digest(2)));
         assert_eq!(target(&versions, (&digest(3), Some(&digest(2))), None), Ok(digest(1)), "one further back");
         assert_eq!(meant(Some("0101")), Ok(digest(1)));
-        assert_eq!(meant(Some(digest(1).as_str())), Ok(digest(1)));
+        let first = digest(1);
+        assert_eq!(meant(Some(first.as_str())), Ok(digest(1)));
         assert!(meant(Some("0303")).unwrap_err().contains("--undo"));
         assert!(meant(Some("0")).unwrap_err().contains("several"));
         assert!(meant(Some("")).unwrap_err().contains("several"));
