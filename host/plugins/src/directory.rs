@@ -6,7 +6,7 @@ use crate::generation::{GenerationError, load_and_keep};
 use crate::load::LoadError;
 use crate::plugin::LoadedPlugin;
 use crate::sandbox::Sandbox;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -35,7 +35,9 @@ pub enum Look {
 /// The files of a quiet directory.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// What can be loaded, by file. A file that has become bad stands here with what it held before.
+    /// All files that are there, also those that cannot be loaded.
+    pub files: BTreeSet<PathBuf>,
+    /// What can be loaded, by file.
     pub plugins: Vec<(PathBuf, Arc<LoadedPlugin>)>,
     /// Files that cannot be loaded, each told once as long as it does not change.
     pub problems: Vec<(PathBuf, LoadError)>,
@@ -47,13 +49,11 @@ struct Watched {
     /// Since when it is as it is.
     since: Instant,
     content: Content,
-    /// What it held when it could be loaded last.
-    plugin: Option<Arc<LoadedPlugin>>,
 }
 
 enum Content {
     Unread,
-    Good,
+    Good(Arc<LoadedPlugin>),
     /// Perhaps not whole yet.
     Doubtful(LoadError),
     Bad,
@@ -90,7 +90,7 @@ impl PluginDirectory {
                 // What was replaced while it was read is read again.
                 match tokio::fs::metadata(path).await.ok().as_ref().map(Stamp::of) {
                     Some(stamp) if stamp == file.stamp => match read {
-                        Ok(plugin) => (file.content, file.plugin) = (Content::Good, Some(plugin)),
+                        Ok(plugin) => file.content = Content::Good(plugin),
                         Err(error) => file.content = Content::Doubtful(error),
                     },
                     Some(stamp) => (file.stamp, file.since) = (stamp, Instant::now()),
@@ -113,7 +113,7 @@ impl PluginDirectory {
             }
         }
         for (path, stamp) in found {
-            let new = Watched { stamp, since: now, content: Content::Unread, plugin: None };
+            let new = Watched { stamp, since: now, content: Content::Unread };
             let file = self.files.entry(path).or_insert(new);
             if file.stamp != stamp || matches!(file.content, Content::Gone) {
                 (file.stamp, file.since, file.content) = (stamp, now, Content::Unread);
@@ -127,7 +127,7 @@ impl PluginDirectory {
             Content::Unread => true,
             Content::Gone => file.since.elapsed() < QUIET,
             Content::Doubtful(_) => file.since.elapsed() < PATIENCE,
-            Content::Good | Content::Bad => false,
+            Content::Good(_) | Content::Bad => false,
         };
         if self.files.values().any(is_restless) {
             return Look::Restless;
@@ -135,12 +135,16 @@ impl PluginDirectory {
         self.files.retain(|_, file| !matches!(file.content, Content::Gone));
         let mut seen = Seen::default();
         for (path, file) in &mut self.files {
-            if matches!(file.content, Content::Doubtful(_))
-                && let Content::Doubtful(error) = std::mem::replace(&mut file.content, Content::Bad)
-            {
-                seen.problems.push((path.clone(), error));
+            seen.files.insert(path.clone());
+            match &file.content {
+                Content::Good(plugin) => seen.plugins.push((path.clone(), plugin.clone())),
+                Content::Doubtful(_) => {
+                    if let Content::Doubtful(error) = std::mem::replace(&mut file.content, Content::Bad) {
+                        seen.problems.push((path.clone(), error));
+                    }
+                }
+                Content::Unread | Content::Bad | Content::Gone => {}
             }
-            seen.plugins.extend(file.plugin.clone().map(|plugin| (path.clone(), plugin)));
         }
         Look::Quiet(seen)
     }

@@ -111,7 +111,7 @@ impl PluginKeeper {
         agents: Vec<LiveAgent>,
         notices: Sender<Notice>,
     ) -> Self {
-        let serving = agents.first().map(|agent| serving_of(agent)).unwrap_or_default();
+        let serving = agents.first().map(serving_of).unwrap_or_default();
         Self {
             store,
             directory: PluginDirectory::new(sandbox.clone(), directory.to_owned()),
@@ -119,7 +119,8 @@ impl PluginKeeper {
             name: directory_name(directory),
             agents,
             notices,
-            accepted: BTreeMap::new(),
+            // A file that is bad from the first look on leaves what it held before.
+            accepted: serving.values().map(|chosen| (chosen.path.clone(), chosen.plugin.clone())).collect(),
             refused: BTreeMap::new(),
             rollbacks: Vec::new(),
             serving,
@@ -168,7 +169,7 @@ impl PluginKeeper {
         for (path, error) in seen.problems {
             self.refuse(path.display().to_string(), error.to_string()).await;
         }
-        let there: BTreeSet<PathBuf> = seen.plugins.iter().map(|(path, _)| path.clone()).collect();
+        let there = seen.files;
         for (path, plugin) in seen.plugins {
             let digest = plugin.digest();
             let is_known = self.accepted.get(&path).is_some_and(|accepted| accepted.digest() == digest)

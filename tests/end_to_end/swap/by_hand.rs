@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-    command.args(arguments).arg("--data").arg(folder.join("data")).current_dir(folder).stdin(Stdio::null());
+    command.arg("--data").arg(folder.join("data")).args(arguments).current_dir(folder).stdin(Stdio::null());
     command.output().unwrap()
 }
 
