@@ -16,7 +16,7 @@ async fn agent(house: &House, config: AgentConfig, replies: &[Value], below: &[&
     let mut config = config;
     for agent in below {
         let description = "Works.".to_owned();
-        let delegate = Delegate { agent: (*agent).clone(), description, input_schema: None };
+        let delegate = Delegate { agent: (*agent).clone().into(), description, input_schema: None };
         config.delegates.insert(agent.config().name.clone(), delegate);
     }
     house.agent(config, script(replies)).await
@@ -211,7 +211,7 @@ async fn l16_an_agent_with_an_input_schema() {
     let reader = agent(&house, AgentConfig::new("reader"), &[answer], &[]).await;
     let schema = json!({"type": "object", "required": ["topic"], "properties": {"topic": {"type": "string"}}});
     let mut config = AgentConfig::new("lead");
-    let delegate = Delegate { agent: reader, description: "Reads.".to_owned(), input_schema: Some(schema) };
+    let delegate = Delegate { agent: reader.into(), description: "Reads.".to_owned(), input_schema: Some(schema) };
     config.delegates.insert("look.up".to_owned(), delegate);
     let replies = [
         calling(&[("look.up", json!({"task": "Read."}))]),

@@ -248,7 +248,7 @@ async fn row_19_a_changed_plugin_is_asked_for_again() {
     session.approve(vec![allow("call_1_1_1", GrantScope::Always)]).await.unwrap();
     finished(go_on(&mut session).await);
     let agent = replaced(&house, granting(&house, "payer"), replies).await;
-    session.set_agent(agent);
+    session.live().change(|_| agent.with_config(agent.config().clone())).unwrap();
     assert_eq!(asked(&turn(&mut session, "Pay again.").await), ["call_2_1_1"]);
     assert_eq!(ledger(&house), ["Ann 1"]);
     let grants = house.store.allowed("test").await.unwrap();

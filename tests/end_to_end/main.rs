@@ -41,6 +41,7 @@ mod services;
 mod services_by_hand;
 mod session_commands;
 mod support;
+mod swap;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod text_dialect;

@@ -7,10 +7,11 @@ use agent_core::message::{Digest, Media, MessageId, Role, StoredMessage};
 use agent_core::plugin::Recollection;
 use agent_core::run::AtLimit;
 use agent_memory::{
-    Approvals, BlobReference, Blobs, Bucket, CallFilter, Commit, Deletion, KeyValue, Lease, MediaDescription, Memories,
-    Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter,
-    RecordRange, RememberedFact, SessionFilter, SessionLog, SessionMeta, SessionSummary, SqliteStore, StoreError,
-    StoredGrant, StoredOutboxItem, StoredRecord, Swap, TimedEvent,
+    Approvals, Audit, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, Deed, Deletion, KeyValue, Lease,
+    MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, OpenMode, OpenedSession,
+    Outbox, OutboxFilter, PluginVersion, PluginVersions, RecordRange, RememberedFact, Rollback, ServedPlugin,
+    SessionFilter, SessionLog, SessionMeta, SessionSummary, SqliteStore, StoreError, StoredGrant, StoredOutboxItem,
+    StoredRecord, Swap, TimedEvent, VersionFilter,
 };
 use agent_runtime::{
     AgentConfig, Checkpoint, Delegate, Host, MemoryUse, OpenSession, Session, SummaryWriter, TurnResult,
@@ -236,7 +237,8 @@ async fn d4_a_delegated_child_recalls_nothing() {
     let mut told = saying("I know none.");
     told["expect"] = json!({"lacks": "4711"});
     let mut lead = of(AgentConfig::new("lead"), "ada");
-    let delegate = Delegate { agent: reader(&[search, told]).await, description: "Reads.".into(), input_schema: None };
+    let delegate =
+        Delegate { agent: reader(&[search, told]).await.into(), description: "Reads.".into(), input_schema: None };
     lead.delegates.insert("reader".to_owned(), delegate);
     let replies = [calling(&[("reader", json!({"task": "Which walrus?"}))]), saying("Nobody knows.")];
     let mut session = house.session(lead, script(&replies)).await;
@@ -314,6 +316,7 @@ as_the_real_store! {
         fn records(session: &str, range: RecordRange) -> Vec<StoredRecord>;
         fn sessions(filter: SessionFilter, limit: usize) -> Vec<SessionSummary>;
         fn latest(agent: &str) -> Option<String>;
+        fn unfinished(after: &str, limit: usize) -> Vec<(String, Vec<u8>)>;
         fn delete(session: &str) -> Deletion;
         fn search_messages(query: &str, limit: usize) -> Vec<MessageHit>;
         fn search_evicted(session: &str, query: &str, limit: usize) -> Vec<MessageHit>;
@@ -344,5 +347,17 @@ as_the_real_store! {
         fn allow(grant: agent_core::approval::LastingGrant) -> ();
         fn allowed(agent: &str) -> Vec<StoredGrant>;
         fn revoke(id: &str) -> bool;
+    }
+    Audit {
+        fn audit(deeds: Vec<Deed>) -> ();
+        fn audited(since: i64, after: u64, limit: usize) -> Vec<AuditEntry>;
+    }
+    PluginVersions {
+        fn serve(directory: &str, serving: Vec<ServedPlugin>) -> ();
+        fn versions(which: VersionFilter, limit: usize) -> Vec<PluginVersion>;
+        fn needed_versions(last: u32) -> Vec<Digest>;
+        fn roll_back(rollback: Rollback) -> ();
+        fn undo_rollback(directory: &str, plugin: &str) -> bool;
+        fn rollbacks(directory: &str) -> Vec<Rollback>;
     }
 }

@@ -157,7 +157,8 @@ async fn i6_the_requests_field_by_field() {
     };
     assert_eq!(pay, expected);
     assert_eq!((ship.id.as_str(), ship.domain, ship.data), ("call_1_1_3", None, Some(json!({"to": "Bern"}))));
-    let offered = session.agent().registry().offered();
+    let agent = session.agent();
+    let offered = agent.registry().offered();
     assert!(offered.iter().all(|tool| !tool.input_schema.to_string().contains("parentSubject")), "L15");
 }
 

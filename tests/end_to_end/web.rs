@@ -96,6 +96,7 @@ async fn house_with(answers: Vec<Vec<SocketAddr>>) -> (House, Arc<Scripted>) {
     let mut house = House::new(&["web"]).await;
     let resolver = Arc::new(Scripted { answers, asked: AtomicUsize::new(0) });
     let options = SandboxOptions {
+        compiler: None,
         cache_directory: Some(scratch().join("cache")),
         store_directory: Some(house.directory.path().join("store")),
         limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },

@@ -2,6 +2,7 @@
 
 pub(crate) mod approval;
 mod help;
+pub(crate) mod versions;
 
 use crate::configuration::url_problem;
 use crate::grants::Grant;
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{LONG, SHORT, USAGE};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use versions::{AuditArguments, HistoryArguments, RollbackArguments};
 
 /// Runs an AI agent whose tools, context, checks and masking are WebAssembly plugins.
 ///
@@ -91,6 +93,9 @@ pub(crate) struct RunArguments {
     /// Say yes to calls of this tool that must be allowed, once to each; `*` stands for any characters
     #[arg(long, value_name = "TOOL", help_heading = "Session", value_parser = tool_pattern)]
     pub(crate) yes: Vec<String>,
+    /// Don't take changes of the plugins' folder during a session in which you type
+    #[arg(long, help_heading = "Session")]
+    pub(crate) no_watch: bool,
 }
 
 /// Another command than running a turn.
@@ -111,6 +116,8 @@ pub(crate) enum Command {
     /// Search, list and forget what is remembered of you over sessions
     #[command(subcommand)]
     Memory(MemoryCommand),
+    /// Show what plugins were granted and denied, what was allowed, and which versions served
+    Audit(AuditArguments),
     /// Write, check and list agents' configurations
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -224,6 +231,12 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show which versions of plugins have served, since when, and why each ended
+    History(HistoryArguments),
+    /// Let an earlier version of a plugin serve until its file changes
+    Rollback(RollbackArguments),
+    /// Forget stored components that no open turn and no recent version needs
+    Prune,
     /// Build a plugin project, or every one in a folder, and write NAME.wasm there
     Build {
         /// A folder with plugin.toml and Cargo.toml, or a folder of such folders
@@ -537,6 +550,9 @@ mod tests {
             &["--session", "", "go on"],
             &["--data", "", "session", "list"],
             &["session", "list", "--limit", "0"],
+            &["plugin", "rollback"],
+            &["plugin", "rollback", "text", "--to", "0a", "--undo"],
+            &["audit", "--since", "yesterday"],
             &["--base-url", "127.0.0.1:8000", "hi"],
             &["--base-url", "http://127.0.0.1/v1/chat/completions", "hi"],
             &["--agent", "", "hi"],

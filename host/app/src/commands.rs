@@ -2,6 +2,7 @@
 
 pub(crate) mod approvals;
 pub(crate) mod asking;
+pub(crate) mod audit;
 pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod memory;

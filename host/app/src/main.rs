@@ -73,6 +73,9 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         // Done before anything was started.
         Some(Command::Compile) => Ok(Exit::Done),
         Some(Command::Config(command)) => commands::config::run(command, asked, terminal).await,
+        Some(Command::Audit(arguments)) => {
+            commands::audit::run(arguments, &DataDirectory::open(asked)?, terminal).await
+        }
         Some(Command::Outbox(command)) => commands::outbox::run(command, &DataDirectory::open(asked)?, terminal).await,
         Some(Command::Memory(command)) => commands::memory::run(command, &DataDirectory::open(asked)?, terminal).await,
         Some(Command::Approvals(command)) => {

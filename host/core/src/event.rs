@@ -393,6 +393,26 @@ pub enum EventKind {
         /// How.
         verdict: ApprovalWord,
     },
+    /// The turn has another version of a plugin than the turn before it (P10).
+    PluginSwapped {
+        /// Its name.
+        plugin: String,
+        /// What the turn before had. None: the plugin was not there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Digest>,
+        /// What this turn has. None: the plugin is not there any more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<Digest>,
+    },
+    /// The turn has an earlier version of a plugin than its file holds: that one was taken back (P10).
+    PluginRolledBack {
+        /// Its name.
+        plugin: String,
+        /// What was taken back.
+        from: Digest,
+        /// What this turn has.
+        to: Digest,
+    },
     /// A plugin wanted what it is not granted (P6).
     Denied {
         /// The call that wanted it.

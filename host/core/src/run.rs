@@ -19,6 +19,7 @@ mod planning;
 mod repetition;
 mod state;
 mod step;
+mod swap;
 mod transition;
 mod waiting;
 

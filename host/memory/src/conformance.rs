@@ -1,6 +1,7 @@
 //! What every store must do, as one suite (D6): a store's tests call [`run`]. A failing case panics with what it saw.
 
 mod approvals;
+mod audit;
 mod blobs;
 mod calls;
 mod commits;
@@ -10,6 +11,7 @@ mod leases;
 mod memories;
 mod outbox;
 mod sessions;
+mod versions;
 
 use crate::{Commit, OpenMode, OpenedSession, SessionMeta, Status, Store, StoreError};
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, Change, NewMessage};
@@ -46,6 +48,11 @@ pub async fn run(mut new_place: impl FnMut() -> Place) {
     outbox::delivered_items_stay_and_a_deleted_sessions_go(new_place()).await;
     approvals::grants_by_agent_until_they_are_revoked(new_place()).await;
     approvals::a_grant_is_bound_to_all_it_says(new_place()).await;
+    audit::entries_are_added_in_order(new_place()).await;
+    audit::the_same_grants_are_one_entry(new_place()).await;
+    audit::denials_and_approvals_come_with_their_commit(new_place()).await;
+    versions::versions_begin_and_end(new_place()).await;
+    versions::a_plugin_is_taken_back_once(new_place()).await;
     leases::a_session_has_one_holder(new_place()).await;
     leases::a_lost_lease_cannot_write(new_place()).await;
     leases::another_instance_waits_for_the_release(new_place()).await;

@@ -1,8 +1,9 @@
-//! What outlives a turn: sessions, outbox, blobs, key-value, memories and approvals, a trait each, and SQLite behind
-//! them (D1, D2, D6).
+//! What outlives a turn: sessions, outbox, blobs, key-value, memories, approvals, versions of plugins and the audit log, a
+//! trait each, and SQLite behind them (D1, D2, D6, O3).
 //! Alone knows SQL. The conformance suite says what each store must do.
 
 mod approvals;
+mod audit;
 mod blobs;
 pub mod conformance;
 mod error;
@@ -11,8 +12,10 @@ mod memories;
 mod outbox;
 mod session_log;
 mod sqlite;
+mod versions;
 
 pub use approvals::{Approvals, StoredGrant};
+pub use audit::{Audit, AuditEntry, Deed};
 pub use blobs::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, digest_of};
 pub use error::StoreError;
 pub use key_value::{Bucket, ENTRY_BYTES, KeyValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Swap};
@@ -23,8 +26,9 @@ pub use session_log::{
     RecordRange, SessionFilter, SessionLog, SessionMeta, SessionSummary, Status, StepRecord, StoredRecord, TimedEvent,
 };
 pub use sqlite::{Options, SqliteStore, Stats, Synchronous};
+pub use versions::{PluginVersion, PluginVersions, Rollback, ServedPlugin, VersionEnd, VersionFilter};
 
 /// All that the host keeps.
-pub trait Store: SessionLog + Outbox + Blobs + KeyValue + Memories + Approvals {}
+pub trait Store: SessionLog + Outbox + Blobs + KeyValue + Memories + Approvals + Audit + PluginVersions {}
 
-impl<T: SessionLog + Outbox + Blobs + KeyValue + Memories + Approvals> Store for T {}
+impl<T: SessionLog + Outbox + Blobs + KeyValue + Memories + Approvals + Audit + PluginVersions> Store for T {}

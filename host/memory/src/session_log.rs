@@ -51,6 +51,10 @@ pub trait SessionLog: Send + Sync {
     /// Subject of the agent's session that changed last, of those that no other agent has delegated.
     async fn latest(&self, agent: &str) -> Result<Option<String>, StoreError>;
 
+    /// Snapshots of sessions whose turn is open, with their subjects, behind the subject `after` and by subject, at most
+    /// `limit`.
+    async fn unfinished(&self, after: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
+
     /// Removes the session with everything in it, what is remembered of it (D4), and the blobs that nothing else refers to:
     /// none of it can be read in the store's files any more. Refused with [`StoreError::Busy`] while anybody alive has it
     /// open.

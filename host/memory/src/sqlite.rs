@@ -2,6 +2,7 @@
 //! Several processes may share the file; a lock file per store instance says who is alive.
 
 mod approvals;
+mod audit;
 mod blobs;
 mod commit;
 mod failure;
@@ -15,6 +16,7 @@ mod readers;
 mod schema;
 mod search;
 mod sessions;
+mod versions;
 mod writer;
 
 use crate::StoreError;

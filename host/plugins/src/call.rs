@@ -215,6 +215,7 @@ pub(crate) fn ticket(setup: &PluginSetup, (call, scope): (String, &Scope), wall:
         memory: setup.limits.memory,
         lifted,
         reach,
+        trial: setup.trial.clone(),
     }
 }
 

@@ -19,6 +19,8 @@ const LOADING: usize = 8;
 pub struct Generation {
     digest: Digest,
     plugins: BTreeMap<String, Arc<LoadedPlugin>>,
+    /// Files of those that were loaded from one.
+    origins: BTreeMap<String, PathBuf>,
 }
 
 /// A file of the directory that is no plugin. The others serve.
@@ -96,25 +98,21 @@ impl Generation {
                 Err(reason) => problems.push(LoadProblem { path, reason }),
             }
         }
-        Ok((Self::new(plugins.into_values().map(|(_, plugin)| plugin)), problems))
+        Ok((Self::of_files(plugins.into_values()), problems))
+    }
+
+    /// Of plugins with their files. Of two with one name the last counts.
+    pub fn of_files(plugins: impl IntoIterator<Item = (PathBuf, Arc<LoadedPlugin>)>) -> Self {
+        let files: Vec<_> = plugins.into_iter().collect();
+        let origins = files.iter().map(|(path, plugin)| (plugin.name().to_owned(), path.clone())).collect();
+        Self { origins, ..Self::new(files.into_iter().map(|(_, plugin)| plugin)) }
     }
 
     /// A pinned generation, from the plugin store. All of it, or the reason why not.
     pub async fn from_digests(sandbox: &Sandbox, pinned: &[(String, Digest)]) -> Result<Self, GenerationError> {
-        let store = sandbox.store().ok_or(GenerationError::NoStore)?;
         // Owned: a future that borrows an item of the list cannot be sent to a task of its own.
-        let loads = pinned.iter().cloned().map(|(name, digest)| async move {
-            if let Some(plugin) = sandbox.shared.loaded(&digest, &name) {
-                return Ok(plugin);
-            }
-            let (store, wanted) = (store.clone(), digest.clone());
-            let read = tokio::task::spawn_blocking(move || store.get(&wanted)).await;
-            let load = |reason| GenerationError::Load { name: name.clone(), reason };
-            let bytes = read
-                .map_err(|error| load(LoadError::Stopped(error.to_string())))?
-                .map_err(|reason| GenerationError::Gone { name: name.clone(), reason })?;
-            sandbox.load_bytes(&name, bytes).await.map_err(load)
-        });
+        let loads =
+            pinned.iter().cloned().map(|(name, digest)| async move { sandbox.load_stored(&name, &digest).await });
         let plugins: Vec<Result<_, GenerationError>> = futures::stream::iter(loads).buffered(LOADING).collect().await;
         Ok(Self::new(plugins.into_iter().collect::<Result<Vec<_>, _>>()?))
     }
@@ -126,7 +124,7 @@ impl Generation {
         for (name, plugin) in &plugins {
             let _ = writeln!(names, "{} {name}", plugin.digest());
         }
-        Self { digest: digest_of(names.as_bytes()), plugins }
+        Self { digest: digest_of(names.as_bytes()), plugins, origins: BTreeMap::new() }
     }
 
     /// Names the generation: equal plugins under equal names have equal digests.
@@ -144,9 +142,31 @@ impl Generation {
         self.plugins.values()
     }
 
+    /// The file that the plugin was loaded from, where it was.
+    pub fn origin(&self, name: &str) -> Option<&Path> {
+        self.origins.get(name).map(PathBuf::as_path)
+    }
+
     /// The plugin with this name.
     pub fn plugin(&self, name: &str) -> Option<&Arc<LoadedPlugin>> {
         self.plugins.get(name)
+    }
+}
+
+impl Sandbox {
+    /// A plugin from the plugin store.
+    pub async fn load_stored(&self, name: &str, digest: &Digest) -> Result<Arc<LoadedPlugin>, GenerationError> {
+        let store = self.store().ok_or(GenerationError::NoStore)?.clone();
+        if let Some(plugin) = self.shared.loaded(digest, name) {
+            return Ok(plugin);
+        }
+        let wanted = digest.clone();
+        let read = tokio::task::spawn_blocking(move || store.get(&wanted)).await;
+        let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
+        let bytes = read
+            .map_err(|error| load(LoadError::Stopped(error.to_string())))?
+            .map_err(|reason| GenerationError::Gone { name: name.to_owned(), reason })?;
+        self.load_bytes(name, bytes).await.map_err(load)
     }
 }
 
@@ -164,7 +184,8 @@ async fn components_in(directory: &Path) -> Result<Vec<PathBuf>, GenerationError
     Ok(files)
 }
 
-async fn load_and_keep(
+/// Loads a file, and keeps what is in it in the plugin store.
+pub(crate) async fn load_and_keep(
     sandbox: &Sandbox,
     path: &Path,
     progress: &Progress<'_>,

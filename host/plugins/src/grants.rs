@@ -36,6 +36,35 @@ pub struct Grants {
     pub key_value: Option<u64>,
 }
 
+impl Grants {
+    /// What both give. Values are these grants' own: what a value is was settled when it was granted.
+    #[must_use]
+    pub fn within(&self, current: &Grants) -> Grants {
+        let env = self.env.iter().filter(|(name, _)| current.env.contains_key(*name));
+        let config = self.config.iter().filter(|(key, _)| current.config.contains_key(*key));
+        let owned = |(key, value): (&String, &String)| (key.clone(), value.clone());
+        Grants {
+            trees: trees_within(&self.trees, &current.trees),
+            env: env.map(owned).collect(),
+            config: config.map(owned).collect(),
+            http: http::granted_by_both(&self.http, &current.http),
+            // One that has changed is another one, and the next turn's.
+            secrets: self.secrets.iter().filter(|secret| current.secrets.contains(secret)).cloned().collect(),
+            key_value: self.key_value.zip(current.key_value).map(|(pinned, now)| pinned.min(now)),
+        }
+    }
+}
+
+/// Of these trees what the current ones hold, too, with the smaller access.
+pub fn trees_within(trees: &[TreeGrant], current: &[TreeGrant]) -> Vec<TreeGrant> {
+    let within = |tree: &TreeGrant| {
+        let holding = current.iter().filter(|other| tree.host.starts_with(&other.host));
+        let access = holding.map(|other| other.access).max()?.min(tree.access);
+        Some(TreeGrant { access, ..tree.clone() })
+    };
+    trees.iter().filter_map(within).collect()
+}
+
 /// How a missing grant is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantAdvice {
@@ -256,6 +285,21 @@ mod tests {
         let reader = manifest(Asks { files: Some(Access::Read), ..everything.asks.clone() });
         assert_eq!(effective(Some(&reader), grants(Access::ReadWrite)), grants(Access::Read));
         assert_eq!(effective(None, grants(Access::ReadWrite)), grants(Access::ReadWrite));
+    }
+
+    // P10: grants are those that a turn began with ∩ those of now.
+    #[test]
+    fn a_revocation_narrows_and_nothing_widens() {
+        let all = grants(Access::ReadWrite);
+        assert_eq!(all.within(&all), all);
+        assert_eq!(all.within(&Grants::default()), Grants::default());
+        assert_eq!(Grants::default().within(&all), Grants::default());
+        assert_eq!(all.within(&grants(Access::Read)), grants(Access::Read));
+        assert_eq!(grants(Access::Read).within(&all), grants(Access::Read));
+        let tree = |host: &str| TreeGrant { host: host.into(), guest: ".".to_owned(), access: Access::Read };
+        assert_eq!(trees_within(&[tree("/srv/a")], &[tree("/srv")]), [tree("/srv/a")], "a tree above holds it");
+        assert_eq!(trees_within(&[tree("/srv")], &[tree("/srv/a")]), [], "a tree below does not");
+        assert_eq!(trees_within(&[tree("/srv2")], &[tree("/srv")]), []);
     }
 
     // P6: a denial names the thing and the line to add.

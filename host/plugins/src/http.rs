@@ -12,5 +12,6 @@ mod secret;
 pub(crate) use connect::Network;
 pub use connect::{NameResolver, SystemResolver};
 pub(crate) use outgoing::Outgoing;
+pub(crate) use pattern::granted_by_both;
 pub use pattern::{HttpPattern, PatternError, within};
 pub use secret::{Secret, SecretError, SecretTemplate};

@@ -460,6 +460,7 @@ fn load_ticket(identity: &Arc<PluginIdentity>, kind: Kind) -> Ticket {
         memory: CallLimits::default().memory,
         lifted: LIFTED_BYTES_WITHOUT_MEDIA,
         reach: Reach::nothing(kind.authority()),
+        trial: None,
     }
 }
 

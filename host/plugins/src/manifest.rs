@@ -28,6 +28,24 @@ pub struct Manifest {
     pub description: String,
     /// What it needs from outside. What it gets is this ∩ the grants (P6).
     pub asks: Asks,
+    /// A call that must succeed before a new version of it serves, without any grants (P10).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<Canary>,
+}
+
+/// A call of one of the plugin's own tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Canary {
+    /// The tool's name.
+    pub tool: String,
+    /// Its arguments. Default: none.
+    #[serde(default = "no_arguments")]
+    pub arguments: Value,
+}
+
+fn no_arguments() -> Value {
+    Value::Object(serde_json::Map::new())
 }
 
 /// What a plugin asks for.
@@ -105,7 +123,13 @@ impl Manifest {
                 return Err(problem(text.find(pattern.as_str()).unwrap_or(0), format!("`http`: {error}")));
             }
         }
-        Ok(Self { name: toml.name.into_inner(), version: toml.version, description: toml.description, asks: toml.asks })
+        Ok(Self {
+            name: toml.name.into_inner(),
+            version: toml.version,
+            description: toml.description,
+            asks: toml.asks,
+            canary: toml.canary,
+        })
     }
 
     /// Reads the component's section, tolerantly: unknown keys say nothing, missing ones ask for nothing. Text that is
@@ -134,6 +158,7 @@ impl Manifest {
                 secrets: names(&asks["secrets"]),
                 key_value: asks["key_value"] == true,
             },
+            canary: serde_json::from_value(json["canary"].clone()).ok(),
         })
     }
 }
@@ -187,6 +212,8 @@ struct PluginToml {
     description: String,
     #[serde(default)]
     asks: Asks,
+    #[serde(default)]
+    canary: Option<Canary>,
 }
 
 fn is_manifest(section: &[u8]) -> bool {
@@ -220,6 +247,7 @@ mod tests {
             version: "0.1.0".to_owned(),
             description: "Reads files.".to_owned(),
             asks: Asks { files: Some(Access::ReadWrite), env: vec!["LANG".to_owned()], ..Asks::default() },
+            canary: Some(Canary { tool: "files.list".to_owned(), arguments: serde_json::json!({"path": "."}) }),
         }
     }
 
@@ -250,7 +278,8 @@ mod tests {
     fn plugin_toml_errors_name_file_line_and_key() {
         let read = |text: &str| Manifest::from_toml(text, Path::new("p/plugin.toml"));
         let text = "name = \"files\"\nversion = \"0.1.0\"\ndescription = \"Reads files.\"\n\n[asks]\n\
-                    files = \"read-write\"\nenv = [\"LANG\"]\n";
+                    files = \"read-write\"\nenv = [\"LANG\"]\n\n[canary]\ntool = \"files.list\"\n\
+                    arguments = { path = \".\" }\n";
         assert_eq!(read(text), Ok(manifest()));
         let message = |text: &str| read(text).expect_err("refused").to_string();
         let unknown = message("name = \"x\"\n[asks]\nnetwork = []\n");

@@ -7,6 +7,7 @@ use crate::limits::CallLimits;
 use crate::manifest::Manifest;
 use crate::plain::{Form, LeftOut, PlainFacts, PlainLinks};
 use crate::state::CallState;
+use crate::trial::Trial;
 use agent_core::message::Digest;
 use agent_core::tool::ToolDefinition;
 use std::sync::Arc;
@@ -133,6 +134,7 @@ pub struct PluginSetup {
     /// What to grant when the plugin says that it was denied something.
     pub(crate) guessed: Arc<[Unmet]>,
     pub(crate) limits: CallLimits,
+    pub(crate) trial: Option<Arc<Trial>>,
 }
 
 impl PluginSetup {
@@ -144,7 +146,20 @@ impl PluginSetup {
             None => grants::guessed(plugin.name(), plugin.imports(), &grants).into(),
         };
         let grants = Arc::new(grants::effective(plugin.manifest(), grants));
-        Self { plugin, grants, unmet, guessed, limits: limits.bounded() }
+        Self { plugin, grants, unmet, guessed, limits: limits.bounded(), trial: None }
+    }
+
+    /// The same, its calls counting for a trial.
+    #[must_use]
+    pub fn on_trial(self, trial: Option<Arc<Trial>>) -> Self {
+        Self { trial, ..self }
+    }
+
+    /// The same with no more than these grants: what was granted once and is not any more is gone at once (P10).
+    #[must_use]
+    pub fn within(&self, current: &Grants) -> Self {
+        let narrowed = Self::new(self.plugin.clone(), self.grants.within(current), self.limits);
+        narrowed.on_trial(self.trial.clone())
     }
 
     /// The plugin.

@@ -10,6 +10,7 @@ use crate::logging::LostLog;
 use crate::record::CallRecord;
 use crate::sandbox::Sandbox;
 use crate::state::{CallState, Reach};
+use crate::trial::Trial;
 use agent_core::tool::CallCost;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -56,6 +57,8 @@ pub(crate) struct Ticket {
     /// Bytes that the guest may hand to the host at once.
     pub(crate) lifted: usize,
     pub(crate) reach: Reach,
+    /// What the call counts for.
+    pub(crate) trial: Option<Arc<Trial>>,
 }
 
 impl Sandbox {
@@ -78,7 +81,8 @@ impl Sandbox {
         let queued = waiting.elapsed();
         let (wall, lifted) = (ticket.wall, ticket.lifted);
         let audit = ticket.reach.audit(&ticket.call);
-        let record = Arc::new(CallRecord::new(ticket.plugin, (ticket.call, ticket.agent), wall, ticket.cpu).audited(audit));
+        let record =
+            Arc::new(CallRecord::new(ticket.plugin, (ticket.call, ticket.agent), wall, ticket.cpu).audited(audit));
         let result =
             match CallState::new(Arc::clone(&record), ticket.reach, Arc::clone(&self.shared.network), ticket.memory) {
                 Ok(state) => {
@@ -94,6 +98,9 @@ impl Sandbox {
                 }
                 Err(problem) => Err(CallFailure::Grant { plugin: record.plugin.clone(), problem }),
             };
+        if let Some(trial) = &ticket.trial {
+            trial.note(&result);
+        }
         let lost_log = record.finish_log();
         CallReport { result, cost: record.cost(queued), denials: record.denials(), lost_log }
     }

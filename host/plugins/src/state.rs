@@ -47,7 +47,6 @@ pub(crate) struct CallState {
     /// Bytes of media in the making.
     pub(crate) growing_bytes: usize,
     authority: Authority,
-    grants: Arc<Grants>,
     program: Option<Arc<Program>>,
     pub(crate) grants: Arc<Grants>,
     network: Arc<Network>,

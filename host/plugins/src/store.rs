@@ -4,6 +4,7 @@ use agent_core::message::Digest;
 use sha2::{Digest as _, Sha256};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// A directory of components, each under the digest of its bytes.
 #[derive(Clone, Debug)]
@@ -39,6 +40,17 @@ pub enum PluginStoreError {
     },
 }
 
+/// A component in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredComponent {
+    /// Its name.
+    pub digest: Digest,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was stored.
+    pub modified: SystemTime,
+}
+
 impl PluginStore {
     /// In this directory, which is made with the first component.
     pub fn new(directory: PathBuf) -> Self {
@@ -66,6 +78,38 @@ impl PluginStore {
             Err(source) => return Err(PluginStoreError::Io { path, source }),
         };
         if digest_of(&bytes) == *digest { Ok(bytes) } else { Err(PluginStoreError::Damaged { path }) }
+    }
+
+    /// Everything that is kept, in no order. What is no component of the store is left out.
+    pub fn list(&self) -> Result<Vec<StoredComponent>, PluginStoreError> {
+        let failed = |source| PluginStoreError::Io { path: self.directory.clone(), source };
+        let entries = match std::fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut stored = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            let hex = name.to_str().and_then(|name| name.strip_suffix(".wasm"));
+            let digest = hex.and_then(|hex| Digest::parse(&format!("sha256:{hex}")).ok());
+            // What is gone by now is not there.
+            if let (Some(digest), Ok(metadata)) = (digest, entry.metadata()) {
+                let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                stored.push(StoredComponent { digest, bytes: metadata.len(), modified });
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Forgets a component; says whether it was there.
+    pub fn remove(&self, digest: &Digest) -> Result<bool, PluginStoreError> {
+        let path = self.path(digest);
+        match std::fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(PluginStoreError::Io { path, source }),
+        }
     }
 
     fn path(&self, digest: &Digest) -> PathBuf {
@@ -114,5 +158,10 @@ mod tests {
         assert!(matches!(store.get(&digest), Err(PluginStoreError::Damaged { .. })));
         store.put(&digest, b"component").expect("stored again");
         assert_eq!(store.get(&digest).expect("healed"), b"component");
+        std::fs::write(directory.path().join("plugins/notes.txt"), b"nothing of ours").expect("written");
+        let listed = store.list().expect("listed");
+        assert_eq!(listed.iter().map(|stored| (&stored.digest, stored.bytes)).collect::<Vec<_>>(), [(&digest, 9)]);
+        assert!(store.remove(&digest).expect("removed") && !store.remove(&digest).expect("gone"));
+        assert_eq!(store.list().expect("listed"), []);
     }
 }

@@ -3,6 +3,7 @@
 use crate::approvals;
 use crate::builtins;
 use crate::delegation::Delegate;
+use crate::live::Standing;
 use crate::models::Models;
 use crate::offering::ToolVectors;
 use crate::outbox::OutboxConfig;
@@ -168,6 +169,7 @@ pub struct Agent {
     config: AgentConfig,
     models: Models,
     generation: Generation,
+    standing: Arc<Standing>,
     setups: BTreeMap<String, PluginSetup>,
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
@@ -180,6 +182,7 @@ pub struct Agent {
 /// What an agent is made of beside its configuration and models.
 struct Parts {
     generation: Generation,
+    standing: Arc<Standing>,
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
 }
@@ -189,11 +192,11 @@ impl Agent {
     /// it when a turn begins: no server is asked before.
     pub fn new(config: AgentConfig, models: impl Into<Models>, generation: Generation) -> Result<Self, AgentError> {
         let servers = McpServers::new(config.mcp.iter().cloned())?;
-        Self::build(config, models.into(), Parts { generation, servers, catalogue: None })
+        Self::build(config, models.into(), Parts { generation, standing: Arc::default(), servers, catalogue: None })
     }
 
     fn build(config: AgentConfig, models: Models, parts: Parts) -> Result<Self, AgentError> {
-        let Parts { generation, servers, catalogue } = parts;
+        let Parts { generation, standing, servers, catalogue } = parts;
         for (name, service) in &config.services {
             let wrong = |(event_type, error)| AgentError::Service { name: name.clone(), event_type, error };
             service.check().map_err(wrong)?;
@@ -205,7 +208,8 @@ impl Agent {
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
         let setups = generation.plugins().map(|plugin| {
             let PluginAllowance { grants, limits } = config.plugins.get(plugin.name()).cloned().unwrap_or_default();
-            (plugin.name().to_owned(), PluginSetup::new(plugin.clone(), grants, limits))
+            let trial = standing.trials.get(plugin.name()).cloned();
+            (plugin.name().to_owned(), PluginSetup::new(plugin.clone(), grants, limits).on_trial(trial))
         });
         let setups = setups.collect();
         let tool_vectors = ToolVectors::default();
@@ -213,6 +217,7 @@ impl Agent {
             config,
             models,
             generation,
+            standing,
             setups,
             servers,
             catalogue,
@@ -228,8 +233,18 @@ impl Agent {
 
     /// The same agent with other plugins: those that a turn is pinned to.
     pub fn with_generation(&self, generation: Generation) -> Result<Self, AgentError> {
-        let parts = Parts { generation, ..self.parts() };
+        self.with_plugins(generation, Standing::default())
+    }
+
+    /// The same agent with other plugins, and with how their versions stand.
+    pub fn with_plugins(&self, generation: Generation, standing: Standing) -> Result<Self, AgentError> {
+        let parts = Parts { generation, standing: Arc::new(standing), ..self.parts() };
         Self::build(self.config.clone(), self.models.clone(), parts)
+    }
+
+    /// The same agent with another configuration. Its MCP servers stay those that it was made with.
+    pub fn with_config(&self, config: AgentConfig) -> Result<Self, AgentError> {
+        Self::build(config, self.models.clone(), self.parts())
     }
 
     /// The same agent with the tools that its MCP servers have now.
@@ -248,7 +263,12 @@ impl Agent {
 
     /// The same processes and connections, whatever else differs.
     fn parts(&self) -> Parts {
-        Parts { generation: self.generation.clone(), servers: self.servers.clone(), catalogue: self.catalogue.clone() }
+        Parts {
+            generation: self.generation.clone(),
+            standing: self.standing.clone(),
+            servers: self.servers.clone(),
+            catalogue: self.catalogue.clone(),
+        }
     }
 
     /// Its MCP servers. All agents that were made of one another share them.
@@ -334,7 +354,22 @@ impl Agent {
     /// The plugins as a turn is pinned to them (P10).
     pub fn pins(&self) -> Vec<PinnedPlugin> {
         let identities = self.generation.plugins().map(|plugin| plugin.identity());
-        identities.map(|id| PinnedPlugin { name: id.name.clone(), digest: id.digest.clone() }).collect()
+        let pins = identities.map(|id| PinnedPlugin {
+            name: id.name.clone(),
+            digest: id.digest.clone(),
+            instead_of: self.standing.rolled_back.get(&id.name).cloned(),
+        });
+        pins.collect()
+    }
+
+    /// How the versions of its plugins stand.
+    pub fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// What the configuration grants a plugin, whatever it asks for.
+    pub(crate) fn grants_of(&self, plugin: &str) -> Option<&Grants> {
+        self.config.plugins.get(plugin).map(|allowance| &allowance.grants)
     }
 
     /// Its plugins with what it allows them, by name.

@@ -94,7 +94,7 @@ async fn in_trees(
     shared: &Shared,
     work: impl FnOnce(&[TreeGrant]) -> Result<ToolDone, ToolError> + Send + 'static,
 ) -> Result<ToolDone, ToolError> {
-    let trees = shared.agent.config().host_trees.clone();
+    let trees = shared.host_trees();
     let work = tokio::task::spawn_blocking(move || work(&trees));
     match tokio::time::timeout(FILE_TIME, work).await {
         Ok(Ok(result)) => result,

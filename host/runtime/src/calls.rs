@@ -116,10 +116,11 @@ async fn in_plugin(
     let Some(setup) = shared.agent.setups().get(name) else {
         return Err(TurnError::PluginChanged { reason: format!("`{name}` is not loaded") });
     };
+    let setup = shared.setup(setup);
     let of = scope.clone();
     let context = ToolCallContext { id: record.id.clone(), attempt, time_limit: LONGEST_CALL, scope };
     let request = ToolCallRequest { name: &record.name, args: record.effective_arguments().to_string(), context };
-    let report = shared.sandbox.call_tool(setup, request, &shared.ports).await;
+    let report = shared.sandbox.call_tool(&setup, request, &shared.ports).await;
     let mut handed_on = None;
     let outcome = match report.result {
         Ok(Ok(ToolOutcome::Done(done))) => Ok(done),

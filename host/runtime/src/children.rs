@@ -4,7 +4,7 @@ use crate::agent::Agent;
 use crate::delegation::{Delegate, failed, result};
 use crate::drive::Deed;
 use crate::events::{Watchers, WatchersAbove};
-use crate::session::{Host, Notes, Session, SessionError, TurnResult};
+use crate::session::{Bounds, Host, Notes, Session, SessionError, TurnResult};
 use agent_core::change::{CallRecord, CallResult};
 use agent_core::event::WaitCause;
 use agent_core::message::{CallId, TurnInput};
@@ -184,9 +184,10 @@ impl Session {
             let message = format!("the agent `{}` is not configured any more", record.name);
             return Ok(Err(ToolError::NotFound { message }));
         };
-        let name = delegate.agent.config().name.clone();
+        let below = delegate.agent.current();
+        let name = below.config().name.clone();
         let child = match self.run.may_delegate(&name) {
-            Ok(()) => delegate.agent.for_user(agent.config().user.as_deref()),
+            Ok(()) => below.for_user(agent.config().user.as_deref()),
             Err(error) => return Ok(Err(error)),
         };
         let trace = self.scope().trace;
@@ -231,7 +232,7 @@ async fn drive(work: Work) -> Result<TurnResult, SessionError> {
     let Work { input, bounds, trace, cancel, .. } = work;
     let ended = match (session.state().turns, cancel.is_cancelled()) {
         (0, true) => Ok(TurnResult::Idle),
-        (0, false) => session.begin(input, bounds, trace, cancel).await,
+        (0, false) => session.begin(input, Bounds::Given(bounds), trace, cancel).await,
         _ => session.run(None, cancel).await,
     };
     let closed = session.close().await;
@@ -257,7 +258,7 @@ async fn open(work: &Work) -> Result<Session, SessionError> {
 
 async fn open_now(work: &Work, mode: OpenMode) -> Result<Session, SessionError> {
     let watchers = Watchers::below(work.above.clone());
-    Session::open_as(&work.host, work.agent.clone(), (work.new.clone(), mode), watchers).await
+    Session::open_as(&work.host, work.agent.clone().into(), (work.new.clone(), mode), watchers).await
 }
 
 /// The lease of a child that is being driven. Whoever drops the driver gives it back, so that the child can be taken up

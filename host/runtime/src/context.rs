@@ -65,7 +65,7 @@ impl Session {
         let offered = self.offered_for(&query).await;
         let budget = self.budget_of(self.model(), self.tool_tokens(offered.as_deref()));
         let recollections = self.recollections(budget.remaining(0)).await;
-        let built = match agent.context_builder().cloned() {
+        let built = match agent.context_builder().map(|builder| self.shared.setup(builder).into_owned()) {
             Some(builder) => Some(self.ask_builder(&builder, &recollections, (&offered, budget)).await?),
             None => None,
         };

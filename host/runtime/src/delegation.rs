@@ -1,7 +1,7 @@
 //! An agent as another agent's tool: what is configured of it, and what becomes of its output (L16).
 
-use crate::agent::Agent;
 use crate::calls::bounded;
+use crate::live::LiveAgent;
 use crate::session::TurnResult;
 use agent_core::change::CallResult;
 use agent_core::message::{CallId, Content, TurnInput};
@@ -10,7 +10,6 @@ use agent_core::tool::{CallCost, ToolDefinition, ToolError, ToolSource, Traits};
 use agent_memory::digest_of;
 use serde_json::{Value, json};
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 use uuid::{Builder, Uuid};
 
@@ -23,7 +22,7 @@ const AT_A_BOUND: &str = "[the agent ended at its bound of model calls: this may
 #[derive(Clone)]
 pub struct Delegate {
     /// Who does the work: with its own plugins, models, grants, limits and bounds, and nothing of the other one's.
-    pub agent: Arc<Agent>,
+    pub agent: LiveAgent,
     /// For the model that delegates. At most 2 KiB.
     pub description: String,
     /// JSON Schema of the input, an object. None: `{"task": text}`, and the task is the input.
@@ -45,7 +44,7 @@ impl Delegate {
     }
 
     pub(crate) fn source(&self) -> ToolSource {
-        ToolSource::Agent { agent: self.agent.config().name.clone() }
+        ToolSource::Agent { agent: self.agent.current().config().name.clone() }
     }
 
     /// What the agent is asked, of arguments that satisfy the schema.
@@ -59,7 +58,8 @@ impl Delegate {
     /// Subject of the session that does the work of a call: always the same one, so that a call has one session, however
     /// often the host dies in between.
     pub(crate) fn subject(&self, parent: &str, call: &CallId) -> String {
-        let name = &self.agent.config().name;
+        let agent = self.agent.current();
+        let name = &agent.config().name;
         let digest = digest_of(format!("{parent}\n{call}\n{name}").as_bytes());
         let half = u128::from_str_radix(&digest.hex()[..32], 16).expect("a digest is hexadecimal");
         let uuid: Uuid = Builder::from_custom_bytes(half.to_be_bytes()).into_uuid();
@@ -70,10 +70,11 @@ impl Delegate {
 /// For the agent's fingerprint: two delegates that are the same show the same.
 impl fmt::Debug for Delegate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let agent = self.agent.current();
         formatter
             .debug_struct("Delegate")
-            .field("agent", &self.agent.config().name)
-            .field("fingerprint", &self.agent.fingerprint())
+            .field("agent", &agent.config().name)
+            .field("fingerprint", &agent.fingerprint())
             .field("description", &self.description)
             .field("input_schema", &self.input_schema)
             .finish()
@@ -173,18 +174,19 @@ fn without_request(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::AgentConfig;
+    use crate::agent::{Agent, AgentConfig};
     use agent_core::event::EndReason;
     use agent_core::model::Usage;
     use agent_core::view::result_text;
     use agent_models::Provider;
     use agent_models::offline::Offline;
     use agent_plugins::Generation;
+    use std::sync::Arc;
 
     fn delegate(name: &str, input_schema: Option<Value>) -> Delegate {
         let model = Arc::new(Offline::new()) as Arc<dyn Provider>;
         let agent = Agent::new(AgentConfig::new(name), model, Generation::new([])).expect("an agent without plugins");
-        Delegate { agent: Arc::new(agent), description: "Reads.".into(), input_schema }
+        Delegate { agent: Arc::new(agent).into(), description: "Reads.".into(), input_schema }
     }
 
     fn output(data: Value) -> Output {

@@ -164,6 +164,7 @@ impl Session {
         let Some(builder) = agent.context_builder().filter(|setup| setup.plugin().has(Kind::StepContext)) else {
             return Ok(Vec::new());
         };
+        let builder = self.shared.setup(builder).into_owned();
         let from = self.run.turn.as_ref().map_or(MessageId::MAX, |turn| turn.latest_from);
         let latest = self.shown(|entry| entry.id >= from).await.map_err(store_failed)?;
         let Some(turn) = &self.run.turn else { return Ok(Vec::new()) };
@@ -177,8 +178,8 @@ impl Session {
             budget: turn.budget.for_plugins(),
             state: turn.state.clone(),
         };
-        let report = self.shared.sandbox.build_step(builder, &request, &self.ports()).await;
-        let sections = answer(builder, report)?;
+        let report = self.shared.sandbox.build_step(&builder, &request, &self.ports()).await;
+        let sections = answer(&builder, report)?;
         let body = json!({"plugin": builder.plugin().identity().to_string(), "answer": sections});
         self.note(notes, plan.step, "step_context", body);
         Ok(sections)

@@ -7,6 +7,7 @@ use crate::approvals::ApprovalError;
 use crate::checkpoint::{Checkpoint, CheckpointObserver};
 use crate::events::Watchers;
 use crate::key_values::StoredValues;
+use crate::live::LiveAgent;
 use crate::media::{Downscaler, StoredMedia};
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, Change};
 use agent_core::event::{Event, Suspension};
@@ -22,7 +23,10 @@ use agent_memory::{
     digest_of,
 };
 use agent_plugins::PluginStoreError::{Damaged, Missing};
-use agent_plugins::{Generation, GenerationError, MediaPort, Ports, Sandbox};
+use agent_plugins::{
+    Generation, GenerationError, Grants, MediaPort, PluginSetup, Ports, Sandbox, TreeGrant, trees_within,
+};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -98,11 +102,22 @@ pub enum TurnResult {
     Idle,
 }
 
+/// Which bounds a turn has.
+pub(crate) enum Bounds {
+    /// Its agent's.
+    Own,
+    /// Narrower ones, of the turn that it works for.
+    Given(LoopConfig),
+}
+
 /// What a running call needs of its session.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) sandbox: Sandbox,
+    /// The open turn's, whole, until the turn ends.
     pub(crate) agent: Arc<Agent>,
+    /// What the agent is now: the next turn's, and the grants of this one are no more than its own.
+    pub(crate) live: LiveAgent,
     pub(crate) media: Arc<dyn MediaPort>,
     /// What plugins reach.
     pub(crate) ports: Ports,
@@ -122,6 +137,22 @@ impl Shared {
             downscaler: self.downscaler.clone(),
             checkpoint: self.checkpoint.clone(),
         }
+    }
+
+    /// A plugin of the turn, granted what the turn began with as far as it still is (P10).
+    pub(crate) fn setup<'s>(&self, pinned: &'s PluginSetup) -> Cow<'s, PluginSetup> {
+        let now = self.live.current();
+        let name = pinned.plugin().name();
+        let granted_now = now.grants_of(name);
+        if Arc::ptr_eq(&now, &self.agent) || granted_now == self.agent.grants_of(name) {
+            return Cow::Borrowed(pinned);
+        }
+        Cow::Owned(pinned.within(granted_now.unwrap_or(&Grants::default())))
+    }
+
+    /// What the host's own file tools may read: what the turn began with as far as it still is granted.
+    pub(crate) fn host_trees(&self) -> Vec<TreeGrant> {
+        trees_within(&self.agent.config().host_trees, &self.live.current().config().host_trees)
     }
 
     pub(crate) fn pass(&self, checkpoint: Checkpoint<'_>) {
@@ -151,7 +182,6 @@ pub struct Session {
     /// A failed commit or a caller that went away has stopped the turn in the middle: what was running then is gone.
     pub(crate) was_left: bool,
     opened_at: u64,
-    configured: Arc<Agent>,
     /// MCP servers that a decision was checked against, until the turn that goes on holds them itself.
     held: Option<Held>,
     lease: Lease,
@@ -163,8 +193,9 @@ pub struct Session {
 
 impl Session {
     /// Opens a session under its lease. What was running when its last host died is taken up again (D3).
-    pub async fn open(host: &Host, agent: Arc<Agent>, which: OpenSession) -> Result<Self, SessionError> {
-        let name = agent.config().name.clone();
+    pub async fn open(host: &Host, agent: impl Into<LiveAgent>, which: OpenSession) -> Result<Self, SessionError> {
+        let agent = agent.into();
+        let name = agent.current().config().name.clone();
         let (subject, mode) = match which {
             OpenSession::New => (new_subject(&name), OpenMode::CreateNew),
             OpenSession::Existing(subject) => (subject, OpenMode::Existing),
@@ -175,10 +206,11 @@ impl Session {
     /// The same for a session that is as `new` where nothing of it is stored yet.
     pub(crate) async fn open_as(
         host: &Host,
-        agent: Arc<Agent>,
+        live: LiveAgent,
         (new, mode): (Run, OpenMode),
         watchers: Watchers,
     ) -> Result<Self, SessionError> {
+        let agent = live.current();
         let subject = new.session.clone();
         let (user, delegated_by) = (agent.config().user.clone(), new.delegated_by.clone());
         let meta = SessionMeta { agent: new.agent.clone(), user, delegated_by };
@@ -198,7 +230,8 @@ impl Session {
         let shared = Shared {
             store: host.store.clone(),
             sandbox: host.sandbox.clone(),
-            agent: agent.clone(),
+            agent,
+            live,
             media: media.clone(),
             ports: Ports {
                 media: Some(media),
@@ -219,7 +252,6 @@ impl Session {
             retry_at: None,
             was_left: false,
             opened_at: opened.last_event,
-            configured: agent,
             held: None,
             lease: opened.lease,
             revision: opened.revision,
@@ -271,7 +303,7 @@ impl Session {
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
         if let Some(input) = input {
-            return self.begin(input, self.configured.bounds(), crate::trace::root(), cancel).await;
+            return self.begin(input, Bounds::Own, crate::trace::root(), cancel).await;
         }
         // Let go of when the turn has ended or waits, and where an error or the caller stops it.
         let _held = match self.run.is_open() {
@@ -282,24 +314,40 @@ impl Session {
         if self.was_left {
             self.recover().await?;
         }
-        self.drive(&cancel).await
+        let result = self.drive(&cancel).await;
+        self.let_go();
+        result
     }
 
     /// Begins a turn within these bounds and in this trace.
     pub(crate) async fn begin(
         &mut self,
         input: TurnInput,
-        config: LoopConfig,
+        bounds: Bounds,
         trace: TraceContext,
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
         if self.run.is_open() {
             return Err(Refused::TurnOpen(self.run.turns).into());
         }
-        let _held = self.connect(self.configured.clone(), &cancel).await?;
+        // Taken once: the turn never sees a part of another generation.
+        let _held = self.connect(self.shared.live.current(), &cancel).await?;
         let plugins = self.shared.agent.pins();
+        let config = match bounds {
+            Bounds::Own => self.shared.agent.bounds(),
+            Bounds::Given(config) => config,
+        };
         self.apply(Input::Start { input, config, plugins, trace }, Notes::default()).await?;
-        self.drive(&cancel).await
+        let result = self.drive(&cancel).await;
+        self.let_go();
+        result
+    }
+
+    /// A turn that is over holds no generation back.
+    fn let_go(&mut self) {
+        if !self.run.is_open() {
+            self.use_agent(self.shared.live.current());
+        }
     }
 
     /// Decides about a call whose outcome is unknown (D3). [`Session::run`] then goes on.
@@ -313,14 +361,13 @@ impl Session {
     }
 
     /// The agent of the turns that begin from now on.
-    pub fn agent(&self) -> &Arc<Agent> {
-        &self.configured
+    pub fn agent(&self) -> Arc<Agent> {
+        self.shared.live.current()
     }
 
-    /// Turns that begin from now on are this agent's: the same one with another model or other plugins. An open turn
-    /// keeps the one that it began with.
-    pub fn set_agent(&mut self, agent: Arc<Agent>) {
-        self.configured = agent;
+    /// What the agent is now, to be changed: turns that begin from then on have it. An open turn keeps what it began with.
+    pub fn live(&self) -> &LiveAgent {
+        &self.shared.live
     }
 
     /// The right to write to it.
@@ -452,12 +499,13 @@ impl Session {
         self.recover().await?;
         self.expire_due().await?;
         let pins = self.run.turn.as_ref().map(|turn| turn.plugins.clone()).unwrap_or_default();
-        if pins == self.configured.pins() {
+        let pinned: Vec<_> = pins.into_iter().map(|pin| (pin.name, pin.digest)).collect();
+        let current = self.shared.agent.clone();
+        if pinned == current.generation().pinned() {
             return Ok(());
         }
-        let pinned: Vec<_> = pins.into_iter().map(|pin| (pin.name, pin.digest)).collect();
         let agent = match Generation::from_digests(&self.shared.sandbox, &pinned).await {
-            Ok(generation) => self.configured.with_generation(generation).map_err(|error| error.to_string()),
+            Ok(generation) => current.with_generation(generation).map_err(|error| error.to_string()),
             Err(
                 error @ (GenerationError::Gone { reason: Missing { .. } | Damaged { .. }, .. }
                 | GenerationError::NoStore),
@@ -495,6 +543,7 @@ impl Session {
             store: shared.store.clone(),
             sandbox: shared.sandbox.clone(),
             agent,
+            live: shared.live.clone(),
             media: shared.media.clone(),
             ports: shared.ports.clone(),
             downscaler: shared.downscaler.clone(),

@@ -16,6 +16,7 @@ mod cancellation;
 mod compiled_code;
 mod component;
 mod decoding;
+mod hot_swap;
 mod long_history;
 mod loop_step;
 mod many_sessions;
@@ -38,6 +39,9 @@ fn main() -> wasmtime::Result<()> {
     // Components are built outside the runtime, since cargo waits for nobody.
     if is_wanted("tool call") {
         runtime.block_on(tool_call::measure(&built("tests/fixtures/probe")?, &mut table))?;
+    }
+    if is_wanted("hot swap") {
+        runtime.block_on(hot_swap::measure(&built("tests/fixtures/probe")?, &mut table))?;
     }
     if is_wanted("loop step") {
         runtime.block_on(loop_step::measure(&mut table))?;

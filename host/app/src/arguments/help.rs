@@ -4,7 +4,7 @@
 pub(super) const USAGE: &str = "\
 agent-host --plugins DIR [OPTIONS] [PROMPT]
        agent-host --agent FILE|NAME [OPTIONS] [PROMPT]
-       agent-host plugin|session|memory|config COMMAND";
+       agent-host plugin|session|memory|config|audit COMMAND";
 
 /// Below `-h`.
 pub(super) const SHORT: &str = "\
@@ -47,6 +47,12 @@ Examples:
     agent-host plugin inspect plugins/text.wasm
     agent-host plugin call plugins/text.wasm text.count_file \\
       '{\"path\": \"README.md\"}' --grant text:read=.
+
+Plugins that change:
+  During a session in which you type, a changed, new or removed plugin is taken from the next
+  turn on (--no-watch: not). What cannot be loaded is said, and the version before serves. One
+  that crashes in 3 of its first 10 calls is rolled back. `plugin history` shows the versions,
+  `plugin rollback NAME` goes back to the one before.
 
 Grants:
   A plugin may do nothing by default. Each --grant PLUGIN:KIND=VALUE adds one thing:

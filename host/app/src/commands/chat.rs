@@ -5,11 +5,13 @@ mod editor;
 mod history;
 mod lists;
 mod slash;
+mod watch;
 
 use super::asking::{Asker, Person};
 use super::opening::{self, Opened};
 use super::run::asked;
 use super::session;
+use crate::arguments::RunArguments;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Doing, Interrupts};
 use crate::settings::Settings;
@@ -23,13 +25,14 @@ use agent_core::tool::errors_in_words;
 use agent_core::view::result_text;
 use agent_memory::{CallFilter, SessionFilter};
 use agent_models::Provider;
-use agent_runtime::{Agent, Host, Models, OpenSession, Responded, Session, TurnResult};
+use agent_runtime::{Host, LiveAgent, Models, Notice, OpenSession, Responded, Session, TurnResult};
 use completion::Names;
 use editor::{Editor, Typed};
 use slash::Asked;
 use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+use watch::Watch;
 
 /// Sessions that `/session list` shows.
 const LATEST: usize = 10;
@@ -58,23 +61,25 @@ fn how_to_go_on(waits: &[Wait]) -> String {
 /// Talks until the person leaves.
 pub(crate) async fn chat(
     opened: Opened,
-    (yes, interrupts): (&[String], Interrupts),
+    run: &RunArguments,
+    interrupts: Interrupts,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let _silent = terminal.silent_keyboard();
     Interrupts::give_keyboard_back(terminal.clone());
-    let Opened { settings, host, agent, session, kept } = opened;
+    let Opened { settings, host, agent, live, session, kept } = opened;
+    let watch = if run.no_watch { Watch::nothing() } else { Watch::begin(&host, live) };
     let names = Names {
-        models: lists::models(&agent),
-        tools: agent.registry().offered().iter().map(|tool| tool.author_name.clone()).collect(),
+        models: lists::models(&agent.current()),
+        tools: agent.current().registry().offered().iter().map(|tool| tool.author_name.clone()).collect(),
     };
     let mut editor = Editor::new(terminal, &interrupts, &kept.data, names);
     let view = TurnView::new(terminal, (Format::Terminal, Use::Interactive), &session, kept.clone());
-    let asker = Asker::new(terminal, Person::of(terminal), &kept.data, yes);
-    let mut chat = Chat { terminal, interrupts, settings, host, agent, session, kept, view, asker };
+    let asker = Asker::new(terminal, Person::of(terminal), &kept.data, &run.yes);
+    let mut chat = Chat { terminal, interrupts, settings, host, agent, watch, session, kept, view, asker };
     chat.greet();
     let left = chat.talk(&mut editor).await;
-    let servers = chat.agent.servers().clone();
+    let servers = chat.agent.current().servers().clone();
     let is_told_to_end = chat.interrupts.is_leaving();
     let closed = chat.close().await;
     if is_told_to_end {
@@ -92,7 +97,8 @@ struct Chat<'t> {
     interrupts: Interrupts,
     settings: Settings,
     host: Host,
-    agent: Arc<Agent>,
+    agent: LiveAgent,
+    watch: Watch,
     session: Session,
     kept: Kept,
     view: TurnView<'t>,
@@ -108,11 +114,12 @@ enum Next {
 
 impl Chat<'_> {
     fn greet(&self) {
-        let models = self.agent.models();
-        let (plugins, tools) = (self.agent.generation().plugins().len(), self.agent.registry().offered().len());
+        let agent = self.agent.current();
+        let models = agent.models();
+        let (plugins, tools) = (agent.generation().plugins().len(), agent.registry().offered().len());
         let (plugins, tools) = (text::count(plugins, "plugin"), text::count(tools, "tool"));
         let model = models.first().facts().model.to_string();
-        let servers = match self.agent.servers().names().len() {
+        let servers = match agent.servers().names().len() {
             0 => String::new(),
             number => format!(", and {}", text::count(number, "MCP server")),
         };
@@ -127,6 +134,7 @@ impl Chat<'_> {
         }
         let mut warned = false;
         while !self.interrupts.is_leaving() {
+            self.tell_refused();
             self.terminal.note("");
             let typed = editor.read().await?;
             let is_interrupted = typed == Typed::Interrupted;
@@ -150,7 +158,17 @@ impl Chat<'_> {
         Ok(Exit::Cancelled)
     }
 
+    /// What was not taken of the plugins' folder. What was taken is told by the turn that has it.
+    fn tell_refused(&mut self) {
+        while let Some(notice) = self.watch.next() {
+            if let Notice::Refused { subject, reason } = notice {
+                self.warn(format!("{subject}: {reason}\n  what was there before goes on serving"));
+            }
+        }
+    }
+
     async fn take(&mut self, text: String) -> Result<Next, Failure> {
+        self.tell_refused();
         if text.trim().is_empty() {
             return Ok(Next::Prompt);
         }
@@ -208,8 +226,8 @@ impl Chat<'_> {
         match asked {
             Asked::Help => self.say(lists::help(self.terminal.width())),
             Asked::Tools => self.list_tools().await?,
-            Asked::Plugins => self.say(lists::plugins(&self.agent, self.terminal.width())),
-            Asked::Models => self.prose(lists::shown_models(&self.agent)),
+            Asked::Plugins => self.say(lists::plugins(&self.agent.current(), self.terminal.width())),
+            Asked::Models => self.prose(lists::shown_models(&self.agent.current())),
             Asked::Model(name) => self.ask_another_model(&name)?,
             Asked::Session => self.show_session(),
             Asked::Sessions => self.list_sessions().await?,
@@ -241,7 +259,8 @@ impl Chat<'_> {
 
     /// The models that follow in the chain stay behind the new one.
     fn ask_another_model(&mut self, name: &str) -> Result<(), Failure> {
-        let models = self.agent.models();
+        let agent = self.agent.current();
+        let models = agent.models();
         let known = models.chain().iter().find(|model| model.facts().model.to_string() == name).cloned();
         let first = known.map_or_else(|| setup::model(&self.settings, name), Ok)?;
         let is_other = |model: &&Arc<dyn Provider>| model.facts().model != first.facts().model;
@@ -250,8 +269,7 @@ impl Chat<'_> {
         (chain.retry, chain.cooldown) = (models.retry, models.cooldown);
         chain.fallback_text.clone_from(&models.fallback_text);
         (chain.planning, chain.embedder) = (models.planning.clone(), models.embedder.clone());
-        self.agent = Arc::new(self.agent.with_models(chain).map_err(Failure::refused)?);
-        self.session.set_agent(self.agent.clone());
+        self.agent.change(|agent| agent.with_models(chain)).map_err(Failure::refused)?;
         self.say(format!("{} answers from now on", first.facts().model));
         Ok(())
     }
@@ -267,7 +285,7 @@ impl Chat<'_> {
 
     /// Asks the MCP servers, too, where no turn has asked them yet.
     async fn list_tools(&self) -> Result<(), Failure> {
-        let mut agent = self.session.agent().clone();
+        let mut agent = self.session.agent();
         if agent.catalogue().is_none() && !agent.servers().is_empty() {
             agent = Arc::new(agent.with_servers().await.map_err(Failure::refused)?);
         }

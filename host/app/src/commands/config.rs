@@ -82,7 +82,7 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     setup::refuse(&problems)?;
     setup::note_no_plugins(&settings, &generation, terminal);
     let plugins = plugins(&settings, &generation);
-    let delegates = setup::agents::delegates(&settings, &sandbox, Projects::Leave, terminal).await?;
+    let delegates = setup::agents::delegates(&settings, &sandbox, Projects::Leave, terminal).await?.below;
     let below = below(&delegates);
     let agent = setup::agent(&settings, generation, delegates, terminal)?;
     print(terminal, &format!("{BOLD}{}{BOLD:#}: ok", path.display()))?;
@@ -130,7 +130,8 @@ fn models(settings: &Settings) -> Result<Vec<String>, Failure> {
 fn below(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
     let mut lines = Vec::new();
     for (tool, delegate) in delegates {
-        let config = delegate.agent.config();
+        let agent = delegate.agent.current();
+        let config = agent.config();
         lines.push(format!("{tool}: the agent {}", config.name));
         lines.extend(below(&config.delegates).into_iter().map(|line| format!("  {line}")));
     }

@@ -8,9 +8,8 @@ use crate::setup::{self, agents::Projects};
 use crate::terminal::Terminal;
 use crate::terminal::turn::Kept;
 use agent_memory::{SessionLog, SqliteStore, StoreError};
-use agent_runtime::{Agent, CheckpointObserver, Downscaler, Host, OpenSession, Session, SessionError};
-use std::path::Path;
-use std::sync::Arc;
+use agent_runtime::{CheckpointObserver, Downscaler, Host, LiveAgent, OpenSession, Session, SessionError, swap};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Before a session that is open elsewhere is tried again.
@@ -23,7 +22,9 @@ pub(crate) struct Opened {
     /// What all sessions share.
     pub(crate) host: Host,
     /// Whose session it is.
-    pub(crate) agent: Arc<Agent>,
+    pub(crate) agent: LiveAgent,
+    /// All agents that have plugins, each with its plugins' folder.
+    pub(crate) live: Vec<(PathBuf, LiveAgent)>,
     /// Itself.
     pub(crate) session: Session,
     /// Where it is kept.
@@ -51,11 +52,16 @@ pub(crate) async fn open_in(
     setup::note_no_plugins(&settings, &generation, terminal);
     let projects = if run.agent.build { Projects::Build } else { Projects::Leave };
     let delegates = setup::agents::delegates(&settings, &sandbox, projects, terminal).await?;
-    let agent = setup::agent(&settings, generation, delegates, terminal)?;
+    let agent = LiveAgent::new(setup::agent(&settings, generation, delegates.below, terminal)?);
+    let mut live = delegates.live;
+    live.extend(settings.plugins.clone().map(|folder| (folder, agent.clone())));
+    for (folder, agent) in &live {
+        swap::begin(&*store, &sandbox, folder, agent).await.map_err(Failure::refused)?;
+    }
     let host = Host { store, sandbox, downscaler: Downscaler::default(), checkpoint: checkpoint() };
     let session = patiently(&host, &agent, which, patience).await?;
     let kept = Kept { store: host.store.clone(), data };
-    Ok(Opened { settings, host, agent, session, kept })
+    Ok(Opened { settings, host, agent, live, session, kept })
 }
 
 /// Where tests kill the process; nowhere in a release.
@@ -69,7 +75,7 @@ pub(crate) fn checkpoint() -> Option<CheckpointObserver> {
 /// Opens a session; while another process has it open, again and again for so long.
 pub(crate) async fn patiently(
     host: &Host,
-    agent: &Arc<Agent>,
+    agent: &LiveAgent,
     which: OpenSession,
     patience: Duration,
 ) -> Result<Session, Failure> {

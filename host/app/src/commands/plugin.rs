@@ -1,9 +1,10 @@
-//! `plugin list|inspect|explain|call|build`: plugins outside of any session.
+//! `plugin list|inspect|explain|call|build|history|rollback|prune`: plugins outside of any session.
 
 mod call;
 mod describe;
 mod explain;
 mod media;
+mod versions;
 
 use crate::arguments::{AgentArguments, PluginCommand};
 use crate::data::DataDirectory;
@@ -25,6 +26,9 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
                 print(terminal, built(&plugin))?;
             }
         }
+        PluginCommand::History(asked) => versions::history(asked, data, terminal).await?,
+        PluginCommand::Rollback(asked) => versions::rollback(asked, data, terminal).await?,
+        PluginCommand::Prune => versions::forget(data, terminal).await?,
         PluginCommand::List { directory, agent } => list(directory, agent, data, terminal).await?,
         PluginCommand::Inspect { file, json } => {
             let sandbox = sandbox(data)?;

@@ -40,9 +40,9 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
         opened = open(run, data, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
-    interrupts.end_with_us(opened.agent.servers().clone());
+    interrupts.end_with_us(opened.agent.current().servers().clone());
     if is_interactive {
-        return chat::chat(opened, (&run.yes, interrupts), terminal).await;
+        return chat::chat(opened, run, interrupts, terminal).await;
     }
     once(opened, (format(run, terminal), prompt), (&run.yes, &cancel), terminal).await
 }
@@ -71,10 +71,11 @@ pub(super) async fn once(
     let result = turns(&mut session, prompt, (&mut view, &asker), cancel).await;
     let parent = session.state().delegated_by.clone().filter(|_| !session.state().is_open());
     let closed = session.close().await;
+    let servers = agent.current().servers().clone();
     if cancel.is_cancelled() {
-        agent.servers().hurry();
+        servers.hurry();
     }
-    agent.servers().shutdown().await;
+    servers.shutdown().await;
     let exit = view.end(result?).await?;
     closed.map_err(Failure::failed)?;
     if let Some(parent) = parent {

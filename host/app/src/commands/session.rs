@@ -161,7 +161,7 @@ async fn open_to_decide(
     let model = provider("offline", Path::new("")).map_err(Failure::refused)?;
     let agent = Agent::new(AgentConfig::new(&session.agent), model, none).map_err(Failure::refused)?;
     let which = OpenSession::Existing(session.subject.clone());
-    opening::patiently(&host, &Arc::new(agent), which, patience).await
+    opening::patiently(&host, &Arc::new(agent).into(), which, patience).await
 }
 
 /// A session in a list.

@@ -7,11 +7,10 @@ use crate::exit::Failure;
 use crate::settings::{Chain, Settings};
 use crate::terminal::{Terminal, YELLOW};
 use agent_plugins::Sandbox;
-use agent_runtime::{Agent, Delegate};
+use agent_runtime::{Delegate, LiveAgent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
 
 /// Most agents that are loaded for one.
 const MOST_AGENTS: usize = 64;
@@ -32,7 +31,7 @@ pub(crate) async fn delegates(
     sandbox: &Sandbox,
     projects: Projects,
     terminal: &Terminal,
-) -> Result<BTreeMap<String, Delegate>, Failure> {
+) -> Result<Delegates, Failure> {
     let mut loader = Loader {
         sandbox,
         terminal,
@@ -40,10 +39,20 @@ pub(crate) async fn delegates(
         built: settings.plugins.as_deref().and_then(canonical).into_iter().collect(),
         loaded: BTreeMap::new(),
         files: BTreeMap::new(),
+        live: Vec::new(),
     };
     let file = settings.path.as_deref().and_then(canonical).unwrap_or_default();
     loader.files.insert(settings.name.clone(), file.clone());
-    loader.below(settings, &[Above { file, name: settings.name.clone() }]).await
+    let below = loader.below(settings, &[Above { file, name: settings.name.clone() }]).await?;
+    Ok(Delegates { below, live: loader.live })
+}
+
+/// The agents below one.
+pub(crate) struct Delegates {
+    /// Those that it may delegate to itself.
+    pub(crate) below: BTreeMap<String, Delegate>,
+    /// All of them that have plugins, each with its plugins' folder.
+    pub(crate) live: Vec<(PathBuf, LiveAgent)>,
 }
 
 /// An agent on the way down.
@@ -60,9 +69,10 @@ struct Loader<'l> {
     /// Folders whose projects are built already.
     built: BTreeSet<PathBuf>,
     /// By file.
-    loaded: BTreeMap<PathBuf, Arc<Agent>>,
+    loaded: BTreeMap<PathBuf, LiveAgent>,
     /// By name.
     files: BTreeMap<String, PathBuf>,
+    live: Vec<(PathBuf, LiveAgent)>,
 }
 
 type Below<'f> = Pin<Box<dyn Future<Output = Result<BTreeMap<String, Delegate>, Failure>> + 'f>>;
@@ -81,7 +91,7 @@ impl Loader<'_> {
         })
     }
 
-    async fn agent(&mut self, path: &Path, table: &AgentTable, above: &[Above]) -> Result<Arc<Agent>, Failure> {
+    async fn agent(&mut self, path: &Path, table: &AgentTable, above: &[Above]) -> Result<LiveAgent, Failure> {
         let place = &table.agent.place;
         let file = std::fs::canonicalize(path)
             .map_err(|error| Failure::refused(format!("{place}: `{}` cannot be read: {error}", path.display())))?;
@@ -107,7 +117,8 @@ impl Loader<'_> {
         super::note_no_plugins(&settings, &generation, self.terminal);
         let chain = [above, &[Above { file: file.clone(), name: settings.name.clone() }]].concat();
         let delegates = self.below(&settings, &chain).await?;
-        let agent = super::agent(&settings, generation, delegates, self.terminal)?;
+        let agent = LiveAgent::new(super::agent(&settings, generation, delegates, self.terminal)?);
+        self.live.extend(settings.plugins.clone().map(|folder| (folder, agent.clone())));
         self.loaded.insert(file, agent.clone());
         Ok(agent)
     }

@@ -31,6 +31,20 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
             let thing = one_line(thing, SHOWN);
             format!("{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} was denied {thing}; to allow it, {grant}")
         }
+        EventKind::PluginSwapped { plugin, from, to } => {
+            let plugin = one_line(plugin, SHOWN);
+            let what = match (from, to) {
+                (Some(from), Some(to)) => format!("is new: {} → {}", from.short(), to.short()),
+                (None, Some(to)) => format!("is here now: {}", to.short()),
+                (_, None) => "is gone".to_owned(),
+            };
+            format!("{DIM}↻{DIM:#} {BOLD}{plugin}{BOLD:#} {what}")
+        }
+        EventKind::PluginRolledBack { plugin, from, to } => {
+            let plugin = one_line(plugin, SHOWN);
+            let (from, to) = (from.short(), to.short());
+            format!("{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} was rolled back: {from} → {to}, until its file changes")
+        }
         EventKind::Retry { model, attempt, wait_ms, reason } => {
             let wait = time(wait_ms.saturating_mul(1000));
             let (model, reason) = (one_line(model, SHOWN), one_line(reason, REASON));
@@ -219,6 +233,25 @@ mod tests {
         … the reply is empty: the model is told to go on (2)
         … three empty replies: the model is asked for a summary, without tools
         ! files.write failed the same way three times: it is off for this turn
+        "#);
+    }
+
+    /// P10, L30: what a turn has otherwise than the one before it.
+    #[test]
+    fn p10_swaps_and_rollbacks_are_a_line() {
+        let digest = |byte: u8| agent_core::message::Digest::from_sha256([byte; 32]);
+        let swapped = |from: Option<u8>, to: Option<u8>| EventKind::PluginSwapped {
+            plugin: "text".into(),
+            from: from.map(digest),
+            to: to.map(digest),
+        };
+        let back = EventKind::PluginRolledBack { plugin: "text".into(), from: digest(2), to: digest(1) };
+        let events = [swapped(Some(1), Some(2)), swapped(None, Some(1)), swapped(Some(1), None), back];
+        insta::assert_snapshot!(events.map(shown).join("\n"), @r#"
+        ↻ text is new: 010101010101 → 020202020202
+        ↻ text is here now: 010101010101
+        ↻ text is gone
+        ! text was rolled back: 020202020202 → 010101010101, until its file changes
         "#);
     }
 

@@ -95,6 +95,16 @@ pub struct PinnedPlugin {
     pub name: String,
     /// Its component.
     pub digest: Digest,
+    /// The version that it stands for, which was taken back. None: it is what its file holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead_of: Option<Digest>,
+}
+
+impl PinnedPlugin {
+    /// As its file holds it.
+    pub fn new(name: impl Into<String>, digest: Digest) -> Self {
+        Self { name: name.into(), digest, instead_of: None }
+    }
 }
 
 /// The bounds of a turn, taken from the agent when the turn begins.

@@ -6,6 +6,7 @@ use super::end::{TurnEnd, TurnError};
 use super::input::{Decision, Input, OutputVerdict, TurnContext};
 use super::state::{Entry, LoopConfig, Phase, PinnedPlugin, PromptBudget, Run, Turn};
 use super::step::text_result;
+use super::swap;
 use crate::change::{Body, Change, Departure, HiddenMessage, NewMessage, OutboxEffect, OutboxItem};
 use crate::event::{EndReason, ErrorScope, EventKind, plugin_at_digest};
 use crate::message::{MessageId, Part, Role, TurnInput};
@@ -58,6 +59,7 @@ impl Run {
         change: &mut Change,
     ) {
         self.turns += 1;
+        let swaps = self.turn.as_ref().map(|before| swap::between(&before.plugins, &plugins)).unwrap_or_default();
         let names = plugins.iter().map(|plugin| plugin_at_digest(&plugin.name, &plugin.digest)).collect();
         self.turn = Some(Turn {
             number: self.turns,
@@ -87,6 +89,9 @@ impl Run {
             phase: Phase::Building,
         });
         self.emit(change, EventKind::LoopStart { agent: self.agent.clone(), plugins: names });
+        for swap in swaps {
+            self.emit(change, swap);
+        }
     }
 
     fn context(&mut self, context: TurnContext, change: &mut Change) {

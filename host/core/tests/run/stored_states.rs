@@ -186,7 +186,7 @@ fn beginnings() -> Vec<Told> {
         told("building", |session| vec![session.start(text(), LoopConfig::default())]),
         told("building_json", |session| vec![session.start(json(), bounds())]),
         told("building_pinned", |session| {
-            let plugin = PinnedPlugin { name: "text".to_owned(), digest: Digest::from_sha256([3; 32]) };
+            let plugin = PinnedPlugin::new("text", Digest::from_sha256([3; 32]));
             let trace = TraceContext { tracestate: Some("vendor=1".to_owned()), ..trace() };
             let input = TurnInput::Message(vec![Part::Text("Look".to_owned()), Part::Media(picture())]);
             let plugins = vec![plugin];

@@ -257,6 +257,9 @@ impl PreparedCommit {
         for event in &self.events {
             last = next("event", last, event.sequence)?;
             statement.execute(params![head.session, signed(event.sequence), event.turn, time, event.kind])?;
+            if let Some(audited) = &event.audited {
+                audited.write(connection, (head.session, &self.lease.session), time)?;
+            }
         }
         Ok(last)
     }

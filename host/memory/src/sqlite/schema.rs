@@ -9,7 +9,7 @@ use std::path::Path;
 const APPLICATION_ID: i64 = 0x6167_686f;
 
 /// In order; `user_version` counts those that a file has.
-const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH];
+const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH];
 
 /// Refuses what another program or a newer host has written. Writes nothing.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure> {
@@ -243,6 +243,45 @@ UPDATE memories SET
     turn = CASE WHEN substr(id, 1, length(session) + 1) = session || '/'
         THEN CAST(substr(id, length(session) + 2) AS INTEGER) ELSE 0 END;
 CREATE INDEX memories_by_session ON memories (session, turn);
+";
+
+/// Which versions of plugins have served, which were taken back, and the audit log. No row refers to a session: what is
+/// audited outlives it.
+const FIFTH: &str = "
+CREATE TABLE audit (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    time INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+CREATE INDEX audit_by_subject ON audit (kind, subject, number);
+
+CREATE TRIGGER audit_is_never_rewritten BEFORE UPDATE ON audit
+BEGIN SELECT raise(ABORT, 'the audit log is never rewritten'); END;
+
+CREATE TABLE plugin_versions (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    directory TEXT NOT NULL,
+    plugin TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    began INTEGER NOT NULL,
+    ended INTEGER,
+    why TEXT
+) STRICT;
+CREATE INDEX plugin_versions_serving ON plugin_versions (directory) WHERE ended IS NULL;
+CREATE INDEX plugin_versions_by_plugin ON plugin_versions (directory, plugin, number);
+
+CREATE TABLE plugin_rollbacks (
+    directory TEXT NOT NULL,
+    plugin TEXT NOT NULL,
+    rolled_back TEXT NOT NULL,
+    serving TEXT NOT NULL,
+    why TEXT NOT NULL,
+    time INTEGER NOT NULL,
+    PRIMARY KEY (directory, plugin)
+) STRICT, WITHOUT ROWID;
 ";
 
 #[cfg(test)]

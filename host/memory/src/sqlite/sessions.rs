@@ -114,6 +114,16 @@ impl SessionLog for SqliteStore {
         .await
     }
 
+    async fn unfinished(&self, after: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let after = after.to_owned();
+        self.read(move |connection| {
+            let sql = "SELECT s.subject, p.run FROM sessions s JOIN snapshots p ON p.session = s.id
+                       WHERE s.subject > ?1 AND s.state IN ('running', 'suspended') ORDER BY s.subject LIMIT ?2";
+            collect(connection, sql, params![after, page(limit)], |row| Ok((row.get(0)?, row.get(1)?)))
+        })
+        .await
+    }
+
     async fn delete(&self, session: &str) -> Result<Deletion, StoreError> {
         let (session, owner) = (session.to_owned(), self.owner.clone());
         let deleted = self.write(Effort::Long, move |connection| delete(connection, &owner, &session)).await?;

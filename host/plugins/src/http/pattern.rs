@@ -132,6 +132,17 @@ pub fn within(granted: &[HttpPattern], asked: &[HttpPattern]) -> Vec<HttpPattern
     both
 }
 
+/// The requests that both grant: into private networks only where both do.
+pub(crate) fn granted_by_both(one: &[HttpPattern], two: &[HttpPattern]) -> Vec<HttpPattern> {
+    let pairs = one.iter().flat_map(|one| two.iter().map(move |two| (one, two)));
+    let both = pairs.filter_map(|(one, two)| {
+        let network = if one.network == two.network { one.network } else { NetworkReach::Public };
+        let named = one.named.filter(|_| one.named == two.named);
+        Some(HttpPattern { network, named, ..one.and(two)? })
+    });
+    both.collect()
+}
+
 impl Port {
     fn is(self, port: Option<u16>) -> bool {
         match self {

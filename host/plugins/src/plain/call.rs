@@ -57,7 +57,8 @@ impl Sandbox {
         if let Values::Command(program) = &values {
             reach.program = Some(Arc::clone(program));
         }
-        let ticket = Ticket { lifted: PLAIN_LIFTED_BYTES, ..ticket(setup, (context.id.0.clone(), &context.scope), wall, reach) };
+        let ticket =
+            Ticket { lifted: PLAIN_LIFTED_BYTES, ..ticket(setup, (context.id.0.clone(), &context.scope), wall, reach) };
         let run = |store, record| answer(setup, links, Called { entrance, values }, store, record);
         Some(self.run(ticket, run).await)
     }

@@ -36,10 +36,13 @@ impl Session {
             }
         }
         let same = known.is_some_and(|known| !idle || known == held.catalogue());
-        let agent = if same { agent } else { Arc::new(agent.with_catalogue(held.catalogue().clone())?) };
-        if idle {
-            self.configured = agent.clone();
-        }
+        let catalogue = held.catalogue().clone();
+        let agent = match (same, idle) {
+            (true, _) => agent,
+            // The next turns find it, too; what it was changed to meanwhile is taken along.
+            (false, true) => self.shared.live.change(|current| current.with_catalogue(catalogue))?,
+            (false, false) => Arc::new(agent.with_catalogue(catalogue)?),
+        };
         self.use_agent(agent);
         Ok(Some(held))
     }

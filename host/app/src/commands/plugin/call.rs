@@ -7,7 +7,6 @@ use crate::exit::{Exit, Failure};
 use crate::grants::{self, Grant, Receiver};
 use crate::interrupt::{Doing, Interrupts};
 use crate::setup::{self, note_idle_grants};
-use crate::terminal::text::explained;
 use crate::terminal::{DIM, Terminal, YELLOW, text};
 use agent_core::message::{CallId, Content};
 use agent_core::plugin::{Scope, TraceContext};

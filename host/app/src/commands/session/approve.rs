@@ -102,7 +102,7 @@ fn unknown(session: &str, call: &str, waiting: &[ApprovalItem]) -> Failure {
 async fn leave(opened: Opened, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let session = opened.session.subject().to_owned();
     opened.session.close().await.map_err(Failure::failed)?;
-    opened.agent.servers().shutdown().await;
+    opened.agent.current().servers().shutdown().await;
     let flag = data.flag();
     terminal.note(format!(
         "stored; go on with agent-host --session {session}{flag}, and the same --agent or --plugins as before"

@@ -1,5 +1,6 @@
 //! The parts of a commit as rows, checked as far as they can be without the database.
 
+use crate::sqlite::audit::AuditedEvent;
 use crate::sqlite::failure::invalid;
 use crate::sqlite::queries::to_json;
 use crate::{StepRecord, StoreError};
@@ -44,6 +45,7 @@ pub(super) struct EventRow {
     pub(super) sequence: u64,
     pub(super) turn: u32,
     pub(super) kind: String,
+    pub(super) audited: Option<AuditedEvent>,
 }
 
 pub(super) struct RecordRow {
@@ -103,7 +105,8 @@ pub(super) fn event_row(session: &str, event: &Event) -> Result<EventRow, StoreE
     if event.provisional.is_some() || event.kind.is_provisional() {
         return Err(invalid(what, "a provisional event is never stored"));
     }
-    Ok(EventRow { sequence: event.sequence, turn: event.turn, kind: to_json(&what, &event.kind)? })
+    let audited = AuditedEvent::of(&event.kind);
+    Ok(EventRow { sequence: event.sequence, turn: event.turn, kind: to_json(&what, &event.kind)?, audited })
 }
 
 pub(super) fn record_row(record: &StepRecord) -> Result<RecordRow, StoreError> {

@@ -2,8 +2,8 @@
 
 use super::{APPLICATION_ID, FIRST};
 use crate::{
-    Approvals, CallFilter, Commit, Lease, MemoryFilter, MemoryKind, MessageRange, OpenMode, Options, Outbox,
-    OutboxFilter, RecordRange, SessionFilter, SessionLog, SessionMeta, SqliteStore,
+    Approvals, Audit, CallFilter, Commit, Lease, MemoryFilter, MemoryKind, MessageRange, OpenMode, Options, Outbox,
+    OutboxFilter, PluginVersions, RecordRange, SessionFilter, SessionLog, SessionMeta, SqliteStore, VersionFilter,
 };
 use crate::{Memories, digest_of};
 use agent_core::change::{CallChange, CallState, Change, Departure, HiddenMessage};
@@ -71,6 +71,9 @@ async fn check_what_was_there(store: &SqliteStore) -> Lease {
     assert_eq!(store.search(&MemoryFilter::of_user("ann"), "walrus", 9).await.unwrap().len(), 1);
     assert_eq!(store.outbox(None, OutboxFilter::All, 0, 9).await.unwrap(), []);
     assert_eq!(store.allowed("agent").await.unwrap(), []);
+    assert_eq!(store.audited(0, 0, 9).await.unwrap(), []);
+    assert_eq!(store.versions(VersionFilter::default(), 9).await.unwrap(), []);
+    assert_eq!(store.unfinished("", 9).await.unwrap(), [("agent/1".to_owned(), br#"{"version":1}"#.to_vec())]);
     opened.lease
 }
 

@@ -1,0 +1,92 @@
+//! The options of commands on versions of plugins, and on the audit log.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// What `plugin history` takes.
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArguments {
+    /// Of this plugin only
+    #[arg(value_name = "NAME")]
+    pub(crate) plugin: Option<String>,
+    /// Of this folder of plugins only
+    #[arg(long, value_name = "DIR")]
+    pub(crate) plugins: Option<PathBuf>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+    /// Print one JSON line per version
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `plugin rollback` takes.
+#[derive(Debug, Args)]
+pub(crate) struct RollbackArguments {
+    /// The plugin's name
+    #[arg(value_name = "NAME")]
+    pub(crate) plugin: String,
+    /// The version to go back to, or a beginning of its digest; else the one before
+    #[arg(long, value_name = "DIGEST", conflicts_with = "undo")]
+    pub(crate) to: Option<String>,
+    /// Let the plugin's file decide again
+    #[arg(long)]
+    pub(crate) undo: bool,
+    /// The folder of plugins, where several have one of that name
+    #[arg(long, value_name = "DIR")]
+    pub(crate) plugins: Option<PathBuf>,
+}
+
+/// What `audit` takes.
+#[derive(Debug, Args)]
+pub(crate) struct AuditArguments {
+    /// Nothing older: a time such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or an age such as 90s, 15m, 12h or 7d
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    pub(crate) since: Option<Since>,
+    /// Print one JSON line per entry
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Microseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Since(pub(crate) i64);
+
+fn since(text: &str) -> Result<Since, String> {
+    let problem =
+        || "write a time such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or an age such as 12h".to_owned();
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return Ok(Since(time.as_microsecond()));
+    }
+    if let Ok(time) = format!("{text}T00:00:00Z").parse::<jiff::Timestamp>() {
+        return Ok(Since(time.as_microsecond()));
+    }
+    let unit = text.chars().next_back().ok_or_else(problem)?;
+    let number: i64 = text[..text.len() - unit.len_utf8()].parse().map_err(|_| problem())?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        _ => return Err(problem()),
+    };
+    let age = number.checked_mul(seconds * 1_000_000).filter(|age| *age >= 0).ok_or_else(problem)?;
+    Ok(Since(jiff::Timestamp::now().as_microsecond().saturating_sub(age)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn o3_since_is_a_time_a_day_or_an_age() {
+        let day = since("1970-01-02").expect("a day");
+        assert_eq!(day, Since(86_400_000_000));
+        assert_eq!(since("1970-01-02T00:00:00Z"), Ok(day));
+        let (hour, day) = (since("1h").expect("an age").0, since("1d").expect("an age").0);
+        assert!((82_000_000_000..83_000_000_000).contains(&(hour - day)), "{}", hour - day);
+        for wrong in ["", "h", "12", "-1h", "12y", "yesterday", "9999999999999999d"] {
+            assert!(since(wrong).is_err(), "{wrong}");
+        }
+    }
+}

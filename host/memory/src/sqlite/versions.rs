@@ -1,0 +1,160 @@
+//! Versions of plugins: one row for each time in which one served, and one for each plugin that was taken back.
+
+use super::SqliteStore;
+use super::failure::Failure;
+use super::queries::{collect, now, page, rfc3339, unsigned};
+use super::writer::Effort;
+use crate::{MAX_PAGE, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoreError, VersionEnd, VersionFilter};
+use agent_core::message::Digest;
+use async_trait::async_trait;
+use rusqlite::{Connection, Row, params};
+
+#[async_trait]
+impl PluginVersions for SqliteStore {
+    async fn serve(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<(), StoreError> {
+        let directory = directory.to_owned();
+        let (of, wanted) = (directory.clone(), serving.clone());
+        // Most starts change nothing, and then nothing is written.
+        if self.read(move |connection| Ok(Difference::of(connection, &of, &wanted)?.is_empty())).await? {
+            return Ok(());
+        }
+        self.write(Effort::Short, move |connection| {
+            Difference::of(connection, &directory, &serving)?.write(connection, &directory)
+        })
+        .await
+    }
+
+    async fn versions(&self, which: VersionFilter, limit: usize) -> Result<Vec<PluginVersion>, StoreError> {
+        self.read(move |connection| {
+            let sql = "SELECT number, directory, plugin, digest, origin, began, ended, why FROM plugin_versions
+                       WHERE (?1 IS NULL OR directory = ?1) AND (?2 IS NULL OR plugin = ?2)
+                       ORDER BY number DESC LIMIT ?3";
+            collect(connection, sql, params![which.directory, which.plugin, page(limit)], version)
+        })
+        .await
+    }
+
+    async fn needed_versions(&self, last: u32) -> Result<Vec<Digest>, StoreError> {
+        self.read(move |connection| {
+            let sql = "SELECT digest FROM (
+                           SELECT digest, ended, row_number() OVER (
+                               PARTITION BY directory, plugin ORDER BY number DESC
+                           ) AS age FROM plugin_versions
+                       ) WHERE ended IS NULL OR age <= ?1
+                       UNION SELECT serving FROM plugin_rollbacks UNION SELECT rolled_back FROM plugin_rollbacks";
+            collect(connection, sql, [last], |row| digest(row.get(0)?))
+        })
+        .await
+    }
+
+    async fn roll_back(&self, rollback: Rollback) -> Result<(), StoreError> {
+        self.write(Effort::Short, move |connection| {
+            let Rollback { directory, plugin, from, to, why } = &rollback;
+            connection
+                .prepare_cached(
+                    "INSERT INTO plugin_rollbacks (directory, plugin, rolled_back, serving, why, time)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (directory, plugin) DO UPDATE
+                     SET rolled_back = ?3, serving = ?4, why = ?5, time = ?6",
+                )?
+                .execute(params![directory, plugin, from.as_str(), to.as_str(), why.as_str(), now()])?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn undo_rollback(&self, directory: &str, plugin: &str) -> Result<bool, StoreError> {
+        let (directory, plugin) = (directory.to_owned(), plugin.to_owned());
+        self.write(Effort::Short, move |connection| {
+            let sql = "DELETE FROM plugin_rollbacks WHERE directory = ?1 AND plugin = ?2";
+            Ok(connection.prepare_cached(sql)?.execute([directory, plugin])? > 0)
+        })
+        .await
+    }
+
+    async fn rollbacks(&self, directory: &str) -> Result<Vec<Rollback>, StoreError> {
+        let directory = directory.to_owned();
+        self.read(move |connection| {
+            let sql = "SELECT directory, plugin, rolled_back, serving, why FROM plugin_rollbacks
+                       WHERE directory = ?1 ORDER BY plugin LIMIT ?2";
+            collect(connection, sql, params![directory, page(MAX_PAGE)], |row| {
+                Ok(Rollback {
+                    directory: row.get(0)?,
+                    plugin: row.get(1)?,
+                    from: digest(row.get(2)?)?,
+                    to: digest(row.get(3)?)?,
+                    why: end(&row.get::<_, String>(4)?)?,
+                })
+            })
+        })
+        .await
+    }
+}
+
+/// What differs between what serves by the table and what shall.
+struct Difference<'s> {
+    ended: Vec<(i64, VersionEnd)>,
+    begun: Vec<&'s ServedPlugin>,
+}
+
+impl<'s> Difference<'s> {
+    fn of(connection: &Connection, directory: &str, serving: &'s [ServedPlugin]) -> Result<Self, Failure> {
+        let sql = "SELECT number, plugin, digest FROM plugin_versions WHERE directory = ?1 AND ended IS NULL";
+        let open = collect(connection, sql, [directory], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, digest(row.get(2)?)?))
+        })?;
+        let is_open = |served: &ServedPlugin| {
+            open.iter().any(|(_, plugin, digest)| *plugin == served.plugin && *digest == served.digest)
+        };
+        let begun = serving.iter().filter(|served| !is_open(served)).collect();
+        let ended = open.iter().filter_map(|(number, plugin, digest)| {
+            match serving.iter().find(|served| served.plugin == *plugin) {
+                None => Some((*number, VersionEnd::Removed)),
+                Some(served) if served.digest != *digest => Some((*number, served.instead)),
+                Some(_) => None,
+            }
+        });
+        Ok(Self { ended: ended.collect(), begun })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ended.is_empty() && self.begun.is_empty()
+    }
+
+    fn write(&self, connection: &Connection, directory: &str) -> Result<(), Failure> {
+        let time = now();
+        let mut end = connection.prepare_cached("UPDATE plugin_versions SET ended = ?2, why = ?3 WHERE number = ?1")?;
+        for (number, why) in &self.ended {
+            end.execute(params![number, time, why.as_str()])?;
+        }
+        let mut begin = connection.prepare_cached(
+            "INSERT INTO plugin_versions (directory, plugin, digest, origin, began) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?;
+        for ServedPlugin { plugin, digest, origin, .. } in &self.begun {
+            begin.execute(params![directory, plugin, digest.as_str(), origin, time])?;
+        }
+        Ok(())
+    }
+}
+
+fn version(row: &Row<'_>) -> Result<PluginVersion, Failure> {
+    Ok(PluginVersion {
+        number: unsigned(row.get(0)?),
+        directory: row.get(1)?,
+        plugin: row.get(2)?,
+        digest: digest(row.get(3)?)?,
+        origin: row.get(4)?,
+        began: rfc3339(row.get(5)?)?,
+        ended: row.get::<_, Option<i64>>(6)?.map(rfc3339).transpose()?,
+        why: row.get::<_, Option<String>>(7)?.as_deref().map(end).transpose()?,
+    })
+}
+
+fn digest(text: String) -> Result<Digest, Failure> {
+    Digest::parse(&text).map_err(|error| Failure::Unreadable(error.to_string()))
+}
+
+fn end(word: &str) -> Result<VersionEnd, Failure> {
+    let all = [VersionEnd::Replaced, VersionEnd::Removed, VersionEnd::Trapped, VersionEnd::Asked];
+    let found = all.into_iter().find(|end| end.as_str() == word);
+    found.ok_or_else(|| Failure::Unreadable(format!("a version of a plugin ended with `{word}`")))
+}

@@ -1,0 +1,113 @@
+//! Which versions of plugins a directory of plugins has served, and which were taken back (P10).
+
+use crate::StoreError;
+use agent_core::message::Digest;
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+/// Versions of plugins, by directory and plugin.
+#[async_trait]
+pub trait PluginVersions: Send + Sync {
+    /// Says what a directory serves from now on, all of it: versions that are new begin, those that are not among it any
+    /// more end. What served already goes on.
+    async fn serve(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<(), StoreError>;
+
+    /// Versions, the latest first, at most `limit`.
+    async fn versions(&self, which: VersionFilter, limit: usize) -> Result<Vec<PluginVersion>, StoreError>;
+
+    /// Components that must be kept: what serves, the last versions of each plugin, and what rollbacks serve instead.
+    async fn needed_versions(&self, last: u32) -> Result<Vec<Digest>, StoreError>;
+
+    /// Takes a version back. One that was there for the plugin before is replaced.
+    async fn roll_back(&self, rollback: Rollback) -> Result<(), StoreError>;
+
+    /// Lets the plugin's file decide again; says whether it did not.
+    async fn undo_rollback(&self, directory: &str, plugin: &str) -> Result<bool, StoreError>;
+
+    /// What is taken back in a directory, by plugin.
+    async fn rollbacks(&self, directory: &str) -> Result<Vec<Rollback>, StoreError>;
+}
+
+/// Which versions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VersionFilter {
+    /// Of this directory. None: of all.
+    pub directory: Option<String>,
+    /// Of this plugin. None: of all.
+    pub plugin: Option<String>,
+}
+
+/// A plugin that serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedPlugin {
+    /// Its name.
+    pub plugin: String,
+    /// Its component.
+    pub digest: Digest,
+    /// Where it came from: a file, or `plugin store`.
+    pub origin: String,
+    /// Why the version before it ends, if there is one.
+    pub instead: VersionEnd,
+}
+
+/// Why a version serves no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VersionEnd {
+    /// Its file has another version.
+    Replaced,
+    /// Its file is gone.
+    Removed,
+    /// It trapped too often.
+    Trapped,
+    /// Somebody took it back, or let the file decide again.
+    Asked,
+}
+
+impl VersionEnd {
+    /// The word that is stored.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            VersionEnd::Replaced => "replaced",
+            VersionEnd::Removed => "removed",
+            VersionEnd::Trapped => "trapped",
+            VersionEnd::Asked => "asked",
+        }
+    }
+}
+
+/// A version with its time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PluginVersion {
+    /// From 1, never given twice.
+    pub number: u64,
+    /// The plugins' directory.
+    pub directory: String,
+    /// The plugin's name.
+    pub plugin: String,
+    /// Its component.
+    pub digest: Digest,
+    /// A file, or `plugin store`.
+    pub origin: String,
+    /// When it began to serve; RFC 3339 in UTC.
+    pub began: String,
+    /// When it ended. None: it serves.
+    pub ended: Option<String>,
+    /// Why it ended.
+    pub why: Option<VersionEnd>,
+}
+
+/// A version that was taken back: as long as the plugin's file holds it, an earlier one serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rollback {
+    /// The plugins' directory.
+    pub directory: String,
+    /// The plugin's name.
+    pub plugin: String,
+    /// What the file holds.
+    pub from: Digest,
+    /// What serves instead.
+    pub to: Digest,
+    /// [`VersionEnd::Trapped`] or [`VersionEnd::Asked`].
+    pub why: VersionEnd,
+}

@@ -1,0 +1,61 @@
+//! An agent that changes while it works: one pointer to what it is now (P10, invariant 5).
+
+use crate::agent::{Agent, AgentError};
+use agent_core::message::Digest;
+use agent_plugins::Trial;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::watch;
+
+/// Holds what an agent is now. Who takes it keeps it: a turn takes it once, when it begins. Clones hold the same.
+#[derive(Clone)]
+pub struct LiveAgent(Arc<Holder>);
+
+struct Holder {
+    current: watch::Sender<Arc<Agent>>,
+    /// Changes are made one after another, so that none is lost; readers don't wait for them.
+    changing: Mutex<()>,
+}
+
+/// How an agent's plugins stand beside what their files hold.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// Versions that were taken back, by plugin: what its file holds.
+    pub rolled_back: BTreeMap<String, Digest>,
+    /// New versions whose calls are counted, by plugin.
+    pub trials: BTreeMap<String, Arc<Trial>>,
+}
+
+impl LiveAgent {
+    /// Holds this one until it is changed.
+    pub fn new(agent: Arc<Agent>) -> Self {
+        Self(Arc::new(Holder { current: watch::Sender::new(agent), changing: Mutex::default() }))
+    }
+
+    /// What the agent is now, whole.
+    pub fn current(&self) -> Arc<Agent> {
+        self.0.current.borrow().clone()
+    }
+
+    /// Makes it what `next` makes of it, all at once; an error leaves it as it is.
+    pub fn change(&self, next: impl FnOnce(&Agent) -> Result<Agent, AgentError>) -> Result<Arc<Agent>, AgentError> {
+        let _changing = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = Arc::new(next(&self.current())?);
+        self.0.current.send_replace(next.clone());
+        Ok(next)
+    }
+}
+
+impl From<Arc<Agent>> for LiveAgent {
+    fn from(agent: Arc<Agent>) -> Self {
+        Self::new(agent)
+    }
+}
+
+impl std::fmt::Debug for LiveAgent {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let current = self.current();
+        let (name, generation) = (&current.config().name, current.generation().digest());
+        formatter.debug_struct("LiveAgent").field("agent", name).field("generation", generation).finish()
+    }
+}

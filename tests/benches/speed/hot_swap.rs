@@ -1,0 +1,109 @@
+//! "Hot swap": calls that come at their own time, at half load, while versions of the plugin are swapped and while they are
+//! not; both versions are compiled.
+
+use crate::component::scratch;
+use crate::samples::Samples;
+use crate::table::{Table, reached};
+use agent_core::message::CallId;
+use agent_core::plugin::{Scope, TraceContext};
+use agent_core::tool::ToolOutcome;
+use agent_plugins::{
+    Generation, Manifest, Ports, Sandbox, SandboxOptions, ToolCallContext, ToolCallRequest, with_manifest,
+};
+use agent_runtime::{Agent, AgentConfig, LiveAgent};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wasmtime::error::Context;
+use wasmtime::{bail, format_err};
+
+const WARM_UP: usize = 500;
+/// Blocks of calls with swaps, and as many without, in turn.
+const BLOCKS: usize = 10;
+const CALLS: usize = 1_000;
+/// In each block with swaps: 1,000 in all.
+const SWAPS: u32 = 100;
+/// Of the 99th percentile.
+const RATIO: f64 = 2.0;
+const TOOL: &str = "probe.echo";
+
+/// Measures each call from the time at which it should have begun.
+pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<()> {
+    let options = SandboxOptions { cache_directory: Some(scratch().join("cache")), ..SandboxOptions::default() };
+    let sandbox = Sandbox::new(options)?;
+    let bytes = std::fs::read(component)?;
+    let mut generations = Vec::new();
+    for version in ["1.0.0", "2.0.0"] {
+        let manifest = Manifest { name: "probe".into(), version: version.into(), ..Manifest::default() };
+        generations.push(Generation::new([sandbox.load_bytes("probe", with_manifest(&bytes, &manifest)?).await?]));
+    }
+    let provider = agent_models::provider("offline", Path::new("."))?;
+    let live = LiveAgent::new(Arc::new(Agent::new(AgentConfig::new("bench"), provider, generations[0].clone())?));
+    let mut alone = Samples::default();
+    for _ in 0..WARM_UP {
+        let started = Instant::now();
+        call(&sandbox, &live).await?;
+        alone.push(started.elapsed());
+    }
+    let interval = alone.median() * 2;
+    let (mut still, mut swapped) = (Samples::default(), Samples::default());
+    for _ in 0..BLOCKS {
+        block(&sandbox, &live, interval, &mut still).await?;
+        let (changing, generations) = (live.clone(), generations.clone());
+        let between = interval * CALLS as u32 / SWAPS;
+        let swaps = tokio::spawn(async move {
+            for swap in 1..=SWAPS as usize {
+                let generation = generations[swap % 2].clone();
+                changing.change(|agent| agent.with_generation(generation))?;
+                tokio::time::sleep(between).await;
+            }
+            Ok::<_, agent_runtime::AgentError>(())
+        });
+        block(&sandbox, &live, interval, &mut swapped).await?;
+        swaps.await??;
+    }
+    table.title(format!(
+        "hot swap: {TOOL} at half load, {} calls each, {} swaps, none failed",
+        still.count(),
+        BLOCKS * SWAPS as usize
+    ));
+    let ratio = swapped.p99().as_secs_f64() / still.p99().as_secs_f64();
+    table.line("without swaps", still, String::new());
+    let verdict = format!("p99 {ratio:.2} ×; target {RATIO} ×: {}", reached(ratio <= RATIO));
+    table.line("with swaps", swapped, verdict);
+    Ok(())
+}
+
+async fn block(sandbox: &Sandbox, live: &LiveAgent, interval: Duration, samples: &mut Samples) -> wasmtime::Result<()> {
+    let begun = Instant::now();
+    for number in 0..CALLS as u32 {
+        let due = begun + interval * number;
+        // Timers are too coarse for this.
+        while Instant::now() < due {
+            tokio::task::yield_now().await;
+        }
+        call(sandbox, live).await?;
+        samples.push(due.elapsed());
+    }
+    Ok(())
+}
+
+/// With what the agent is now, as a turn takes it.
+async fn call(sandbox: &Sandbox, live: &LiveAgent) -> wasmtime::Result<()> {
+    let agent = live.current();
+    let setup = agent.setups().get("probe").context("the plugin is loaded")?;
+    let trace = TraceContext {
+        traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned(),
+        tracestate: None,
+    };
+    let (name, session) = ("bench".to_owned(), "bench/1".to_owned());
+    let scope = Scope { agent: name, session, delegated_by: None, user: None, turn: 1, trace };
+    let context =
+        ToolCallContext { id: CallId("1.1.1".to_owned()), attempt: 1, time_limit: Duration::from_secs(30), scope };
+    let request = ToolCallRequest { name: TOOL, args: r#"{"text": "hello"}"#.to_owned(), context };
+    match sandbox.call_tool(setup, request, &Ports::default()).await.result? {
+        Ok(ToolOutcome::Done(_)) => Ok(()),
+        Ok(ToolOutcome::Pending(_)) => bail!("the tool asked for a service"),
+        Err(error) => Err(format_err!("{error:?}")),
+    }
+}
