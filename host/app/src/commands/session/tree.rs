@@ -42,7 +42,7 @@ pub(super) fn line(depth: usize, session: &SessionSummary) -> String {
     let shown = super::summary(session);
     match (depth, &session.delegated_by) {
         (0, None) => shown,
-        (0, Some(parent)) => format!("{shown}\n  {DIM}works for {}{DIM:#}", text::one_line(parent, 100)),
+        (0, Some(parent)) => format!("{shown}\n  {DIM}worked for {}{DIM:#}", text::one_line(parent, 100)),
         _ => {
             let margin = "  ".repeat(depth - 1);
             let mut lines = shown.lines();
@@ -129,7 +129,7 @@ mod tests {
             anstream::adapter::strip_str(&line(*depth, session)).to_string()
         };
         assert!(line(3).starts_with("  └ deep  idle") && line(3).ends_with("\n      What?"), "{}", line(3));
-        assert!(line(4).ends_with("works for gone"), "{}", line(4));
+        assert!(line(4).ends_with("worked for gone"), "{}", line(4));
         assert_eq!(line(4).matches("gone").count(), 1, "it is said once: {}", line(4));
         let blank = SessionSummary { title: None, ..session("new", None) };
         assert_eq!(super::line(0, &blank).lines().count(), 1, "no line without a title");
