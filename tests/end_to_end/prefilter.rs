@@ -109,15 +109,15 @@ async fn finishes(session: &mut Session, prompt: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_by_words_once_a_turn() {
     let house = House::new(&["probe"]).await;
-    let two = |mut reply: Value, tools: [&str; 3]| {
+    let two = |mut reply: Value, tools: [&str; 4]| {
         reply["expect"] = json!({"tools": tools});
         reply
     };
-    let sleepy = ["probe.sleep", "probe.slow", "read_result"];
+    let sleepy = ["probe.sleep", "probe.slow", "memory_search", "read_result"];
     let replies = [
         two(calling(&[("probe.sleep", json!({"ms": 1}))]), sleepy),
         two(saying("Slept."), sleepy),
-        two(saying("Read."), ["probe.env", "probe.file", "read_result"]),
+        two(saying("Read."), ["probe.env", "probe.file", "memory_search", "read_result"]),
     ];
     let mut session = open(&house, None, &replies).await;
     finishes(&mut session, "Sleep for some milliseconds").await;
@@ -126,7 +126,7 @@ async fn l25_by_words_once_a_turn() {
         EventKind::ContextBuilt { offered_tools, .. } => Some(offered_tools),
         _ => None,
     });
-    assert_eq!(offered.collect::<Vec<_>>(), [Some(3); 3]);
+    assert_eq!(offered.collect::<Vec<_>>(), [Some(4); 3]);
     // L26: the budget is that of what is offered.
     let budget = session.state().turn.as_ref().unwrap().budget.tools;
     let all = session.agent().registry().tokens();
@@ -153,7 +153,7 @@ async fn l25_by_meaning() {
     let house = House::new(&["probe"]).await;
     let server = EmbeddingServer::start("200 OK").await;
     let mut reply = saying("Hello.");
-    reply["expect"] = json!({"offers": ["probe.echo", "read_result"]});
+    reply["expect"] = json!({"offers": ["probe.echo", "memory_search", "read_result"]});
     let replies = [reply.clone(), reply.clone()];
     let mut session = open(&house, Some(server.embedder()), &replies).await;
     finishes(&mut session, "repeat after me").await;
@@ -173,7 +173,7 @@ async fn l25_an_embedding_model_that_fails() {
     let house = House::new(&["probe"]).await;
     let server = EmbeddingServer::start("500 Internal Server Error").await;
     let mut reply = saying("Slept.");
-    reply["expect"] = json!({"tools": ["probe.sleep", "probe.slow", "read_result"]});
+    reply["expect"] = json!({"tools": ["probe.sleep", "probe.slow", "memory_search", "read_result"]});
     let mut session = open(&house, Some(server.embedder()), &[reply]).await;
     finishes(&mut session, "Sleep for some milliseconds").await;
     assert_eq!(server.requests().len(), 1);

@@ -152,19 +152,20 @@ enum Past {
 
 fn open_key(directory: &Path, user: u32, past: Past) -> io::Result<[u8; KEY_BYTES]> {
     let path = directory.join("key");
+    // Looked at first: a key that appears from here on is one that another process has just made.
+    let there = path.symlink_metadata().is_ok();
     if past == Past::Private
         && let Some(key) = read_key(&path, user)
     {
         return Ok(key);
     }
     // A key that others made or can read, or of another length, is no secret: what it signed is not trusted any more.
-    let foreign = path.symlink_metadata().is_ok();
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     io::Write::write_all(&mut file, &key)?;
     file.as_file().sync_all()?;
-    if foreign {
+    if there {
         file.persist(&path).map_err(|error| error.error)?;
         return Ok(key);
     }

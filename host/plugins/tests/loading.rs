@@ -99,12 +99,12 @@ async fn unknown_imports_are_refused_by_name() {
 async fn known_imports_that_are_not_offered_are_denied_when_called() {
     let directory = tempfile::tempdir().expect("a directory");
     let sandbox = sandbox(directory.path());
-    let component = tool_component_calling("wasi:http/types@0.2.0");
+    let component = tool_component_calling("wasi:http/incoming-handler@0.2.0");
     let plugin = sandbox.load_bytes("http", component).await.expect("it loads");
     let setup = PluginSetup::new(plugin, Grants::default(), CallLimits::default());
     assert!(matches!(call(&sandbox, &setup, "noop", LONG).await.result, Ok(Ok(_))));
     let failure = call(&sandbox, &setup, "trap", LONG).await.result.expect_err("it is denied").to_string();
-    assert!(failure.contains("wasi:http/types@0.2.0") && failure.contains("does not offer"), "{failure}");
+    assert!(failure.contains("wasi:http/incoming-handler@0.2.0") && failure.contains("does not offer"), "{failure}");
 }
 
 // P12: an export with other types is found at load, by instantiating it once.

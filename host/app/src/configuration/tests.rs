@@ -174,7 +174,7 @@ memory_mib = 512
     agents/agent.toml:10:1: unknown key `plugins.files.grants.reed`
       10 | reed = ["."]
          | ^^^^
-         = did you mean `read`? allowed here: read, write, env, config
+         = did you mean `read`? allowed here: read, write, env, config, http, key_value_mib
 
     agents/agent.toml:12:14: `plugins.files.limits.memory_mib` is out of range
       12 | memory_mib = 512
@@ -263,7 +263,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:12:1: unknown key `plugins.files.read`
       12 | read = ["."]
          | ^^^^
-         = `read` stands in `[plugins.files.grants]`; allowed here: grants, limits
+         = `read` stands in `[plugins.files.grants]`; allowed here: grants, secrets, limits
 
     agents/agent.toml:14:2: `[retry]` is there twice: first in line 7
       14 | [retry]

@@ -225,7 +225,7 @@ pub(super) const TURN: Section = Section {
             default: Default::Is(r#""text""#),
             meaning: "What ends a turn: `text` is a reply without a tool call; `tool` is a call of `task_completion`, \
                       `ask_question` or `converse`, and a reply without a tool call is reminded of that.",
-            example: r#""tool""#,
+            example: r#""text""#,
         },
         Key {
             name: "answer_within_ms",

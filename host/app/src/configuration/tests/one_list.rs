@@ -92,6 +92,7 @@ fn defaults_are_told_as_they_are() {
         ("priority", agent_runtime::ServiceConfig::new("a").priority.to_string()),
         ("completions", (agent.outbox.completions == agent_runtime::Emission::Emitted).to_string()),
         ("approvals", (agent.outbox.approvals == agent_runtime::Emission::Emitted).to_string()),
+        ("header", "\"Authorization\"".to_owned()),
         ("keep", keep.to_owned()),
         ("timeout_ms", milliseconds(mcp.call_time)),
         ("start_timeout_ms", milliseconds(mcp.connect_time)),
