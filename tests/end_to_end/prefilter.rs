@@ -113,7 +113,7 @@ async fn l25_by_words_once_a_turn() {
         reply["expect"] = json!({"tools": tools});
         reply
     };
-    let sleepy = ["probe.sleep", "probe.slow", "memory_search", "read_result"];
+    let sleepy = ["memory_search", "probe.sleep", "probe.slow", "read_result"];
     let replies = [
         two(calling(&[("probe.sleep", json!({"ms": 1}))]), sleepy),
         two(saying("Slept."), sleepy),
