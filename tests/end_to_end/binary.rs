@@ -1,6 +1,6 @@
 //! The real binary, used as README says: its commands are read from the page itself.
 
-use crate::support::{components, repository};
+use crate::support::{components, repository, toolchain};
 use agent_memory::{Options, RecordRange, SessionFilter, SessionLog, SqliteStore};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -85,6 +85,21 @@ async fn readmes_first_command() {
         let digest = agent_core::message::Digest::parse(digest.as_str().unwrap()).unwrap();
         assert!(!agent_memory::Blobs::text(&store, &digest).await.unwrap().is_empty());
     }
+}
+
+/// README's first command names no binary: another one in the workspace would leave `cargo run` at a loss.
+#[test]
+fn readmes_cargo_run_means_the_host() {
+    let mut cargo = Command::new(toolchain().cargo);
+    let output = cargo.current_dir(repository()).args(["metadata", "--no-deps", "--locked", "--format-version", "1"]);
+    let found: Value = serde_json::from_slice(&output.output().unwrap().stdout).unwrap();
+    let targets =
+        found["packages"].as_array().unwrap().iter().flat_map(|package| package["targets"].as_array().unwrap());
+    let programs: Vec<&str> = targets
+        .filter(|target| target["kind"].as_array().unwrap().contains(&Value::from("bin")))
+        .map(|target| target["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(programs, ["agent-host"]);
 }
 
 /// README's second command is `cargo test`: these tests are it.

@@ -160,7 +160,7 @@ fn command() -> PathBuf {
         components();
         let status = Command::new(toolchain().cargo)
             .current_dir(repository())
-            .args(["build", "--quiet", "--package", "fixture-every-type", "--bin", "fixture-command"])
+            .args(["build", "--quiet", "--package", "fixture-every-type", "--example", "fixture-command"])
             .args(["--target", "wasm32-wasip2", "--profile", "plugin", "--message-format", "json"])
             .stderr(Stdio::inherit())
             .output()
