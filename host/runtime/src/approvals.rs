@@ -5,18 +5,19 @@ mod events;
 pub use events::{APPROVAL_REQUESTED, APPROVAL_RESOLVED};
 
 use crate::builtins::loop_break;
+use crate::outbox::{self, OutboxConfig, OutboxError};
 use crate::registry::{Availability, RegisteredTool};
 use crate::session::{Session, SessionError};
 use agent_core::approval::{
     ApprovalAnswer, ApprovalPolicy, ApprovalRules, ApprovalVerdict, AskedAgain, GrantScope, LastingGrant, Leave,
     ScopedGrant, canonical_json, edit_note,
 };
-use agent_core::change::{CallChange, CallRecord, Change, OutboxEffect};
+use agent_core::change::{CallChange, CallRecord, Change};
 use agent_core::event::{ApprovalDetails, ApprovalItem, EventKind};
 use agent_core::message::{CallId, Content, Digest};
 use agent_core::run::{Approval, Dispatch, Disposition, Input, Refused, ResolvedCall};
 use agent_core::tool::{ToolDefinition, ToolError, ToolSource, Violation};
-use agent_memory::{MAX_PAGE, OutboxFilter, Store, StoreError, digest_of};
+use agent_memory::{Store, StoreError, digest_of};
 use serde_json::Value;
 
 /// Characters of a reason that the model is given.
@@ -122,17 +123,10 @@ fn denied(tool: &str, because: &str) -> String {
 
 /// Grants for good that commits have asked for are remembered now, also those of a process that died before it could.
 pub async fn remember_grants(store: &dyn Store, session: Option<&str>) -> Result<(), StoreError> {
-    let mut after = 0;
-    loop {
-        let items = store.outbox(session, OutboxFilter::Pending, after, MAX_PAGE).await?;
-        let Some(last) = items.last() else { return Ok(()) };
-        after = last.number;
-        for stored in items {
-            if let OutboxEffect::Allow(grant) = stored.item.effect {
-                store.allow(grant).await?;
-                store.delivered(stored.number).await?;
-            }
-        }
+    // Events go nowhere without a folder, so that only the store can fail.
+    match outbox::deliver(store, &OutboxConfig::default(), session, &|_| {}).await {
+        Ok(()) | Err(OutboxError::File { .. }) => Ok(()),
+        Err(OutboxError::Store(error)) => Err(error),
     }
 }
 
@@ -172,8 +166,7 @@ impl Session {
             };
             answers.push(ApprovalAnswer { call, verdict });
         }
-        self.apply(Input::Approval { answers }, Default::default()).await?;
-        Ok(remember_grants(&*self.shared.store, Some(&self.shared.subject)).await?)
+        self.apply(Input::Approval { answers }, Default::default()).await
     }
 
     /// Whether arguments that somebody wrote are what a tool takes (L8); also where there is no such tool.

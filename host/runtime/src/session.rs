@@ -1,5 +1,6 @@
 //! A session that is open here: its lease, its run, and the one way to change it.
 
+mod kept;
 mod servers;
 
 use crate::agent::{Agent, AgentError};
@@ -9,19 +10,13 @@ use crate::events::Watchers;
 use crate::key_values::StoredValues;
 use crate::live::LiveAgent;
 use crate::media::{Downscaler, StoredMedia};
-use agent_core::change::{Body, CallChange, CallRecord, CallResult, Change};
+use agent_core::change::{CallRecord, Change};
 use agent_core::event::{Event, Suspension};
-use agent_core::message::{CallId, Digest, Message, MessageId, Part, StoredMessage, ToolResult, TurnInput};
+use agent_core::message::{CallId, Digest, MessageId, StoredMessage, TurnInput};
 use agent_core::plugin::TraceContext;
-use agent_core::run::{
-    Action, Decision, Entry, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError,
-};
-use agent_core::view::shown_message;
+use agent_core::run::{Action, Decision, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
 use agent_mcp::Held;
-use agent_memory::{
-    CallFilter, Commit, Lease, MAX_PAGE, MessageRange, OpenMode, SessionMeta, Status, StepRecord, Store, StoreError,
-    digest_of,
-};
+use agent_memory::{Commit, Lease, OpenMode, SessionMeta, Status, StepRecord, Store, StoreError, digest_of};
 use agent_plugins::PluginStoreError::{Damaged, Missing};
 use agent_plugins::{
     Generation, GenerationError, Grants, MediaPort, PluginSetup, Ports, Sandbox, TreeGrant, trees_within,
@@ -414,83 +409,6 @@ impl Session {
         Commit { snapshot: run.snapshot(), change, records: notes.records, texts, status }
     }
 
-    /// Keeps what the open turn will need again.
-    fn remember(&mut self, change: &Change) {
-        for call in &change.calls {
-            match call {
-                CallChange::Requested(record) => {
-                    self.calls.insert(record.id.clone(), record.clone());
-                }
-                CallChange::Finished { id, result } => {
-                    if let Some(record) = self.calls.get_mut(id) {
-                        record.result = Some(result.clone());
-                    }
-                }
-                CallChange::Edited { id, arguments } => {
-                    if let Some(record) = self.calls.get_mut(id) {
-                        record.edited = Some(arguments.clone());
-                    }
-                }
-                CallChange::Moved { .. } => {}
-            }
-        }
-        for message in &change.messages {
-            let parts = match &message.body {
-                Body::Parts(parts) => parts.clone(),
-                Body::ResultOf(call) => match self.calls.remove(call) {
-                    Some(CallRecord { name, result: Some(result), .. }) => vec![result_part(call, name, result)],
-                    _ => continue,
-                },
-            };
-            let (id, turn, role, tokens) = (message.id, message.turn, message.role, message.tokens);
-            self.messages.insert(id, Arc::new(StoredMessage { id, turn, role, parts, tokens }));
-        }
-        if !change.hidden.is_empty() || self.messages.len() > 2 * self.run.view.len() + 16 {
-            let view: HashSet<MessageId> = self.run.view.iter().map(|entry| entry.id).collect();
-            self.messages.retain(|id, _| view.contains(id));
-        }
-    }
-
-    /// Messages of the view, from memory where they are there.
-    pub(crate) async fn load(&mut self, ids: &[MessageId]) -> Result<Vec<Arc<StoredMessage>>, StoreError> {
-        let missing: Vec<MessageId> = ids.iter().filter(|id| !self.messages.contains_key(id)).copied().collect();
-        for page in missing.chunks(MAX_PAGE) {
-            let page = MessageRange::Ids(page.to_vec());
-            let found = self.shared.store.messages(&self.shared.subject, page).await?;
-            self.messages.extend(found.into_iter().map(|message| (message.id, Arc::new(message))));
-        }
-        Ok(ids.iter().filter_map(|id| self.messages.get(id).cloned()).collect())
-    }
-
-    /// Messages of the view, as the model is shown them.
-    pub(crate) async fn shown(&mut self, which: impl Fn(&Entry) -> bool) -> Result<Vec<Message>, StoreError> {
-        let limit = self.shared.agent.config().bounds.result_characters as usize;
-        self.shown_up_to(limit, which).await
-    }
-
-    /// The same with another limit of a result's characters.
-    pub(crate) async fn shown_up_to(
-        &mut self,
-        limit: usize,
-        which: impl Fn(&Entry) -> bool,
-    ) -> Result<Vec<Message>, StoreError> {
-        let entries: Vec<Entry> = self.run.view.iter().filter(|entry| which(entry)).copied().collect();
-        let ids: Vec<MessageId> = entries.iter().map(|entry| entry.id).collect();
-        let messages = self.load(&ids).await?;
-        let shown = messages.iter().zip(&entries);
-        Ok(shown.map(|(message, entry)| shown_message(message, self.run.seen_count(entry), limit)).collect())
-    }
-
-    /// Calls of the open batch.
-    pub(crate) async fn load_calls(&mut self, ids: &[CallId]) -> Result<Vec<CallRecord>, StoreError> {
-        let missing: Vec<CallId> = ids.iter().filter(|id| !self.calls.contains_key(id)).cloned().collect();
-        for page in missing.chunks(MAX_PAGE) {
-            let found = self.shared.store.calls(&self.shared.subject, CallFilter::Ids(page.to_vec())).await?;
-            self.calls.extend(found.into_iter().map(|call| (call.id.clone(), call)));
-        }
-        Ok(ids.iter().filter_map(|id| self.calls.get(id).cloned()).collect())
-    }
-
     /// Goes on where another process stopped: with the plugins of the open turn, and with what was running decided.
     async fn take_up(&mut self) -> Result<(), SessionError> {
         if !self.run.is_open() {
@@ -581,11 +499,6 @@ pub(crate) fn status(run: &Run, title: Option<String>) -> Status {
         },
     };
     Status { state: state.to_owned(), turn: run.turns, title }
-}
-
-fn result_part(call: &CallId, name: String, result: CallResult) -> Part {
-    let CallResult { content, is_error, .. } = result;
-    Part::ToolResult(ToolResult { call_id: call.clone(), name, content, is_error })
 }
 
 fn title_of(input: &TurnInput) -> String {
