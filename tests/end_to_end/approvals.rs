@@ -4,7 +4,7 @@ pub(crate) mod command_line;
 mod events;
 mod with_services;
 
-use crate::support::{House, calling, events, granting, results, saying, script, turn};
+use crate::support::{House, calling, events, granting, results, saying, script, short, turn};
 use agent_core::approval::{ApprovalPolicy, ApprovalWord, GrantScope};
 use agent_core::event::EventKind;
 use agent_core::message::CallId;
@@ -64,7 +64,7 @@ async fn go_on(session: &mut Session) -> TurnResult {
 /// The calls that wait for an approval; panics where the turn does not wait.
 fn asked(result: &TurnResult) -> Vec<String> {
     match result {
-        TurnResult::Suspended(suspension) => suspension.waits.iter().map(|wait| wait.call.0.clone()).collect(),
+        TurnResult::Suspended(suspension) => suspension.waits.iter().map(|wait| short(&wait.call.0)).collect(),
         other => panic!("the turn does not wait: {other:?}"),
     }
 }
@@ -141,7 +141,7 @@ async fn l17_changed_arguments_pass_the_schema_or_nothing_happens() {
     let Err(SessionError::Approval(ApprovalError::Arguments { call, violations, .. })) = refused else {
         panic!("{refused:?}")
     };
-    assert_eq!((call.0.as_str(), violations[0].pointer.as_str()), ("call_1_1_2", "/amount"));
+    assert_eq!((short(&call.0).as_str(), violations[0].pointer.as_str()), ("call_1_1_2", "/amount"));
     assert_eq!(*session.state(), before, "neither of both was decided");
     session.approve(vec![deny("call_1_1_1", None), deny("call_1_1_2", None)]).await.unwrap();
     finished(go_on(&mut session).await);

@@ -1,7 +1,7 @@
 //! A scripted model drives the loop: the messages, their seen counts and the events after every step.
 
 use crate::support::{
-    House, calling, event_types, events, granting, records, results, saying, script, seeing, seen, turn, view,
+    House, calling, event_types, events, granting, records, results, saying, script, seeing, seen, short, turn, view,
 };
 use agent_core::event::{EndReason, EventKind};
 use agent_core::message::Part;
@@ -286,8 +286,8 @@ async fn a_sequential_tool_runs_alone() {
         .await
         .into_iter()
         .filter_map(|event| match event.kind {
-            EventKind::ToolCall { call, .. } => Some(format!("start {}", call.0)),
-            EventKind::ToolResult { call, .. } => Some(format!("end {}", call.0)),
+            EventKind::ToolCall { call, .. } => Some(format!("start {}", short(&call.0))),
+            EventKind::ToolResult { call, .. } => Some(format!("end {}", short(&call.0))),
             _ => None,
         })
         .collect();

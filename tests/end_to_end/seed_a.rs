@@ -1,7 +1,7 @@
 //! Seed text a, its resume phase, step by step as it is drawn: a service's response continues a suspended turn from the
 //! stored state alone. What is drawn of approvals and of MCP is proven where those are.
 
-use crate::support::{House, calling, event_types, records, results, saying, script, seen, turn};
+use crate::support::{House, calling, event_types, records, results, saying, script, seen, short, turn};
 use agent_core::cloud_event::CloudEvent;
 use agent_core::plugin::Lifecycle;
 use agent_core::run::Action;
@@ -43,8 +43,11 @@ async fn seed_a_the_resume_phase_step_by_step() {
     // been seen once. A tool that is not there and a violated schema have error results at once, the local tool runs, the
     // services are queued, and the agent suspends.
     let TurnResult::Suspended(suspension) = turn(&mut session, "Plan my day.").await else { panic!() };
-    let waits: Vec<_> = suspension.waits.iter().map(|wait| (wait.call.0.as_str(), wait.name.as_str())).collect();
-    assert_eq!(waits, [("call_1_1_1", "weather.forecast"), ("call_1_1_5", "stock.price")]);
+    let waits: Vec<_> = suspension.waits.iter().map(|wait| (short(&wait.call.0), wait.name.clone())).collect();
+    assert_eq!(
+        waits,
+        [("call_1_1_1", "weather.forecast"), ("call_1_1_5", "stock.price")].map(|(id, name)| (id.into(), name.into()))
+    );
     assert_eq!(seen(&house, &session).await, ["user 1", "assistant 1"]);
     let state = session.state().clone();
     let before = state.turn.as_ref().unwrap();

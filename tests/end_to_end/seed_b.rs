@@ -1,7 +1,7 @@
 //! Seed text b, step by step as its diagram is drawn: names both ways, reserved fields, contracts, counts, resumption.
 //! What is drawn of delegation is proven where that is.
 
-use crate::support::{House, calling, event_types, granting, saying, script, turn};
+use crate::support::{House, calling, event_types, granting, saying, script, short, turn};
 use agent_core::approval::GrantScope;
 use agent_core::change::{CallState, OutboxEffect};
 use agent_core::cloud_event::CloudEvent;
@@ -50,7 +50,7 @@ async fn seed_b_the_handler_step_by_step() {
     let mut session = Session::open(&house.host(), agent.clone(), OpenSession::New).await.unwrap();
     let TurnResult::Suspended(suspension) = turn(&mut session, "How is the sky?").await else { panic!() };
     assert_eq!(suspension.waits.len(), 2);
-    let first = house.store.calls(session.subject(), CallFilter::Ids(vec![CallId("call_1_1_1".into())])).await.unwrap();
+    let first = house.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
     assert!(first[0].result.as_ref().is_some_and(|result| result.is_error), "L8");
     let items = house.store.outbox(Some(session.subject()), OutboxFilter::All, 0, 9).await.unwrap();
     let sent: Vec<CloudEvent> = items
@@ -61,7 +61,7 @@ async fn seed_b_the_handler_step_by_step() {
         })
         .collect();
     for (event, (call, city)) in sent.iter().zip([("call_1_2_1", "Bern"), ("call_1_2_2", "Basel")]) {
-        assert_eq!((event.id.as_str(), event.deduplicationid.as_deref()), (call, Some(call)), "I6");
+        assert_eq!((short(&event.id).as_str(), event.deduplicationid.as_ref()), (call, Some(&event.id)), "I6");
         assert_eq!((event.event_type.as_str(), event.domain.as_deref()), ("com.weather.forecast", Some("region-1")));
         assert_eq!(event.data, Some(json!({"city": city, "parentSubject$$": session.subject()})), "L15");
     }
@@ -74,7 +74,7 @@ async fn seed_b_the_handler_step_by_step() {
     let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
     session.respond(response("call_1_2_2", json!({"sky": "grey"}))).await.unwrap();
     let result = session.run(None, CancellationToken::new()).await.unwrap();
-    assert!(matches!(result, TurnResult::Suspended(left) if left.waits[0].call.0 == "call_1_2_1"));
+    assert!(matches!(result, TurnResult::Suspended(left) if left.waits[0].call.is_named("call_1_2_1")));
     let open = house.store.calls(session.subject(), CallFilter::Unfinished).await.unwrap();
     assert_eq!((open.len(), open[0].state), (1, CallState::Outstanding));
 
@@ -103,7 +103,7 @@ async fn seed_b_the_approval_cache_step_by_step() {
     let agent = house.agent(config, replies).await;
     let mut session = Session::open(&house.host(), agent.clone(), OpenSession::New).await.unwrap();
     let TurnResult::Suspended(suspension) = turn(&mut session, "Pay when it is fine.").await else { panic!() };
-    let waits: Vec<&str> = suspension.waits.iter().map(|wait| wait.call.0.as_str()).collect();
+    let waits: Vec<String> = suspension.waits.iter().map(|wait| short(&wait.call.0)).collect();
     assert_eq!(waits, ["call_1_1_1", "call_1_1_2"], "the service and the approval");
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
@@ -116,7 +116,7 @@ async fn seed_b_the_approval_cache_step_by_step() {
     assert_eq!(session.state().grants.len(), 1, "the approval cache");
     let result = session.run(None, CancellationToken::new()).await.unwrap();
     assert!(
-        matches!(result, TurnResult::Suspended(left) if left.waits.len() == 1 && left.waits[0].call.0 == "call_1_1_1")
+        matches!(result, TurnResult::Suspended(left) if left.waits.len() == 1 && left.waits[0].call.is_named("call_1_1_1"))
     );
     let types = event_types(&house, &session).await;
     assert_eq!(types.iter().filter(|kind| *kind == "loop_iteration").count(), 1, "no model call");

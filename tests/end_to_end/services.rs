@@ -1,7 +1,7 @@
 //! Services: calls that go out as CloudEvents, and turns that wait for their answers over restarts (L1, L8, L10, L11, L15,
 //! P2, I6, D2, D6; rows 29 and 32).
 
-use crate::support::{House, calling, event_types, results, saying, script, seeing, turn};
+use crate::support::{House, calling, event_types, results, saying, script, seeing, short, turn};
 use agent_core::change::OutboxEffect;
 use agent_core::cloud_event::CloudEvent;
 use agent_core::event::WaitCause;
@@ -68,7 +68,7 @@ async fn goes_on(session: &mut Session) -> TurnResult {
 
 fn waiting(result: &TurnResult) -> Vec<String> {
     let TurnResult::Suspended(suspension) = result else { panic!("{result:?}") };
-    suspension.waits.iter().map(|wait| wait.call.0.clone()).collect()
+    suspension.waits.iter().map(|wait| short(&wait.call.0)).collect()
 }
 
 fn left(responded: Responded) -> usize {
@@ -141,7 +141,7 @@ async fn i6_the_requests_field_by_field() {
     assert!(pay.time.is_some());
     let expected = CloudEvent {
         specversion: "1.0".into(),
-        id: "call_1_1_1".into(),
+        id: pay.id.clone(),
         source: "agent-host/buyer".into(),
         event_type: "com.example.pay".into(),
         subject: Some(session.subject().into()),
@@ -149,14 +149,15 @@ async fn i6_the_requests_field_by_field() {
         datacontenttype: Some("application/json".into()),
         parentid: None,
         domain: Some("eu".into()),
-        deduplicationid: Some("call_1_1_1".into()),
+        deduplicationid: Some(pay.id.clone()),
         traceparent: Some(parent),
         tracestate: None,
         // What the model wrote into the host's field is discarded.
         data: Some(json!({"amount": 3, "parentSubject$$": session.subject()})),
     };
     assert_eq!(pay, expected);
-    assert_eq!((ship.id.as_str(), ship.domain, ship.data), ("call_1_1_3", None, Some(json!({"to": "Bern"}))));
+    assert_eq!(short(&pay.id), "call_1_1_1");
+    assert_eq!((short(&ship.id).as_str(), ship.domain, ship.data), ("call_1_1_3", None, Some(json!({"to": "Bern"}))));
     let agent = session.agent();
     let offered = agent.registry().offered();
     assert!(offered.iter().all(|tool| !tool.input_schema.to_string().contains("parentSubject")), "L15");
@@ -296,7 +297,7 @@ async fn d6_the_outbox_is_delivered_as_files() {
     let out = house.directory.path().join("out");
     let mut config = config(&house);
     config.outbox.directory = Some(out.clone());
-    config.outbox.completions = Emission::Emitted;
+    config.outbox.announced.completions = Emission::Emitted;
     let agent = house.agent(config, script(&[batch(), saying("Done.")])).await;
     let mut session = Session::open(&house.host(), agent.clone(), OpenSession::New).await.unwrap();
     assert_eq!(
@@ -313,11 +314,13 @@ async fn d6_the_outbox_is_delivered_as_files() {
         CloudEvent::parse(&text).unwrap()
     };
     let all = requests(&house, &session, OutboxFilter::All).await;
-    assert_eq!([read("call_1_1_1"), read("call_1_1_3")], all.as_slice());
+    assert_eq!([read(&all[0].id), read(&all[1].id)], all.as_slice());
     session.respond(paid("call_1_1_1")).await.unwrap();
     session.respond(answer("call_1_1_3", "x", json!({}))).await.unwrap();
     goes_on(&mut session).await;
-    let text = std::fs::read(out.join(file_name(session.subject(), "turn_1"))).unwrap();
+    let told = requests(&house, &session, OutboxFilter::All).await.pop().unwrap();
+    assert_eq!(short(&told.id), "turn_1");
+    let text = std::fs::read(out.join(file_name(session.subject(), &told.id))).unwrap();
     let end = CloudEvent::parse(&text).unwrap();
     assert_eq!((end.event_type.as_str(), &end.data.unwrap()["data"]), ("agent-host.turn.finished", &json!("Done.")));
 }
@@ -332,7 +335,7 @@ async fn p2_a_plugins_pending_outcome_waits_for_its_service() {
     let WaitCause::Service { event_type, .. } = &suspension.waits[0].cause else { panic!("{suspension:?}") };
     assert_eq!((event_type.as_str(), suspension.waits.len()), ("com.example.probe.v1", 1));
     let [event] = requests(&house, &session, OutboxFilter::Pending).await.try_into().unwrap();
-    assert_eq!((event.id.as_str(), event.domain.as_deref()), ("call_1_1_1", Some("probe")));
+    assert_eq!((short(&event.id).as_str(), event.domain.as_deref()), ("call_1_1_1", Some("probe")));
     assert_eq!(event.data, Some(json!({"text": "later"})));
     assert_eq!(left(session.respond(answer("call_1_1_1", "x", json!({"done": true}))).await.unwrap()), 0);
     assert!(matches!(goes_on(&mut session).await, TurnResult::Finished(_)));

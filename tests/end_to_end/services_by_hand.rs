@@ -106,7 +106,7 @@ fn l10_a_service_answers_and_the_turn_goes_on() {
     assert!(stderr.contains("waits for 2 answers") && stderr.contains("session respond agent/"), "{stderr}");
     assert!(stderr.contains("the service com.example.pay since 20"), "{stderr}");
     let [pay, ship] = [0, 1].map(|nth| read(&place.files()[nth]));
-    assert_eq!((pay.id.as_str(), ship.event_type.as_str()), ("call_1_1_1", "shipping"));
+    assert_eq!((crate::support::short(&pay.id).as_str(), ship.event_type.as_str()), ("call_1_1_1", "shipping"));
     let (_, listed, _) = place.run(&["outbox", "list", "--all"]);
     assert!(listed.contains("com.example.pay") && listed.contains("done 20"), "{listed}");
     let (_, pending, _) = place.run(&["outbox", "list", "--json"]);

@@ -40,6 +40,13 @@ pub(crate) fn components() -> &'static Path {
     })
 }
 
+/// A call's id without the ending that makes it unique beyond its session.
+pub(crate) fn short(id: &str) -> String {
+    let call = agent_core::message::CallId(id.to_owned());
+    let name = id.rsplit_once('_').map_or(id, |(name, _)| name);
+    if call.is_named(name) { name.to_owned() } else { id.to_owned() }
+}
+
 pub(crate) fn toolchain() -> Toolchain {
     let cargo = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
     Toolchain { cargo, rustup: Some(PathBuf::from("rustup")) }

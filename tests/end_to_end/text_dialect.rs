@@ -51,7 +51,7 @@ async fn l20_a_call_in_words() {
         json!({"text": "It says hello.", "expect": {
             "tools": [], "roles": ["user", "assistant", "user"],
             "contains": ["## tool-schemas", r#"<tool>{"server_name":"local","tool_name":"probe.echo","arguments":{"text":"hello"}}</tool>"#],
-            "last_contains": ["Result of `probe.echo` (local), call_id call_1_1_1:", "\"text\":\"hello\""],
+            "last_contains": ["Result of `probe.echo` (local), call_id call_1_1_1_", "\"text\":\"hello\""],
         }}),
         json!({"text": "Again.", "expect": {"roles": ["user", "assistant", "user", "assistant", "user"], "last_contains": "## tool-schemas"}}),
     ];

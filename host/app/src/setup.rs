@@ -21,8 +21,8 @@ use agent_plugins::{
     SandboxOptions,
 };
 use agent_runtime::{
-    Agent, AgentConfig, AgentError, Delegate, Emission, Models, OutboxConfig, PlanningModels, PluginAllowance,
-    RegistryError, ServiceConfig,
+    Agent, AgentConfig, AgentError, Announced, Delegate, Emission, Models, OutboxConfig, PlanningModels,
+    PluginAllowance, RegistryError, ServiceConfig,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -273,8 +273,10 @@ fn configuration(settings: &Settings) -> AgentConfig {
         services: file.services.iter().map(|(name, table)| (name.clone(), service(name, table))).collect(),
         outbox: OutboxConfig {
             directory: file.outbox.directory.as_ref().map(|placed| file.folder.join(&placed.value)),
-            completions: emission(file.outbox.completions),
-            approvals: emission(file.outbox.approvals),
+            announced: Announced {
+                completions: emission(file.outbox.completions),
+                approvals: emission(file.outbox.approvals),
+            },
         },
         ..defaults
     }

@@ -40,7 +40,7 @@ pub enum EventError {
 pub struct CloudEvent {
     /// `1.0`.
     pub specversion: String,
-    /// Unique per source. Of a request: the call's id, within its session.
+    /// Unique per source. Of a request: the call's id, which no other session has.
     pub id: String,
     /// Who sends it. Of a request: `agent-host/` and the agent's name.
     pub source: String,

@@ -69,10 +69,26 @@ impl fmt::Display for Digest {
     }
 }
 
-/// A tool call's id: given by the host, unique in its session, the same in every attempt.
+/// A tool call's id: given by the host, the same in every attempt. It ends with what no other session has, since it is a key
+/// outside of its session, too: `call_1_2_3_5f0c9a7be214` is the third call of the first turn's second reply.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(pub String);
+
+impl CallId {
+    /// Whether somebody means this call by `name`, which may leave out the session's ending.
+    pub fn is_named(&self, name: &str) -> bool {
+        let is_ending = |rest: &str| rest.len() == ID_ENDING && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match self.0.strip_prefix(name) {
+            Some("") => true,
+            Some(rest) => rest.strip_prefix('_').is_some_and(is_ending),
+            None => false,
+        }
+    }
+}
+
+/// Hexadecimal digits of what makes a session's ids unique: 48 random bits.
+pub const ID_ENDING: usize = 12;
 
 impl fmt::Display for CallId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

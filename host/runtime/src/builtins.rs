@@ -10,7 +10,7 @@ pub(crate) use finishing::{but_the_result, loop_break};
 
 use crate::session::Shared;
 use agent_core::change::CallResult;
-use agent_core::message::{CallId, Content, Part};
+use agent_core::message::{Content, Part};
 use agent_core::tool::{ToolDone, ToolError};
 use agent_core::view::result_text;
 use agent_memory::{CallFilter, MessageHit, MessageRange};
@@ -109,7 +109,7 @@ async fn in_trees(
 /// The rest of a stored result, from a character on (L26).
 async fn read_result(shared: &Shared, ReadResult { call_id, offset }: ReadResult) -> Result<ToolDone, ToolError> {
     let missing = || ToolError::NotFound { message: format!("this session has no finished call `{call_id}`") };
-    let filter = CallFilter::Ids(vec![CallId(call_id.clone())]);
+    let filter = CallFilter::Ids(shared.call_ids(&call_id));
     let calls = shared.store.calls(&shared.subject, filter).await;
     let calls = calls.map_err(|error| ToolError::Failed { message: error.to_string() })?;
     let result: CallResult = calls.into_iter().next().and_then(|call| call.result).ok_or_else(missing)?;

@@ -14,6 +14,7 @@ use agent_core::tool::ToolError;
 use agent_memory::{Lease, OpenMode, Store, StoreError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -191,13 +192,15 @@ impl Session {
             Err(error) => return Ok(Err(error)),
         };
         let trace = self.scope().trace;
+        let (written, tool) = (record.effective_arguments(), agent.registry().get(&record.name));
+        let arguments = tool.map_or(Cow::Borrowed(written), |tool| tool.outgoing(written, &self.run.session));
         Ok(child.map_err(|error| ToolError::Failed { message: error.to_string() }).map(|child| Work {
             host: self.shared.host(),
             bounds: self.run.bounds_below(child.bounds()),
             agent: child,
             call: call.clone(),
             new: self.run.delegated(subject, name),
-            input: delegate.input(record.effective_arguments()),
+            input: delegate.input(&arguments),
             trace,
             above: self.watchers.above(),
             cancel: cancel.clone(),

@@ -33,6 +33,7 @@ pub mod swap;
 mod trace;
 
 pub use agent::{Agent, AgentConfig, AgentError, PluginAllowance};
+pub use agent_core::run::{Announced, Emission};
 pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
 pub use checkpoint::{Checkpoint, CheckpointObserver};
 pub use delegation::Delegate;
@@ -40,7 +41,7 @@ pub use key_values::StoredValues;
 pub use live::{LiveAgent, Standing};
 pub use media::Downscaler;
 pub use models::{Models, PlanningModels};
-pub use outbox::{Emission, OutboxConfig, OutboxError};
+pub use outbox::{OutboxConfig, OutboxError};
 pub use questions::question;
 pub use registry::{Registry, RegistryError};
 pub use remember::MemoryUse;

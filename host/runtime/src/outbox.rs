@@ -5,7 +5,7 @@ use crate::services;
 use crate::session::Session;
 use agent_core::change::{Change, OutboxEffect, OutboxItem};
 use agent_core::cloud_event::CloudEvent;
-use agent_core::run::{Run, TurnEnd};
+use agent_core::run::{Announced, Emission, Run, TurnEnd};
 use agent_memory::{OutboxFilter, Store, StoreError, StoredOutboxItem, digest_of};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -23,20 +23,9 @@ const DIGITS: usize = 32;
 pub struct OutboxConfig {
     /// The folder in which each event becomes a file. None: events stay in the store.
     pub directory: Option<PathBuf>,
-    /// Whether an event says how a turn has ended (I6).
-    pub completions: Emission,
-    /// Whether an event asks for the approval of calls; an answer may then come as an event, too.
-    pub approvals: Emission,
-}
-
-/// Whether something that happens in a session is an event for others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Emission {
-    /// It is not.
-    #[default]
-    Silent,
-    /// It is.
-    Emitted,
+    /// Of a turn that begins: whether an event says how it has ended, and whether one asks for the approval of calls; an answer
+    /// may then come as an event, too (I6).
+    pub announced: Announced,
 }
 
 /// An item that could not be delivered. It stays in the outbox, and is tried again after the next commit that adds one and
@@ -157,15 +146,17 @@ impl Session {
 
     /// Adds the event that says how a turn has ended, where the agent wants one.
     pub(crate) fn announce_end(&self, after: &Run, change: &mut Change) {
-        let wanted = self.shared.agent.config().outbox.completions == Emission::Emitted;
-        let end = after.turn.as_ref().and_then(|turn| turn.end()).filter(|_| wanted && self.run.is_open());
-        let Some(end) = end else { return };
+        let Some(turn) = after.turn.as_ref().filter(|turn| turn.config.announced.completions == Emission::Emitted)
+        else {
+            return;
+        };
+        let Some(end) = turn.end().filter(|_| self.run.is_open()) else { return };
         let (word, data) = match end {
             TurnEnd::Finished(output) => ("finished", json!(output)),
             TurnEnd::Failed(error) => ("failed", json!({"code": error.code(), "message": error.to_string()})),
             TurnEnd::Cancelled => ("cancelled", Value::Object(Default::default())),
         };
-        let id = format!("turn_{}", after.turns);
+        let id = self.run.unique_id(&format!("turn_{}", after.turns));
         let event = services::event(&self.scope(), (id.clone(), format!("agent-host.turn.{word}")), data);
         let event = CloudEvent { deduplicationid: Some(id.clone()), ..event };
         change.outbox.push(OutboxItem { id, effect: OutboxEffect::Event(event) });

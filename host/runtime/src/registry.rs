@@ -173,11 +173,7 @@ impl Registry {
             Ok(arguments) => (arguments, Ok(())),
             Err(error) => (Value::String(arguments.to_owned()), Err(error)),
         };
-        let reserved = self.tools.get(author).map_or(Reserved::Nothing, |tool| tool.reserved);
-        let arguments = match reserved {
-            Reserved::Subject => without_reserved_value(arguments),
-            Reserved::Nothing => arguments,
-        };
+        let arguments = without_reserved_value(arguments);
         let Some(tool) = self.tools.get(author) else {
             if let Some((server, error)) = self.absence(author) {
                 let (source, disposition) = (ToolSource::Mcp { server }, Disposition::Refused(error));

@@ -134,12 +134,14 @@ impl Session {
         if event.event_type == APPROVAL_RESOLVED {
             return self.respond_to_approval(&event).await;
         }
-        let call = CallId(event.parentid.clone().ok_or(RespondError::NoParent)?);
+        let named = event.parentid.clone().ok_or(RespondError::NoParent)?;
         self.expire_due().await?;
-        let found = self.shared.store.calls(&session, CallFilter::Ids(vec![call.clone()])).await?;
+        let either = CallFilter::Ids(self.shared.call_ids(&named));
+        let found = self.shared.store.calls(&session, either).await?;
         let Some(record) = found.into_iter().next() else {
-            return Err(RespondError::NoCall { call: call.0, session, waiting: self.in_words() });
+            return Err(RespondError::NoCall { call: named, session, waiting: self.in_words() });
         };
+        let call = record.id.clone();
         let answer = result_of(event.data.clone());
         if let Some(result) = &record.result {
             let same = result.content == answer.content && !result.is_error;

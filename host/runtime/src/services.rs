@@ -205,17 +205,28 @@ pub(crate) enum Reserved {
     Subject,
 }
 
-/// Takes the reserved field out of a schema that the model sees (L15).
+/// Takes the reserved field out of a schema that the model sees (L15): also out of the parts that it is put together from.
 pub(crate) fn without_reserved(schema: &mut Value) -> Reserved {
-    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
-    let is_there = properties.is_some_and(|properties| properties.remove(RESERVED_FIELD).is_some());
-    let required = schema.get_mut("required").and_then(Value::as_array_mut);
-    let is_required = required.is_some_and(|required| {
+    let Some(object) = schema.as_object_mut() else { return Reserved::Nothing };
+    let properties = object.get_mut("properties").and_then(Value::as_object_mut);
+    let mut is_there = properties.is_some_and(|properties| properties.remove(RESERVED_FIELD).is_some());
+    if let Some(required) = object.get_mut("required").and_then(Value::as_array_mut) {
         let before = required.len();
         required.retain(|name| name != RESERVED_FIELD);
-        required.len() < before
-    });
-    if is_there || is_required { Reserved::Subject } else { Reserved::Nothing }
+        is_there |= required.len() < before;
+    }
+    for (keyword, part) in object.iter_mut() {
+        let parts: Vec<&mut Value> = match (keyword.as_str(), part) {
+            ("allOf" | "anyOf" | "oneOf", Value::Array(parts)) => parts.iter_mut().collect(),
+            ("$defs" | "definitions" | "dependentSchemas", Value::Object(parts)) => parts.values_mut().collect(),
+            ("if" | "then" | "else", part) => vec![part],
+            _ => continue,
+        };
+        for part in parts {
+            is_there |= without_reserved(part) == Reserved::Subject;
+        }
+    }
+    if is_there { Reserved::Subject } else { Reserved::Nothing }
 }
 
 /// The arguments without what the model must not say (L15).

@@ -12,7 +12,7 @@ use crate::live::LiveAgent;
 use crate::media::{Downscaler, StoredMedia};
 use agent_core::change::{CallRecord, Change};
 use agent_core::event::{Event, Suspension};
-use agent_core::message::{CallId, Digest, MessageId, StoredMessage, TurnInput};
+use agent_core::message::{CallId, Digest, ID_ENDING, MessageId, StoredMessage, TurnInput};
 use agent_core::plugin::TraceContext;
 use agent_core::run::{Action, Decision, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
 use agent_mcp::Held;
@@ -118,12 +118,19 @@ pub(crate) struct Shared {
     pub(crate) ports: Ports,
     pub(crate) downscaler: Downscaler,
     pub(crate) subject: String,
+    /// What the ids of the session's calls end with.
+    pub(crate) id_ending: String,
     /// Subject of the session that delegated the work (L16).
     pub(crate) delegated_by: Option<String>,
     pub(crate) checkpoint: Option<CheckpointObserver>,
 }
 
 impl Shared {
+    /// The ids that somebody may mean by `id`: itself, or one whose ending was left out.
+    pub(crate) fn call_ids(&self, id: &str) -> Vec<CallId> {
+        vec![CallId(id.to_owned()), CallId(format!("{id}_{}", self.id_ending))]
+    }
+
     /// What other sessions of this process share with this one.
     pub(crate) fn host(&self) -> Host {
         Host {
@@ -211,7 +218,7 @@ impl Session {
         let meta = SessionMeta { agent: new.agent.clone(), user, delegated_by };
         let opened = host.store.open(&subject, mode, meta).await?;
         let run = match opened.revision {
-            0 => Ok(new),
+            0 => Ok(new.with_id_ending(new_id_ending())),
             _ => Run::restore(opened.snapshot.as_deref()),
         };
         let run = match run {
@@ -235,6 +242,7 @@ impl Session {
             },
             downscaler: host.downscaler.clone(),
             subject,
+            id_ending: run.id_ending.clone(),
             delegated_by: run.delegated_by.clone(),
             checkpoint: host.checkpoint.clone(),
         };
@@ -347,6 +355,7 @@ impl Session {
 
     /// Decides about a call whose outcome is unknown (D3). [`Session::run`] then goes on.
     pub async fn resolve(&mut self, call: CallId, decision: Decision) -> Result<(), SessionError> {
+        let call = self.run.named_call(call);
         self.apply(Input::Resolve { call, decision }, Notes::default()).await
     }
 
@@ -383,7 +392,7 @@ impl Session {
         let mut change = run.apply(input)?;
         self.announce_end(&run, &mut change);
         self.explain(&mut change).await?;
-        self.announce_approvals(&mut change);
+        self.announce_approvals(&run, &mut change);
         let commit = self.commit_of(&run, change, notes);
         let (change, texts) = (commit.change.clone(), commit.texts.iter().map(|text| digest_of(text.as_bytes())));
         let texts: Vec<Digest> = texts.collect();
@@ -466,6 +475,7 @@ impl Session {
             ports: shared.ports.clone(),
             downscaler: shared.downscaler.clone(),
             subject: shared.subject.clone(),
+            id_ending: shared.id_ending.clone(),
             delegated_by: shared.delegated_by.clone(),
             checkpoint: shared.checkpoint.clone(),
         });
@@ -485,6 +495,13 @@ impl Session {
 /// A subject that no session has.
 pub(crate) fn new_subject(agent: &str) -> String {
     format!("{agent}/{}", Uuid::now_v7())
+}
+
+/// What the ids of a session's calls end with: nobody else has it.
+pub(crate) fn new_id_ending() -> String {
+    let mut ending = Uuid::new_v4().simple().to_string();
+    ending.truncate(ID_ENDING);
+    ending
 }
 
 /// What lists show of a session in this state.

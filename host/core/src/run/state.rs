@@ -27,6 +27,10 @@ pub struct Run {
     pub session: String,
     /// The agent's configured name.
     pub agent: String,
+    /// What the ids of this session's calls end with, since they are keys outside of it, too: a tool's idempotency key, a
+    /// service event's id. Empty: ids are unique in the session only, as in states stored before there was an ending.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id_ending: String,
     /// Subject of the session that delegated the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegated_by: Option<String>,
@@ -140,6 +144,37 @@ pub struct LoopConfig {
     /// The output when no model answers (M3). Default: none, so that the turn ends with `model_failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<OutputData>,
+    /// Which of its moments the turn tells others by events (I6). Default: none.
+    #[serde(skip_serializing_if = "Announced::is_nothing")]
+    pub announced: Announced,
+}
+
+/// Moments of a turn that are events for others (I6). They belong to the turn, since whoever answers or cancels it later need
+/// not know the agent's configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Announced {
+    /// How it ended.
+    pub completions: Emission,
+    /// That calls wait for approval.
+    pub approvals: Emission,
+}
+
+impl Announced {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Whether something that happens in a session is an event for others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Emission {
+    /// It is not.
+    #[default]
+    Silent,
+    /// It is.
+    Emitted,
 }
 
 impl Default for LoopConfig {
@@ -158,6 +193,7 @@ impl Default for LoopConfig {
             persistence: false,
             answer_within_ms: None,
             fallback: None,
+            announced: Announced::default(),
         }
     }
 }
@@ -343,6 +379,7 @@ impl Run {
             version: VERSION,
             session: session.into(),
             agent: agent.into(),
+            id_ending: String::new(),
             delegated_by: None,
             delegation: Vec::new(),
             grants: Vec::new(),
@@ -355,6 +392,25 @@ impl Run {
             summary: None,
             turn: None,
         }
+    }
+
+    /// The same with ids of its own for what it does from here on. `ending` is one that nobody else has.
+    pub fn with_id_ending(mut self, ending: impl Into<String>) -> Self {
+        self.id_ending = ending.into();
+        self
+    }
+
+    /// An id that is unique beyond the session: `name`, and the ending.
+    pub fn unique_id(&self, name: &str) -> String {
+        match self.id_ending.as_str() {
+            "" => name.to_owned(),
+            ending => format!("{name}_{ending}"),
+        }
+    }
+
+    /// The open call that somebody means by `id`, which may leave out the ending; `id` itself where there is none.
+    pub fn named_call(&self, id: CallId) -> CallId {
+        self.open_calls().find(|open| open.is_named(&id.0)).cloned().unwrap_or(id)
     }
 
     /// From what [`Run::snapshot`] wrote.

@@ -193,8 +193,8 @@ impl Run {
             _ => None,
         });
         let highest = highest.max();
-        let ids = (1..=calls.len()).map(|n| CallId(format!("call_{turn_number}_{step}_{n}")));
-        let calls: Vec<(CallId, ResolvedCall)> = ids.zip(calls).collect();
+        let numbers = (1..=calls.len()).map(|n| format!("call_{turn_number}_{step}_{n}"));
+        let calls: Vec<(CallId, ResolvedCall)> = numbers.map(|id| CallId(self.unique_id(&id))).zip(calls).collect();
         self.append_request((text, replay), &calls, change);
         let mut batch = Batch { feedback, ..Batch::new(step) };
         for (id, call) in calls {

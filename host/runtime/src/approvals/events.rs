@@ -1,7 +1,7 @@
 //! Approvals as events (I6, L17): the request goes out with the commit that asks, and the answer comes in as services' do.
 
 use super::{ApprovalDecision, Verdict};
-use crate::outbox::Emission;
+
 use crate::respond::{RespondError, Responded};
 use crate::services;
 use crate::session::Session;
@@ -10,6 +10,7 @@ use agent_core::change::{Change, OutboxEffect, OutboxItem};
 use agent_core::cloud_event::CloudEvent;
 use agent_core::event::{ApprovalItem, EventKind};
 use agent_core::message::CallId;
+use agent_core::run::{Emission, Run};
 use agent_memory::{MAX_PAGE, OutboxFilter};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -58,14 +59,15 @@ impl From<Decision> for ApprovalDecision {
 
 impl Session {
     /// Adds an event for each request of the change, where the agent wants them.
-    pub(crate) fn announce_approvals(&self, change: &mut Change) {
-        if self.shared.agent.config().outbox.approvals == Emission::Silent {
+    pub(crate) fn announce_approvals(&self, after: &Run, change: &mut Change) {
+        let announced = after.turn.as_ref().map(|turn| turn.config.announced).unwrap_or_default();
+        if announced.approvals == Emission::Silent {
             return;
         }
         for event in &change.events {
             let EventKind::ApprovalRequested { calls } = &event.kind else { continue };
             // No other request of the session has its number.
-            let id = format!("approval_{}", event.sequence);
+            let id = self.run.unique_id(&format!("approval_{}", event.sequence));
             let sent =
                 services::event(&self.scope(), (id.clone(), APPROVAL_REQUESTED.to_owned()), json!({"calls": calls}));
             let sent = CloudEvent { deduplicationid: Some(id.clone()), ..sent };
@@ -86,9 +88,11 @@ impl Session {
             .map_err(|error| RespondError::Decisions { problem: error.to_string(), event_type: APPROVAL_RESOLVED })?;
         let asked = self.asked_with(&request).await?;
         let asked = asked.ok_or_else(|| RespondError::NoRequest { request: request.clone(), session })?;
-        let named: Vec<ApprovalDecision> = answer.decisions.into_iter().map(Into::into).collect();
-        if let Some(decision) = named.iter().find(|decision| !asked.calls.contains(&decision.call)) {
-            return Err(RespondError::NotRequested { call: decision.call.clone(), request });
+        let mut named: Vec<ApprovalDecision> = answer.decisions.into_iter().map(Into::into).collect();
+        for decision in &mut named {
+            let meant = asked.calls.iter().find(|call| call.is_named(&decision.call.0));
+            let unknown = || RespondError::NotRequested { call: decision.call.clone(), request: request.clone() };
+            decision.call = meant.cloned().ok_or_else(unknown)?;
         }
         let waiting: BTreeSet<CallId> = self.run.asking().into_iter().map(|item| item.call).collect();
         let open = |call: &CallId| waiting.contains(call) && !asked.again.contains(call);

@@ -2,7 +2,7 @@
 
 use super::export::{answered, as_new};
 use super::{PortableError, hold};
-use crate::session::{Session, new_subject, status};
+use crate::session::{Session, new_id_ending, new_subject, status};
 use agent_core::change::{Body, CallChange, Change};
 use agent_core::message::{Content, Digest, MessageId, Part, StoredMessage};
 use agent_core::run::{Run, last_place, whole_until};
@@ -69,7 +69,7 @@ async fn fork_original(store: &dyn Store, original: &Original<'_>, at: ForkAt) -
     };
     let kept: Vec<StoredMessage> = visible.into_iter().take_while(|message| message.id <= at).collect();
     let session = new_subject(&original.run.agent);
-    let run = original.run.fork(&session, at);
+    let run = original.run.fork(&session, at).with_id_ending(new_id_ending());
     let media = media(&kept);
     let (messages, change) = (kept.len() as u64, copied(store, from, kept).await?);
     let body = json!({"from": from, "at": at, "messages": messages});

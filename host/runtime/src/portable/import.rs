@@ -5,7 +5,7 @@ use super::document::{
     Document, DocumentEvent, DocumentMedium, DocumentRecord, DocumentSession, DocumentText, FORMAT, Kind, VERSION,
 };
 use super::{PortableError, summary};
-use crate::session::status;
+use crate::session::{new_id_ending, status};
 use agent_core::change::{Body, CallChange, CallRecord, Change, HiddenMessage, NewMessage};
 use agent_core::event::Event;
 use agent_core::message::{CallId, Content, Digest, Media, Part};
@@ -115,8 +115,8 @@ impl Checked {
         let document: Document<'_> = serde_json::from_slice(document).map_err(|error| damaged("its members", error))?;
         let head: DocumentSession = one("session", document.session)?;
         let run = Run::restore(Some(document.snapshot.get().as_bytes())).map_err(|error| damaged("snapshot", error))?;
-        // A file is nobody's leave to run anything.
-        let run = run.without_grants();
+        // A file is nobody's leave to run anything. The session that it was written from may go on, too.
+        let run = run.without_grants().with_id_ending(new_id_ending());
         if (&run.session, &run.agent) != (&head.subject, &head.agent) {
             return Err(damaged("snapshot", "it is another session's or another agent's"));
         }

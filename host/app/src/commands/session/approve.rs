@@ -22,7 +22,7 @@ pub(super) async fn approve(
 ) -> Result<Exit, Failure> {
     let ApproveArguments { answer, scope, edit } = asked;
     let verdict = |call: &CallId| {
-        let edited = edit.iter().find(|edit| edit.call == call.0).map(|edit| edit.arguments.clone());
+        let edited = edit.iter().find(|edit| call.is_named(&edit.call)).map(|edit| edit.arguments.clone());
         Verdict::Allow { scope: scope.into(), edited }
     };
     settle(answer, (&verdict, &edit), data, terminal).await
@@ -70,7 +70,7 @@ async fn decide(
 ) -> Result<(), Failure> {
     let waiting = session.asked_approvals().await.map_err(Failure::failed)?;
     let meant = meant(session.subject(), &waiting, calls)?;
-    if let Some(edit) = edits.iter().find(|edit| meant.iter().all(|call| call.0 != edit.call)) {
+    if let Some(edit) = edits.iter().find(|edit| !meant.iter().any(|call| call.is_named(&edit.call))) {
         return Err(unknown(session.subject(), &edit.call, &waiting));
     }
     let decisions = meant.into_iter().map(|call| ApprovalDecision { verdict: verdict(&call), call });
@@ -87,7 +87,7 @@ fn meant(session: &str, waiting: &[ApprovalItem], calls: &[String]) -> Result<Ve
     }
     let id = |call: &String| {
         let id = call.strip_prefix(session).and_then(|rest| rest.strip_prefix('/')).unwrap_or(call);
-        let found = waiting.iter().find(|item| item.call.0 == id);
+        let found = waiting.iter().find(|item| item.call.is_named(id));
         found.map(|item| item.call.clone()).ok_or_else(|| unknown(session, call, waiting))
     };
     calls.iter().map(id).collect()

@@ -2,6 +2,7 @@
 
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, Terminal, approval, text};
+use agent_core::change::CallRecord;
 use agent_core::message::CallId;
 use agent_core::view::result_text;
 use agent_memory::{CallFilter, SessionSummary, Store};
@@ -14,9 +15,7 @@ pub(super) async fn show(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let id = call.strip_prefix(&session.subject).and_then(|rest| rest.strip_prefix('/')).unwrap_or(call);
-    let filter = CallFilter::Ids(vec![CallId(id.to_owned())]);
-    let found = store.calls(&session.subject, filter).await.map_err(Failure::failed)?.pop();
-    let Some(record) = found else {
+    let Some(record) = find(store, &session.subject, id).await? else {
         return Err(Failure::refused(format!("session {} has no call `{id}`", session.subject)));
     };
     let source = record.source.as_ref().map(|source| text::one_line(&source.to_string(), 200)).unwrap_or_default();
@@ -32,4 +31,16 @@ pub(super) async fn show(
     }
     lines.into_iter().try_for_each(|line| terminal.print(line)).map_err(Failure::output)?;
     Ok(Exit::Done)
+}
+
+/// The call with this id, or the one whose id only goes on: `call_1_2_3` of turn 1 without the session's own ending.
+async fn find(store: &dyn Store, session: &str, id: &str) -> Result<Option<CallRecord>, Failure> {
+    let named = CallFilter::Ids(vec![CallId(id.to_owned())]);
+    if let Some(record) = store.calls(session, named).await.map_err(Failure::failed)?.pop() {
+        return Ok(Some(record));
+    }
+    let turn = id.strip_prefix("call_").and_then(|rest| rest.split('_').next()).and_then(|turn| turn.parse().ok());
+    let Some(turn) = turn else { return Ok(None) };
+    let calls = store.calls(session, CallFilter::Turn(turn)).await.map_err(Failure::failed)?;
+    Ok(calls.into_iter().find(|call| call.id.is_named(id)))
 }
