@@ -19,6 +19,7 @@ mod examples;
 mod fixture;
 mod keeping;
 mod mcp;
+mod mcp_peers;
 mod media;
 mod memories;
 mod model_servers;

@@ -18,6 +18,16 @@ pub(crate) fn node_peer(program: &str) -> Option<PathBuf> {
     peer("node/node_modules/.bin", program)
 }
 
+/// Node.js as the servers need it, or a visible skip.
+pub(crate) fn node() -> Option<PathBuf> {
+    peer("node/node_modules/node/bin", "node")
+}
+
+/// The entry of an MCP server's package, or a visible skip.
+pub(crate) fn mcp_package(package: &str) -> Option<PathBuf> {
+    peer(&format!("node/node_modules/@modelcontextprotocol/{package}/dist"), "index.js")
+}
+
 fn peer(folder: &str, program: &str) -> Option<PathBuf> {
     let path = repository().join("tests/.peers").join(folder).join(program);
     if path.exists() {

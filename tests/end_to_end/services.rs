@@ -177,7 +177,12 @@ async fn row_29_answers_that_fit_nothing() {
     foreign.subject = Some("buyer/other".into());
     assert!(matches!(session.respond(foreign).await, Err(RespondError::OtherSubject { .. })));
     let unknown = session.respond(paid("call_9_9_9")).await.unwrap_err().to_string();
-    assert!(unknown.contains("no call `call_9_9_9`") && unknown.contains("`call_1_1_1` (payments)"), "{unknown}");
+    assert!(
+        unknown.contains("no call `call_9_9_9`")
+            && unknown.contains("`call_1_1_1_")
+            && unknown.contains("` (payments)"),
+        "{unknown}"
+    );
     let wrong_type = session.respond(answer("call_1_1_1", "com.example.lost", json!({}))).await.unwrap_err();
     assert!(wrong_type.to_string().contains("known are: `com.example.paid`"), "{wrong_type}");
     let of_a_local_tool = session.respond(paid("call_1_1_2")).await.unwrap();
@@ -341,4 +346,44 @@ async fn p2_a_plugins_pending_outcome_waits_for_its_service() {
     assert!(matches!(goes_on(&mut session).await, TurnResult::Finished(_)));
     let [pending, _] = results(&house, &session).await.try_into().unwrap();
     assert_eq!(pending, ("probe.pending".to_owned(), false, r#"{"done":true}"#.to_owned()));
+}
+
+/// I6: two sessions ask a service in their first reply; no id is another one's, so that whoever drops what came twice drops
+/// neither.
+#[tokio::test(flavor = "multi_thread")]
+async fn i6_no_two_sessions_have_an_id_in_common() {
+    let house = House::new(&[]).await;
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let mut session = house.session(config(&house), script(&[batch()])).await;
+        assert_eq!(waiting(&turn(&mut session, "Buy it.").await).len(), 2);
+        let events = requests(&house, &session, OutboxFilter::All).await;
+        ids.extend(events.into_iter().flat_map(|event| [event.deduplicationid.unwrap()]));
+    }
+    let different: std::collections::BTreeSet<&String> = ids.iter().collect();
+    assert_eq!((ids.len(), different.len()), (4, 4), "{ids:?}");
+}
+
+/// I6: a turn tells of its end as the agent wanted when it began, also where it is ended by somebody who knows nothing of the
+/// agent but its name.
+#[tokio::test(flavor = "multi_thread")]
+async fn i6_who_cancels_a_turn_need_not_know_what_it_announces() {
+    for announced in [Emission::Silent, Emission::Emitted] {
+        let house = House::new(&[]).await;
+        let mut config = config(&house);
+        config.outbox.announced.completions = announced;
+        let mut session = house.session(config, script(&[batch()])).await;
+        turn(&mut session, "Buy it.").await;
+        let subject = session.subject().to_owned();
+        session.close().await.unwrap();
+
+        let stranger = house.agent(AgentConfig::new("buyer"), script(&[saying("x")])).await;
+        let mut session = Session::open(&house.host(), stranger, OpenSession::Existing(subject)).await.unwrap();
+        let cancel = CancellationToken::new();
+        cancel.cancel();
+        assert_eq!(session.run(None, cancel).await.unwrap(), TurnResult::Cancelled);
+        let events = requests(&house, &session, OutboxFilter::All).await;
+        let cancelled = events.iter().filter(|event| event.event_type == "agent-host.turn.cancelled").count();
+        assert_eq!(cancelled, usize::from(announced == Emission::Emitted));
+    }
 }

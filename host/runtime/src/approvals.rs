@@ -19,6 +19,7 @@ use agent_core::run::{Approval, Dispatch, Disposition, Input, Refused, ResolvedC
 use agent_core::tool::{ToolDefinition, ToolError, ToolSource, Violation};
 use agent_memory::{Store, StoreError, digest_of};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 /// Characters of a reason that the model is given.
 const REASON_CHARACTERS: usize = 2_000;
@@ -142,7 +143,7 @@ impl Session {
         let mut items = self.run.asking();
         let ids: Vec<CallId> = items.iter().map(|item| item.call.clone()).collect();
         let records = self.load_calls(&ids).await?;
-        self.connect_for(&records).await?;
+        self.connect_for(&records, &CancellationToken::new()).await?;
         self.add_details(&mut items, &[]).await?;
         Ok(items)
     }
@@ -155,7 +156,7 @@ impl Session {
         }
         let ids: Vec<CallId> = decisions.iter().map(|decision| decision.call.clone()).collect();
         let records = self.load_calls(&ids).await?;
-        self.connect_for(&records).await?;
+        self.connect_for(&records, &CancellationToken::new()).await?;
         let mut answers = Vec::with_capacity(decisions.len());
         for ApprovalDecision { call, verdict } in decisions {
             let record = records.iter().find(|record| record.id == call);

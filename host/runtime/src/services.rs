@@ -315,6 +315,10 @@ mod tests {
         assert_eq!(without_reserved(&mut schema), Reserved::Subject);
         assert_eq!(schema, json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}));
         assert_eq!(without_reserved(&mut schema), Reserved::Nothing);
+        let mut composed = json!({"$ref": "#/$defs/r", "$defs": {"r": {"allOf": [
+            {"properties": {"parentSubject$$": {"type": "string"}}}, {"required": ["parentSubject$$", "n"]}]}}});
+        assert_eq!(without_reserved(&mut composed), Reserved::Subject);
+        assert!(!composed.to_string().contains("parentSubject"), "{composed}");
         let from_the_model = without_reserved_value(json!({"n": 1, "parentSubject$$": "somebody else"}));
         assert_eq!(with_reserved(&from_the_model, "agent/1"), json!({"n": 1, "parentSubject$$": "agent/1"}));
     }

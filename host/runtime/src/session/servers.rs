@@ -47,12 +47,24 @@ impl Session {
         Ok(Some(held))
     }
 
+    /// Meets the servers whose calls wait for somebody's decision, as long as nobody cancels. A decision does it, too, but
+    /// cannot be cancelled.
+    pub async fn prepare_decision(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {
+        let ids: Vec<_> = self.state().open_calls().cloned().collect();
+        let calls = self.load_calls(&ids).await?;
+        self.connect_for(&calls, cancel).await
+    }
+
     /// The same where somebody decides about calls of servers that this process has not met yet.
-    pub(crate) async fn connect_for(&mut self, calls: &[CallRecord]) -> Result<(), SessionError> {
+    pub(crate) async fn connect_for(
+        &mut self,
+        calls: &[CallRecord],
+        cancel: &CancellationToken,
+    ) -> Result<(), SessionError> {
         let agent = self.shared.agent.clone();
         let is_of_server = |call: &CallRecord| matches!(call.source, Some(ToolSource::Mcp { .. }));
         if agent.catalogue().is_none() && calls.iter().any(is_of_server) {
-            self.held = self.connect(agent, &CancellationToken::new()).await?;
+            self.held = self.connect(agent, cancel).await?;
         }
         Ok(())
     }

@@ -53,6 +53,12 @@ async fn settle(
         opened = open_in(&arguments, (settings, data.clone()), PATIENCE, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
+    opened.session.prepare_decision(&cancel).await.map_err(Failure::failed)?;
+    if cancel.is_cancelled() {
+        opened.session.close().await.map_err(Failure::failed)?;
+        opened.agent.current().servers().shutdown().await;
+        return Ok(Exit::Cancelled);
+    }
     if let Err(failure) = decide(&mut opened.session, &calls, (verdict, edits)).await {
         opened.session.close().await.map_err(Failure::failed)?;
         return Err(failure);

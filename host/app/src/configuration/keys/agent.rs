@@ -99,7 +99,7 @@ pub(super) const MODELS: Section = Section {
             name: "offered_tools",
             value: Value::Number(1, 1024),
             default: Default::Is("15"),
-            meaning: "With more tools, only so many are offered: those nearest to the input, beside `read_result`.",
+            meaning: "With more tools, only so many are offered: those nearest to the input. The host's own `read_result` and `memory_search`, and what ends a turn, are always offered beside them.",
             example: "8",
         },
         Key {
