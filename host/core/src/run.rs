@@ -16,6 +16,7 @@ mod finishing;
 mod fork;
 mod input;
 mod planning;
+mod refusal;
 mod repetition;
 mod state;
 mod step;
@@ -32,6 +33,7 @@ pub use input::{
     Prospect, Refused, RepliedStep, ResolvedCall, Summarised, TurnContext,
 };
 pub use planning::{Asked, MadePlan, Offer, Plan, PlanBudgets, PlannedStep};
+pub use refusal::MAX_CALLS;
 pub use state::{AtLimit, Entry, LoopConfig, Mask, PinnedPlugin, PromptBudget, RestoreError, Run, StepPlan, Turn};
 
 use crate::approval::Leave;

@@ -18,6 +18,8 @@ mod output;
 mod planning;
 mod properties;
 mod recovery;
+mod refusals;
+mod repetition;
 mod seen_counts;
 mod session;
 mod stored_states;
