@@ -20,6 +20,8 @@ mod refusal;
 mod repetition;
 mod state;
 mod step;
+#[cfg(test)]
+mod stored;
 mod swap;
 mod transition;
 mod waiting;

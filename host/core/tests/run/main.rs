@@ -23,6 +23,7 @@ mod repetition;
 mod seen_counts;
 mod session;
 mod stored_states;
+mod stored_ways;
 mod summaries;
 mod views;
 mod waiting;
