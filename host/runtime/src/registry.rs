@@ -119,7 +119,7 @@ impl Registry {
     }
 
     /// All tools, by name.
-    pub fn tools(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> + Clone {
         self.tools.values()
     }
 
