@@ -170,7 +170,7 @@ fn failures() -> [([Vec<Value>; 3], &'static str, usize); 6] {
                 vec![unused(), calling(&[("no.such", json!({}))])],
                 vec![unused(), unused(), goes_on("no.such")],
             ],
-            "the call of `no.such` in step 1 of 2 could not run",
+            "no call of step 1 of 2 could run: `no.such`: there is no tool",
             0,
         ),
         (

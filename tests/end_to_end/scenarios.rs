@@ -118,6 +118,20 @@ async fn an_unknown_tool() {
     assert!(*is_error && text.contains("there is no tool `weather.forecast`"), "{text}");
 }
 
+/// L9: a reply with more calls than it may have is told so, and the turn goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_calls_in_one_reply() {
+    let house = House::new(&["probe"]).await;
+    let many = vec![("probe.echo", json!({"text": "a"})); 129];
+    let mut goes_on = saying("One by one, then.");
+    goes_on["expect"] = json!({"last_contains": "too many calls in one reply: 129, at most 128"});
+    let mut session = house.session(AgentConfig::new("test"), script(&[calling(&many), goes_on])).await;
+    assert_eq!(finished(turn(&mut session, "Echo.").await).interactions, 2);
+    let results = results(&house, &session).await;
+    assert_eq!(results.len(), 128);
+    assert!(results.iter().all(|(_, is_error, text)| *is_error && !text.contains("\"text\"")), "none of them ran");
+}
+
 /// L26: a long result is cut for the model, stored whole, and `read_result` gives the rest.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_result_and_the_rest_of_it() {

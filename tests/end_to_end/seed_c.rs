@@ -1,11 +1,13 @@
 //! Seed text c, step by step: memory is asked before the first step, the planner gets the tools once, and every interaction
 //! is remembered (L24, D4, L4).
 
+use crate::chat_server::{Answer, ChatServer};
 use crate::support::{House, calling, events, records, script};
 use agent_core::event::EventKind;
 use agent_core::message::TurnInput;
+use agent_core::text_dialect::ToolDialect;
 use agent_memory::{Memories, Memory, MemoryFilter, MemoryKind};
-use agent_models::Provider;
+use agent_models::{Provider, ProviderConfig, Providers};
 use agent_runtime::{Agent, AgentConfig, Models, OpenSession, PlanningModels, Session, TurnResult};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -107,4 +109,70 @@ async fn c_the_limit_forces_an_answer() {
     let events = events(&drawing.house, &session).await;
     assert!(!events.iter().any(|event| matches!(event.kind, EventKind::PlanFallback { .. })));
     assert!(drawing.remembered("Narcissus think", "Narcissus, I think.").await);
+}
+
+/// L22: the turn's message is tool schemas, tool rules, planning context, retrieved memory, input; the words for this call of
+/// the plan alone stand at the end, since all before them is as it was in the call before.
+#[tokio::test(flavor = "multi_thread")]
+async fn l22_the_turns_message_has_its_sections_in_order() {
+    const CALL: &str =
+        r#"<tool>{"server_name": "local", "tool_name": "probe.echo", "arguments": {"text": "a"}}</tool>"#;
+    let drawing = Drawing::new().await;
+    let two = r#"{"steps": [{"tool": "probe.echo", "task": "a"}, {"tool": "probe.echo", "task": "b"}]}"#;
+    let server =
+        ChatServer::start([Answer::Text(two), Answer::Text(CALL), Answer::Text(CALL), Answer::Text("Narcissus.")])
+            .await;
+    let provider = ProviderConfig {
+        name: "local".into(),
+        base_url: server.base_url.clone(),
+        key: None,
+        key_advice: String::new(),
+        headers: vec![],
+        timeouts: Default::default(),
+        models: Default::default(),
+    };
+    let model = Providers::new(vec![provider]).model("local/tiny", drawing.house.directory.path()).unwrap();
+    let mut config = AgentConfig::new("test");
+    config.user = Some(USER.to_owned());
+    config.tool_dialect = ToolDialect::Text;
+    config.prompt.tool_rules = Some("Echo before you guess.".to_owned());
+    config.prompt.chain_of_thought = Some("Think of the nymph.".to_owned());
+    let mut models = Models::new(model.clone(), []);
+    models.planning = Some(PlanningModels { planner: model.clone(), executor: model });
+    let agent = Agent::new(config, models, drawing.house.generation().await).unwrap();
+    let mut session = Session::open(&drawing.house.host(), Arc::new(agent), OpenSession::New).await.unwrap();
+    let input = TurnInput::Text("What is my echo called?".into());
+    let result = session.run(Some(input), CancellationToken::new()).await.unwrap();
+    assert!(matches!(&result, TurnResult::Finished(output) if output.data == json!("Narcissus.")), "{result:?}");
+
+    let requests: Vec<String> = server.requests().iter().map(|request| request["messages"].to_string()).collect();
+    let order = |request: &str, pieces: &[&str]| {
+        let places: Vec<_> =
+            pieces.iter().map(|piece| request.find(piece).unwrap_or_else(|| panic!("{piece}"))).collect();
+        assert!(places.is_sorted(), "{pieces:?} at {places:?}: {request}");
+    };
+    order(
+        &requests[1],
+        &[
+            "## capabilities",
+            "## chain-of-thought",
+            "## tool-schemas",
+            "## tool-rules",
+            "## planning-context",
+            "## retrieved-memory",
+            "What is my echo called?",
+            "## plan-part",
+            "Step 1 of 2",
+        ],
+    );
+    order(
+        &requests[0],
+        &["## tool-rules", "## planning-context", "## retrieved-memory", "## plan-part", "Make a plan"],
+    );
+    // The second step's prompt begins with all of the first one's but its last words.
+    let shared = requests[1].find("## plan-part").expect("it is there");
+    let same = requests[1].bytes().zip(requests[2].bytes()).take_while(|(one, other)| one == other).count();
+    let ended = requests[1][..shared].rfind("What is my echo called?").expect("the input");
+    assert!(same >= ended, "{same} of {shared} bytes are the same");
+    order(&requests[2], &["What is my echo called?", "Result of `probe.echo`", "## plan-part", "Step 2 of 2"]);
 }

@@ -3,9 +3,9 @@
 //! in a window that the work does not fit into (L4, L7, L9, L13, L23, L26, L27, L30, I5).
 
 use crate::fixture::mcp_server;
-use crate::support::{House, calling, event_types, events, results, saying, turn};
+use crate::support::{House, calling, events, results, saying, turn};
 use agent_core::change::Departure;
-use agent_core::event::{EndReason, EventKind, NudgeCause};
+use agent_core::event::{EndReason, Event, EventKind, NudgeCause};
 use agent_core::run::{LoopConfig, Output};
 use agent_mcp::{ChildCommand, ServerConfig, Transport};
 use agent_memory::{MessageRange, SessionLog};
@@ -14,6 +14,7 @@ use agent_runtime::{AgentConfig, Session, TurnResult};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use tokio::sync::broadcast::Receiver;
 
 /// Characters of the longest picture's text: more than the model is shown.
 const LONG_TEXT: usize = 11_537;
@@ -116,12 +117,28 @@ fn work() -> Vec<Value> {
     replies
 }
 
-/// What is told of a turn, without what every step tells alike.
-async fn story(house: &House, session: &Session) -> Vec<String> {
-    let types = event_types(house, session).await;
-    let start = types.iter().rposition(|kind| kind == "loop_start").expect("a turn");
-    let alike = ["loop_iteration", "context_built", "stream_complete"];
-    types[start..].iter().filter(|kind| !alike.contains(&kind.as_str())).cloned().collect()
+/// All that is told of a turn to those who watch it; pieces of one text count once.
+fn story(watching: &mut Receiver<Event>) -> Vec<String> {
+    let mut told = Vec::new();
+    while let Ok(event) = watching.try_recv() {
+        let json = serde_json::to_value(&event.kind).expect("an event serialises");
+        told.push(json["type"].as_str().expect("events are tagged with their type").to_owned());
+    }
+    told.dedup_by(|next, before| next == before && next == "stream_token");
+    told
+}
+
+/// How each step begins.
+const STEP: [&str; 3] = ["loop_iteration", "context_budget", "context_built"];
+/// How it goes on with a call, with a text that is no answer, with nothing, and with the answer.
+const CALL: [&str; 3] = ["stream_complete", "tool_call", "tool_result"];
+const NUDGED: [&str; 4] = ["stream_token", "stream_complete", "stream_clear", "nudge"];
+const EMPTY: [&str; 2] = ["stream_complete", "nudge"];
+const ANSWER: [&str; 4] = ["stream_token", "context_budget", "stream_complete", "loop_end"];
+
+fn expected(steps: &[&[&'static str]]) -> Vec<&'static str> {
+    let steps = steps.iter().flat_map(|step| STEP.iter().chain(step.iter())).copied();
+    std::iter::once("loop_start").chain(steps).collect()
 }
 
 /// The whole drawing without the planner: phases 1 to 5, then the alternate end by a forced summary.
@@ -138,6 +155,7 @@ async fn seven_screenshots_are_read_and_renamed() {
     let summary = expecting(saying("Three files are renamed."), json!({"tools": [], "contains": "[call of ocr."}));
     let script = json!({"window": 8_000, "replies": replies, "summaries": vec![summary; 4]});
     let mut session = house.session(agent(&house, &desktop), script).await;
+    let mut watching = session.subscribe();
 
     let output = finished(turn(&mut session, "Review screenshots on Desktop, extract names, and rename them.").await);
     assert_eq!(output.data, json!("All screenshots have been renamed successfully."));
@@ -147,7 +165,9 @@ async fn seven_screenshots_are_read_and_renamed() {
     let brought = results(&house, &session).await;
     assert_eq!(brought.len(), 15);
     assert!(brought.iter().all(|(_, is_error, _)| !is_error), "{brought:?}");
-    check_story(&house, &session).await;
+    check_story(&story(&mut watching));
+    let causes = [NudgeCause::Incomplete, NudgeCause::Deflection, NudgeCause::Empty];
+    assert_eq!(nudges(&house, &session).await, causes);
     check_budget(&house, &session).await;
     check_eviction(&house, &session).await;
 
@@ -155,6 +175,8 @@ async fn seven_screenshots_are_read_and_renamed() {
     assert_eq!(output.data, json!("I processed 7 of 7 screenshots; nothing else was to be done."));
     let causes = nudges(&house, &session).await;
     assert_eq!(causes[3..], [NudgeCause::Empty, NudgeCause::Empty, NudgeCause::ForcedSummary]);
+    let told: Vec<String> = story(&mut watching).into_iter().filter(|kind| kind != "evicted").collect();
+    assert_eq!(told, expected(&[&EMPTY, &EMPTY, &EMPTY, &ANSWER]));
 }
 
 async fn nudges(house: &House, session: &Session) -> Vec<NudgeCause> {
@@ -166,31 +188,22 @@ async fn nudges(house: &House, session: &Session) -> Vec<NudgeCause> {
     causes.collect()
 }
 
-/// L30: the events in the drawn order.
-async fn check_story(house: &House, session: &Session) {
-    let call = ["tool_call", "tool_result"];
-    let nudged = ["stream_clear", "nudge"];
-    let mut expected = vec!["loop_start"];
-    // The listing, three times OCR and rename, and the fourth OCR.
-    (0..8).for_each(|_| expected.extend(call));
-    // It stops in the middle, then it refuses.
-    expected.extend(nudged);
-    expected.extend(nudged);
-    // The fourth rename, OCR and rename of the fifth.
-    (0..3).for_each(|_| expected.extend(call));
-    // Nothing was streamed of an empty reply.
-    expected.push("nudge");
-    (0..4).for_each(|_| expected.extend(call));
-    expected.push("loop_end");
-    let told = story(house, session).await;
-    let without_eviction: Vec<_> = told.iter().filter(|kind| *kind != "evicted").cloned().collect();
-    assert_eq!(without_eviction, expected);
+/// L30: the events in the drawn order, none left out.
+fn check_story(told: &[String]) {
+    // The listing, three times OCR and rename, and the fourth OCR; it stops in the middle, then it refuses; the fourth rename,
+    // OCR and rename of the fifth; it says nothing, of which nothing was streamed; the rest.
+    let mut steps: Vec<&[&'static str]> = vec![&CALL[..]; 8];
+    steps.extend([&NUDGED[..]; 2]);
+    steps.extend([&CALL[..]; 3]);
+    steps.push(&EMPTY);
+    steps.extend([&CALL[..]; 4]);
+    steps.push(&ANSWER);
+    let without_eviction: Vec<&String> = told.iter().filter(|kind| *kind != "evicted").collect();
+    assert_eq!(without_eviction, expected(&steps));
     // An eviction comes between the results of a batch and the next step.
     for place in (0..told.len()).filter(|place| told[*place] == "evicted") {
         assert_eq!(told[place - 1], "tool_result", "{told:?}");
     }
-    let expected = [NudgeCause::Incomplete, NudgeCause::Deflection, NudgeCause::Empty];
-    assert_eq!(nudges(house, session).await, expected);
 }
 
 /// L26: before each step, and at the end, the window is reported, and there is room for a step.

@@ -227,7 +227,7 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         offered_tools: Option<u32>,
     },
-    /// Tokens of the window (L26).
+    /// Tokens of the window: before each step, and at the end with the answer, before that is said to be whole (L26).
     ContextBudget {
         /// The model's window.
         total: u32,

@@ -16,9 +16,12 @@ mod finishing;
 mod fork;
 mod input;
 mod planning;
+mod refusal;
 mod repetition;
 mod state;
 mod step;
+#[cfg(test)]
+mod stored;
 mod swap;
 mod transition;
 mod waiting;
@@ -32,6 +35,7 @@ pub use input::{
     Prospect, Refused, RepliedStep, ResolvedCall, Summarised, TurnContext,
 };
 pub use planning::{Asked, MadePlan, Offer, Plan, PlanBudgets, PlannedStep};
+pub use refusal::MAX_CALLS;
 pub use state::{
     Announced, AtLimit, Emission, Entry, LoopConfig, Mask, PinnedPlugin, PromptBudget, RestoreError, Run, StepPlan,
     Turn,

@@ -3,7 +3,7 @@
 
 mod prompt;
 
-pub use prompt::{ToolAddress, in_words, schema_sections, written};
+pub use prompt::{Meant, ToolAddress, in_words, schema_sections, written};
 
 use crate::model::Delta;
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,7 @@ use crate::trace;
 use agent_core::plugin::{
     BuilderMemory, BuilderRequest, BuilderTool, BuiltPrompt, Lifecycle, PluginFailure, Recollection, Scope,
 };
-use agent_core::prompt::{preface, record, system_sections, texts};
+use agent_core::prompt::{Course, preface, record, system_sections, texts};
 use agent_core::run::{Input, PromptBudget, TurnContext, TurnError};
 use agent_core::tokens;
 use agent_memory::{StepRecord, StoreError};
@@ -72,7 +72,9 @@ impl Session {
         let answer = built.as_ref().map(|(plugin, built)| json!({"plugin": plugin, "answer": built}));
         let built = built.map(|(_, built)| built).unwrap_or_default();
         let sections = system_sections(&agent.config().prompt, agent.config().bounds.finish, built.system);
-        let preface = preface(&agent.config().prompt, &recollections);
+        let plan = self.plan_budgets();
+        let course = if plan.is_some() { Course::Plan } else { Course::Loop };
+        let preface = preface(&agent.config().prompt, course, &recollections);
         let texts = texts(&sections);
         let system = texts.iter().fold(0, |sum: u32, text| sum.saturating_add(tokens::of_text(text)));
         let budget = PromptBudget { system, ..budget };
@@ -92,7 +94,7 @@ impl Session {
             state: built.state,
             budget,
             offered,
-            plan: self.plan_budgets(),
+            plan,
         };
         Ok((Input::Context { context }, Notes { records, texts }))
     }

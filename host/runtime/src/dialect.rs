@@ -7,7 +7,7 @@ use agent_core::message::{Message, Part, Role};
 use agent_core::model::{Delta, Reply};
 use agent_core::prompt;
 use agent_core::run::{Approval, Asked, Disposition, ResolvedCall};
-use agent_core::text_dialect::{self, TaggedReader, ToolDialect, UnreadableCall, in_words, schema_sections};
+use agent_core::text_dialect::{self, Meant, TaggedReader, ToolDialect, UnreadableCall, in_words, schema_sections};
 use tokio::sync::mpsc::{Receiver, Sender};
 
 /// What a reply's text says beside its words.
@@ -115,17 +115,21 @@ impl Registry {
     /// Looks a call up that a model wrote in its text (L20).
     pub(crate) fn resolve_tagged(&self, call: &text_dialect::TaggedCall) -> ResolvedCall {
         let address = text_dialect::ToolAddress { server: call.server.clone(), tool: call.tool.clone() };
-        let names = address.names();
-        let meant = names.iter().find(|name| self.get(name).is_some_and(|tool| address.covers(&tool.source)));
+        let tools = self.tools().map(|tool| (tool.definition.name.as_str(), &tool.source));
         let arguments = call.arguments.to_string();
-        match meant {
-            Some(name) => self.resolve_by_author(name, &arguments),
-            None => {
-                let message = format!("`{}` has no tool `{}`; {}", address.server, address.tool, self.known());
-                let (disposition, approval) = (Disposition::NotFound { message }, Approval::NotNeeded);
-                let (name, arguments) = (address.tool, call.arguments.clone());
-                ResolvedCall { name, arguments, source: None, disposition, approval }
+        let text_dialect::ToolAddress { server, tool } = &address;
+        let message = match address.among(tools) {
+            Meant::One(name) => return self.resolve_by_author(name, &arguments),
+            Meant::Several(names) => {
+                format!("several MCP servers have a tool `{tool}`: call it as `{}`", names.join("` or `"))
             }
-        }
+            Meant::Nothing => match address.names().iter().find(|name| self.is_absent(name)) {
+                Some(name) => return self.resolve_by_author(name, &arguments),
+                None => format!("`{server}` has no tool `{tool}`; {}", self.known()),
+            },
+        };
+        let (disposition, approval) = (Disposition::NotFound { message }, Approval::NotNeeded);
+        let (name, arguments) = (address.tool, call.arguments.clone());
+        ResolvedCall { name, arguments, source: None, disposition, approval }
     }
 }

@@ -25,8 +25,6 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::mpsc;
 
-/// Calls of one reply: what a model means by more is not to be guessed.
-const MAX_CALLS: usize = 128;
 /// Pieces of a reply that may wait for the watchers.
 const DELTAS: usize = 64;
 
@@ -77,10 +75,6 @@ impl Session {
         let read = self.read_words(&mut reply);
         let mut calls = resolved(self.shared.agent.registry(), &reply);
         calls.extend(read.calls);
-        if calls.len() > MAX_CALLS {
-            let message = format!("its reply has {} tool calls; at most {MAX_CALLS} are taken", calls.len());
-            return Err(TurnError::ModelFailed { message, prospect: Prospect::Later });
-        }
         let calls = self.ask_where_needed(calls).await.map_err(store_failed)?;
         let replied = RepliedStep {
             calls: self.within_depth(calls),

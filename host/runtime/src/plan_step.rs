@@ -5,6 +5,8 @@ use crate::session::Session;
 use agent_core::message::Part;
 use agent_core::model::Reply;
 use agent_core::plan::{self, planner_prompt, step_prompt, synthesis_prompt};
+use agent_core::plugin::{Section, Stability};
+use agent_core::prompt::{self, section};
 use agent_core::run::{Asked, MadePlan, PlanBudgets, PromptBudget, StepPlan};
 use agent_core::tokens;
 use serde_json::json;
@@ -13,13 +15,13 @@ impl Session {
     /// The windows of a plan's models; none where the agent has no planner.
     pub(crate) fn plan_budgets(&self) -> Option<PlanBudgets> {
         let planning = self.shared.agent.models().planning.as_ref()?;
-        let list = tokens::of_text(&self.planner_prompt());
+        let list = tokens::of_text(&part_of_plan(self.planner_prompt()));
         let planner = PromptBudget { tools: list, ..self.budget_of(&planning.planner, 0) };
         Some(PlanBudgets { planner, executor: self.budget_of(&planning.executor, 0) })
     }
 
     /// What a model is told for its part of the plan, as the prompt's last words: in this call only, and in the step's
-    /// record.
+    /// record. What is the same in each call, how a turn goes by a plan, stands in the turn's message (L22).
     pub(crate) fn add_plan_prompt(&self, plan: &StepPlan, outgoing: &mut Outgoing) {
         let text = match plan.asked {
             Asked::Model => return,
@@ -31,6 +33,7 @@ impl Session {
             }
             Asked::Synthesis => synthesis_prompt().to_owned(),
         };
+        let text = part_of_plan(text);
         if plan.asked == Asked::Planner {
             outgoing.request.output_schema = Some(plan::schema());
         }
@@ -53,4 +56,9 @@ impl Session {
         let tools = self.shared.agent.registry().offered().iter().filter(|tool| self.may_be_planned(tool));
         planner_prompt(tools.map(|tool| (tool.author_name.as_str(), tool.description.as_str())))
     }
+}
+
+/// Under its name, as every section of a prompt.
+fn part_of_plan(text: String) -> String {
+    prompt::text_of(&Section { name: section::PLAN_PART.to_owned(), text, stability: Stability::Dynamic })
 }

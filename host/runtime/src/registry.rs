@@ -119,7 +119,7 @@ impl Registry {
     }
 
     /// All tools, by name.
-    pub fn tools(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> + Clone {
         self.tools.values()
     }
 
@@ -198,6 +198,11 @@ impl Registry {
         };
         let (name, source, approval) = (author.to_owned(), Some(tool.source.clone()), Approval::NotNeeded);
         ResolvedCall { name, arguments, source, disposition, approval }
+    }
+
+    /// Whether such a name is of a server that is not there.
+    pub(crate) fn is_absent(&self, name: &str) -> bool {
+        self.absence(name).is_some()
     }
 
     /// The server that such a name is of, by either name of the tool, and that it is not there.
@@ -307,6 +312,7 @@ fn cut(text: &str, bytes: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent_core::text_dialect::TaggedCall;
     use serde_json::json;
 
     fn tool(name: &str) -> ToolDefinition {
@@ -361,6 +367,40 @@ mod tests {
         for name in ["desktop.echo", "desk", "text.cuont"] {
             assert!(matches!(registry.resolve(&call(name, "{}")).disposition, Disposition::NotFound { .. }), "{name}");
         }
+    }
+
+    /// L20: a call in words finds tools of MCP servers and services by where they are; what is not there is told with names.
+    #[test]
+    fn l20_calls_in_words_are_looked_up_by_where_the_tool_is() {
+        let mcp = |server: &str| ToolSource::Mcp { server: server.to_owned() };
+        let service = ToolSource::Service { event_type: "com.example.pay".to_owned() };
+        let tools =
+            [("ocr.extract", mcp("ocr")), ("ocr.read", mcp("ocr")), ("scan.read", mcp("scan")), ("pay", service)];
+        let tools = tools.map(|(name, source)| (tool(name), source, Availability::Offered));
+        let registry = Registry::new(tools).unwrap().without([("desk".to_owned(), "it ended".to_owned())]);
+        let resolve = |server: &str, tool: &str| {
+            let arguments = json!({"path": "a"});
+            registry.resolve_tagged(&TaggedCall { server: server.to_owned(), tool: tool.to_owned(), arguments })
+        };
+        for (server, tool, name) in
+            [("mcp", "extract", "ocr.extract"), ("scan", "read", "scan.read"), ("service", "pay", "pay")]
+        {
+            let call = resolve(server, tool);
+            assert_eq!((call.name.as_str(), &call.arguments), (name, &json!({"path": "a"})));
+            assert_eq!(call.source.as_ref(), registry.source_of(name));
+            assert!(matches!(call.disposition, Disposition::Ready { .. }), "{:?}", call.disposition);
+        }
+        for (server, tool, told) in [
+            ("mcp", "read", "call it as `ocr.read` or `scan.read`"),
+            ("service", "extract", "`service` has no tool `extract`; there are ocr.extract"),
+        ] {
+            let Disposition::NotFound { message } = resolve(server, tool).disposition else {
+                panic!("{tool} is there")
+            };
+            assert!(message.contains(told), "{message}");
+        }
+        // I5: a server that is down.
+        assert!(matches!(resolve("desk", "echo").disposition, Disposition::Refused(ToolError::Unavailable { .. })));
     }
 
     #[test]

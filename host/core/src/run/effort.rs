@@ -95,10 +95,9 @@ pub(super) enum Taken {
 impl Run {
     /// Only a tool may end the turn, and the reply called none (L19).
     pub(super) fn no_tool_call(&mut self, text: &str, change: &mut Change) -> Taken {
-        let Some(turn) = self.turn.as_mut().filter(|turn| turn.config.finish == Finish::Tool) else {
+        if self.turn.as_ref().is_none_or(|turn| turn.config.finish != Finish::Tool) {
             return Taken::AsAnswer;
-        };
-        turn.repetition.interrupted();
+        }
         self.remind(text, REMINDER, change);
         Taken::AsNoEnd
     }
@@ -106,6 +105,9 @@ impl Run {
     /// A reply that called no tool is no end of the turn, unless there were too many in a row where a tool must be called.
     pub(super) fn remind(&mut self, written: &str, reminder: &str, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return };
+        // What came in a row before it does no more: the same errors (L19), or replies with nothing in them (L23).
+        turn.repetition.interrupted();
+        turn.effort.empty = 0;
         turn.effort.idle += 1;
         let count = turn.effort.idle;
         let over = turn.config.finish == Finish::Tool && count >= MOST_IDLE;

@@ -66,11 +66,14 @@ impl Run {
         let Some(data) = turn.config.fallback.clone() else {
             return self.fail(TurnError::ModelFailed { message, prospect }, change);
         };
+        let Phase::Calling { last } = turn.phase else { return };
         turn.model = FALLBACK_TEXT.to_owned();
         let (to, text) = (FALLBACK_TEXT.to_owned(), data.for_history());
+        turn.phase = Phase::Validating { text: text.clone(), last };
         self.emit(change, EventKind::StreamClear);
         self.emit(change, EventKind::ModelFallback { from: model, to: to.clone(), reason: message });
+        self.emit_budget_with(&text, change);
         self.emit(change, EventKind::StreamComplete { text, model: to, usage: Usage::default() });
-        self.finish(data, EndReason::Answered, change);
+        self.finish(data, if last { EndReason::Limit } else { EndReason::Answered }, change);
     }
 }

@@ -130,23 +130,28 @@ impl Run {
         let attempt = turn.corrections;
         let spent = attempt > turn.config.max_corrections;
         turn.lifecycle = Lifecycle::OutputErrorFeedback;
-        let alone = matches!(&turn.phase, Phase::Working(batch) if batch.calls.len() == 1);
+        let Phase::Working(batch) = &mut turn.phase else { return };
+        let unreadable = batch.feedback.take();
+        let alone = batch.calls.len() == 1 && unreadable.is_none();
         for id in turn.rejected.take().into_iter().flatten() {
             self.hide(id, change);
         }
         let how = format!("Call `{}` again", name::TASK_COMPLETION);
         self.close_batch(&completion.call, text_result(&feedback(&by, &problems, &how), true), change);
+        self.append_feedback(unreadable, change);
         // Other calls of the same message are no part of the failed attempt: it then stays in sight.
         if let (true, Some(turn)) = (alone, &mut self.turn) {
             turn.rejected = Some([self.next_message - 2, self.next_message - 1]);
         }
         self.emit(change, EventKind::OutputRejected { by: by.clone(), attempt, problems: problems.clone() });
+        self.emit(change, EventKind::StreamClear);
         if spent {
             let last_reply = completion.text();
             self.fail(TurnError::OutputRejected { by, attempts: attempt, problems, last_reply }, change);
         } else if let Some(error) = self.error_that_ends_it() {
             self.fail(error, change);
         } else {
+            self.leave_step(change);
             self.next_step(change);
         }
     }

@@ -173,7 +173,7 @@ impl Run {
                     turn.take_plans_budget();
                 }
             }
-        } else if budget.remaining(messages) < turn.config.minimum_remaining {
+        } else if budget.is_full(messages, &turn.config) {
             let who = if plan.current_step().is_some() { "executor" } else { "planner" };
             self.fall_back(&format!("too little of the {who}'s window is left"), change);
         }
@@ -203,11 +203,14 @@ impl Run {
                 (true, Some(call)) => format!("the executor's call in step {step} of {of} could not be read: {call}"),
             },
             Asked::Synthesis if is_last || !reply.text.trim().is_empty() => {
+                self.tell_unreadable(&reply.unreadable, change);
                 return Some(RepliedStep { calls: Vec::new(), unreadable: Vec::new(), ..reply });
             }
             Asked::Synthesis => "the planner's answer is empty".to_owned(),
         };
         self.emit(change, EventKind::StreamClear);
+        // What could not be read is told as in any reply (L20). It is no part of the history, since nobody goes on from it.
+        self.tell_unreadable(&reply.unreadable, change);
         self.fall_back(&failure, change);
         self.next_step(change);
         None
@@ -236,12 +239,18 @@ impl Run {
         let highest = reply.calls.iter().filter_map(priority).max();
         let chosen = reply.calls.iter().position(|call| highest.is_some() && priority(call) == highest);
         if let (None, Some(plan)) = (chosen, self.turn.as_mut().and_then(|turn| turn.plan.as_mut())) {
-            let names: Vec<&str> = reply.calls.iter().map(|call| call.name.as_str()).collect();
-            plan.trouble = Some(format!("the call of `{}` in step {step} of {of} could not run", names.join("`, `")));
+            let calls: Vec<String> = reply.calls.iter().map(why_not).collect();
+            let calls: String = calls.join("; ").chars().take(QUOTED).collect();
+            plan.trouble = Some(format!("no call of step {step} of {of} could run: {calls}"));
         }
         let calls = reply.calls.into_iter().enumerate().map(|(place, mut call)| {
-            if let Disposition::Ready { priority, .. } = &mut call.disposition {
-                *priority = i32::from(Some(place) == chosen);
+            match &mut call.disposition {
+                Disposition::Ready { priority, .. } => *priority = i32::from(Some(place) == chosen),
+                // Beside the step's call nothing ends the turn either.
+                Disposition::Breaks(_) if chosen.is_some() => {
+                    call.disposition = Disposition::Ready { priority: 0, sequential: false, repeatable: false };
+                }
+                Disposition::Breaks(_) | Disposition::NotFound { .. } | Disposition::Refused(_) => {}
             }
             call
         });
@@ -289,6 +298,16 @@ impl Run {
         self.take_model(place, budget, change);
         PlanFailed::FellBack
     }
+}
+
+/// A call that is no step, and why.
+fn why_not(call: &ResolvedCall) -> String {
+    let why = match &call.disposition {
+        Disposition::Refused(error) => error.for_people(),
+        Disposition::NotFound { message } => message.clone(),
+        Disposition::Ready { .. } | Disposition::Breaks(_) => "it is no part of a plan".to_owned(),
+    };
+    format!("`{}`: {why}", call.name)
 }
 
 /// What a failed model call has meant for the plan.

@@ -5,9 +5,8 @@ use super::end::TurnError;
 use super::state::{Phase, Run, Turn};
 use super::step::text_result;
 use crate::change::{CallResult, Change};
-use crate::event::EventKind;
 use crate::loop_break::{Finish, LoopBreak};
-use crate::message::{CallId, Content};
+use crate::message::Content;
 use crate::tool::{ToolError, errors_in_words};
 use crate::view::result_text;
 use serde::{Deserialize, Serialize};
@@ -129,16 +128,25 @@ impl Run {
         }
     }
 
-    /// A tool has just been turned off by this call.
-    pub(super) fn turn_off(&mut self, id: &CallId, name: &str, change: &mut Change) {
-        self.emit(change, EventKind::ToolDisabled { call: id.clone(), name: name.to_owned() });
-        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else {
+    /// The calls of the open batch that have not begun and whose tool has been turned off get that error instead. One that
+    /// somebody has been asked about has it when they answer: nobody is told that what they were asked is no question.
+    pub(super) fn refuse_what_is_off(&mut self, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), repetition, .. }) = &self.turn else {
             return;
         };
-        let waiting = batch.calls.iter().filter(|call| call.name == name && call.state == Progress::Waiting);
-        let waiting: Vec<CallId> = waiting.filter(|call| call.attempt == 0).map(|call| call.id.clone()).collect();
-        for id in waiting {
-            self.record(&id, text_result(&off(name).for_model(), true), change);
+        let has_not_begun = |call: &&BatchCall| match call.state {
+            Progress::Waiting => call.attempt == 0,
+            Progress::Asking => call.attempt == 0 && !batch.asked,
+            Progress::Running
+            | Progress::Outstanding
+            | Progress::Unknown
+            | Progress::Checking
+            | Progress::Done { .. } => false,
+        };
+        let waiting = batch.calls.iter().filter(has_not_begun);
+        let refused = waiting.filter_map(|call| Some((call.id.clone(), repetition.refusal(&call.name)?)));
+        for (id, error) in refused.collect::<Vec<_>>() {
+            self.record(&id, text_result(&error.for_model(), true), change);
         }
     }
 

@@ -8,16 +8,17 @@ use super::eviction::AfterEviction;
 use super::finishing::settle_rivals;
 use super::input::{Approval, DispatchedCall, Disposition, RepliedStep, ResolvedCall};
 use super::planning::{Asked, Offer};
+use super::refusal::cut;
 use super::repetition::{Guarded, Switch, fingerprint_of};
 use super::state::{AtLimit, Fit, Mask, Phase, Run, Turn};
 use crate::approval::Leave;
 use crate::change::{Body, CallChange, CallRecord, CallResult, CallState, Change};
 use crate::event::{EndReason, EventKind};
-use crate::loop_break::LoopBreak;
+use crate::loop_break::{Finish, LoopBreak};
 use crate::message::{CallId, Content, Part, Replay, Role, ToolCall};
 use crate::model::StopReason;
 use crate::plugin::{Lifecycle, OutputData};
-use crate::tool::{CallCost, ToolError, Violation};
+use crate::tool::{CallCost, ToolError};
 use crate::{text_dialect, tokens, view};
 
 const DEFERRED: &str = "deferred: a higher-priority call ran first; call it again if it is still needed";
@@ -106,13 +107,15 @@ impl Run {
         turn.latest_from = next;
         let interactions = turn.interactions;
         let asked = turn.asked();
+        let answers = if last || summary { self.is_last_word(&reply) } else { self.is_answer(&reply) };
+        if answers {
+            self.emit_budget_with(&reply.text, change);
+        }
         // A plan is no text for the user.
         let text = if asked == Asked::Planner { String::new() } else { reply.text.clone() };
         let complete = EventKind::StreamComplete { text, model: reply.model.clone(), usage: reply.usage };
         self.emit(change, complete);
-        if cut(reply.stop).is_some() {
-            reply.calls.iter_mut().for_each(refuse_cut);
-        }
+        self.refuse_what_cannot_run(&mut reply);
         let Some(reply) = self.reply_to_plan(reply, last, change) else { return };
         if !last && !summary && reply.calls.is_empty() && !reply.unreadable.is_empty() {
             return self.ask_for_readable_calls(&reply.written, &reply.unreadable, change);
@@ -120,6 +123,7 @@ impl Run {
         if !last && !summary && !reply.calls.is_empty() {
             return self.begin_batch(reply, change);
         }
+        self.tell_unreadable(&reply.unreadable, change);
         if last && reply.text.trim().is_empty() {
             let reason = "the last call, made without tools, brought no text".to_owned();
             return self.fail(TurnError::InteractionsExhausted { interactions, reason, last_reply: None }, change);
@@ -141,6 +145,23 @@ impl Run {
         if let Some(problem) = cut(reply.stop) {
             self.rejected("the host".to_owned(), vec![problem], change);
         }
+    }
+
+    /// Whether a reply is the turn's output should no validator be against it: then the window is reported with it, before
+    /// the reply is said to be whole (L26, L30).
+    fn is_answer(&self, reply: &RepliedStep) -> bool {
+        let Some(turn) = &self.turn else { return false };
+        let ends = match turn.asked() {
+            Asked::Planner | Asked::Executor { .. } => false,
+            Asked::Synthesis => !reply.text.trim().is_empty(),
+            Asked::Model => turn.config.finish == Finish::Text && reply.calls.is_empty() && reply.unreadable.is_empty(),
+        };
+        ends && cut(reply.stop).is_none() && !self.leaves_work(&reply.text)
+    }
+
+    /// The same of a reply that no other can follow, the tools being withheld.
+    fn is_last_word(&self, reply: &RepliedStep) -> bool {
+        cut(reply.stop).is_none() && !reply.text.trim().is_empty()
     }
 
     /// Whether a reply without a tool call has been dealt with, since it cannot end the turn. What was cut is no reply to
@@ -175,18 +196,12 @@ impl Run {
     }
 
     fn begin_batch(&mut self, reply: RepliedStep, change: &mut Change) {
-        let RepliedStep { text, replay, calls, unreadable, .. } = reply;
+        let RepliedStep { text, replay, mut calls, unreadable, .. } = reply;
         self.tell_unreadable(&unreadable, change);
         let feedback = (!unreadable.is_empty()).then(|| text_dialect::feedback(&unreadable));
         let Some(turn) = &mut self.turn else { return };
         let (turn_number, step) = (turn.number, turn.interactions);
         turn.effort.called();
-        let mut calls: Vec<ResolvedCall> = calls.into_iter().map(shallow_call).collect();
-        for call in &mut calls {
-            if let Some(error) = turn.repetition.refusal(&call.name) {
-                call.disposition = Disposition::Refused(error);
-            }
-        }
         settle_rivals(&mut calls);
         let highest = calls.iter().filter_map(|call| match call.disposition {
             Disposition::Ready { priority, .. } => Some(priority),
@@ -204,6 +219,7 @@ impl Run {
         if let Some(turn) = &mut self.turn {
             turn.phase = Phase::Working(batch);
         }
+        self.refuse_what_is_off(change);
         self.complete_batch(change);
         self.announce_suspension(change);
     }
@@ -283,7 +299,7 @@ impl Run {
                 self.emit(change, event(id.clone(), name.clone(), shown));
                 (record.state, record.result) = (CallState::Finished, Some(result));
                 if guarded == Guarded::TurnedOff {
-                    self.turn_off(&id, &name, change);
+                    self.emit(change, EventKind::ToolDisabled { call: id, name });
                 }
             }
         }
@@ -293,7 +309,12 @@ impl Run {
 
     /// Ends the turn with an accepted output (L13).
     pub(super) fn finish(&mut self, data: OutputData, finish: EndReason, change: &mut Change) {
-        self.append_text(change, Role::Assistant, &data.for_history());
+        let text = data.for_history();
+        self.append_text(change, Role::Assistant, &text);
+        // A reply that is the output as it stands has been reported with its `stream_complete`.
+        if !matches!(&self.turn, Some(Turn { phase: Phase::Validating { text: said, .. }, .. }) if *said == text) {
+            self.emit_budget(change);
+        }
         let session = self.session.clone();
         let Some(turn) = &self.turn else { return };
         let output = Output {
@@ -317,7 +338,6 @@ impl Run {
             TurnEnd::Failed(_) => EndReason::Error,
             TurnEnd::Cancelled => EndReason::Cancelled,
         };
-        self.emit_budget(change);
         if let Some(turn) = &mut self.turn {
             turn.phase = Phase::Ended(end);
             turn.repetition = Default::default();
@@ -332,7 +352,17 @@ impl Run {
 
     /// Reports the window (L26). Before the prompt is built there is nothing to report.
     pub(super) fn emit_budget(&mut self, change: &mut Change) {
-        let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
+        self.report_budget(self.sent_tokens(), change);
+    }
+
+    /// The same with an answer that is no message yet.
+    pub(super) fn emit_budget_with(&mut self, answer: &str, change: &mut Change) {
+        let answer = tokens::of_parts(&[Part::Text(answer.to_owned())]);
+        self.report_budget(self.sent_tokens().saturating_add(answer), change);
+    }
+
+    fn report_budget(&mut self, messages: u32, change: &mut Change) {
+        let budget = self.prompt_budget();
         if budget.window == 0 {
             return;
         }
@@ -407,7 +437,8 @@ impl Run {
         let cost = if result.cost == CallCost::default() { spent } else { result.cost };
         self.record_result((id, name.clone()), CallResult { cost, ..result }, shown, change);
         if guarded == Guarded::TurnedOff {
-            self.turn_off(id, &name, change);
+            self.emit(change, EventKind::ToolDisabled { call: id.clone(), name });
+            self.refuse_what_is_off(change);
         }
     }
 
@@ -501,42 +532,6 @@ impl Run {
         let limit = self.turn.as_ref().map_or(usize::MAX, |turn| turn.config.result_characters as usize);
         view::shown_text(id, &result.content, limit)
     }
-}
-
-/// Arguments that nest too deeply are refused, and kept as their text.
-fn shallow_call(call: ResolvedCall) -> ResolvedCall {
-    if !depth::is_too_deep(&call.arguments) {
-        return call;
-    }
-    let message = format!("the arguments have more than {} levels", depth::MAX_JSON_DEPTH);
-    let violation = Violation { pointer: String::new(), rule: Some("depth".to_owned()), message };
-    let disposition = match call.disposition {
-        Disposition::Ready { .. } => Disposition::Refused(ToolError::InvalidArguments { violations: vec![violation] }),
-        other => other,
-    };
-    ResolvedCall { arguments: depth::flattened(call.arguments), disposition, ..call }
-}
-
-/// Nobody knows whether a call is whole whose reply was cut (row 31): its arguments may only look so, and what should have
-/// followed it is missing.
-fn refuse_cut(call: &mut ResolvedCall) {
-    if matches!(call.disposition, Disposition::Ready { .. } | Disposition::Breaks(_)) {
-        let message =
-            "the reply was cut before its end, so that this call may not be whole: nothing ran; call it again, \
-            with less in one reply"
-                .to_owned();
-        call.disposition = Disposition::Refused(ToolError::Failed { message });
-    }
-}
-
-/// What is wrong with a text that the model did not end itself (L12; row 31).
-fn cut(stop: StopReason) -> Option<Violation> {
-    let message = match stop {
-        StopReason::Stop | StopReason::ToolCalls => return None,
-        StopReason::Length => "it was cut at the limit of tokens of a reply: answer shorter",
-        StopReason::ContentFilter => "it was cut by the provider's content filter",
-    };
-    Some(Violation { pointer: String::new(), rule: Some("whole".to_owned()), message: message.to_owned() })
 }
 
 fn beginning(disposition: Disposition, approval: &Approval, highest: Option<i32>) -> Beginning {

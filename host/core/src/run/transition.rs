@@ -191,6 +191,7 @@ impl Run {
         self.leave_phase(change);
         self.clear_stream(change);
         self.abandon_batch(CANCELLED_WAITING, CANCELLED_RUNNING, change);
+        self.emit_budget(change);
         self.end_turn(TurnEnd::Cancelled, change);
     }
 
@@ -200,6 +201,7 @@ impl Run {
         self.abandon_batch(FAILED_WAITING, FAILED_RUNNING, change);
         let (code, message) = (error.code().to_owned(), error.to_string());
         self.emit(change, EventKind::Error { code, message, scope: ErrorScope::Turn });
+        self.emit_budget(change);
         self.end_turn(TurnEnd::Failed(error), change);
     }
 

@@ -118,6 +118,8 @@ impl Run {
                 ApprovalVerdict::Denied { reason } => denied.push((call, reason)),
             }
         }
+        // A tool may have been turned off while somebody was asked about it (L28).
+        self.refuse_what_is_off(change);
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return;
         };

@@ -44,6 +44,25 @@ impl ToolAddress {
         [self.tool.clone(), format!("{}.{}", self.server, self.tool)]
     }
 
+    /// Which of these tools is meant: the one of that name or, where the address is `mcp` and names no server, the only one
+    /// that any server calls so.
+    pub fn among<'t>(&self, tools: impl Iterator<Item = (&'t str, &'t ToolSource)> + Clone) -> Meant<'t> {
+        let covered = tools.filter(|(_, source)| self.covers(source));
+        let named = |wanted: &String| covered.clone().map(|(name, _)| name).find(|name| name == wanted);
+        if let Some(name) = self.names().iter().find_map(named) {
+            return Meant::One(name);
+        }
+        let of_any = covered
+            .clone()
+            .filter(|(name, source)| self.server == MCP && ToolAddress::new(name, Some(source)).tool == self.tool);
+        let of_any: Vec<&str> = of_any.map(|(name, _)| name).collect();
+        match of_any[..] {
+            [] => Meant::Nothing,
+            [name] => Meant::One(name),
+            _ => Meant::Several(of_any),
+        }
+    }
+
     /// Whether a tool of that source is looked for under this address.
     pub fn covers(&self, source: &ToolSource) -> bool {
         match source {
@@ -52,6 +71,17 @@ impl ToolAddress {
             ToolSource::Plugin { .. } | ToolSource::BuiltIn | ToolSource::Agent { .. } => self.server == LOCAL,
         }
     }
+}
+
+/// What an address means, by the names of a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meant<'t> {
+    /// This tool.
+    One(&'t str),
+    /// One of these, and it does not say which.
+    Several(Vec<&'t str>),
+    /// No tool that is there.
+    Nothing,
 }
 
 /// The tools as sections of the turn's message: those of MCP servers apart; how to call one stands before the first.

@@ -153,6 +153,41 @@ fn l20_addresses() {
     assert_eq!(of("gone", None), "local gone");
 }
 
+/// L20, seed d "Tool Execution Flow": a call of `mcp` is looked up among the tools of all servers.
+#[test]
+fn l20_d_what_an_address_means() {
+    let (service, built_in) = (ToolSource::Service { event_type: "weather".into() }, ToolSource::BuiltIn);
+    let (ocr, scan, own) = (mcp("ocr"), mcp("scan"), mcp("mcp"));
+    let tools = [
+        ("extract", &built_in),
+        ("mcp.own", &own),
+        ("ocr.extract", &ocr),
+        ("ocr.read", &ocr),
+        ("ocr.own", &ocr),
+        ("scan.read", &scan),
+        ("forecast", &service),
+    ];
+    let meant = |server: &str, tool: &str| {
+        ToolAddress { server: server.into(), tool: tool.into() }.among(tools.iter().copied())
+    };
+    for (server, tool, expected) in [
+        ("mcp", "extract", "ocr.extract"),
+        ("mcp", "ocr.extract", "ocr.extract"),
+        ("ocr", "extract", "ocr.extract"),
+        ("ocr", "ocr.extract", "ocr.extract"),
+        ("scan", "read", "scan.read"),
+        ("mcp", "own", "mcp.own"),
+        ("local", "extract", "extract"),
+        ("service", "forecast", "forecast"),
+    ] {
+        assert_eq!(meant(server, tool), Meant::One(expected), "{server} {tool}");
+    }
+    assert_eq!(meant("mcp", "read"), Meant::Several(vec!["ocr.read", "scan.read"]));
+    for (server, tool) in [("mcp", "forecast"), ("local", "read"), ("scan", "extract"), ("service", "extract")] {
+        assert_eq!(meant(server, tool), Meant::Nothing, "{server} {tool}");
+    }
+}
+
 /// L20, L22: the tools stand in the turn's message, those of MCP servers apart.
 #[test]
 fn l22_schemas_in_words() {

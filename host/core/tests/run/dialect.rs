@@ -1,10 +1,11 @@
 //! Replies whose calls could not be read (L20).
 
-use crate::session::{Session, kinds, plain, reply};
+use crate::session::{Session, call, kinds, plain, refused, reply};
 use agent_core::change::Body;
-use agent_core::event::{ErrorScope, EventKind};
+use agent_core::event::{ErrorScope, EventKind, NudgeCause};
+use agent_core::loop_break::{Finish, LoopBreak};
 use agent_core::message::{Part, Role};
-use agent_core::run::{Action, Input, LoopConfig, RepliedStep};
+use agent_core::run::{Action, Disposition, Input, LoopConfig, RepliedStep};
 use agent_core::text_dialect::UnreadableCall;
 
 fn unreadable() -> UnreadableCall {
@@ -95,4 +96,59 @@ fn l30_errors_say_what_they_end() {
     assert_eq!(serde_json::to_string(&old).unwrap(), r#"{"type":"error","code":"c","message":"m"}"#);
     let of_reply = EventKind::Error { code: "c".into(), message: "m".into(), scope: ErrorScope::Reply };
     assert!(serde_json::to_string(&of_reply).unwrap().ends_with(r#""scope":"reply"}"#));
+}
+
+/// L19: a reply without a readable call stands between errors like any other without a call.
+#[test]
+fn l19_an_unreadable_call_breaks_a_row_of_errors() {
+    let config = LoopConfig { finish: Finish::Tool, max_interactions: 40, ..Default::default() };
+    let mut session = Session::calling(config);
+    for round in 0..2 {
+        for place in 0..4 {
+            session.reply("", vec![refused(&format!("tool_{round}_{place}"), "the disk is full")]);
+        }
+        session.must(broken("Again.", Vec::new()));
+    }
+    assert!(session.run.is_open(), "{:?}", session.run.turn);
+}
+
+/// L23: a reply that wrote a call is none of a row of empty ones.
+#[test]
+fn l23_an_unreadable_call_breaks_a_row_of_empty_replies() {
+    let mut session = Session::calling(LoopConfig { persistence: true, ..Default::default() });
+    for _ in 0..2 {
+        session.reply("", Vec::new());
+    }
+    session.must(broken("", Vec::new()));
+    let change = session.reply("", Vec::new());
+    let cause = change.events.iter().find_map(|event| match event.kind {
+        EventKind::Nudge { cause, attempt, .. } => Some((cause, attempt)),
+        _ => None,
+    });
+    assert_eq!(cause, Some((NudgeCause::Empty, 1)));
+}
+
+/// L12, L20: what could not be read beside a result is told when that is rejected; the attempt stays in sight with it.
+#[test]
+fn l20_what_could_not_be_read_beside_a_rejected_result_is_fed_back() {
+    let mut session = Session::calling(LoopConfig { finish: Finish::Tool, ..Default::default() });
+    let complete = call("task_completion", Disposition::Breaks(LoopBreak::Complete));
+    session.must(broken("", vec![complete]));
+    session.dispatch();
+    session.reject("no");
+    let told = texts(&session);
+    assert_eq!(told[2], "tool call_1_1_1");
+    assert!(told[3].starts_with("user A tool call of your reply could not be read"), "{told:?}");
+    let complete = call("task_completion", Disposition::Breaks(LoopBreak::Complete));
+    session.reply("", vec![complete]);
+    session.dispatch();
+    assert!(session.reject("no").hidden.is_empty());
+}
+
+/// L20: also where nobody can be fed back, what could not be read is told.
+#[test]
+fn l20_an_unreadable_call_in_the_last_reply_is_told() {
+    let mut session = Session::calling(LoopConfig { max_interactions: 0, ..Default::default() });
+    let change = session.must(broken("It is 42.", Vec::new()));
+    assert_eq!(kinds(&change), ["context_budget", "stream_complete", "error"]);
 }

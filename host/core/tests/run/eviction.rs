@@ -3,9 +3,11 @@
 use crate::session::{Session, WIDE, kinds, plain, rejected};
 use agent_core::change::{Change, Departure};
 use agent_core::event::{EndReason, EventKind};
+use agent_core::loop_break::Finish;
 use agent_core::message::{Message, MessageId, Role, TurnInput};
 use agent_core::model::Usage;
 use agent_core::plugin::{History, OutputData, Section, Stability};
+use agent_core::prompt::{PromptParts, system_sections};
 use agent_core::run::{
     Action, AfterFailure, AtLimit, Input, LoopConfig, ModelFailure, PromptBudget, Prospect, Refused, Run, Summarised,
     SummaryPlan, TurnContext,
@@ -100,6 +102,23 @@ fn l4_l5_a_summary_is_no_interaction_but_its_tokens_count() {
     let output = session.output();
     assert_eq!((output.interactions, output.execution_units), (1, 143));
     assert_eq!(output.usage, Usage { prompt_tokens: 130, completion_tokens: 13 });
+}
+
+/// L22: how to think stands behind the capabilities and before the session summary.
+#[test]
+fn l22_the_system_message_has_its_sections_in_order() {
+    let mut session = Session::new();
+    talk(&mut session, 3);
+    let (instructions, think) = (Some("Be brief.".to_owned()), Some("Think first.".to_owned()));
+    let parts = PromptParts { instructions, chain_of_thought: think, ..PromptParts::default() };
+    let clock = Section { name: "clock".into(), text: "noon".into(), stability: Stability::Dynamic };
+    let sections = system_sections(&parts, Finish::Text, vec![clock]);
+    session.start(TurnInput::Text("q".repeat(3_984)), LoopConfig::default());
+    session.context(TurnContext { budget: SMALL, sections, ..Default::default() });
+    session.must(summarised("They talked."));
+    let names: Vec<String> = session.run.system_sections().into_iter().map(|section| section.name).collect();
+    let expected = ["instructions", "loop-rules", "capabilities", "chain-of-thought", "session-summary", "clock"];
+    assert_eq!(names, expected);
 }
 
 #[test]

@@ -8,9 +8,14 @@ use agent_core::message::{CallId, Digest, Part, Role};
 use agent_core::model::StopReason;
 use agent_core::plugin::History;
 use agent_core::run::{
-    Action, Approval, Asked, Decision, Disposition, Input, LoopConfig, RepliedStep, ResolvedCall, Run, Validation,
+    Action, Approval, Asked, Decision, Disposition, Input, LoopConfig, MAX_CALLS, RepliedStep, ResolvedCall, Run,
+    Validation,
 };
+use serde_json::Value;
 use std::collections::BTreeSet;
+
+/// Levels of arguments that can be read again.
+const MAX_LEVELS: usize = 64;
 
 /// A stored message with the seen count that was counted call by call.
 pub(crate) struct Stored {
@@ -126,14 +131,25 @@ impl Ledger {
             _ => {}
         }
         let mut requested = if let Input::Reply(reply) = input { reply.calls.clone() } else { Vec::new() };
-        if matches!(before.turn.as_ref().map(|turn| turn.asked()), Some(Asked::Executor { .. })) {
-            only_the_first(&mut requested);
+        let one = matches!(before.turn.as_ref().map(|turn| turn.asked()), Some(Asked::Executor { .. }));
+        if one {
+            only_the_first(&mut requested, &self.off);
         }
-        self.take_calls(input, &requested, change);
+        self.take_calls(input, (&requested, one), change);
         self.take_messages(before.turns.max(1), input, change);
         self.take_hidden(change);
         self.take_events(open, change);
         self.take_outbox(input, change);
+    }
+
+    /// L26, L30: an answer that is about to be checked has been reported with its window, then said to be whole; no other
+    /// reply has.
+    pub(crate) fn check_order(after: &Run, change: &Change) {
+        let complete = change.events.iter().position(|event| matches!(event.kind, EventKind::StreamComplete { .. }));
+        let Some(place) = complete.filter(|_| after.is_open()) else { return };
+        let reported = change.events[..place].iter().any(|event| matches!(event.kind, EventKind::ContextBudget { .. }));
+        let checked = matches!(after.action(), Action::Validate(Validation { result: None, .. }));
+        assert_eq!(reported, checked, "{:?}", change.events);
     }
 
     /// What asks for a call goes out once, in the commit that hands it on (D2, I6).
@@ -189,18 +205,20 @@ impl Ledger {
         assert_eq!(sent, naive, "what is sent is what is in the view and not left out");
     }
 
-    fn take_calls(&mut self, input: &Input, requested: &[ResolvedCall], change: &Change) {
+    fn take_calls(&mut self, input: &Input, (requested, one): (&[ResolvedCall], bool), change: &Change) {
         let priorities = requested.iter().filter_map(|call| match call.disposition {
-            Disposition::Ready { priority, .. } if !self.off.contains(&call.name) => Some(priority),
+            Disposition::Ready { priority, .. } if can_run(call, &self.off) => Some(priority),
             _ => None,
         });
         let (lowest, highest) = (priorities.clone().min(), priorities.max());
         let breaks = |call: &ResolvedCall| matches!(call.disposition, Disposition::Breaks(_));
-        // Of the calls that end the turn the first counts, and none where some of the others were deferred (L18).
-        let breaks = requested.iter().position(breaks).filter(|_| lowest == highest);
-        // A reply that was cut has no call that runs (row 31).
+        // Of the calls that end the turn the first counts, and none where some of the others were deferred (L18), or beside the
+        // one call of a step (L24).
+        let breaks = requested.iter().position(breaks).filter(|_| lowest == highest && (!one || highest.is_none()));
+        // A reply that was cut has no call that runs (row 31), one with too many neither.
         let is_cut =
             matches!(input, Input::Reply(RepliedStep { stop: StopReason::Length | StopReason::ContentFilter, .. }));
+        let is_void = is_cut || requested.len() > MAX_CALLS;
         let mut requested = requested.iter().enumerate();
         for call in &change.calls {
             match call {
@@ -211,7 +229,7 @@ impl Ledger {
                         Disposition::Breaks(_) => Some(place) == breaks,
                         _ => false,
                     };
-                    self.request(record, call, ready && !is_cut && !self.off.contains(&call.name));
+                    self.request(record, call, ready && !is_void && can_run(call, &self.off));
                 }
                 CallChange::Moved { id, state, attempt } => self.moved((id, *state), *attempt, input),
                 CallChange::Edited { id, arguments } => {
@@ -221,14 +239,19 @@ impl Ledger {
                 }
                 CallChange::Finished { id, result } => {
                     let turned_off = turned_off(change);
+                    let (asked, is_off) = (self.asked, self.off.contains(&self.call(id).record.name));
                     let record = &mut self.call_mut(id).record;
                     assert_ne!(record.state, CallState::Finished, "{id} has two results");
                     // A warning may stand before what a tool brought; calls of a tool that is turned off end with it (L28).
                     let whole = |given: &CallResult| result.content.ends_with(&given.content);
-                    let ended_with_it = |call: &CallId| {
-                        let waited = record.state == CallState::Waiting && result.is_error;
-                        call != id && waited && turned_off.contains(&record.name.as_str())
+                    let is_off = is_off || turned_off.contains(&record.name.as_str());
+                    let has_begun = match record.state {
+                        CallState::Waiting => false,
+                        CallState::Asking => asked,
+                        _ => true,
                     };
+                    let refused = is_off && !has_begun && result.is_error;
+                    let ended_with_it = |call: &CallId| call != id && refused;
                     if let Input::Outcome { call, result: given } = input {
                         let own = call == id && whole(given) && record.state == CallState::Started;
                         assert!(own || ended_with_it(call), "an outcome finishes its own running call");
@@ -241,7 +264,7 @@ impl Ledger {
                         let denied = |answer: &_| matches!(answer, ApprovalVerdict::Denied { .. });
                         let named = answers.iter().any(|answer| answer.call == *id && denied(&answer.verdict));
                         let own = named && record.state == CallState::Asking && result.is_error;
-                        assert!(own || answers.iter().any(|answer| ended_with_it(&answer.call)), "only a denial (L17)");
+                        assert!(own || refused, "only a denial (L17), or a tool that is off (L28)");
                     }
                     if let Input::Forbidden { call, .. } = input {
                         let own = call == id && record.state == CallState::Waiting && result.is_error;
@@ -255,7 +278,9 @@ impl Ledger {
 
     fn request(&mut self, record: &CallRecord, call: &ResolvedCall, runs: bool) {
         assert!(self.calls.iter().all(|earlier| earlier.record.id != record.id), "{} is used twice", record.id);
-        assert_eq!((&record.name, &record.arguments, &record.source), (&call.name, &call.arguments, &call.source));
+        let text = || Value::String(call.arguments.to_string());
+        let arguments = if levels(&call.arguments) > MAX_LEVELS { text() } else { call.arguments.clone() };
+        assert_eq!((&record.name, &record.arguments, &record.source), (&call.name, &arguments, &call.source));
         assert_eq!((record.attempt, record.step), (0, self.replies));
         let breaks = matches!(call.disposition, Disposition::Breaks(_));
         let state = match runs {
@@ -528,10 +553,23 @@ fn turned_off(change: &Change) -> Vec<&str> {
     names.collect()
 }
 
-/// A step of a plan is one call: of those of the highest priority, the first (L24).
-fn only_the_first(calls: &mut [ResolvedCall]) {
+/// Whether a call that is ready may run: its tool is not off (L28), its arguments can be read again (row 26).
+fn can_run(call: &ResolvedCall, off: &BTreeSet<String>) -> bool {
+    !off.contains(&call.name) && levels(&call.arguments) <= MAX_LEVELS
+}
+
+fn levels(json: &Value) -> usize {
+    match json {
+        Value::Array(items) => 1 + items.iter().map(levels).max().unwrap_or_default(),
+        Value::Object(fields) => 1 + fields.values().map(levels).max().unwrap_or_default(),
+        _ => 0,
+    }
+}
+
+/// A step of a plan is one call: of those of the highest priority that can run, the first (L24).
+fn only_the_first(calls: &mut [ResolvedCall], off: &BTreeSet<String>) {
     let mut highest: Option<&mut i32> = None;
-    for call in calls {
+    for call in calls.iter_mut().filter(|call| can_run(call, off)) {
         if let Disposition::Ready { priority, .. } = &mut call.disposition {
             match &mut highest {
                 Some(other) if **other >= *priority => *priority = i32::MIN,

@@ -1,10 +1,10 @@
 //! Calls that end the turn, and replies that call nothing where they should (L18, L19).
 
-use crate::session::{Session, call, dispatched, kinds, of_priority, outcome, plain, reply, result};
+use crate::session::{Session, call, kinds, of_priority, plain, refused, reply, result, text_of};
 use agent_core::change::{Body, CallState, Change};
 use agent_core::event::{EndReason, EventKind, NudgeCause, WaitCause};
 use agent_core::loop_break::{Finish, LoopBreak, name};
-use agent_core::message::{CallId, Content, Part, Role};
+use agent_core::message::{CallId, Part, Role};
 use agent_core::model::StopReason;
 use agent_core::plugin::{Lifecycle, OutputData};
 use agent_core::run::{
@@ -34,10 +34,6 @@ fn breaking(name: &str, breaks: LoopBreak, arguments: Value) -> ResolvedCall {
     ResolvedCall { arguments, ..call(name, Disposition::Breaks(breaks)) }
 }
 
-fn refused(name: &str, message: &str) -> ResolvedCall {
-    call(name, Disposition::Refused(ToolError::Failed { message: message.into() }))
-}
-
 /// What the run wants to dispatch, with the arguments of its record.
 fn dispatch(session: &mut Session, awaits: Option<Awaited>) -> Change {
     let Action::Dispatch(dispatches) = session.run.action() else { panic!("{:?}", session.run.action()) };
@@ -55,15 +51,6 @@ fn validation(session: &Session) -> Validation {
         Action::Validate(validation) => validation,
         other => panic!("{other:?}"),
     }
-}
-
-fn text_of(session: &Session, call: &str) -> (String, bool) {
-    let result = session.ledger.call(&CallId(call.into())).record.result.clone().expect("it has its result");
-    let texts = result.content.iter().map(|content| match content {
-        Content::Text(text) => text.as_str(),
-        other => panic!("{other:?}"),
-    });
-    (texts.collect::<Vec<_>>().join("\n"), result.is_error)
 }
 
 #[test]
@@ -92,7 +79,11 @@ fn l18_a_rejected_completion_goes_back_as_its_error_result_with_the_budget_of_l1
     dispatch(&mut session, None);
     assert_eq!(validation(&session).text, r#"{"n":"three"}"#);
     let change = session.reject("is no number");
-    assert_eq!(kinds(&change)[..2], ["tool_result_error", "output_rejected"]);
+    assert_eq!(
+        kinds(&change)[..3],
+        ["tool_result_error", "output_rejected", "stream_clear"],
+        "L30: a rejection clears"
+    );
     let (text, is_error) = text_of(&session, "call_1_1_1");
     assert!(is_error && text.contains("/n: is no number") && text.contains("task_completion"), "{text}");
     let Action::CallModel(plan) = session.run.action() else { panic!() };
@@ -334,6 +325,32 @@ fn l19_nothing_of_it_holds_where_a_text_ends_the_turn() {
     assert_eq!(session.output().finish, EndReason::Answered);
 }
 
+/// L4, L19: with `at_limit = "error"` replies that call nothing end the turn at the bound, and no last call is made.
+#[test]
+fn l4_l19_at_the_bound_with_error_nothing_more_is_asked() {
+    let bound = LoopConfig { max_interactions: 2, at_limit: AtLimit::Error, ..by_tool() };
+    let mut session = Session::calling(bound.clone());
+    session.reply("hm", Vec::new());
+    let change = session.reply("hm", Vec::new());
+    assert!(kinds(&change).contains(&"no_tool_call".to_owned()));
+    assert!(matches!(session.error(), TurnError::InteractionsExhausted { interactions: 2, .. }));
+    // A result that is rejected at the bound, too; one that is accepted ends the turn as ever.
+    for accepted in [true, false] {
+        let mut session = Session::calling(bound.clone());
+        session.reply("hm", Vec::new());
+        session.reply("", vec![completing(json!("42"))]);
+        dispatch(&mut session, None);
+        assert_eq!(validation(&session).corrections_left, 0);
+        if accepted {
+            session.accept(OutputData::Text("42".into()));
+            assert!(!session.output().limit_reached);
+        } else {
+            session.reject("no");
+            assert_eq!(session.error().code(), "interactions_exhausted");
+        }
+    }
+}
+
 #[test]
 fn l4_in_the_last_call_a_text_ends_the_turn_in_either_mode() {
     let mut session = Session::calling(LoopConfig { max_interactions: 1, persistence: true, ..by_tool() });
@@ -493,108 +510,4 @@ fn l23_l12_cut_replies_and_corrections_are_not_nudged() {
     session.reply("42", Vec::new());
     session.reject("no");
     session.answer("43");
-}
-
-#[test]
-fn l28_the_third_same_failure_warns_and_turns_the_tool_off() {
-    let mut session = Session::calling(LoopConfig { max_interactions: 40, ..Default::default() });
-    let fail = |session: &mut Session, call: &str| {
-        let mut result = result("the disk is full");
-        result.is_error = true;
-        session.must(Input::Outcome { call: CallId(call.into()), result })
-    };
-    for step in 1..=3 {
-        session.reply("", vec![plain("write")]);
-        session.dispatch();
-        let change = fail(&mut session, &format!("call_1_{step}_1"));
-        let off = kinds(&change).contains(&"tool_disabled".to_owned());
-        assert_eq!(off, step == 3);
-    }
-    assert_eq!(text_of(&session, "call_1_2_1").0, "the disk is full");
-    let (third, _) = text_of(&session, "call_1_3_1");
-    assert!(third.starts_with("[the same call") && third.ends_with("the disk is full"), "{third}");
-    // It does not run any more, also with other arguments; other tools do.
-    let other = ResolvedCall { arguments: json!({"of": "other"}), ..plain("write") };
-    session.reply("", vec![other, plain("look")]);
-    let (text, is_error) = text_of(&session, "call_1_4_1");
-    assert!(is_error && text.contains("`write` is off for the rest of this turn"), "{text}");
-    assert_eq!(session.dispatch(), [CallId("call_1_4_2".into())]);
-    session.outcome("call_1_4_2", "ok");
-    // The next turn begins with all tools.
-    session.answer("done");
-    session.begin(LoopConfig::default());
-    session.reply("", vec![plain("write")]);
-    assert_eq!(session.dispatch(), [CallId("call_2_1_1".into())]);
-}
-
-#[test]
-fn l28_other_arguments_or_another_error_are_another_failure() {
-    let mut session = Session::calling(LoopConfig { max_interactions: 40, ..Default::default() });
-    for number in 0..4 {
-        session.reply("", vec![ResolvedCall { arguments: json!({ "n": number }), ..refused("write", "full") }]);
-        session.reply("", vec![refused("write", &format!("error {number}"))]);
-    }
-    let change = session.reply("", vec![plain("write")]);
-    assert!(!kinds(&change).contains(&"tool_disabled".to_owned()));
-    assert!(matches!(session.run.action(), Action::Dispatch(_)));
-}
-
-#[test]
-fn l28_arguments_are_the_same_whatever_the_order_of_their_keys() {
-    let mut session = Session::calling(LoopConfig::default());
-    let [one, other]: [Value; 2] = [r#"{"a": {"x": 1, "y": [1]}, "b": 2}"#, r#"{"b": 2, "a": {"y": [1], "x": 1}}"#]
-        .map(|text| serde_json::from_str(text).unwrap());
-    for arguments in [&one, &other] {
-        session.reply("", vec![ResolvedCall { arguments: arguments.clone(), ..refused("write", "full") }]);
-    }
-    let change = session.reply("", vec![ResolvedCall { arguments: one, ..refused("write", "full") }]);
-    assert!(kinds(&change).contains(&"tool_disabled".to_owned()));
-}
-
-/// L8: what is refused counts as what fails; an outstanding call's error, too.
-#[test]
-fn l28_refused_and_outstanding_calls_count() {
-    let mut session = Session::calling(LoopConfig::default());
-    session.reply("", vec![refused("order", "full")]);
-    for step in 2..=3 {
-        let id = CallId(format!("call_1_{step}_1"));
-        session.reply("", vec![plain("order")]);
-        session.must(crate::session::handed_on(std::slice::from_ref(&id)));
-        let mut failed = result(&ToolError::Failed { message: "full".into() }.for_model());
-        failed.is_error = true;
-        let change = session.must(Input::Respond { call: id, result: failed });
-        assert_eq!(kinds(&change).contains(&"tool_disabled".to_owned()), step == 3);
-    }
-}
-
-/// Calls of the same reply that still wait end with their tool.
-#[test]
-fn l28_calls_that_still_wait_do_not_run() {
-    let mut session = Session::calling(LoopConfig { parallel_calls: 1, ..Default::default() });
-    session.reply("", (0..5).map(|_| plain("write")).collect());
-    for place in 1..=3 {
-        let id = format!("call_1_1_{place}");
-        session.must(dispatched(&[CallId(id.clone())]));
-        let Input::Outcome { call, mut result } = outcome(&id, "full") else { unreachable!() };
-        result.is_error = true;
-        session.must(Input::Outcome { call, result });
-    }
-    assert!(matches!(session.run.action(), Action::CallModel(_)));
-    assert!(text_of(&session, "call_1_1_5").0.contains("is off"));
-}
-
-/// A turn could not end without them, and what is not there cannot be turned off: the model is warned only.
-#[test]
-fn l28_loop_breaking_and_missing_tools_are_only_warned_of() {
-    for (tool, disposition) in [
-        (name::TASK_COMPLETION, Disposition::Refused(ToolError::Failed { message: "no".into() })),
-        ("absent", Disposition::NotFound { message: "there is no tool `absent`".into() }),
-    ] {
-        let mut session = Session::calling(by_tool());
-        for _ in 0..3 {
-            let change = session.reply("", vec![call(tool, disposition.clone())]);
-            assert!(!kinds(&change).contains(&"tool_disabled".to_owned()), "{tool}");
-        }
-        assert!(text_of(&session, "call_1_3_1").0.starts_with("[the same call"), "{tool}");
-    }
 }

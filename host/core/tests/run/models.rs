@@ -1,7 +1,7 @@
 //! A model that does not answer: once more, the next of the chain, the fixed text (M3); and a turn that is undone (D5).
 
 use crate::session::{Session, WIDE, kinds, plain, reply};
-use agent_core::event::EventKind;
+use agent_core::event::{EndReason, EventKind};
 use agent_core::message::TurnInput;
 use agent_core::model::Usage;
 use agent_core::plugin::OutputData;
@@ -91,7 +91,7 @@ fn m3_the_fixed_text_comes_last_and_says_so() {
     let data = OutputData::Json(json!({"answer": "later"}));
     let mut session = Session::calling(LoopConfig { fallback: Some(data), ..LoopConfig::default() });
     let change = session.must(failed(AfterFailure::GiveUp));
-    let expected = ["stream_clear", "model_fallback", "stream_complete", "context_budget", "loop_end"];
+    let expected = ["stream_clear", "model_fallback", "context_budget", "stream_complete", "loop_end"];
     assert_eq!(kinds(&change), expected);
     let output = session.output();
     assert_eq!((output.model.as_str(), output.data), (FALLBACK_TEXT, json!({"answer": "later"})));
@@ -131,4 +131,21 @@ fn d5_undo_takes_the_last_turn_out_of_the_view_again_and_again() {
     assert_eq!((session.output().turn, session.run.view.len()), (4, 4));
     (0..2).for_each(|_| drop(session.must(Input::Undo)));
     assert_eq!(session.tell(Input::Undo), Err(Refused::NothingToUndo));
+}
+
+/// L4, M3: the fixed text in place of the last call is what the bound ends the turn with.
+#[test]
+fn l4_the_fixed_text_at_the_bound_is_marked() {
+    for (max_interactions, limit_reached) in [(0, true), (1, false)] {
+        let fallback = Some(OutputData::Text("ask later".into()));
+        let mut session = Session::calling(LoopConfig { max_interactions, fallback, ..Default::default() });
+        let change = session.must(failed(AfterFailure::GiveUp));
+        assert_eq!(
+            kinds(&change),
+            ["stream_clear", "model_fallback", "context_budget", "stream_complete", "loop_end"],
+            "L30"
+        );
+        let output = session.output();
+        assert_eq!((output.limit_reached, output.finish == EndReason::Limit), (limit_reached, limit_reached));
+    }
 }

@@ -1,15 +1,19 @@
 //! Turns that go by a plan, and what becomes of them when it fails (L24).
 
-use crate::session::{Session, WIDE, call, kinds, of_priority, plain, reply, result};
+use crate::session::{Session, WIDE, call, grant, handed_on, kinds, of_priority, plain, refused, reply, result};
+use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, GrantScope, ScopedGrant};
 use agent_core::change::Change;
 use agent_core::event::EventKind;
+use agent_core::loop_break::LoopBreak;
 use agent_core::message::{CallId, TurnInput};
+use agent_core::model::StopReason;
 use agent_core::plan::PlanStep;
 use agent_core::plugin::OutputData;
 use agent_core::run::{
-    Action, AfterFailure, Asked, Disposition, Input, LoopConfig, MadePlan, ModelFailure, Offer, PlanBudgets,
-    PlannedStep, PromptBudget, Prospect, RepliedStep, TurnContext,
+    Action, AfterFailure, Approval, Asked, Disposition, Input, LoopConfig, MadePlan, ModelFailure, Offer, PlanBudgets,
+    PlannedStep, PromptBudget, Prospect, RepliedStep, ResolvedCall, TurnContext,
 };
+use agent_core::text_dialect::UnreadableCall;
 use agent_core::tool::ToolError;
 use serde_json::json;
 
@@ -161,7 +165,7 @@ fn l24_every_failure_falls_back() {
     let cases: [(Failure, &str, usize); 6] = [
         (invalid, "the planner's reply is no plan: it is no JSON", 0),
         (no_call, "the executor called no tool in step 2 of 2", 1),
-        (refused, "the call of `a` in step 1 of 1 could not run", 1),
+        (refused, "no call of step 1 of 1 could run: `a`: denied: not granted", 1),
         (failed, "`a` failed in step 1 of 2: disk full", 1),
         (empty, "the planner's answer is empty", 1),
         (silent, "local/p did not answer: busy", 0),
@@ -272,4 +276,123 @@ fn l23_a_planners_answer_that_leaves_work_is_no_answer() {
             assert_eq!((asked(&session), offered(&session)), (Asked::Model, vec!["all".to_owned()]));
         }
     }
+}
+
+fn deep(tool: &str) -> ResolvedCall {
+    ResolvedCall { arguments: (0..65).fold(json!(1), |inner, _| json!([inner])), ..plain(tool) }
+}
+
+/// L24: a call that nothing can run is no step, whatever it is that keeps it from running.
+#[test]
+fn l24_a_call_that_cannot_run_is_no_step() {
+    let cut = |session: &mut Session| {
+        session.must(Input::Reply(RepliedStep { stop: StopReason::Length, ..reply("", vec![plain("a")]) }))
+    };
+    let too_deep = |session: &mut Session| session.reply("", vec![deep("a")]);
+    let too_many = |session: &mut Session| session.reply("", (0..129).map(|_| plain("a")).collect());
+    let unreadable = |session: &mut Session| {
+        let broken = UnreadableCall::ParseError { problem: "it is no JSON".into(), written: "{\"server".into() };
+        session.must(Input::Reply(RepliedStep { unreadable: vec![broken], ..reply("", Vec::new()) }))
+    };
+    let cases: [(Failure, &str, usize); 4] = [
+        (cut, "no call of step 1 of 2 could run: `a`: failed: the reply was cut", 1),
+        (too_deep, "`a`: invalid arguments: the arguments have more than 64 levels", 1),
+        (too_many, "too many calls in one reply: 129, at most 128", 128),
+        (unreadable, "could not be read: it is no JSON. It reads `{\"server`", 0),
+    ];
+    for (case, expected, calls) in cases {
+        let mut session = planning(LoopConfig::default());
+        session.must(made(steps(&["a", "b"])));
+        let change = case(&mut session);
+        assert!(reason(&change).contains(expected), "{}", reason(&change));
+        assert_eq!((asked(&session), session.ledger.calls.len()), (Asked::Model, calls), "{expected}");
+        // L20: what could not be read is told, too.
+        let told = kinds(&change).contains(&"error".to_owned());
+        assert_eq!(told, calls == 0, "{:?}", kinds(&change));
+        session.answer("done");
+    }
+}
+
+/// L24, L28: a tool that was turned off in one step is no call of the next one.
+#[test]
+fn l24_a_tool_that_is_off_is_no_step() {
+    let turned_off = || {
+        let mut session = planning(LoopConfig::default());
+        session.must(made(steps(&["x", "y"])));
+        let bad = || refused("x", "no such folder");
+        session.reply("", vec![bad(), bad(), bad(), plain("y")]);
+        session.run_batch();
+        assert_eq!(asked(&session), Asked::Executor { step: 2, of: 2 }, "the step's call has run");
+        session
+    };
+    let mut session = turned_off();
+    let change = session.reply("", vec![plain("x")]);
+    assert!(reason(&change).contains("`x` is off"), "{}", reason(&change));
+    assert_eq!(asked(&session), Asked::Model);
+
+    let mut session = turned_off();
+    session.reply("", vec![plain("x"), plain("y"), plain("z")]);
+    assert_eq!(session.dispatch(), [CallId("call_1_3_2".into())], "one call a step");
+    session.outcome("call_1_3_2", "ok");
+    assert_eq!(asked(&session), Asked::Synthesis);
+}
+
+/// L18, L24: beside the call of a step nothing ends the turn; alone it may, and a result that is rejected ends the plan.
+#[test]
+fn l24_a_step_is_one_call_beside_one_that_would_end_the_turn() {
+    let done = || {
+        let complete = call("task_completion", Disposition::Breaks(LoopBreak::Complete));
+        ResolvedCall { arguments: json!({"result": "half"}), ..complete }
+    };
+    let mut session = planning(LoopConfig::default());
+    session.must(made(steps(&["a", "b"])));
+    session.reply("", vec![plain("a"), done()]);
+    session.run_batch();
+    assert_eq!(asked(&session), Asked::Executor { step: 2, of: 2 });
+    session.reply("", vec![done()]);
+    session.dispatch();
+    let change = session.reject("no");
+    assert!(reason(&change).contains("failed in step 2 of 2"), "{}", reason(&change));
+    assert_eq!(asked(&session), Asked::Model);
+}
+
+/// L10, L24: a step that asks a service suspends the turn, and the plan goes on with its answer.
+#[test]
+fn l10_a_step_waits_for_its_service() {
+    let mut session = planning(LoopConfig::default());
+    session.must(made(steps(&["pay", "b"])));
+    session.reply("", vec![plain("pay")]);
+    let id = CallId("call_1_2_1".into());
+    let change = session.must(handed_on(std::slice::from_ref(&id)));
+    assert_eq!(kinds(&change), ["tool_call", "suspended"]);
+    session.crash();
+    let change = session.must(Input::Respond { call: id.clone(), result: result("paid") });
+    assert!(kinds(&change).contains(&"resumed".to_owned()));
+    assert_eq!(asked(&session), Asked::Executor { step: 2, of: 2 });
+    // An answer that is an error is the step's failure.
+    session.reply("", vec![plain("pay")]);
+    let id = CallId("call_1_3_1".into());
+    session.must(handed_on(std::slice::from_ref(&id)));
+    let failed = agent_core::change::CallResult { is_error: true, ..result("no money") };
+    let change = session.must(Input::Respond { call: id, result: failed });
+    assert_eq!(reason(&change), "`pay` failed in step 2 of 2: no money");
+}
+
+/// L17, L24: a step's call is asked for like any other; what somebody denies is the step's failure.
+#[test]
+fn l17_a_step_that_is_denied_falls_back() {
+    let asking = |tool: &str| ResolvedCall { approval: Approval::Needed(grant(tool).digest), ..plain(tool) };
+    let mut session = planning(LoopConfig::default());
+    session.must(made(steps(&["a", "b"])));
+    session.reply("", vec![asking("a")]);
+    let allowed = ScopedGrant { scope: GrantScope::Once, grant: grant("a") };
+    let answer =
+        |call: &str, verdict| Input::Approval { answers: vec![ApprovalAnswer { call: CallId(call.into()), verdict }] };
+    session.must(answer("call_1_2_1", ApprovalVerdict::Granted { edited: None, grant: allowed }));
+    session.run_batch();
+    assert_eq!(asked(&session), Asked::Executor { step: 2, of: 2 });
+    session.reply("", vec![asking("b")]);
+    let change = session.must(answer("call_1_3_1", ApprovalVerdict::Denied { reason: Some("not today".into()) }));
+    assert!(reason(&change).starts_with("`b` failed in step 2 of 2") && reason(&change).contains("not today"));
+    assert_eq!(asked(&session), Asked::Model);
 }

@@ -12,7 +12,7 @@ use agent_core::run::{
     Action, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, LoopConfig, Output, OutputVerdict,
     PromptBudget, Refused, RepliedStep, ResolvedCall, Run, TurnContext, TurnEnd, TurnError,
 };
-use agent_core::tool::{ToolSource, Violation};
+use agent_core::tool::{ToolError, ToolSource, Violation};
 use serde_json::{Value, json};
 
 /// A window in which nothing is tight.
@@ -54,6 +54,7 @@ impl Session {
         assert_eq!(restored, self.run, "the snapshot is the whole state");
         assert_eq!(restored.action(), self.run.action());
         self.ledger.take(&before, &input, &change);
+        Ledger::check_order(&self.run, &change);
         self.ledger.check(&self.run);
         Ok(change)
     }
@@ -243,6 +244,11 @@ pub(crate) fn plain(name: &str) -> ResolvedCall {
     call(name, Disposition::Ready { priority: 0, sequential: false, repeatable: false })
 }
 
+/// A call that nothing runs, with the error that the model is told.
+pub(crate) fn refused(name: &str, message: &str) -> ResolvedCall {
+    call(name, Disposition::Refused(ToolError::Failed { message: message.into() }))
+}
+
 pub(crate) fn repeatable(name: &str) -> ResolvedCall {
     call(name, Disposition::Ready { priority: 0, sequential: false, repeatable: true })
 }
@@ -253,6 +259,16 @@ pub(crate) fn sequential(name: &str) -> ResolvedCall {
 
 pub(crate) fn of_priority(name: &str, priority: i32) -> ResolvedCall {
     call(name, Disposition::Ready { priority, sequential: false, repeatable: false })
+}
+
+/// What a call has brought, and whether that is an error.
+pub(crate) fn text_of(session: &Session, call: &str) -> (String, bool) {
+    let result = session.ledger.call(&CallId(call.into())).record.result.clone().expect("it has its result");
+    let texts = result.content.iter().map(|content| match content {
+        Content::Text(text) => text.as_str(),
+        other => panic!("{other:?}"),
+    });
+    (texts.collect::<Vec<_>>().join("\n"), result.is_error)
 }
 
 /// The kinds of a change's events, as they stand in JSON.

@@ -1,0 +1,195 @@
+//! Calls that keep failing the same way: the tool is turned off, and its calls don't run any more (L28).
+
+use crate::session::{Session, call, dispatched, grant, kinds, outcome, plain, refused, result, text_of};
+use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, GrantScope, ScopedGrant};
+use agent_core::change::Change;
+use agent_core::loop_break::{Finish, name};
+use agent_core::message::CallId;
+use agent_core::plugin::OutputData;
+use agent_core::run::{Action, Approval, Disposition, Input, LoopConfig, ResolvedCall};
+use agent_core::tool::ToolError;
+use serde_json::{Value, json};
+
+fn by_tool() -> LoopConfig {
+    LoopConfig { finish: Finish::Tool, ..Default::default() }
+}
+
+fn fail(session: &mut Session, call: &str) -> Change {
+    let Input::Outcome { call, mut result } = outcome(call, "full") else { unreachable!() };
+    result.is_error = true;
+    session.must(Input::Outcome { call, result })
+}
+
+/// With other arguments than the calls that fail.
+fn fine(name: &str) -> ResolvedCall {
+    ResolvedCall { arguments: json!({"of": "something else"}), ..plain(name) }
+}
+
+fn asking(name: &str) -> ResolvedCall {
+    ResolvedCall { approval: Approval::Needed(grant(name).digest), ..plain(name) }
+}
+
+fn allow(session: &mut Session, places: std::ops::RangeInclusive<u32>) -> Change {
+    let grant = |name| ScopedGrant { scope: GrantScope::Once, grant: grant(name) };
+    let answer = |place: u32| ApprovalAnswer {
+        call: CallId(format!("call_1_1_{place}")),
+        verdict: ApprovalVerdict::Granted { edited: None, grant: grant("write") },
+    };
+    session.must(Input::Approval { answers: places.map(answer).collect() })
+}
+
+#[test]
+fn l28_the_third_same_failure_warns_and_turns_the_tool_off() {
+    let mut session = Session::calling(LoopConfig { max_interactions: 40, ..Default::default() });
+    for step in 1..=3 {
+        session.reply("", vec![plain("write")]);
+        session.dispatch();
+        let change = fail(&mut session, &format!("call_1_{step}_1"));
+        let off = kinds(&change).contains(&"tool_disabled".to_owned());
+        assert_eq!(off, step == 3);
+    }
+    assert_eq!(text_of(&session, "call_1_2_1").0, "full");
+    let (third, _) = text_of(&session, "call_1_3_1");
+    assert!(third.starts_with("[the same call") && third.ends_with("full"), "{third}");
+    // It does not run any more, also with other arguments; other tools do.
+    let other = ResolvedCall { arguments: json!({"of": "other"}), ..plain("write") };
+    session.reply("", vec![other, plain("look")]);
+    let (text, is_error) = text_of(&session, "call_1_4_1");
+    assert!(is_error && text.contains("`write` is off for the rest of this turn"), "{text}");
+    assert_eq!(session.dispatch(), [CallId("call_1_4_2".into())]);
+    session.outcome("call_1_4_2", "ok");
+    // The next turn begins with all tools.
+    session.answer("done");
+    session.begin(LoopConfig::default());
+    session.reply("", vec![plain("write")]);
+    assert_eq!(session.dispatch(), [CallId("call_2_1_1".into())]);
+}
+
+#[test]
+fn l28_other_arguments_or_another_error_are_another_failure() {
+    let mut session = Session::calling(LoopConfig { max_interactions: 40, ..Default::default() });
+    for number in 0..4 {
+        session.reply("", vec![ResolvedCall { arguments: json!({ "n": number }), ..refused("write", "full") }]);
+        session.reply("", vec![refused("write", &format!("error {number}"))]);
+    }
+    let change = session.reply("", vec![plain("write")]);
+    assert!(!kinds(&change).contains(&"tool_disabled".to_owned()));
+    assert!(matches!(session.run.action(), Action::Dispatch(_)));
+}
+
+#[test]
+fn l28_arguments_are_the_same_whatever_the_order_of_their_keys() {
+    let mut session = Session::calling(LoopConfig::default());
+    let [one, other]: [Value; 2] = [r#"{"a": {"x": 1, "y": [1]}, "b": 2}"#, r#"{"b": 2, "a": {"y": [1], "x": 1}}"#]
+        .map(|text| serde_json::from_str(text).unwrap());
+    for arguments in [&one, &other] {
+        session.reply("", vec![ResolvedCall { arguments: arguments.clone(), ..refused("write", "full") }]);
+    }
+    let change = session.reply("", vec![ResolvedCall { arguments: one, ..refused("write", "full") }]);
+    assert!(kinds(&change).contains(&"tool_disabled".to_owned()));
+}
+
+/// L8: what is refused counts as what fails; an outstanding call's error, too.
+#[test]
+fn l28_refused_and_outstanding_calls_count() {
+    let mut session = Session::calling(LoopConfig::default());
+    session.reply("", vec![refused("order", "full")]);
+    for step in 2..=3 {
+        let id = CallId(format!("call_1_{step}_1"));
+        session.reply("", vec![plain("order")]);
+        session.must(crate::session::handed_on(std::slice::from_ref(&id)));
+        let mut failed = result(&ToolError::Failed { message: "full".into() }.for_model());
+        failed.is_error = true;
+        let change = session.must(Input::Respond { call: id, result: failed });
+        assert_eq!(kinds(&change).contains(&"tool_disabled".to_owned()), step == 3);
+    }
+}
+
+/// Calls of the same reply that still wait end with their tool.
+#[test]
+fn l28_calls_that_still_wait_do_not_run() {
+    let mut session = Session::calling(LoopConfig { parallel_calls: 1, ..Default::default() });
+    session.reply("", (0..5).map(|_| plain("write")).collect());
+    for place in 1..=3 {
+        let id = format!("call_1_1_{place}");
+        session.must(dispatched(&[CallId(id.clone())]));
+        fail(&mut session, &id);
+    }
+    assert!(matches!(session.run.action(), Action::CallModel(_)));
+    assert!(text_of(&session, "call_1_1_5").0.contains("is off"));
+}
+
+/// A turn could not end without them, and what is not there cannot be turned off: the model is warned only.
+#[test]
+fn l28_loop_breaking_and_missing_tools_are_only_warned_of() {
+    for (tool, disposition) in [
+        (name::TASK_COMPLETION, Disposition::Refused(ToolError::Failed { message: "no".into() })),
+        ("absent", Disposition::NotFound { message: "there is no tool `absent`".into() }),
+    ] {
+        let mut session = Session::calling(by_tool());
+        for _ in 0..3 {
+            let change = session.reply("", vec![call(tool, disposition.clone())]);
+            assert!(!kinds(&change).contains(&"tool_disabled".to_owned()), "{tool}");
+        }
+        assert!(text_of(&session, "call_1_3_1").0.starts_with("[the same call"), "{tool}");
+    }
+}
+
+/// A reply whose own refused calls turn the tool off: the others of that reply don't run, those before them neither.
+#[test]
+fn l28_calls_beside_the_refused_ones_do_not_run() {
+    let mut session = Session::calling(LoopConfig::default());
+    let bad = || refused("write", "no such folder");
+    let calls = vec![fine("write"), bad(), bad(), bad(), fine("write"), asking("write"), fine("look")];
+    let change = session.reply("", calls);
+    assert!(kinds(&change).contains(&"tool_disabled".to_owned()));
+    assert_eq!(session.dispatch(), [CallId("call_1_1_7".into())]);
+    for place in [1, 5, 6] {
+        let (text, is_error) = text_of(&session, &format!("call_1_1_{place}"));
+        assert!(is_error && text.contains("`write` is off"), "{text}");
+    }
+    // The same without anything that could run: nobody is asked, and the model is told.
+    let mut session = Session::calling(LoopConfig::default());
+    session.reply("", vec![asking("write"), bad(), bad(), bad()]);
+    assert!(matches!(session.run.action(), Action::CallModel(_)), "{:?}", session.run.action());
+}
+
+/// L17: leave does not bring back a tool that was turned off while somebody was asked.
+#[test]
+fn l28_l17_a_call_that_is_allowed_too_late_does_not_run() {
+    let mut session = Session::calling(LoopConfig::default());
+    session.reply("", (0..4).map(|_| asking("write")).chain([asking("pay")]).collect());
+    allow(&mut session, 1..=3);
+    session.dispatch();
+    for place in 1..=3 {
+        fail(&mut session, &format!("call_1_1_{place}"));
+    }
+    let Action::Suspended(suspension) = session.run.action() else { panic!("{:?}", session.run.action()) };
+    assert_eq!(suspension.waits.len(), 2, "they have been asked about both");
+    let change = allow(&mut session, 4..=4);
+    assert_eq!(kinds(&change), ["approval_resolved", "tool_result_error", "suspended"]);
+    let (text, is_error) = text_of(&session, "call_1_1_4");
+    assert!(is_error && text.contains("`write` is off"), "{text}");
+    assert_eq!(session.ledger.call(&CallId("call_1_1_4".into())).record.attempt, 0);
+    // The last answer goes on with the turn.
+    let denied = ApprovalVerdict::Denied { reason: None };
+    let answers = vec![ApprovalAnswer { call: CallId("call_1_1_5".into()), verdict: denied }];
+    session.must(Input::Approval { answers });
+    session.answer("done");
+}
+
+/// The same where the one that is allowed too late is the last of its batch.
+#[test]
+fn l28_l17_a_turn_goes_on_behind_a_call_that_is_allowed_too_late() {
+    let mut session = Session::calling(LoopConfig::default());
+    session.reply("", (0..4).map(|_| asking("write")).collect());
+    allow(&mut session, 1..=3);
+    session.dispatch();
+    for place in 1..=3 {
+        fail(&mut session, &format!("call_1_1_{place}"));
+    }
+    let change = allow(&mut session, 4..=4);
+    assert_eq!(kinds(&change)[..4], ["approval_resolved", "tool_result_error", "resumed", "loop_iteration"]);
+    session.reply("", Vec::new());
+    session.accept(OutputData::Text(String::new()));
+}
