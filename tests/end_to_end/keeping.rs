@@ -9,7 +9,7 @@ use std::time::Duration;
 fn agent(name: &str, key_value: Option<u64>) -> AgentConfig {
     let mut config = AgentConfig::new(name);
     let grants = Grants { key_value, ..Grants::default() };
-    config.plugins.insert("notes".to_owned(), PluginAllowance { grants, limits: CallLimits::default() });
+    config.plugins.insert("notes".to_owned(), PluginAllowance { grants, ..PluginAllowance::default() });
     config
 }
 

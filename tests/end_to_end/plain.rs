@@ -214,7 +214,7 @@ async fn p3_a_command_line_program_is_one_tool() {
         agent_plugins::TreeGrant { host: house.tree(), guest: ".".to_owned(), access: agent_plugins::Access::Read };
     let grants =
         Grants { trees: vec![tree], env: [("COLOUR".to_owned(), "teal".to_owned())].into(), ..Grants::default() };
-    granted.plugins.insert("shout".to_owned(), PluginAllowance { grants, limits: CallLimits::default() });
+    granted.plugins.insert("shout".to_owned(), PluginAllowance { grants, ..PluginAllowance::default() });
     let (is_error, text) = outcomes(&house, granted, &[calls(&["environment"], "")]).await.remove(0);
     assert!(!is_error && text.contains("COLOUR=teal") && text.contains("Ok(0)"), "{text}");
 }

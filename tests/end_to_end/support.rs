@@ -95,6 +95,7 @@ impl House {
             sandbox: self.sandbox.clone(),
             downscaler: self.downscaler.clone(),
             checkpoint: None,
+            first_uses: None,
         }
     }
 
@@ -135,7 +136,7 @@ pub(crate) fn granting(house: &House, plugin: &str) -> AgentConfig {
         access: agent_plugins::Access::ReadWrite,
     };
     let grants = Grants { trees: vec![tree], ..Grants::default() };
-    config.plugins.insert(plugin.to_owned(), PluginAllowance { grants, limits: CallLimits::default() });
+    config.plugins.insert(plugin.to_owned(), PluginAllowance { grants, ..PluginAllowance::default() });
     config
 }
 
