@@ -4,6 +4,10 @@ use crate::grants::{self, Grant, Kind, Receiver};
 use agent_plugins::{Access, Grants, Need, Unmet};
 use std::path::{Path, PathBuf};
 
+/// Things that one card may offer: what is not shown is not given.
+const MOST: usize = 24;
+/// Characters of one of them.
+const LONGEST: usize = 200;
 /// MiB that a plugin may keep after a yes.
 const KEPT_MEBIBYTES: &str = "10";
 
@@ -56,7 +60,8 @@ impl Offers {
     ) -> Self {
         let mut offers = Self::default();
         for asked in lacking {
-            match offer(plugin, &asked, folder, variable) {
+            let room = if offers.given.len() < MOST { Ok(()) } else { Err("there is too much to be shown".to_owned()) };
+            match room.and_then(|()| offer(plugin, &asked, folder, variable)) {
                 Ok((grant, meaning, gives)) => offers.given.push(Offer { asked, grant, meaning, gives }),
                 Err(why) => offers.beyond.push(Beyond { asked, why }),
             }
@@ -119,6 +124,12 @@ fn offer(
         Need::Config(_) => return Err("it needs a value".to_owned()),
         Need::Secret(_) => return Err("it needs hosts to go to".to_owned()),
     };
+    if !matches!(kind, Kind::Read | Kind::Write) && value.chars().nth(LONGEST).is_some() {
+        return Err("it is too long to be shown".to_owned());
+    }
+    if kind == Kind::Env && variable(&value).is_none() {
+        return Err("it is not set".to_owned());
+    }
     let meaning = match &asked.need {
         Need::Files(access) => of_folder(*access, &folder.base.join(&folder.written)),
         Need::Env(name) => format!("the environment variable {name}"),
@@ -199,6 +210,18 @@ mod tests {
         assert_eq!(grants.env["LANG"], "C");
         assert_eq!((grants.http.len(), grants.key_value), (2, Some(10 << 20)));
         assert!(grants.config.is_empty() && grants.secrets.is_empty());
+    }
+
+    /// P6: what would not be shown is not given.
+    #[test]
+    fn p6_nothing_is_given_unseen() {
+        let folder = Folder { base: PathBuf::new(), written: ".".into() };
+        let many = (0..100).map(|number| Need::Http(format!("https://h{number}.example"))).collect();
+        let offers_of_many = offers(many, &folder);
+        assert_eq!((offers_of_many.given.len(), offers_of_many.beyond.len()), (MOST, 76));
+        assert_eq!(offers_of_many.grants().http.len(), MOST);
+        let long = offers(vec![Need::Http(format!("https://a.example/{}", "x".repeat(LONGEST)))], &folder);
+        assert!(long.given.is_empty(), "{long:?}");
     }
 
     /// P6: a folder that is not there is no grant.

@@ -29,10 +29,15 @@ pub struct FirstUse {
     /// What it asks for and does not get.
     pub lacking: Vec<Unmet>,
     component: Arc<LoadedPlugin>,
-    _dealt_with: oneshot::Sender<()>,
+    dealt_with: oneshot::Sender<()>,
 }
 
 impl FirstUse {
+    /// Whether the call still waits: its turn may have been cancelled meanwhile.
+    pub fn is_waited_for(&self) -> bool {
+        !self.dealt_with.is_closed()
+    }
+
     /// What of it the agent has not granted since: it may have been answered for another call of the plugin.
     pub fn still_lacking(&self) -> Vec<Unmet> {
         let agent = self.agent.current();
@@ -102,7 +107,7 @@ impl Shared {
         if setup.unmet().is_empty() || self.live.current().asking_about(plugin) == Asking::Never {
             return None;
         }
-        let (_dealt_with, dealt_with) = oneshot::channel();
+        let (dealt_with, is_dealt_with) = oneshot::channel();
         let question = FirstUse {
             agent: self.live.clone(),
             session: self.subject.clone(),
@@ -110,12 +115,12 @@ impl Shared {
             tool: tool.map(str::to_owned),
             lacking: setup.unmet().to_vec(),
             component: setup.plugin().clone(),
-            _dealt_with,
+            dealt_with,
         };
         let asked = async move {
             if somebody.send(question).await.is_ok() {
                 // Its other end is dropped, never used.
-                let _ = dealt_with.await;
+                let _ = is_dealt_with.await;
             }
         };
         Some(asked.boxed())

@@ -10,7 +10,7 @@ use agent_memory::Store;
 use agent_plugins::{Answers, to_ask};
 use agent_runtime::{Answered, FirstUse, swap};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::mpsc::Receiver;
 use tokio_util::sync::CancellationToken;
@@ -66,6 +66,9 @@ impl FirstUseDesk {
 
     /// Asks, unless it was answered before; the turn goes on afterwards.
     pub(crate) async fn serve(&mut self, first_use: FirstUse, stop: &CancellationToken) {
+        if !first_use.is_waited_for() {
+            return;
+        }
         let name = first_use.agent.current().config().name.clone();
         let plugin = first_use.plugin.name.clone();
         let answers = self.answers.entry((name.clone(), plugin.clone())).or_default();
@@ -114,6 +117,9 @@ impl FirstUseDesk {
                 Ok(TypedLine::End) | Err(_) => return Said::No,
             };
             match Answer::parse(&line) {
+                Some(Answer::ThisRun | Answer::Always) if offers.given.is_empty() => {
+                    self.warn("a yes would give nothing here: `d DIR` names a folder that is there, n says no");
+                }
                 Some(Answer::ThisRun) => {
                     return Said::Yes(Answered { for_this_run: offers.grants(), ..Answered::default() });
                 }
@@ -197,9 +203,9 @@ enum Written {
 /// A folder that somebody types is meant from where they are; a plugin names it as it is written in the configuration.
 fn another(folder: &Folder, written: &str) -> Folder {
     let canonical = |path: &Path| std::fs::canonicalize(path).ok();
-    let here = canonical(Path::new("."));
-    let base = if folder.base.as_os_str().is_empty() { here.clone() } else { canonical(&folder.base) };
-    let whole = canonical(Path::new(written)).filter(|_| base != here);
+    let is_base_here = folder.base.as_os_str().is_empty() || canonical(&folder.base) == canonical(Path::new("."));
+    let climbs = Path::new(written).components().any(|component| component == Component::ParentDir);
+    let whole = canonical(Path::new(written)).filter(|_| climbs || !is_base_here);
     let written = whole.map_or_else(|| written.to_owned(), |whole| whole.to_string_lossy().into_owned());
     Folder { base: folder.base.clone(), written }
 }

@@ -5,10 +5,10 @@ use super::{BOLD, DIM, YELLOW};
 use crate::first_use::Offers;
 use agent_plugins::PluginIdentity;
 
-/// Most things that are shown each on a line of their own.
-const SHOWN: usize = 24;
-/// Characters of one thing.
-const CHARACTERS: usize = 300;
+/// Most things that cannot be given that are shown.
+const SHOWN: usize = 12;
+/// Characters of one of them.
+const CHARACTERS: usize = 200;
 
 /// What somebody types.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,20 +75,16 @@ impl Answer {
 /// A line for each thing, with the line of the configuration that it would become.
 pub(crate) fn card(asking: &Asking<'_>, offers: &Offers) -> String {
     let Asking { plugin, agent, tool } = asking;
-    let purpose = tool.map_or_else(|| "to build the context".to_owned(), |tool| format!("for {}", shown(tool)));
+    let purpose = tool.map_or_else(|| "build the context".to_owned(), |tool| format!("run {}", shown(tool)));
     let mut lines = vec![format!(
-        "{YELLOW}first use{YELLOW:#}: {BOLD}{}{BOLD:#} {DIM}{}{DIM:#}, {purpose} of the agent {}, asks for",
+        "{YELLOW}first use{YELLOW:#}: {BOLD}{}{BOLD:#} {DIM}{}{DIM:#} asks for this, to {purpose} (agent {})",
         shown(&plugin.name),
         plugin.digest.short(),
         shown(agent)
     )];
-    for offer in offers.given.iter().take(SHOWN) {
-        lines.push(format!("  {}  {DIM}{}{DIM:#}", shown(&offer.meaning), shown(&offer.line())));
-    }
-    if let more @ 1.. = offers.given.len().saturating_sub(SHOWN) {
-        lines.push(format!(
-            "  {YELLOW}and {more} more things, which are not shown: say n, and grant what you want{YELLOW:#}"
-        ));
+    for offer in &offers.given {
+        // Whole: what is granted is what is read.
+        lines.push(format!("  {}  {DIM}{}{DIM:#}", escaped(&offer.meaning), escaped(&offer.line())));
     }
     for beyond in offers.beyond.iter().take(SHOWN) {
         let (thing, why) = (shown(&beyond.asked.thing), shown(&beyond.why));
@@ -99,6 +95,9 @@ pub(crate) fn card(asking: &Asking<'_>, offers: &Offers) -> String {
             shown(&advice.line)
         ));
     }
+    if let more @ 1.. = offers.beyond.len().saturating_sub(SHOWN) {
+        lines.push(format!("  {DIM}nor {more} more things: `agent-host plugin explain` shows all{DIM:#}"));
+    }
     lines.join("\n")
 }
 
@@ -107,4 +106,58 @@ fn shown(text: &str) -> String {
     let beginning: String = text.chars().take(CHARACTERS).collect();
     let more = if beginning.len() < text.len() { "…" } else { "" };
     format!("{}{more}", escaped(&beginning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::first_use::Folder;
+    use agent_core::message::Digest;
+    use agent_plugins::{Access, GrantAdvice, Need, Unmet};
+
+    /// P6: a card says who asks for what, with the line that it would become, and nothing in it steers the terminal.
+    #[test]
+    fn p6_a_card_says_who_asks_for_what() {
+        let lacking = |need| Unmet {
+            need,
+            thing: "the secret K\u{1b}[2J\u{202e}".into(),
+            advice: GrantAdvice { table: "[t]".into(), line: "l".into(), flag: String::new() },
+        };
+        let lacking = vec![
+            lacking(Need::Files(Access::Read)),
+            lacking(Need::Http("GET https://*:*".into())),
+            lacking(Need::Secret("K\u{1b}[2J\u{202e}".into())),
+        ];
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let base = place.path().canonicalize().expect("there");
+        let folder = Folder { base: base.clone(), written: ".".into() };
+        let offers = Offers::new("p", lacking, &folder, &|_| None);
+        let plugin = PluginIdentity { name: "p\u{1b}]0;x\u{7}".into(), digest: Digest::from_sha256([7; 32]) };
+        let shown = card(&Asking { plugin: &plugin, agent: "reader", tool: Some("p.read") }, &offers);
+        let shown = anstream::adapter::strip_str(&shown).to_string();
+        insta::assert_snapshot!(shown.replace(&base.display().to_string(), "/base"), @"");
+        assert!(help(&offers).contains("d DIR"));
+    }
+
+    /// P6: only a clear yes is one, and no is the default.
+    #[test]
+    fn p6_only_a_clear_yes_is_one() {
+        let cases = [
+            ("y", Some(Answer::ThisRun)),
+            (" YES ", Some(Answer::ThisRun)),
+            ("a", Some(Answer::Always)),
+            ("", Some(Answer::No)),
+            ("n", Some(Answer::No)),
+            ("never", Some(Answer::Never)),
+            ("d ../docs ", Some(Answer::Folder("../docs".into()))),
+            ("?", Some(Answer::Help)),
+            ("d", None),
+            ("ok", None),
+            ("y but", None),
+            ("all", None),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(Answer::parse(line), expected, "{line}");
+        }
+    }
 }
