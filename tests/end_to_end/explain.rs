@@ -62,7 +62,28 @@ fn p6_explain_shows_every_kind_of_request() {
     let shown = output(place.path(), &["plugin", "explain", "plugins/wants.wasm", "--agent", "agent.toml"]);
     let (heading, rest) = shown.split_once('\n').unwrap();
     assert!(heading.starts_with("wants ") && !shown.contains("north") && !shown.contains("0123456789"), "{shown}");
-    insta::assert_snapshot!(rest, @"");
+    insta::assert_snapshot!(rest, @r#"
+      always    clocks, random numbers and log lines, bounded
+      gets      reading below docs
+      gets      the variable GRANTED
+      gets      the configuration value region
+      gets      the request GET https://api.example.com/v1/
+      gets      the secret TOKEN, put by the host into `authorization` for https://api.example.com
+      denied    reading and writing files
+                to allow it: [plugins.wants.grants] write = ["."]
+      denied    the environment variable HOME
+                to allow it: [plugins.wants.grants] env = ["HOME"]
+      denied    the configuration value "a.b"
+                to allow it: [plugins.wants.grants] config = { "a.b" = "…" }
+      denied    the request https://other.example/v1/
+                to allow it: [plugins.wants.grants] http = ["https://other.example/v1/"]
+      denied    the secret KEY
+                to allow it: [plugins.wants.secrets] KEY = { env = "KEY", hosts = ["…"] }
+      denied    keeping values between calls
+                to allow it: [plugins.wants.grants] key_value_mib = 10
+      no use    `wants` does not ask for the variable PATH in its manifest: that grant does nothing
+      no use    `wants` does not ask for the request https://elsewhere.example in its manifest: that grant does nothing
+    "#);
     let alone = output(place.path(), &["plugin", "explain", "plugins/wants.wasm"]);
     assert_eq!(alone.matches("  denied ").count(), 10, "{alone}");
     assert!(!alone.contains("gets"), "{alone}");

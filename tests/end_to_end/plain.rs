@@ -2,7 +2,7 @@
 //! and a command-line program as it comes from the compiler.
 
 use crate::support::{House, calling, components, repository, results, saying, script, toolchain, turn};
-use agent_plugins::{CallLimits, Grants};
+use agent_plugins::Grants;
 use agent_runtime::{AgentConfig, PluginAllowance, TurnResult};
 use serde_json::{Value, json};
 use std::path::PathBuf;

@@ -5,7 +5,7 @@ use agent_core::message::{Message, TurnInput};
 use agent_core::view::shown_message;
 use agent_kit::build::{Project, Toolchain, build_projects, projects_in};
 use agent_memory::{MessageRange, Options, SessionLog, SqliteStore, StoredRecord};
-use agent_plugins::{CallLimits, Generation, Grants, HostLimits, Sandbox, SandboxOptions};
+use agent_plugins::{Generation, Grants, HostLimits, Sandbox, SandboxOptions};
 use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, PluginAllowance, Session, TurnResult};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

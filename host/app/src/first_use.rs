@@ -200,7 +200,16 @@ mod tests {
             .map(|offer| format!("{} · {} · {}", offer.meaning, offer.line(), offer.flag("p")))
             .chain(offers.beyond.iter().map(|beyond| format!("{:?}: {}", beyond.asked.need, beyond.why)))
             .collect();
-        insta::assert_snapshot!(shown.join("\n").replace(&base.display().to_string(), "/base"), @"");
+        insta::assert_snapshot!(shown.join("\n").replace(&base.display().to_string(), "/base"), @r#"
+        reading, changing and deleting whatever is in /base · write = ["."] · --grant p:write=.
+        the environment variable LANG · env = ["LANG"] · --grant p:env=LANG
+        requests GET https://*:*, which is any server of the internet · http = ["GET https://*:*"] · --grant 'p:http=GET https://*:*'
+        requests private https://*.corp.example, also on this machine and its network · http = ["private https://*.corp.example"] · --grant 'p:http=private https://*.corp.example'
+        keeping up to 10 MiB between calls · key_value_mib = 10 · --grant p:key_value_mib=10
+        Env("ABSENT"): it is not set
+        Config("region"): it needs a value
+        Secret("TOKEN"): it needs hosts to go to
+        "#);
         let grants = offers.grants();
         assert_eq!(grants.trees.len(), 1);
         assert_eq!(

@@ -8,7 +8,8 @@ use agent_plugins::{Access, Asks, Manifest, with_manifest};
 use serde_json::json;
 use std::path::Path;
 
-const GRANTED: &str = "plugin_directory = \"../plugins\"\n\n[plugins.text.grants]\nread = [\".\"]\n";
+const GRANTED: &str =
+    "plugin_directory = \"../plugins\"\nplugins.probe.grants.ask = false\n\n[plugins.text.grants]\nread = [\".\"]\n";
 
 /// As an editor saves.
 fn save(place: &Place, text: &str) {
@@ -23,7 +24,7 @@ fn wait_until_said(screen: &mut Screen, text: &str) {
     while !screen.text().contains(text) {
         assert!(started.elapsed() < std::time::Duration::from_secs(60), "`{text}` did not appear:\n{}", screen.text());
         screen.send("\r");
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        std::thread::sleep(std::time::Duration::from_millis(1_000));
     }
 }
 
@@ -50,7 +51,7 @@ fn p10_a_replaced_plugin_serves_the_next_turn() {
     while !screen.text().contains(digest.short()) {
         assert!(started.elapsed() < std::time::Duration::from_secs(60), "not swapped:\n{}", screen.text());
         screen.send("/plugins\r");
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        std::thread::sleep(std::time::Duration::from_millis(1_000));
     }
     screen.send("Again.\r");
     screen.wait_for("\nSecond.\n");
@@ -71,18 +72,18 @@ fn p6_a_changed_file_counts_from_the_next_turn() {
     screen.wait_for("\nAnswer 1.\n");
     screen.wait_for_end("\n>");
     save(&place, &format!("{GRANTED}\n[approval.tools]\n\"text.count_file\" = \"never\"\n"));
-    wait_until_said(&mut screen, "agent.toml:7:");
+    wait_until_said(&mut screen, "agent.toml:8:");
     wait_until_said(&mut screen, "what the configuration said before holds until that is mended");
     assert!(screen.text().contains("approval.tools"), "{}", screen.text());
     screen.send("Again.\r");
     screen.wait_for("\nAnswer 2.\n");
-    assert_eq!(screen.text().matches("a.txt has 1 line").count(), 2, "{}", screen.text());
+    assert_eq!(screen.raw().matches("a.txt has 1 line").count(), 2, "{}", screen.text());
     screen.wait_for_end("\n>");
     save(&place, &format!("{GRANTED}\n[approval.tools]\n\"text.count_file\" = \"deny\"\n"));
     wait_until_said(&mut screen, "agent.toml has changed: the next turn has it");
     screen.send("And again.\r");
     screen.wait_for("\nAnswer 3.\n");
-    assert_eq!(screen.text().matches("a.txt has 1 line").count(), 2, "{}", screen.text());
+    assert_eq!(screen.raw().matches("a.txt has 1 line").count(), 2, "{}", screen.text());
     assert!(screen.text().contains("denies `text.count_file`"), "{}", screen.text());
     screen.wait_for_end("\n>");
     save(&place, &format!("name = \"other\"\n{GRANTED}"));
@@ -94,10 +95,10 @@ fn p6_a_changed_file_counts_from_the_next_turn() {
 /// P6, P10, L17: what is taken back counts at once, also for calls of the turn that runs.
 #[test]
 fn p10_what_is_taken_back_counts_at_once() {
-    let waiting = calling(&[("probe.sleep", json!({"ms": 4000}))]);
-    let nothing = "plugin_directory = \"../plugins\"\n\n[plugins.text.grants]\nask = false\n";
+    let waiting = calling(&[("probe.sleep", json!({"ms": 8000}))]);
+    let nothing = GRANTED.replace("read = [\".\"]", "ask = false");
     let denied = format!("{GRANTED}\n[approval.tools]\n\"text.*\" = \"deny\"\n");
-    for (taken_back, reason) in [(nothing, "not granted"), (denied.as_str(), "denies `text.count_file`")] {
+    for (taken_back, reason) in [(nothing.as_str(), "not granted"), (denied.as_str(), "denies `text.count_file`")] {
         let place = Place::new(GRANTED, &[waiting.clone(), count(), saying("Done.")]);
         let mut screen = place.session();
         screen.send("Count.\r");

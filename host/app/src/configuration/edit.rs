@@ -91,8 +91,22 @@ impl Draft {
                 item.as_table_like_mut().ok_or_else(unfit)?.insert("ask", toml_edit::value(false));
             }
         }
-        let text = document.to_string();
+        let text = self.in_order(&mut document, plugin);
         if self.is_all_that_changed(&text, plugin, addition) { Ok(text) } else { Err(unfit()) }
+    }
+
+    /// The document's text. A new table that comes last stands behind the comments at the file's end, too: they speak of what
+    /// is above them.
+    fn in_order(&self, document: &mut DocumentMut, plugin: &str) -> String {
+        let end = document.trailing().as_str().unwrap_or_default().to_owned();
+        let last_header = |text: &str| text.lines().rfind(|line| line.starts_with('[')).map(str::to_owned);
+        let text = document.to_string();
+        let is_last = last_header(&text) != last_header(&self.text);
+        let table = document.get_mut("plugins").and_then(|all| all.get_mut(plugin)?.get_mut("grants")?.as_table_mut());
+        let Some(table) = table.filter(|_| is_last && !end.trim().is_empty()) else { return text };
+        table.decor_mut().set_prefix(format!("{}\n\n", end.trim_end()));
+        document.set_trailing("");
+        document.to_string()
     }
 
     /// What is written is what was shown: read again, the file says what it said and that, and no more.

@@ -135,7 +135,12 @@ mod tests {
         let plugin = PluginIdentity { name: "p\u{1b}]0;x\u{7}".into(), digest: Digest::from_sha256([7; 32]) };
         let shown = card(&Asking { plugin: &plugin, agent: "reader", tool: Some("p.read") }, &offers);
         let shown = anstream::adapter::strip_str(&shown).to_string();
-        insta::assert_snapshot!(shown.replace(&base.display().to_string(), "/base"), @"");
+        insta::assert_snapshot!(shown.replace(&base.display().to_string(), "/base"), @r#"
+        first use: p\u{1b}]0;x\u{7} 070707070707 asks for this, to run p.read (agent reader)
+          reading whatever is in /base  read = ["."]
+          requests GET https://*:*, which is any server of the internet  http = ["GET https://*:*"]
+          not by a yes: the secret K\u{1b}[2J\u{202e}, it needs hosts to go to: [t] l
+        "#);
         assert!(help(&offers).contains("d DIR"));
     }
 

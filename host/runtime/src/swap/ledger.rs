@@ -184,8 +184,8 @@ fn grants(agent: &LiveAgent) -> Vec<Deed> {
 /// Values of variables and settings may be secrets, so only their names are kept.
 fn in_words(grants: &Grants) -> Vec<String> {
     let trees = grants.trees.iter().map(|tree| match tree.access {
-        agent_plugins::Access::Read => format!("read {}", tree.host.display()),
-        agent_plugins::Access::ReadWrite => format!("read and write {}", tree.host.display()),
+        agent_plugins::Access::Read => format!("read {}", directory_name(&tree.host)),
+        agent_plugins::Access::ReadWrite => format!("read and write {}", directory_name(&tree.host)),
     });
     let variables = grants.env.keys().map(|name| format!("env {name}"));
     let settings = grants.config.keys().map(|key| format!("config {key}"));

@@ -29,9 +29,102 @@ fn p6_grants_come_into_a_file_as_it_is_written() {
         "[plugins]\ntext = { limits = { wall_ms = 5 } }\n",
         "[plugins]\ntext.grants = {}\n",
         "[plugins.text]\ngrants = { read = [\"docs\"] }",
+        "[plugins.files.grants]\nread = [\".\"]\n# so much for files\n\n# [approval]\n",
+        "[plugins.files.grants]\nread = [\".\"]\n\n[approval]\ndefault = \"ask\"\n# the end\n",
     ];
     let written: Vec<_> = files.iter().map(|file| reading(file)).collect();
-    insta::assert_snapshot!(written.join("\n=====\n"), @"");
+    insta::assert_snapshot!(written.join("\n=====\n"), @r#"
+    [plugins.text.grants]
+    read = ["."]
+
+    =====
+    # mine
+    name = "a" # the name
+
+    [plugins.text.grants]
+    read = ["."]
+
+    =====
+    name = "a"
+
+    [plugins.files.grants]
+    read = ["docs"]   # only these
+
+    [plugins.text.grants]
+    read = ["."]
+
+    [approval]
+    default = "ask"
+
+    =====
+    [plugins.text.grants]
+    # what it may
+    env = ["LANG"]
+    read = ["."]
+
+    [plugins.files.grants]
+    read = ["."]
+
+    =====
+    [plugins.text.grants]
+    read = [ "docs" , "."] # these
+
+    =====
+    [plugins.text.grants]
+    read = [
+        "docs", # these
+        # and those
+        "more",
+        ".",
+    ]
+
+    =====
+    [plugins.text.limits]
+    wall_ms = 5
+
+    [plugins.text.grants]
+    read = ["."]
+
+    =====
+    plugins.text.grants.env = ["LANG"]
+    plugins.text.grants.read = ["."]
+
+    =====
+    plugins = { text = { grants = { env = ["LANG"] , read = ["."] } } }
+
+    =====
+    [plugins]
+    text = { limits = { wall_ms = 5 } , grants = { read = ["."] } }
+
+    =====
+    [plugins]
+    text.grants = { read = ["."] }
+
+    =====
+    [plugins.text]
+    grants = { read = ["docs", "."] }
+
+    =====
+    [plugins.files.grants]
+    read = ["."]
+    # so much for files
+
+    # [approval]
+
+    [plugins.text.grants]
+    read = ["."]
+
+    =====
+    [plugins.files.grants]
+    read = ["."]
+
+    [plugins.text.grants]
+    read = ["."]
+
+    [approval]
+    default = "ask"
+    # the end
+    "#);
 }
 
 /// P6: every kind is written as it was shown, and a name that is no bare key in quotes.
@@ -44,7 +137,15 @@ fn p6_all_kinds_are_written() {
         grant(Kind::KeyValue, "10"),
     ];
     let written = with("model = \"offline\"\n", &Addition::Grants(&all)).expect("written");
-    insta::assert_snapshot!(written, @"");
+    insta::assert_snapshot!(written, @r#"
+    model = "offline"
+
+    [plugins.text.grants]
+    write = ['out "x"']
+    env = ["LANG"]
+    http = ["GET https://*:*"]
+    key_value_mib = 10
+    "#);
     let refused = with(&written, &Addition::AskNoMore).expect("written");
     assert_eq!(refused, format!("{written}ask = false\n"));
     assert_eq!(
