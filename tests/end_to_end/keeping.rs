@@ -1,7 +1,7 @@
 //! `wasi:keyvalue` by grant over the store (P5, P8), the validator `grounded`, and files that are none (row 33).
 
 use crate::support::{House, calling, granting, results, saying, script, turn};
-use agent_plugins::{CallLimits, Grants};
+use agent_plugins::Grants;
 use agent_runtime::{AgentConfig, PluginAllowance, TurnResult};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 fn agent(name: &str, key_value: Option<u64>) -> AgentConfig {
     let mut config = AgentConfig::new(name);
     let grants = Grants { key_value, ..Grants::default() };
-    config.plugins.insert("notes".to_owned(), PluginAllowance { grants, limits: CallLimits::default() });
+    config.plugins.insert("notes".to_owned(), PluginAllowance { grants, ..PluginAllowance::default() });
     config
 }
 

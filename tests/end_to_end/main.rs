@@ -15,6 +15,7 @@ mod contract;
 mod crash;
 mod eviction;
 mod examples;
+mod explain;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
 mod keeping;

@@ -2,7 +2,7 @@
 //! and a command-line program as it comes from the compiler.
 
 use crate::support::{House, calling, components, repository, results, saying, script, toolchain, turn};
-use agent_plugins::{CallLimits, Grants};
+use agent_plugins::Grants;
 use agent_runtime::{AgentConfig, PluginAllowance, TurnResult};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -214,7 +214,7 @@ async fn p3_a_command_line_program_is_one_tool() {
         agent_plugins::TreeGrant { host: house.tree(), guest: ".".to_owned(), access: agent_plugins::Access::Read };
     let grants =
         Grants { trees: vec![tree], env: [("COLOUR".to_owned(), "teal".to_owned())].into(), ..Grants::default() };
-    granted.plugins.insert("shout".to_owned(), PluginAllowance { grants, limits: CallLimits::default() });
+    granted.plugins.insert("shout".to_owned(), PluginAllowance { grants, ..PluginAllowance::default() });
     let (is_error, text) = outcomes(&house, granted, &[calls(&["environment"], "")]).await.remove(0);
     assert!(!is_error && text.contains("COLOUR=teal") && text.contains("Ok(0)"), "{text}");
 }

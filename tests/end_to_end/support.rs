@@ -5,7 +5,7 @@ use agent_core::message::{Message, TurnInput};
 use agent_core::view::shown_message;
 use agent_kit::build::{Project, Toolchain, build_projects, projects_in};
 use agent_memory::{MessageRange, Options, SessionLog, SqliteStore, StoredRecord};
-use agent_plugins::{CallLimits, Generation, Grants, HostLimits, Sandbox, SandboxOptions};
+use agent_plugins::{Generation, Grants, HostLimits, Sandbox, SandboxOptions};
 use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, PluginAllowance, Session, TurnResult};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -102,6 +102,7 @@ impl House {
             sandbox: self.sandbox.clone(),
             downscaler: self.downscaler.clone(),
             checkpoint: None,
+            first_uses: None,
         }
     }
 
@@ -142,7 +143,7 @@ pub(crate) fn granting(house: &House, plugin: &str) -> AgentConfig {
         access: agent_plugins::Access::ReadWrite,
     };
     let grants = Grants { trees: vec![tree], ..Grants::default() };
-    config.plugins.insert(plugin.to_owned(), PluginAllowance { grants, limits: CallLimits::default() });
+    config.plugins.insert(plugin.to_owned(), PluginAllowance { grants, ..PluginAllowance::default() });
     config
 }
 

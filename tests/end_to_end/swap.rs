@@ -330,6 +330,57 @@ async fn p10_a_revocation_acts_at_once() {
     }
 }
 
+/// L17, P10: of the approval rules that a turn began with and of those of now the strictest holds, also for a reply's calls
+/// that are not dispatched yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn l17_the_strictest_of_pinned_and_current_rules_holds() {
+    use agent_core::approval::ApprovalPolicy::{self, Allow, Ask, Deny};
+    let house = House::new(&["probe"]).await;
+    let ruled = |policy: ApprovalPolicy| {
+        let mut config = AgentConfig::new("test");
+        config.approvals.tools.insert("probe.echo".to_owned(), policy);
+        config
+    };
+    for (begins, becomes, expected) in [
+        (Allow, Deny, Deny),
+        (Allow, Ask, Ask),
+        (Ask, Allow, Ask),
+        (Ask, Deny, Deny),
+        (Deny, Allow, Deny),
+        (Allow, Allow, Allow),
+    ] {
+        let live = LiveAgent::new(house.agent(ruled(begins), script(&[echo(), saying("Done.")])).await);
+        let (next, becomes_now) = (live.clone(), ruled(becomes));
+        let host = Host {
+            checkpoint: Some(Arc::new(move |point| {
+                if point == Checkpoint::BeforeCommit("reply") {
+                    next.change(|agent| agent.with_config(becomes_now.clone())).unwrap();
+                }
+            })),
+            ..house.host()
+        };
+        let mut session = Session::open(&host, live, OpenSession::New).await.unwrap();
+        let ended = turn(&mut session, "Go.").await;
+        let came = match ended {
+            TurnResult::Suspended(_) if begins == Ask && becomes == Deny => {
+                // What was to be asked cannot be allowed any more.
+                let call = session.asked_approvals().await.unwrap()[0].call.clone();
+                let verdict =
+                    agent_runtime::Verdict::Allow { scope: agent_core::approval::GrantScope::Once, edited: None };
+                let allowed = session.approve(vec![agent_runtime::ApprovalDecision { call, verdict }]).await;
+                assert!(allowed.unwrap_err().to_string().contains("denies `probe.echo`"));
+                Deny
+            }
+            TurnResult::Suspended(_) => Ask,
+            _ => match results(&house, &session).await.first() {
+                Some((_, true, _)) => Deny,
+                _ => Allow,
+            },
+        };
+        assert_eq!(came, expected, "{begins:?}, then {becomes:?}");
+    }
+}
+
 /// P10: a turn that waits finds its version over a restart and over pruning; what nobody needs is forgotten.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_what_an_open_turn_needs_is_never_pruned() {

@@ -2,7 +2,9 @@
 //! check 4).
 
 mod approvals;
+mod first_use;
 mod screen;
+mod watched;
 
 use crate::support::{calling, components, script};
 use screen::Screen;

@@ -62,7 +62,7 @@ fn granting(patterns: &[&str]) -> Grants {
 
 fn agent(grants: Grants) -> AgentConfig {
     let mut config = AgentConfig::new("test");
-    config.plugins.insert("web".to_owned(), PluginAllowance { grants, limits: CallLimits::default() });
+    config.plugins.insert("web".to_owned(), PluginAllowance { grants, ..PluginAllowance::default() });
     config
 }
 

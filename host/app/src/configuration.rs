@@ -6,6 +6,7 @@ mod approval;
 mod check;
 mod document;
 mod documentation;
+mod edit;
 mod form;
 mod json_schema;
 mod keys;
@@ -20,6 +21,7 @@ mod template;
 
 pub(crate) use agents::AgentTable;
 pub(crate) use check::BUILT_IN;
+pub(crate) use edit::{Addition, Draft, EditError};
 pub(crate) use form::url_problem;
 pub(crate) use json_schema::json_schema;
 pub(crate) use mcp::McpTable;
@@ -37,7 +39,7 @@ use agent_core::text_dialect::ToolDialect;
 use agent_runtime::{MemoryUse, SummaryWriter};
 use document::{Document, Found, Table};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -141,6 +143,8 @@ pub(crate) struct AgentFile {
     pub(crate) grants: Vec<Grant>,
     /// Secrets of plugins.
     pub(crate) secrets: Vec<SecretGrant>,
+    /// Plugins about which nobody is asked at their first use.
+    pub(crate) unasked: BTreeSet<String>,
     /// Where the keys stand whose values can be checked only when the plugins are loaded: `agent.toml:3`.
     pub(crate) places: BTreeMap<&'static str, String>,
     /// Where the tables of plugins stand, by plugin.
@@ -263,6 +267,7 @@ impl AgentFile {
             mcp: mcp::read(root),
             grants: Vec::new(),
             secrets: Vec::new(),
+            unasked: BTreeSet::new(),
             places: CHECKED_LATER.into_iter().filter_map(|key| Some((key, root.get(key)?.line()))).collect(),
             plugin_tables: BTreeMap::new(),
             folder,
@@ -289,6 +294,9 @@ impl AgentFile {
             let Some(plugin) = entry.found.table() else { continue };
             if let Some(grants) = plugin.table("grants") {
                 self.read_grants(&grants, &Receiver::Plugin(entry.name.clone()));
+                if grants.get("ask").and_then(|found| found.flag()) == Some(false) {
+                    self.unasked.insert(entry.name.clone());
+                }
             }
             for secret in plugin.table("secrets").iter().flat_map(Table::entries) {
                 self.secrets.extend(secrets::read(&entry.name, &secret));
@@ -352,12 +360,16 @@ pub(crate) fn own_and_foreign_keys(text: &str) -> Option<(usize, usize)> {
 
 /// Reads a text that is not larger than it may be.
 pub(crate) fn read_bounded(path: &Path, most: u64) -> std::io::Result<String> {
-    let mut text = String::new();
-    let read = std::fs::File::open(path)?.take(most + 1).read_to_string(&mut text)?;
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
     if read as u64 > most {
         return Err(std::io::Error::other(format!("it has more than {} KiB", most / 1024)));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
+        std::io::Error::other(format!("line {line} has a byte that is no UTF-8: save the file as UTF-8"))
+    })
 }
 
 fn retry(table: &Table<'_>) -> RetryTable {

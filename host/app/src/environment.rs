@@ -3,6 +3,7 @@
 use crate::exit::Failure;
 use agent_kit::build::Toolchain;
 use std::env;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// A variable's value, where it is set and is text.
@@ -67,9 +68,16 @@ pub(crate) fn toolchain() -> Result<Toolchain, Failure> {
 }
 
 fn program(name: &str) -> Option<PathBuf> {
+    program_in(name, &env::var_os("PATH")?)
+}
+
+/// The program of that name in the folders of a `PATH`; for a path, the file itself.
+pub(crate) fn program_in(name: &str, folders: &OsStr) -> Option<PathBuf> {
+    if name.contains(std::path::is_separator) {
+        return Some(PathBuf::from(name)).filter(|path| is_program(path));
+    }
     let file = format!("{name}{}", env::consts::EXE_SUFFIX);
-    let folders = env::var_os("PATH")?;
-    env::split_paths(&folders).map(|folder| folder.join(&file)).find(|path| is_program(path))
+    env::split_paths(folders).map(|folder| folder.join(&file)).find(|path| is_program(path))
 }
 
 #[cfg(unix)]

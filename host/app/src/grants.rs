@@ -31,7 +31,7 @@ pub(crate) enum Receiver {
 }
 
 /// What kind of thing is granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// A folder to read.
     Read,
@@ -56,6 +56,13 @@ const KINDS: &[(&str, Kind)] = &[
     ("http", Kind::Http),
     ("key_value_mib", Kind::KeyValue),
 ];
+
+impl Kind {
+    /// As it is written.
+    pub(crate) fn key(self) -> &'static str {
+        KINDS.iter().find(|(_, kind)| *kind == self).map(|(key, _)| *key).unwrap_or_default()
+    }
+}
 
 /// A secret of a plugin, as it stands in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]

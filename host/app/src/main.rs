@@ -6,6 +6,7 @@ mod configuration;
 mod data;
 mod environment;
 mod exit;
+mod first_use;
 mod grants;
 mod interrupt;
 mod logging;

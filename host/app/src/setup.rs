@@ -21,8 +21,8 @@ use agent_plugins::{
     SandboxOptions,
 };
 use agent_runtime::{
-    Agent, AgentConfig, AgentError, Announced, Delegate, Emission, Models, OutboxConfig, PlanningModels,
-    PluginAllowance, RegistryError, ServiceConfig,
+    Agent, AgentConfig, AgentError, Announced, Asking, Delegate, Emission, LiveAgent, Models, OutboxConfig, PlanningModels,
+    PluginAllowance, RegistryError, ServiceConfig, swap,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -96,6 +96,31 @@ pub(crate) async fn plugins(
     loaded.map_err(Failure::refused)
 }
 
+/// What of the folder's plugins serves, as a session would find it: with the versions that serve instead of those that were
+/// taken back. Says which those are.
+pub(crate) async fn serving(
+    settings: &Settings,
+    (data, sandbox): (&DataDirectory, &Sandbox),
+    generation: Generation,
+    terminal: &Terminal,
+) -> Result<Generation, Failure> {
+    let Some(directory) = settings.plugins.as_deref().filter(|_| data.database().exists()) else {
+        return Ok(generation);
+    };
+    let store = store(data)?;
+    let serving = swap::serving(&*store, sandbox, directory, &generation).await;
+    let (generation, standing) = serving.map_err(Failure::refused)?;
+    for (name, from) in &standing.rolled_back {
+        let to = generation.plugin(name).map(|plugin| plugin.digest().short().to_owned()).unwrap_or_default();
+        terminal.note(format!(
+            "{YELLOW}!{YELLOW:#} {name} {} is rolled back, so that {to} serves instead; `agent-host plugin rollback {name} --undo` \
+             lets its file serve",
+            from.short()
+        ));
+    }
+    Ok(generation)
+}
+
 /// Files that cannot be loaded, each with its reason, as one failure; nothing where there are none.
 pub(crate) fn refuse(problems: &[LoadProblem]) -> Result<(), Failure> {
     if problems.is_empty() {
@@ -118,31 +143,82 @@ pub(crate) fn agent(
     delegates: BTreeMap<String, Delegate>,
     terminal: &Terminal,
 ) -> Result<Arc<Agent>, Failure> {
-    let unknown = settings.unknown_plugins(&|name| generation.plugin(name).is_some());
-    if !unknown.is_empty() {
-        let loaded: Vec<_> = generation.plugins().map(|plugin| plugin.name()).collect();
-        let loaded = if loaded.is_empty() { "none".to_owned() } else { loaded.join(", ") };
-        return Err(Failure::refused(format!("{}; loaded are: {loaded}", unknown.join("\n"))));
-    }
+    refuse_unknown(settings, &generation)?;
     for plugin in generation.plugins() {
         note_idle_grants(plugin, settings.grants.plugins.get(plugin.name()), terminal);
     }
     let models = models(settings)?;
     let mcp = settings.servers(&environment::variable)?;
     let configuration = AgentConfig { delegates, mcp, ..configuration(settings) };
-    let agent = Agent::new(configuration, models, generation).map(Arc::new).map_err(|error| match &error {
-        AgentError::Registry(RegistryError::Duplicate { name, .. } | RegistryError::Schema { name, .. }) => {
-            let place = settings.file.agents.get(name).map(|table| format!("{}: ", table.place));
-            Failure::refused(format!("{}{error}", place.unwrap_or_default()))
-        }
-        AgentError::NoPlugin { key, .. } | AgentError::WrongKind { key, .. } => settings.problem(key, &error),
-        AgentError::OutputSchema(_) => settings.problem("output_schema", &error),
-        AgentError::FallbackText(_) => settings.problem("fallback_text", &error),
-        AgentError::Mcp(_) => settings.problem("mcp", &error),
-        AgentError::Service { .. } => Failure::refused(&error),
-    })?;
+    let agent =
+        Agent::new(configuration, models, generation).map(Arc::new).map_err(|error| placed(settings, &error))?;
     note_idle_rules(settings, &agent, terminal);
     Ok(agent)
+}
+
+/// Whether models are made anew when an agent's file has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// They are.
+    Anew,
+    /// They stay, also one that was chosen meanwhile.
+    AsBefore,
+}
+
+/// Whether an agent is another one after its file has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It is.
+    Changed,
+    /// Only comments and layout were changed, or what was written here.
+    Same,
+}
+
+/// An agent becomes what its changed settings say, under its name and with its plugins, whole or not at all.
+pub(crate) fn reconfigure(live: &LiveAgent, settings: &Settings, asked: Asked) -> Result<Taken, Failure> {
+    let agent = live.current();
+    refuse_unknown(settings, agent.generation())?;
+    let config = AgentConfig { name: agent.config().name.clone(), ..configuration(settings) };
+    let models = match asked {
+        Asked::Anew => models(settings)?,
+        Asked::AsBefore => agent.models().clone(),
+    };
+    let next = agent.reconfigured(config.clone(), models.clone()).map_err(|error| placed(settings, &error))?;
+    if asked == Asked::AsBefore && next.fingerprint() == agent.fingerprint() {
+        return Ok(Taken::Same);
+    }
+    live.change(|agent| agent.reconfigured(config, models)).map_err(|error| placed(settings, &error))?;
+    Ok(Taken::Changed)
+}
+
+/// What hinders an agent, led by where it was written.
+fn placed(settings: &Settings, error: &AgentError) -> Failure {
+    match error {
+        AgentError::Registry(RegistryError::Duplicate { name, .. } | RegistryError::Schema { name, .. }) => {
+            let of_agent = settings.file.agents.get(name).map(|table| &table.place);
+            let place = of_agent.or_else(|| settings.file.services.get(name).map(|table| &table.place));
+            Failure::refused(place.map_or_else(|| error.to_string(), |place| format!("{place}: {error}")))
+        }
+        AgentError::NoPlugin { key, .. } | AgentError::WrongKind { key, .. } => settings.problem(key, error),
+        AgentError::OutputSchema(_) => settings.problem("output_schema", error),
+        AgentError::FallbackText(_) => settings.problem("fallback_text", error),
+        AgentError::Mcp(_) => settings.problem("mcp", error),
+        AgentError::Service { name, .. } => match settings.file.services.get(name) {
+            Some(table) => Failure::refused(format!("{}: {error}", table.place)),
+            None => Failure::refused(error),
+        },
+    }
+}
+
+/// Names of plugins that are not there would grant or limit nothing.
+fn refuse_unknown(settings: &Settings, generation: &Generation) -> Result<(), Failure> {
+    let unknown = settings.unknown_plugins(&|name| generation.plugin(name).is_some());
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let loaded: Vec<_> = generation.plugins().map(|plugin| plugin.name()).collect();
+    let loaded = if loaded.is_empty() { "none".to_owned() } else { loaded.join(", ") };
+    Err(Failure::refused(format!("{}; loaded are: {loaded}", unknown.join("\n"))))
 }
 
 /// Says which rules about approvals fit no tool: after a slip in its name a tool would run unasked (L17). The tools of MCP
@@ -322,7 +398,8 @@ fn bounds(settings: &Settings) -> LoopConfig {
 }
 
 fn plugin_names(settings: &Settings) -> impl Iterator<Item = &str> {
-    let names = settings.grants.plugins.keys().chain(settings.file.limits.keys());
+    let file = &settings.file;
+    let names = settings.grants.plugins.keys().chain(file.limits.keys()).chain(&file.unasked);
     names.map(String::as_str).collect::<BTreeSet<_>>().into_iter()
 }
 
@@ -330,7 +407,8 @@ fn plugin_names(settings: &Settings) -> impl Iterator<Item = &str> {
 fn allowance(settings: &Settings, plugin: &str) -> PluginAllowance {
     let grants = settings.grants.plugins.get(plugin).cloned().unwrap_or_default();
     let limits = settings.file.limits.get(plugin).copied().unwrap_or_default();
-    PluginAllowance { grants, limits: call_limits(limits) }
+    let asking = if settings.file.unasked.contains(plugin) { Asking::Never } else { Asking::AtFirstUse };
+    PluginAllowance { grants, limits: call_limits(limits), asking, ..PluginAllowance::default() }
 }
 
 /// A configured wall time holds for whatever the plugin is called for.

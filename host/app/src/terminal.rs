@@ -4,6 +4,7 @@ pub(crate) mod approval;
 mod build;
 pub(crate) mod card;
 pub(crate) mod events;
+pub(crate) mod first_use;
 pub(crate) mod flow;
 mod keyboard;
 pub(crate) mod markdown;

@@ -37,6 +37,28 @@ pub struct Grants {
 }
 
 impl Grants {
+    /// What either gives. Where both give the same, it is as these have it, and the wider access and the larger room count.
+    #[must_use]
+    pub fn and(mut self, other: &Grants) -> Grants {
+        for tree in &other.trees {
+            match self.trees.iter_mut().find(|own| own.guest == tree.guest && own.host == tree.host) {
+                Some(own) => own.access = own.access.max(tree.access),
+                None => self.trees.push(tree.clone()),
+            }
+        }
+        self.http.extend(other.http.iter().filter(|pattern| !self.http.contains(pattern)).cloned().collect::<Vec<_>>());
+        let secrets = other.secrets.iter().filter(|other| !self.secrets.iter().any(|own| own.name() == other.name()));
+        self.secrets.extend(secrets.cloned().collect::<Vec<_>>());
+        for (name, value) in &other.env {
+            self.env.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        for (key, value) in &other.config {
+            self.config.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        self.key_value = self.key_value.max(other.key_value);
+        self
+    }
+
     /// What both give. Values are these grants' own: what a value is was settled when it was granted.
     #[must_use]
     pub fn within(&self, current: &Grants) -> Grants {
@@ -83,9 +105,28 @@ impl fmt::Display for GrantAdvice {
     }
 }
 
+/// One thing that a plugin asks for, as its manifest has it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// File trees.
+    Files(Access),
+    /// A variable of the environment, by name.
+    Env(String),
+    /// A value of `wasi:config`, by key.
+    Config(String),
+    /// Requests: a pattern.
+    Http(String),
+    /// A secret, by name.
+    Secret(String),
+    /// To keep values between calls.
+    KeyValue,
+}
+
 /// What a plugin asks for and does not get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
+    /// As the manifest has it; for a component without one, as it was guessed.
+    pub need: Need,
     /// In words. Example: `reading files`.
     pub thing: String,
     /// How to grant it.
@@ -139,25 +180,29 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<Unmet> 
     let granted = grants.trees.iter().map(|tree| tree.access).max();
     let files = asks.files.filter(|asked| granted < Some(*asked)).map(|asked| files_advice(plugin, asked));
     let env = asks.env.iter().filter(|name| !grants.env.contains_key(*name)).map(|name| Unmet {
+        need: Need::Env(name.clone()),
         thing: format!("the environment variable {name}"),
         advice: advice(plugin, format!("env = [{}]", quoted(name)), format!("env={name}")),
     });
-    let config = asks
-        .config
-        .iter()
-        .filter(|key| !grants.config.contains_key(*key))
-        .map(|key| Unmet { thing: config_thing(key), advice: config_advice(plugin, key) });
+    let config = asks.config.iter().filter(|key| !grants.config.contains_key(*key)).map(|key| Unmet {
+        need: Need::Config(key.clone()),
+        thing: config_thing(key),
+        advice: config_advice(plugin, key),
+    });
     let requests = asks.http.iter().filter(|asked| http::within(&grants.http, &patterns(&[asked])).is_empty());
     let requests = requests.map(|asked| {
         let (thing, advice) = http_denied(plugin, asked, asked);
-        Unmet { thing, advice }
+        Unmet { need: Need::Http(asked.clone()), thing, advice }
     });
     let secrets = asks.secrets.iter().filter(|name| !grants.secrets.iter().any(|secret| secret.name() == *name));
-    let secrets =
-        secrets.map(|name| Unmet { thing: format!("the secret {name}"), advice: secret_advice(plugin, name) });
+    let secrets = secrets.map(|name| Unmet {
+        need: Need::Secret(name.clone()),
+        thing: format!("the secret {name}"),
+        advice: secret_advice(plugin, name),
+    });
     let key_value = (asks.key_value && grants.key_value.is_none()).then(|| {
         let (thing, advice) = key_value_denied(plugin);
-        Unmet { thing, advice }
+        Unmet { need: Need::KeyValue, thing, advice }
     });
     files.into_iter().chain(env).chain(config).chain(requests).chain(secrets).chain(key_value).collect()
 }
@@ -209,7 +254,8 @@ fn files_advice(plugin: &str, access: Access) -> Unmet {
         Access::Read => ("reading files", "read"),
         Access::ReadWrite => ("reading and writing files", "write"),
     };
-    Unmet { thing: thing.to_owned(), advice: advice(plugin, format!("{key} = [\".\"]"), format!("{key}=DIR")) }
+    let advice = advice(plugin, format!("{key} = [\".\"]"), format!("{key}=DIR"));
+    Unmet { need: Need::Files(access), thing: thing.to_owned(), advice }
 }
 
 fn advice(plugin: &str, line: String, grant: String) -> GrantAdvice {

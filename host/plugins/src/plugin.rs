@@ -155,6 +155,12 @@ impl PluginSetup {
         Self { trial, ..self }
     }
 
+    /// The same with these grants.
+    #[must_use]
+    pub fn granted(&self, grants: Grants) -> Self {
+        Self::new(self.plugin.clone(), grants, self.limits).on_trial(self.trial.clone())
+    }
+
     /// The same with no more than these grants: what was granted once and is not any more is gone at once (P10).
     #[must_use]
     pub fn within(&self, current: &Grants) -> Self {

@@ -39,6 +39,29 @@ pub struct PluginAllowance {
     pub grants: Grants,
     /// Of each of its calls.
     pub limits: CallLimits,
+    /// Whether somebody at a terminal is asked for what it lacks at its first use.
+    pub asking: Asking,
+    /// What a person has answered while the host ran. Turns that are open have it, too.
+    pub answered: Answered,
+}
+
+/// Whether somebody is asked for what a plugin lacks (P6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Asking {
+    /// At its first use, where somebody is there.
+    #[default]
+    AtFirstUse,
+    /// What is not granted is refused.
+    Never,
+}
+
+/// Grants that a person gave to a plugin at its first use.
+#[derive(Clone, Debug, Default)]
+pub struct Answered {
+    /// For as long as the host runs, whatever the configuration says meanwhile.
+    pub for_this_run: Grants,
+    /// For good: they stand in the configuration, and when they are taken out of it, they end.
+    pub for_good: Grants,
 }
 
 /// What is configured for one agent.
@@ -207,7 +230,7 @@ impl Agent {
         let registry = registry(&config, &generation, catalogue.as_deref())?.without(absent);
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
         let setups = generation.plugins().map(|plugin| {
-            let PluginAllowance { grants, limits } = config.plugins.get(plugin.name()).cloned().unwrap_or_default();
+            let PluginAllowance { grants, limits, .. } = config.plugins.get(plugin.name()).cloned().unwrap_or_default();
             let trial = standing.trials.get(plugin.name()).cloned();
             (plugin.name().to_owned(), PluginSetup::new(plugin.clone(), grants, limits).on_trial(trial))
         });
@@ -245,6 +268,31 @@ impl Agent {
     /// The same agent with another configuration. Its MCP servers stay those that it was made with.
     pub fn with_config(&self, config: AgentConfig) -> Result<Self, AgentError> {
         Self::build(config, self.models.clone(), self.parts())
+    }
+
+    /// The same agent as it is configured now, with what persons have answered meanwhile. Its MCP servers and the agents
+    /// that it may delegate to stay those that it was made with.
+    pub fn reconfigured(&self, config: AgentConfig, models: Models) -> Result<Self, AgentError> {
+        let (mcp, delegates) = (self.config.mcp.clone(), self.config.delegates.clone());
+        let mut config = AgentConfig { mcp, delegates, ..config };
+        for (plugin, PluginAllowance { answered, .. }) in &self.config.plugins {
+            let allowance = config.plugins.entry(plugin.clone()).or_default();
+            allowance.grants = std::mem::take(&mut allowance.grants).and(&answered.for_this_run);
+            allowance.answered = answered.clone();
+        }
+        Self::build(config, models, self.parts())
+    }
+
+    /// The same agent with what a person has granted a plugin (P6).
+    pub(crate) fn with_answer(&self, plugin: &str, answered: &Answered) -> Result<Self, AgentError> {
+        let mut config = self.config.clone();
+        let allowance = config.plugins.entry(plugin.to_owned()).or_default();
+        let Answered { for_this_run, for_good } = std::mem::take(&mut allowance.answered);
+        let for_this_run = for_this_run.and(&answered.for_this_run);
+        let for_good = for_good.and(&answered.for_good);
+        allowance.grants = std::mem::take(&mut allowance.grants).and(&answered.for_this_run).and(&answered.for_good);
+        allowance.answered = Answered { for_this_run, for_good };
+        self.with_config(config)
     }
 
     /// The same agent with the tools that its MCP servers have now.
@@ -371,6 +419,16 @@ impl Agent {
     /// What the configuration grants a plugin, whatever it asks for.
     pub(crate) fn grants_of(&self, plugin: &str) -> Option<&Grants> {
         self.config.plugins.get(plugin).map(|allowance| &allowance.grants)
+    }
+
+    /// What persons have granted a plugin by their answers.
+    pub(crate) fn answered_about(&self, plugin: &str) -> Option<&Answered> {
+        self.config.plugins.get(plugin).map(|allowance| &allowance.answered)
+    }
+
+    /// Whether somebody may be asked for what a plugin lacks.
+    pub(crate) fn asking_about(&self, plugin: &str) -> Asking {
+        self.config.plugins.get(plugin).map(|allowance| allowance.asking).unwrap_or_default()
     }
 
     /// Its plugins with what it allows them, by name.

@@ -4,13 +4,14 @@ mod events;
 
 pub use events::{APPROVAL_REQUESTED, APPROVAL_RESOLVED};
 
+use crate::agent::Agent;
 use crate::builtins::loop_break;
 use crate::outbox::{self, OutboxConfig, OutboxError};
 use crate::registry::{Availability, RegisteredTool};
-use crate::session::{Session, SessionError};
+use crate::session::{Session, SessionError, Shared};
 use agent_core::approval::{
     ApprovalAnswer, ApprovalPolicy, ApprovalRules, ApprovalVerdict, AskedAgain, GrantScope, LastingGrant, Leave,
-    ScopedGrant, canonical_json, edit_note,
+    Ruling, ScopedGrant, canonical_json, edit_note,
 };
 use agent_core::change::{CallChange, CallRecord, Change};
 use agent_core::event::{ApprovalDetails, ApprovalItem, EventKind};
@@ -137,6 +138,20 @@ pub async fn revoke(store: &dyn Store, id: &str) -> Result<bool, StoreError> {
     store.revoke(id).await
 }
 
+impl Shared {
+    /// What is said of a tool: the strictest of what the turn began with and of what the configuration says now, so that a
+    /// rule that was made stricter holds at once, and none is relaxed in mid-turn.
+    fn ruling(&self, tool: &RegisteredTool) -> Ruling {
+        let of = |agent: &Agent| agent.config().approvals.ruling(&tool.definition, &tool.source);
+        of(&self.agent).strictest(of(&self.live.current()))
+    }
+
+    /// The same for grants that hold for the same arguments only.
+    fn binds_arguments(&self, tool: &str) -> bool {
+        [&self.agent, &self.live.current()].iter().any(|agent| agent.config().approvals.binds_arguments(tool))
+    }
+}
+
 impl Session {
     /// The calls that wait for somebody's leave, with all that is needed to decide about them.
     pub async fn asked_approvals(&mut self) -> Result<Vec<ApprovalItem>, SessionError> {
@@ -187,7 +202,7 @@ impl Session {
         let (call, name) = (record.id.clone(), record.name.clone());
         let agent = &self.shared.agent;
         let Some(tool) = agent.registry().get(&name) else { return Err(ApprovalError::Gone { call, tool: name }) };
-        let ruling = agent.config().approvals.ruling(&tool.definition, &tool.source);
+        let ruling = self.shared.ruling(tool);
         if ruling.policy == ApprovalPolicy::Deny {
             return Err(ApprovalError::Forbidden { call, tool: name, because: ruling.because });
         }
@@ -195,7 +210,7 @@ impl Session {
         if let Some(Err(violations)) = edited.as_ref().map(|edited| tool.check_arguments(edited)) {
             return Err(ApprovalError::Arguments { call, tool: name, violations });
         }
-        let is_bound = edited.is_some() || scope == GrantScope::Once || agent.config().approvals.binds_arguments(&name);
+        let is_bound = edited.is_some() || scope == GrantScope::Once || self.shared.binds_arguments(&name);
         let arguments = is_bound.then(|| digest_of_arguments(edited.as_ref().unwrap_or(&record.arguments)));
         let (agent, digest) = (agent.config().name.clone(), tool.digest.clone());
         let grant = ScopedGrant { scope, grant: LastingGrant { agent, tool: name, digest, arguments } };
@@ -238,7 +253,7 @@ impl Session {
             if loop_break(tool).is_some() {
                 continue;
             }
-            let ruling = self.shared.agent.config().approvals.ruling(&tool.definition, &tool.source);
+            let ruling = self.shared.ruling(tool);
             match ruling.policy {
                 ApprovalPolicy::Allow => continue,
                 ApprovalPolicy::Ask => {}
@@ -269,8 +284,7 @@ impl Session {
     }
 
     fn asks(&self, tool: &RegisteredTool) -> bool {
-        let rules = &self.shared.agent.config().approvals;
-        rules.ruling(&tool.definition, &tool.source).policy == ApprovalPolicy::Ask
+        self.shared.ruling(tool).policy == ApprovalPolicy::Ask
     }
 
     async fn lasting(&self) -> Result<Vec<LastingGrant>, StoreError> {
@@ -289,7 +303,7 @@ impl Session {
 
     /// The same for a grant that was given for another call: the configuration may ask for the same arguments.
     fn is_remembered_for(&self, grant: &LastingGrant, tool: &RegisteredTool, arguments: &Value) -> bool {
-        let may_differ = !self.shared.agent.config().approvals.binds_arguments(&tool.definition.name);
+        let may_differ = !self.shared.binds_arguments(&tool.definition.name);
         (may_differ || grant.arguments.is_some()) && self.is_bound_to(grant, tool, arguments)
     }
 
@@ -320,7 +334,7 @@ impl Session {
                 source: tool.source.clone(),
                 arguments: record.effective_arguments().clone(),
                 traits: tool.definition.traits,
-                because: agent.config().approvals.ruling(&tool.definition, &tool.source).because,
+                because: self.shared.ruling(tool).because,
             });
         }
         Ok(())

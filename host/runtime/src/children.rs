@@ -4,6 +4,7 @@ use crate::agent::Agent;
 use crate::delegation::{Delegate, failed, result};
 use crate::drive::Deed;
 use crate::events::{Watchers, WatchersAbove};
+use crate::live::LiveAgent;
 use crate::session::{Bounds, Host, Notes, Session, SessionError, TurnResult};
 use agent_core::change::{CallRecord, CallResult};
 use agent_core::event::WaitCause;
@@ -50,7 +51,7 @@ enum Came {
 /// A child to take up.
 struct Work {
     host: Host,
-    agent: Arc<Agent>,
+    agent: LiveAgent,
     call: CallId,
     /// As it is before its first input.
     new: Run,
@@ -191,13 +192,18 @@ impl Session {
             Ok(()) => below.for_user(agent.config().user.as_deref()),
             Err(error) => return Ok(Err(error)),
         };
+        // What is revoked or answered while it works reaches it, too, unless it works for somebody else than it was made for.
+        let live = |child: Arc<Agent>| match Arc::ptr_eq(&child, &below) {
+            true => delegate.agent.clone(),
+            false => child.into(),
+        };
         let trace = self.scope().trace;
         let (written, tool) = (record.effective_arguments(), agent.registry().get(&record.name));
         let arguments = tool.map_or(Cow::Borrowed(written), |tool| tool.outgoing(written, &self.run.session));
         Ok(child.map_err(|error| ToolError::Failed { message: error.to_string() }).map(|child| Work {
             host: self.shared.host(),
             bounds: self.run.bounds_below(child.bounds()),
-            agent: child,
+            agent: live(child),
             call: call.clone(),
             new: self.run.delegated(subject, name),
             input: delegate.input(&arguments),
@@ -261,7 +267,7 @@ async fn open(work: &Work) -> Result<Session, SessionError> {
 
 async fn open_now(work: &Work, mode: OpenMode) -> Result<Session, SessionError> {
     let watchers = Watchers::below(work.above.clone());
-    Session::open_as(&work.host, work.agent.clone().into(), (work.new.clone(), mode), watchers).await
+    Session::open_as(&work.host, work.agent.clone(), (work.new.clone(), mode), watchers).await
 }
 
 /// The lease of a child that is being driven. Whoever drops the driver gives it back, so that the child can be taken up

@@ -60,6 +60,7 @@ impl Session {
 
     /// Builds what the turn begins with.
     pub(crate) async fn build_context(&mut self) -> Deed {
+        self.ask_about_builder().await;
         let agent = self.shared.agent.clone();
         let query = self.run.turn.as_ref().map(|turn| turn.input.message().plain_text()).unwrap_or_default();
         let offered = self.offered_for(&query).await;

@@ -3,6 +3,7 @@
 use crate::calls::{self, Ran};
 use crate::checkpoint::Checkpoint;
 use crate::children::Children;
+use crate::first_use::Questions;
 use crate::remember;
 use crate::services::HandedOn;
 use crate::session::{Notes, Session, SessionError, TurnResult};
@@ -48,6 +49,7 @@ impl Session {
         children: &mut Children,
         cancel: &CancellationToken,
     ) -> Result<TurnResult, SessionError> {
+        let mut questions = Questions::default();
         loop {
             if !cancel.is_cancelled() {
                 self.take_up_children(children, running.len()).await?;
@@ -60,18 +62,22 @@ impl Session {
                     Some(call) => Ok((Input::Expire { call }, Notes::default())),
                     None => return Ok(TurnResult::Suspended(suspension)),
                 },
-                Action::Dispatch(dispatches) => match self.dispatch(dispatches, (running, children), cancel).await? {
-                    Dispatched::Some => continue,
-                    Dispatched::NoRoom => match came(running, children, cancel).await? {
+                Action::Dispatch(dispatches) => {
+                    match self.dispatch(dispatches, (running, children), &mut questions, cancel).await? {
+                        Dispatched::Some => continue,
+                        Dispatched::NotYet => match came(running, children, &mut questions, cancel).await? {
+                            Some(deed) => deed,
+                            None => continue,
+                        },
+                        Dispatched::Failed(error) => Err(error),
+                    }
+                }
+                Action::AwaitOutcome | Action::Suspended(_) => {
+                    match came(running, children, &mut questions, cancel).await? {
                         Some(deed) => deed,
                         None => continue,
-                    },
-                    Dispatched::Failed(error) => Err(error),
-                },
-                Action::AwaitOutcome | Action::Suspended(_) => match came(running, children, cancel).await? {
-                    Some(deed) => deed,
-                    None => continue,
-                },
+                    }
+                }
                 // Dropped when the turn is cancelled, so no deed changes the session by itself.
                 action => tokio::select! {
                     biased;
@@ -148,6 +154,7 @@ impl Session {
         &mut self,
         dispatches: Vec<Dispatch>,
         (running, children): (&mut Running, &mut Children),
+        questions: &mut Questions,
         cancel: &CancellationToken,
     ) -> Result<Dispatched, SessionError> {
         let ids: Vec<CallId> = dispatches.iter().map(|dispatch| dispatch.call.clone()).collect();
@@ -162,9 +169,10 @@ impl Session {
         }
         let records = records.into_iter().zip(dispatches);
         let records: Vec<_> = records.map(|(record, dispatch)| (self.handed_on(&record), record, dispatch)).collect();
-        let records = self.with_room(records, running.len() + children.len(), children.len());
+        let records = self.with_room(records, running.len() + children.len(), children.len()).into_iter();
+        let records: Vec<_> = records.filter(|(_, record, _)| questions.admit(self, &record.name)).collect();
         if records.is_empty() {
-            return Ok(Dispatched::NoRoom);
+            return Ok(Dispatched::NotYet);
         }
         let (mut calls, mut notes) = (Vec::with_capacity(records.len()), Notes::default());
         for (handed_on, record, _) in &records {
@@ -227,21 +235,25 @@ type ToDispatch = (Option<HandedOn>, CallRecord, Dispatch);
 enum Dispatched {
     /// At least one runs, or is handed on.
     Some,
-    /// None, before one of the others is done.
-    NoRoom,
+    /// None, before one of the others is done or a question is answered.
+    NotYet,
     Failed(TurnError),
 }
 
-/// The next thing that comes of the calls that run and of the agents that work beside; nothing where one of these waits.
+/// The next thing that comes of the calls that run and of the agents that work beside; nothing where one of these waits, or
+/// where a question was answered.
 async fn came(
     running: &mut Running,
     children: &mut Children,
+    questions: &mut Questions,
     cancel: &CancellationToken,
 ) -> Result<Option<Deed>, SessionError> {
+    let nothing_else = children.len() == 0 && !questions.is_open();
     tokio::select! {
         biased;
         () = cancel.cancelled() => Ok(Some(Ok((Input::Cancel, Notes::default())))),
-        deed = await_outcome(running), if !running.is_empty() || children.len() == 0 => Ok(Some(deed)),
+        () = questions.dealt_with() => Ok(None),
+        deed = await_outcome(running), if !running.is_empty() || nothing_else => Ok(Some(deed)),
         came = children.next() => came,
     }
 }

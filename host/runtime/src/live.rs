@@ -1,6 +1,6 @@
 //! An agent that changes while it works: one pointer to what it is now (P10, invariant 5).
 
-use crate::agent::{Agent, AgentError};
+use crate::agent::{Agent, AgentError, Answered};
 use agent_core::message::Digest;
 use agent_plugins::Trial;
 use std::collections::BTreeMap;
@@ -43,6 +43,12 @@ impl LiveAgent {
         let next = Arc::new(next(&self.current())?);
         self.0.current.send_replace(next.clone());
         Ok(next)
+    }
+
+    /// Grants a plugin what a person has answered. Unlike any other change this is true of turns that are open, too: they
+    /// were stopped for the answer (P6).
+    pub fn answer(&self, plugin: &str, answered: &Answered) -> Result<Arc<Agent>, AgentError> {
+        self.change(|agent| agent.with_answer(plugin, answered))
     }
 }
 

@@ -3,10 +3,11 @@
 mod kept;
 mod servers;
 
-use crate::agent::{Agent, AgentError};
+use crate::agent::{Agent, AgentError, Answered};
 use crate::approvals::ApprovalError;
 use crate::checkpoint::{Checkpoint, CheckpointObserver};
 use crate::events::Watchers;
+use crate::first_use::FirstUses;
 use crate::key_values::StoredValues;
 use crate::live::LiveAgent;
 use crate::media::{Downscaler, StoredMedia};
@@ -43,6 +44,8 @@ pub struct Host {
     pub downscaler: Downscaler,
     /// Told of every named point, in tests.
     pub checkpoint: Option<CheckpointObserver>,
+    /// Who is asked for what plugins lack at their first use (P6). None: nobody is there.
+    pub first_uses: Option<FirstUses>,
 }
 
 /// Which session to open.
@@ -123,6 +126,7 @@ pub(crate) struct Shared {
     /// Subject of the session that delegated the work (L16).
     pub(crate) delegated_by: Option<String>,
     pub(crate) checkpoint: Option<CheckpointObserver>,
+    pub(crate) first_uses: Option<FirstUses>,
 }
 
 impl Shared {
@@ -138,18 +142,28 @@ impl Shared {
             sandbox: self.sandbox.clone(),
             downscaler: self.downscaler.clone(),
             checkpoint: self.checkpoint.clone(),
+            first_uses: self.first_uses.clone(),
         }
     }
 
-    /// A plugin of the turn, granted what the turn began with as far as it still is (P10).
+    /// A plugin of the turn, granted what the turn began with and what a person has answered since, as far as it still is
+    /// granted (P6, P10).
     pub(crate) fn setup<'s>(&self, pinned: &'s PluginSetup) -> Cow<'s, PluginSetup> {
         let now = self.live.current();
         let name = pinned.plugin().name();
-        let granted_now = now.grants_of(name);
-        if Arc::ptr_eq(&now, &self.agent) || granted_now == self.agent.grants_of(name) {
+        let (granted, granted_now) = (self.agent.grants_of(name), now.grants_of(name));
+        if Arc::ptr_eq(&now, &self.agent) || granted_now == granted {
             return Cow::Borrowed(pinned);
         }
-        Cow::Owned(pinned.within(granted_now.unwrap_or(&Grants::default())))
+        let nothing = Grants::default();
+        let within_now = |setup: &PluginSetup| Cow::Owned(setup.within(granted_now.unwrap_or(&nothing)));
+        match now.answered_about(name) {
+            None => within_now(pinned),
+            Some(Answered { for_this_run, for_good }) => {
+                let granted = granted.cloned().unwrap_or_default().and(for_this_run).and(for_good);
+                within_now(&pinned.granted(granted))
+            }
+        }
     }
 
     /// What the host's own file tools may read: what the turn began with as far as it still is granted.
@@ -245,6 +259,7 @@ impl Session {
             id_ending: run.id_ending.clone(),
             delegated_by: run.delegated_by.clone(),
             checkpoint: host.checkpoint.clone(),
+            first_uses: host.first_uses.clone(),
         };
         let mut session = Self {
             shared: Arc::new(shared),
@@ -478,6 +493,7 @@ impl Session {
             id_ending: shared.id_ending.clone(),
             delegated_by: shared.delegated_by.clone(),
             checkpoint: shared.checkpoint.clone(),
+            first_uses: shared.first_uses.clone(),
         });
     }
 

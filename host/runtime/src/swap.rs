@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
 use tokio_util::sync::CancellationToken;
 
-pub use ledger::{begin, directory_name};
+pub use ledger::{begin, directory_name, serving, write_down_grants};
 pub use prune::{KEPT_VERSIONS, Pruned, prune};
 
 /// Between two looks at a directory in which nothing happens.

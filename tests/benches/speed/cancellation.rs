@@ -31,7 +31,7 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
     let cache_directory = Some(scratch().join("cache"));
     let sandbox = Sandbox::new(SandboxOptions { cache_directory, ..SandboxOptions::default() })?;
     let plugin = sandbox.load_file(component).await?;
-    let host = Host { store, sandbox, downscaler: Downscaler::default(), checkpoint: None };
+    let host = Host { store, sandbox, downscaler: Downscaler::default(), checkpoint: None, first_uses: None };
     let calling = |name: &str, arguments: Value| json!({"calls": [{"name": name, "arguments": arguments}]});
     let whiles = [
         ("the model streams", json!({"text": "Wait.", "delay_ms": 60_000})),

@@ -83,7 +83,8 @@ impl Place {
         fill(&store, older).await?;
         // Otherwise the index would be brought up to date while the turns are measured.
         store.search_messages("lines", 1).await?;
-        let host = Host { store, sandbox, downscaler: Default::default(), checkpoint: Some(observer(step.clone())) };
+        let checkpoint = Some(observer(step.clone()));
+        let host = Host { store, sandbox, downscaler: Default::default(), checkpoint, first_uses: None };
         Ok(Self { host, step, turns: Samples::default(), steps: Samples::default(), snapshot: Vec::new() })
     }
 

@@ -138,7 +138,7 @@ async fn check(raw: &Raw, host: &Host<'_>, arguments: &String) -> wasmtime::Resu
 
 fn agent(generation: Generation, grants: Grants) -> wasmtime::Result<Agent> {
     let mut config = AgentConfig::new("bench");
-    config.plugins.insert("probe".to_owned(), PluginAllowance { grants, limits: CallLimits::default() });
+    config.plugins.insert("probe".to_owned(), PluginAllowance { grants, ..PluginAllowance::default() });
     Ok(Agent::new(config, agent_models::provider("offline", Path::new("."))?, generation)?)
 }
 

@@ -1,6 +1,7 @@
 //! Who answers an approval request while a turn runs: what was said on the command line, a person at the terminal, or nobody
 //! (L17). Without an answer a call does not run.
 
+use super::first_use::FirstUseDesk;
 use super::run::{watch, watched};
 use crate::data::DataDirectory;
 use crate::environment;
@@ -26,12 +27,12 @@ pub(crate) enum Person {
     Nobody,
 }
 
-/// Answers approval requests.
-#[derive(Clone)]
+/// Answers approval requests, and questions about first uses.
 pub(crate) struct Asker {
     terminal: Terminal,
     person: Person,
     data: DataDirectory,
+    desk: FirstUseDesk,
     /// Tools whose calls are allowed once each, by name or pattern.
     yes: Vec<String>,
 }
@@ -58,26 +59,36 @@ impl Person {
             false => Person::Nobody,
         }
     }
+
+    /// The same for first uses: who has said beforehand which calls may run is not there to be asked.
+    pub(crate) fn at_first_use(self, yes: &[String]) -> Self {
+        if yes.is_empty() { self } else { Person::Nobody }
+    }
 }
 
 impl Asker {
     /// One that takes `yes` as the answer for tools of these names and patterns.
-    pub(crate) fn new(terminal: &Terminal, person: Person, data: &DataDirectory, yes: &[String]) -> Self {
-        Self { terminal: terminal.clone(), person, data: data.clone(), yes: yes.to_vec() }
+    pub(crate) fn new(
+        terminal: &Terminal,
+        person: Person,
+        (data, desk): (&DataDirectory, FirstUseDesk),
+        yes: &[String],
+    ) -> Self {
+        Self { terminal: terminal.clone(), person, data: data.clone(), desk, yes: yes.to_vec() }
     }
 
     /// Runs a turn, or goes on with one, until it ends or waits for somebody who is not here.
     pub(crate) async fn run(
-        &self,
+        &mut self,
         session: &mut Session,
         input: Option<TurnInput>,
         view: &mut TurnView<'_>,
         cancel: &CancellationToken,
     ) -> Result<TurnResult, Failure> {
-        let mut result = watched(session, input, view, cancel).await?;
+        let mut result = watched(session, input, (view, &mut self.desk), cancel).await?;
         while let TurnResult::Suspended(_) = result {
             match self.answer(session, cancel).await? {
-                Next::GoOn => result = watch(session, None, view, cancel).await?,
+                Next::GoOn => result = watch(session, None, (view, &mut self.desk), cancel).await?,
                 Next::Wait => break,
             }
         }

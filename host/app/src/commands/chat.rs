@@ -8,6 +8,7 @@ mod slash;
 mod watch;
 
 use super::asking::{Asker, Person};
+use super::first_use::FirstUseDesk;
 use super::opening::{self, Opened};
 use super::run::asked;
 use super::session;
@@ -32,7 +33,7 @@ use slash::Asked;
 use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use watch::Watch;
+use watch::{Told, Watch};
 
 /// Sessions that `/session list` shows.
 const LATEST: usize = 10;
@@ -67,15 +68,22 @@ pub(crate) async fn chat(
 ) -> Result<Exit, Failure> {
     let _silent = terminal.silent_keyboard();
     Interrupts::give_keyboard_back(terminal.clone());
-    let Opened { settings, host, agent, live, session, kept } = opened;
-    let watch = if run.no_watch { Watch::nothing() } else { Watch::begin(&host, live) };
+    let Opened { settings, host, agent, made, first_uses, session, kept } = opened;
+    let watch = if run.no_watch { Watch::nothing() } else { Watch::begin(&host, &made) };
     let names = Names {
         models: lists::models(&agent.current()),
         tools: agent.current().registry().offered().iter().map(|tool| tool.author_name.clone()).collect(),
     };
     let mut editor = Editor::new(terminal, &interrupts, &kept.data, names);
     let view = TurnView::new(terminal, (Format::Terminal, Use::Interactive), &session, kept.clone());
-    let asker = Asker::new(terminal, Person::of(terminal), &kept.data, &run.yes);
+    let person = Person::of(terminal);
+    let desk = FirstUseDesk::new(
+        terminal,
+        person.at_first_use(&run.yes),
+        kept.store.clone(),
+        (first_uses, opening::files(&made)),
+    );
+    let asker = Asker::new(terminal, person, (&kept.data, desk), &run.yes);
     let mut chat = Chat { terminal, interrupts, settings, host, agent, watch, session, kept, view, asker };
     chat.greet();
     let left = chat.talk(&mut editor).await;
@@ -134,7 +142,7 @@ impl Chat<'_> {
         }
         let mut warned = false;
         while !self.interrupts.is_leaving() {
-            self.tell_refused();
+            self.tell_changes();
             self.terminal.note("");
             let typed = editor.read().await?;
             let is_interrupted = typed == Typed::Interrupted;
@@ -158,17 +166,34 @@ impl Chat<'_> {
         Ok(Exit::Cancelled)
     }
 
-    /// What was not taken of the plugins' folder. What was taken is told by the turn that has it.
-    fn tell_refused(&mut self) {
-        while let Some(notice) = self.watch.next() {
-            if let Notice::Refused { subject, reason } = notice {
-                self.warn(format!("{subject}: {reason}\n  what was there before goes on serving"));
+    /// What has become of the agents' files, and what was not taken of the plugins' folder. What was taken of that is told
+    /// by the turn that has it.
+    fn tell_changes(&mut self) {
+        while let Some(told) = self.watch.next() {
+            match told {
+                Told::Plugins(Notice::Refused { subject, reason }) => {
+                    self.warn(format!("{subject}: {reason}\n  what was there before goes on serving"));
+                }
+                Told::Plugins(Notice::Swapped { .. } | Notice::RolledBack { .. }) => {}
+                Told::Misconfigured { reason } => {
+                    self.warn(format!("{reason}\n  what the configuration said before holds until that is mended"));
+                }
+                Told::Configured { path, settings, later } => {
+                    let later = match later.as_slice() {
+                        [] => String::new(),
+                        later => format!("; `{}` counts from the next start", later.join("`, `")),
+                    };
+                    self.hint(format!("{} has changed: the next turn has it{later}", path.display()));
+                    if settings.path == self.settings.path {
+                        self.settings = *settings;
+                    }
+                }
             }
         }
     }
 
     async fn take(&mut self, text: String) -> Result<Next, Failure> {
-        self.tell_refused();
+        self.tell_changes();
         if text.trim().is_empty() {
             return Ok(Next::Prompt);
         }

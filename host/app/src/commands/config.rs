@@ -7,10 +7,10 @@ use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::settings::{Helpers, Settings, agents};
 use crate::setup::{self, agents::Projects};
-use crate::terminal::{BOLD, DIM, RED, Terminal, text};
+use crate::terminal::{BOLD, DIM, RED, Terminal, YELLOW, text};
 use agent_mcp::{ServerConfig, Transport};
 use agent_plugins::{Access, Generation, Grants, TreeGrant};
-use agent_runtime::Delegate;
+use agent_runtime::{Agent, Delegate};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -77,9 +77,11 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     let settings = setup::settings_without_model(&arguments, terminal).await?;
     // First what needs no plugin, so that a missing key is said before anything is compiled.
     let models = models(&settings)?;
-    let sandbox = setup::sandbox(&DataDirectory::open(data)?)?;
+    let data = DataDirectory::open(data)?;
+    let sandbox = setup::sandbox(&data)?;
     let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
     setup::refuse(&problems)?;
+    let generation = setup::serving(&settings, (&data, &sandbox), generation, terminal).await?;
     setup::note_no_plugins(&settings, &generation, terminal);
     let plugins = plugins(&settings, &generation);
     let delegates = setup::agents::delegates(&settings, &sandbox, Projects::Leave, terminal).await?.below;
@@ -92,7 +94,54 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     row("agents", &below, terminal)?;
     row("grants", &grants(&settings), terminal)?;
     row("mcp", &servers(&agent.config().mcp), terminal)?;
-    row("services", &services(&settings), terminal)
+    row("services", &services(&settings), terminal)?;
+    for problem in missing_programs(&settings, &agent.config().mcp).into_iter().chain(too_deep(&agent)) {
+        terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&problem)));
+    }
+    Ok(())
+}
+
+/// MCP servers that could not be started now. They may be installed later, so that this is no error.
+fn missing_programs(settings: &Settings, servers: &[ServerConfig]) -> Vec<String> {
+    let problem = |server: &ServerConfig| {
+        let Transport::Stdio(child) = &server.transport else { return None };
+        let folders = child.env.get("PATH").map(String::as_str).unwrap_or_default();
+        if environment::program_in(&child.command, folders.as_ref()).is_some() {
+            return None;
+        }
+        let place = settings.file.mcp.get(&server.name).and_then(|table| table.command.as_ref());
+        let place = place.map(|placed| format!("{}: ", placed.place)).unwrap_or_default();
+        let looked = if child.command.contains(std::path::is_separator) { "there" } else { "on its PATH" };
+        Some(format!("{place}there is no program `{}` {looked}: install it, or name another", child.command))
+    };
+    servers.iter().filter_map(problem).collect()
+}
+
+/// Agents that the one that is asked can never reach, since work is handed down only so many times (L16).
+fn too_deep(agent: &Agent) -> Option<String> {
+    let most = agent.config().bounds.max_depth;
+    let mut chain = vec![agent.config().name.clone()];
+    let mut below = deepest(&agent.config().delegates);
+    let depth = u32::try_from(below.len()).unwrap_or(u32::MAX);
+    chain.append(&mut below);
+    let last = chain.last().cloned().unwrap_or_default();
+    let names = chain.join(" → ");
+    (depth > most).then(|| {
+        format!(
+            "work is handed down at most {most} times (`max_depth`), so that `{last}` is out of reach this way: {names}"
+        )
+    })
+}
+
+/// The longest way down, by the agents' names. Circles were refused when they were loaded.
+fn deepest(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
+    let ways = delegates.values().map(|delegate| {
+        let agent = delegate.agent.current();
+        let mut way = vec![agent.config().name.clone()];
+        way.extend(deepest(&agent.config().delegates));
+        way
+    });
+    ways.max_by_key(Vec::len).unwrap_or_default()
 }
 
 fn row(name: &str, values: &[String], terminal: &Terminal) -> Result<(), Failure> {
@@ -175,7 +224,11 @@ fn services(settings: &Settings) -> Vec<String> {
 fn granted(grants: &Grants) -> String {
     let env = grants.env.keys().map(|name| format!("env {name}"));
     let config = grants.config.keys().map(|key| format!("config {key}"));
-    grants.trees.iter().map(tree).chain(env).chain(config).collect::<Vec<_>>().join(", ")
+    let http = grants.http.iter().map(|pattern| format!("http {pattern}"));
+    let secrets = grants.secrets.iter().map(|secret| format!("secret {}", secret.name()));
+    let key_value = grants.key_value.map(|bytes| format!("key_value_mib {}", bytes >> 20));
+    let others = http.chain(secrets).chain(key_value);
+    grants.trees.iter().map(tree).chain(env).chain(config).chain(others).collect::<Vec<_>>().join(", ")
 }
 
 fn tree(tree: &TreeGrant) -> String {

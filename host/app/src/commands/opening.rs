@@ -4,13 +4,21 @@ use crate::arguments::RunArguments;
 use crate::data::DataDirectory;
 use crate::exit::Failure;
 use crate::settings::Settings;
-use crate::setup::{self, agents::Projects};
+use crate::setup;
+use crate::setup::agents::{self, MadeAgent, Projects};
 use crate::terminal::Terminal;
 use crate::terminal::turn::Kept;
 use agent_memory::{SessionLog, SqliteStore, StoreError};
-use agent_runtime::{CheckpointObserver, Downscaler, Host, LiveAgent, OpenSession, Session, SessionError, swap};
+use agent_runtime::{
+    CheckpointObserver, Downscaler, FirstUse, Host, LiveAgent, OpenSession, Session, SessionError, swap,
+};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc::Receiver;
+
+/// First uses that may wait to be asked about; more wait where they come from.
+const FIRST_USES: usize = 16;
 
 /// Before a session that is open elsewhere is tried again.
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
@@ -23,12 +31,20 @@ pub(crate) struct Opened {
     pub(crate) host: Host,
     /// Whose session it is.
     pub(crate) agent: LiveAgent,
-    /// All agents that have plugins, each with its plugins' folder.
-    pub(crate) live: Vec<(PathBuf, LiveAgent)>,
+    /// It and all agents below it, each with what it was made of.
+    pub(crate) made: Vec<MadeAgent>,
+    /// Plugins that are about to be used for the first time and lack something.
+    pub(crate) first_uses: Receiver<FirstUse>,
     /// Itself.
     pub(crate) session: Session,
     /// Where it is kept.
     pub(crate) kept: Kept,
+}
+
+/// The files of those agents that have one, by name.
+pub(crate) fn files(made: &[MadeAgent]) -> BTreeMap<String, PathBuf> {
+    let files = made.iter().filter_map(|made| Some((made.settings.name.clone(), made.settings.path.clone()?)));
+    files.collect()
 }
 
 /// Builds and loads the plugins, and opens the session that is asked for.
@@ -51,17 +67,21 @@ pub(crate) async fn open_in(
     setup::refuse(&problems)?;
     setup::note_no_plugins(&settings, &generation, terminal);
     let projects = if run.agent.build { Projects::Build } else { Projects::Leave };
-    let delegates = setup::agents::delegates(&settings, &sandbox, projects, terminal).await?;
+    let delegates = agents::delegates(&settings, &sandbox, projects, terminal).await?;
     let agent = LiveAgent::new(setup::agent(&settings, generation, delegates.below, terminal)?);
-    let mut live = delegates.live;
-    live.extend(settings.plugins.clone().map(|folder| (folder, agent.clone())));
-    for (folder, agent) in &live {
-        swap::begin(&*store, &sandbox, folder, agent).await.map_err(Failure::refused)?;
+    let mut made = delegates.made;
+    made.push(MadeAgent { live: agent.clone(), arguments: run.agent.clone(), settings: settings.clone() });
+    for MadeAgent { live, settings, .. } in &made {
+        if let Some(folder) = &settings.plugins {
+            swap::begin(&*store, &sandbox, folder, live).await.map_err(Failure::refused)?;
+        }
     }
-    let host = Host { store, sandbox, downscaler: Downscaler::default(), checkpoint: checkpoint() };
+    let (sender, first_uses) = tokio::sync::mpsc::channel(FIRST_USES);
+    let downscaler = Downscaler::default();
+    let host = Host { store, sandbox, downscaler, checkpoint: checkpoint(), first_uses: Some(sender) };
     let session = patiently(&host, &agent, which, patience).await?;
     let kept = Kept { store: host.store.clone(), data };
-    Ok(Opened { settings, host, agent, live, session, kept })
+    Ok(Opened { settings, host, agent, made, first_uses, session, kept })
 }
 
 /// Where tests kill the process; nowhere in a release.

@@ -72,7 +72,10 @@ async fn list(
 ) -> Result<(), Failure> {
     agent.plugins = directory.or(agent.plugins);
     let settings = setup::settings_without_model(&agent, terminal).await?;
-    let (generation, problems) = setup::plugins(&settings, &sandbox(data)?, terminal).await?;
+    let data = DataDirectory::open(data)?;
+    let sandbox = setup::sandbox(&data)?;
+    let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
+    let generation = setup::serving(&settings, (&data, &sandbox), generation, terminal).await?;
     if problems.is_empty() {
         setup::note_no_plugins(&settings, &generation, terminal);
     }

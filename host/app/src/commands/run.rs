@@ -3,7 +3,8 @@
 
 use super::asking::{Asker, Person};
 use super::chat;
-use super::opening::{Opened, open};
+use super::first_use::FirstUseDesk;
+use super::opening::{self, Opened, open};
 use super::session::below;
 use crate::arguments::{Arguments, RunArguments};
 use crate::exit::{Exit, Failure};
@@ -13,10 +14,11 @@ use crate::terminal::turn::{Format, TurnView, Use};
 use crate::terminal::{Output, Terminal};
 use agent_core::message::{CallId, TurnInput};
 use agent_core::run::Action;
-use agent_runtime::{Session, TurnResult, question};
+use agent_runtime::{FirstUse, Session, TurnResult, question};
 use clap::CommandFactory;
 use std::io::IsTerminal;
 use std::path::Path;
+use std::pin::Pin;
 use tokio_util::sync::CancellationToken;
 
 /// Runs it.
@@ -63,12 +65,14 @@ pub(super) async fn once(
     (yes, cancel): (&[String], &CancellationToken),
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let Opened { mut session, kept, agent, .. } = opened;
+    let Opened { mut session, kept, agent, made, first_uses, .. } = opened;
     let (data, store) = (kept.data.clone(), kept.store.clone());
     let person = if format == Format::Json { Person::Nobody } else { Person::of(terminal) };
-    let asker = Asker::new(terminal, person, &kept.data, yes);
+    let files = opening::files(&made);
+    let desk = FirstUseDesk::new(terminal, person.at_first_use(yes), kept.store.clone(), (first_uses, files));
+    let mut asker = Asker::new(terminal, person, (&kept.data, desk), yes);
     let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept);
-    let result = turns(&mut session, prompt, (&mut view, &asker), cancel).await;
+    let result = turns(&mut session, prompt, (&mut view, &mut asker), cancel).await;
     let parent = session.state().delegated_by.clone().filter(|_| !session.state().is_open());
     let closed = session.close().await;
     let servers = agent.current().servers().clone();
@@ -88,7 +92,7 @@ pub(super) async fn once(
 async fn turns(
     session: &mut Session,
     prompt: Option<TurnInput>,
-    (view, asker): (&mut TurnView<'_>, &Asker),
+    (view, asker): (&mut TurnView<'_>, &mut Asker),
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
     let interrupted = session.state().is_open();
@@ -126,18 +130,18 @@ pub(super) fn asked(session: &Session) -> Option<CallId> {
 pub(super) async fn watched(
     session: &mut Session,
     input: Option<TurnInput>,
-    view: &mut TurnView<'_>,
+    (view, desk): (&mut TurnView<'_>, &mut FirstUseDesk),
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
     view.begin(session);
-    watch(session, input, view, cancel).await
+    watch(session, input, (view, desk), cancel).await
 }
 
 /// The same for the rest of a turn whose beginning was shown already.
 pub(super) async fn watch(
     session: &mut Session,
     input: Option<TurnInput>,
-    view: &mut TurnView<'_>,
+    (view, desk): (&mut TurnView<'_>, &mut FirstUseDesk),
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
     let mut events = session.subscribe();
@@ -145,18 +149,48 @@ pub(super) async fn watch(
         let running = session.run(input, cancel.clone());
         tokio::pin!(running);
         loop {
-            tokio::select! {
+            let first_use = tokio::select! {
                 biased;
                 event = events.recv() => {
                     // Nobody reads any more: the client is gone (L29).
                     if view.receive(event).await.is_err() {
                         cancel.cancel();
                     }
+                    continue;
                 }
+                first_use = desk.next() => first_use,
                 result = &mut running => break result,
+            };
+            // What has happened stands above the question; what happens meanwhile, below the answer.
+            while view.receive_waiting(&mut events).await.unwrap_or(false) {}
+            if let Some(result) = served(desk, first_use, running.as_mut(), cancel).await {
+                break result;
             }
         }
     };
     while view.receive_waiting(&mut events).await.unwrap_or(false) {}
     result.map_err(Failure::failed)
+}
+
+/// Asks about a plugin while the turn's other calls run; the turn's result, should it end meanwhile.
+async fn served<R>(
+    desk: &mut FirstUseDesk,
+    first_use: FirstUse,
+    mut running: Pin<&mut impl Future<Output = R>>,
+    cancel: &CancellationToken,
+) -> Option<R> {
+    let (stop, mut result) = (cancel.child_token(), None);
+    let serving = desk.serve(first_use, &stop);
+    tokio::pin!(serving);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut serving => return result,
+            ended = &mut running, if result.is_none() => {
+                // The question has to give the keyboard back.
+                stop.cancel();
+                result = Some(ended);
+            }
+        }
+    }
 }

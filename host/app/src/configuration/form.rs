@@ -160,7 +160,10 @@ pub(crate) fn url_problem(text: &str) -> Option<&'static str> {
 
 fn address_problem(text: &str) -> Option<&'static str> {
     let Some(rest) = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")) else {
-        return Some("is no address: it begins with neither `http://` nor `https://`");
+        return Some(match text.contains("://") {
+            true => "is an address of another kind than `http://` and `https://`",
+            false => "is no address: it begins with neither `http://` nor `https://`",
+        });
     };
     if text.contains(char::is_whitespace) || text.contains(char::is_control) {
         return Some("has white space in it");

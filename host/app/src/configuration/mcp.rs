@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct McpTable {
     /// The program of a child process.
-    pub(crate) command: Option<String>,
+    pub(crate) command: Option<Placed>,
     /// Its arguments.
     pub(crate) args: Vec<String>,
     /// Variables by name.
@@ -48,7 +48,7 @@ fn server(table: &Table<'_>) -> McpTable {
     let variables = table.table("header_env");
     let variables = variables.iter().flat_map(Table::entries);
     McpTable {
-        command: text("command"),
+        command: table.get("command").and_then(|found| placed(&found)),
         args: table.get("args").map(|found| texts(&found)).unwrap_or_default(),
         env: by_name("env"),
         pass_env: table.get("pass_env").map(|found| all_placed(&found)).unwrap_or_default(),

@@ -25,6 +25,8 @@ pub(crate) struct ServiceTable {
     pub(crate) answer_within_ms: Option<u32>,
     /// Of its calls.
     pub(crate) priority: Option<i32>,
+    /// Where the table stands.
+    pub(crate) place: String,
 }
 
 /// Where events go.
@@ -42,7 +44,7 @@ pub(crate) struct OutboxTable {
 pub(super) fn services(root: &Table<'_>, folder: &Path) -> BTreeMap<String, ServiceTable> {
     let services = root.table("services");
     let entries = services.iter().flat_map(Table::entries);
-    entries.filter_map(|entry| Some((entry.name, service(&entry.found.table()?, folder)))).collect()
+    entries.filter_map(|entry| Some((entry.name, service(&entry.found, folder)?))).collect()
 }
 
 /// The outbox.
@@ -55,9 +57,10 @@ pub(super) fn outbox(root: &Table<'_>) -> OutboxTable {
     }
 }
 
-fn service(table: &Table<'_>, folder: &Path) -> ServiceTable {
+fn service(found: &Found<'_>, folder: &Path) -> Option<ServiceTable> {
+    let table = found.table()?;
     let text = |key| table.get(key).and_then(|found| found.text());
-    ServiceTable {
+    Some(ServiceTable {
         event_type: text("type"),
         description: text("description"),
         accepts: table.get("accepts").and_then(|found| accepts(&found, folder)),
@@ -65,7 +68,8 @@ fn service(table: &Table<'_>, folder: &Path) -> ServiceTable {
         domain: text("domain"),
         answer_within_ms: table.get("answer_within_ms").and_then(|found| found.number()),
         priority: table.get("priority").and_then(|found| found.signed()),
-    }
+        place: found.place(),
+    })
 }
 
 fn accepts(found: &Found<'_>, folder: &Path) -> Option<Value> {

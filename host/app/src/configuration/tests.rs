@@ -174,7 +174,7 @@ memory_mib = 512
     agents/agent.toml:10:1: unknown key `plugins.files.grants.reed`
       10 | reed = ["."]
          | ^^^^
-         = did you mean `read`? allowed here: read, write, env, config, http, key_value_mib
+         = did you mean `read`? allowed here: read, write, env, config, http, key_value_mib, ask
 
     agents/agent.toml:12:14: `plugins.files.limits.memory_mib` is out of range
       12 | memory_mib = 512

@@ -17,7 +17,9 @@ pub(super) fn servers(file: &AgentFile, variable: Variables<'_>) -> Result<Vec<S
     for (name, table) in &file.mcp {
         // The reader has refused a table with neither, or with both.
         let transport = match (&table.command, &table.url) {
-            (Some(command), _) => Transport::Stdio(child(command, table, (&file.folder, variable), &mut problems)),
+            (Some(command), _) => {
+                Transport::Stdio(child(&command.value, table, (&file.folder, variable), &mut problems))
+            }
             (None, url) => Transport::Http(address(url.as_deref().unwrap_or_default(), table, variable, &mut problems)),
         };
         let mut server = ServerConfig::new(name, transport);

@@ -39,20 +39,31 @@ pub(crate) async fn delegates(
         built: settings.plugins.as_deref().and_then(canonical).into_iter().collect(),
         loaded: BTreeMap::new(),
         files: BTreeMap::new(),
-        live: Vec::new(),
+        made: Vec::new(),
     };
     let file = settings.path.as_deref().and_then(canonical).unwrap_or_default();
     loader.files.insert(settings.name.clone(), file.clone());
     let below = loader.below(settings, &[Above { file, name: settings.name.clone() }]).await?;
-    Ok(Delegates { below, live: loader.live })
+    Ok(Delegates { below, made: loader.made })
 }
 
 /// The agents below one.
 pub(crate) struct Delegates {
     /// Those that it may delegate to itself.
     pub(crate) below: BTreeMap<String, Delegate>,
-    /// All of them that have plugins, each with its plugins' folder.
-    pub(crate) live: Vec<(PathBuf, LiveAgent)>,
+    /// All of them.
+    pub(crate) made: Vec<MadeAgent>,
+}
+
+/// An agent with what it was made of.
+#[derive(Clone)]
+pub(crate) struct MadeAgent {
+    /// As it is now.
+    pub(crate) live: LiveAgent,
+    /// What it was asked for with.
+    pub(crate) arguments: AgentArguments,
+    /// What came of that.
+    pub(crate) settings: Settings,
 }
 
 /// An agent on the way down.
@@ -72,7 +83,7 @@ struct Loader<'l> {
     loaded: BTreeMap<PathBuf, LiveAgent>,
     /// By name.
     files: BTreeMap<String, PathBuf>,
-    live: Vec<(PathBuf, LiveAgent)>,
+    made: Vec<MadeAgent>,
 }
 
 type Below<'f> = Pin<Box<dyn Future<Output = Result<BTreeMap<String, Delegate>, Failure>> + 'f>>;
@@ -83,7 +94,8 @@ impl Loader<'_> {
         Box::pin(async move {
             let mut delegates = BTreeMap::new();
             for (tool, table) in &settings.file.agents {
-                let agent = self.agent(&settings.file.folder.join(&table.agent.value), table, above).await?;
+                let agent = self.agent(&settings.file.folder.join(&table.agent.value), table, above).await;
+                let agent = agent.map_err(|failure| reached_from(&table.agent.place, failure))?;
                 let (description, input_schema) = (table.description.clone(), table.input_schema.clone());
                 delegates.insert(tool.clone(), Delegate { agent, description, input_schema });
             }
@@ -102,7 +114,7 @@ impl Loader<'_> {
         if self.loaded.len() == MOST_AGENTS {
             return Err(Failure::refused(format!("{place}: more than {MOST_AGENTS} agents would be loaded")));
         }
-        let settings = self.settings(path).await?;
+        let (arguments, settings) = self.settings(path).await?;
         if let Some(other) = self.files.get(&settings.name) {
             return Err(Failure::refused(format!(
                 "{place}: `{}` and `{}` are both the agent `{}`: give one of them another `name`",
@@ -118,13 +130,13 @@ impl Loader<'_> {
         let chain = [above, &[Above { file: file.clone(), name: settings.name.clone() }]].concat();
         let delegates = self.below(&settings, &chain).await?;
         let agent = LiveAgent::new(super::agent(&settings, generation, delegates, self.terminal)?);
-        self.live.extend(settings.plugins.clone().map(|folder| (folder, agent.clone())));
+        self.made.push(MadeAgent { live: agent.clone(), arguments, settings });
         self.loaded.insert(file, agent.clone());
         Ok(agent)
     }
 
     /// Only of its own file: what stands on the command line is meant for the agent that is asked.
-    async fn settings(&mut self, path: &Path) -> Result<Settings, Failure> {
+    async fn settings(&mut self, path: &Path) -> Result<(AgentArguments, Settings), Failure> {
         let arguments = AgentArguments { agent: Some(path.to_owned()), ..AgentArguments::default() };
         let settings = Settings::read(&arguments, &environment::variable)?;
         if settings.models.chain == Chain::Unnamed {
@@ -136,8 +148,16 @@ impl Loader<'_> {
         {
             super::build(folder, self.terminal).await?;
         }
-        Ok(settings)
+        Ok((arguments, settings))
     }
+}
+
+/// What is wrong with an agent, led by the key that names it: its file alone does not say why it is read.
+fn reached_from(place: &str, failure: Failure) -> Failure {
+    if failure.message.starts_with(place) {
+        return failure;
+    }
+    Failure { message: format!("{place}: the agent that this names cannot be used:\n{}", failure.message), ..failure }
 }
 
 /// A file that stands above already would wait for itself.

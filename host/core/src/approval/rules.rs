@@ -30,6 +30,14 @@ pub struct Ruling {
     pub because: String,
 }
 
+impl Ruling {
+    /// The stricter one; where both are the same, this one.
+    #[must_use]
+    pub fn strictest(self, other: Ruling) -> Ruling {
+        if other.policy > self.policy { other } else { self }
+    }
+}
+
 impl ApprovalRules {
     /// The rule that holds for a tool. A rule with its exact name decides alone, and only that may relax what other rules
     /// or the tool itself ask for; of all others that fit, the strictest holds.

@@ -40,19 +40,8 @@ pub async fn begin(
     let name = directory_name(directory);
     let rollbacks = store.rollbacks(&name).await?;
     let mut agent_now = agent.current();
-    let (mut plugins, mut standing) = (Vec::new(), Standing::default());
-    for plugin in agent_now.generation().plugins() {
-        let path = agent_now.generation().origin(plugin.name()).map(Path::to_owned).unwrap_or_default();
-        match instead(sandbox, plugin, &rollbacks).await? {
-            None => plugins.push((path, plugin.clone())),
-            Some(other) => {
-                standing.rolled_back.insert(plugin.name().to_owned(), plugin.digest().clone());
-                plugins.push((path, other));
-            }
-        }
-    }
+    let (generation, standing) = standing_in(&rollbacks, sandbox, agent_now.generation()).await?;
     if !standing.rolled_back.is_empty() {
-        let generation = Generation::of_files(plugins);
         agent_now = agent.change(|agent| agent.with_plugins(generation, standing))?;
     }
     let serving = agent_now.generation().plugins().map(|plugin| ServedPlugin {
@@ -65,7 +54,43 @@ pub async fn begin(
         instead: why(&rollbacks, agent_now.standing().rolled_back.get(plugin.name())),
     });
     store.serve(&name, serving.collect()).await?;
-    Ok(store.audit(grants(agent)).await?)
+    Ok(write_down_grants(store, agent).await?)
+}
+
+/// What would serve of a directory's files: the same, with the versions that serve instead of those that were taken back.
+/// Nothing is written down.
+pub async fn serving(
+    store: &dyn Store,
+    sandbox: &Sandbox,
+    directory: &Path,
+    generation: &Generation,
+) -> Result<(Generation, Standing), BeginError> {
+    let rollbacks = store.rollbacks(&directory_name(directory)).await?;
+    standing_in(&rollbacks, sandbox, generation).await
+}
+
+async fn standing_in(
+    rollbacks: &[Rollback],
+    sandbox: &Sandbox,
+    generation: &Generation,
+) -> Result<(Generation, Standing), BeginError> {
+    let (mut plugins, mut standing) = (Vec::new(), Standing::default());
+    for plugin in generation.plugins() {
+        let path = generation.origin(plugin.name()).map(Path::to_owned).unwrap_or_default();
+        match instead(sandbox, plugin, rollbacks).await? {
+            None => plugins.push((path, plugin.clone())),
+            Some(other) => {
+                standing.rolled_back.insert(plugin.name().to_owned(), plugin.digest().clone());
+                plugins.push((path, other));
+            }
+        }
+    }
+    Ok((Generation::of_files(plugins), standing))
+}
+
+/// Writes down which plugins of an agent have which grants now, where that differs from what was written last (O3).
+pub async fn write_down_grants(store: &dyn Store, agent: &LiveAgent) -> Result<(), StoreError> {
+    store.audit(grants(agent)).await
 }
 
 impl PluginKeeper {
@@ -159,10 +184,13 @@ fn grants(agent: &LiveAgent) -> Vec<Deed> {
 /// Values of variables and settings may be secrets, so only their names are kept.
 fn in_words(grants: &Grants) -> Vec<String> {
     let trees = grants.trees.iter().map(|tree| match tree.access {
-        agent_plugins::Access::Read => format!("read {}", tree.host.display()),
-        agent_plugins::Access::ReadWrite => format!("read and write {}", tree.host.display()),
+        agent_plugins::Access::Read => format!("read {}", directory_name(&tree.host)),
+        agent_plugins::Access::ReadWrite => format!("read and write {}", directory_name(&tree.host)),
     });
     let variables = grants.env.keys().map(|name| format!("env {name}"));
     let settings = grants.config.keys().map(|key| format!("config {key}"));
-    trees.chain(variables).chain(settings).collect()
+    let requests = grants.http.iter().map(|pattern| format!("http {pattern}"));
+    let secrets = grants.secrets.iter().map(|secret| format!("secret {}", secret.name()));
+    let values = grants.key_value.map(|bytes| format!("key_value_mib {}", bytes >> 20));
+    trees.chain(variables).chain(settings).chain(requests).chain(secrets).chain(values).collect()
 }

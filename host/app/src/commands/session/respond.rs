@@ -2,6 +2,7 @@
 //! (L10, L17, I6).
 
 use crate::arguments::{AgentArguments, RunArguments};
+use crate::commands::first_use::FirstUseDesk;
 use crate::commands::opening::{self, Opened};
 use crate::commands::run::watched;
 use crate::data::DataDirectory;
@@ -173,8 +174,9 @@ async fn go_on(mut session: Session, kept: Kept, format: Format, terminal: &Term
         (_, true) => Format::Terminal,
         (_, false) => Format::Lines,
     };
-    let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept);
-    let result = watched(&mut session, None, &mut view, &cancel).await;
+    let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept.clone());
+    let mut desk = FirstUseDesk::closed(terminal, kept.store);
+    let result = watched(&mut session, None, (&mut view, &mut desk), &cancel).await;
     let servers = session.agent().servers().clone();
     let closed = session.close().await;
     if cancel.is_cancelled() {

@@ -225,6 +225,14 @@ pub(super) const GRANTS: Section = Section {
             meaning: "MiB that it may keep between calls, all its keys and values together.",
             example: "10",
         },
+        Key {
+            name: "ask",
+            value: Value::Flag,
+            default: Default::Is("true"),
+            meaning: "Whether somebody at a terminal is asked, at the plugin's first use, for what it asks for and does not stand \
+                      here.",
+            example: "false",
+        },
     ],
 };
 

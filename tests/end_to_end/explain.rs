@@ -1,0 +1,113 @@
+//! `plugin explain`, `plugin list` and `config check`: what would be granted, and what would serve (P6, P10, S3).
+
+use crate::support::{components, scratch};
+use agent_plugins::{Access, Asks, Manifest, with_manifest};
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+fn place(file: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["plugins", "data", "docs"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let cache = scratch().join("terminal-cache");
+    std::fs::create_dir_all(&cache).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(cache, folder.path().join("data/cache")).unwrap();
+    std::fs::write(folder.path().join("agent.toml"), file).unwrap();
+    folder
+}
+
+fn put(folder: &Path, manifest: &Manifest) {
+    let bytes = with_manifest(&std::fs::read(components().join("text.wasm")).unwrap(), manifest).unwrap();
+    std::fs::write(folder.join(format!("plugins/{}.wasm", manifest.name)), bytes).unwrap();
+}
+
+/// What stands on stdout, and on stderr behind it.
+fn output(folder: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    command.args(arguments).args(["--data", "data"]).current_dir(folder).env_remove("NO_COLOR");
+    let output = command.env("GRANTED", "yes").env("A_TOKEN", "0123456789").output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn everything() -> Manifest {
+    let asks = Asks {
+        files: Some(Access::ReadWrite),
+        env: vec!["GRANTED".into(), "HOME".into()],
+        config: vec!["region".into(), "a.b".into()],
+        http: vec!["GET https://*.example.com".into(), "https://other.example/v1/".into()],
+        secrets: vec!["TOKEN".into(), "KEY".into()],
+        key_value: true,
+    };
+    Manifest {
+        name: "wants".into(),
+        version: "1.0.0".into(),
+        description: "Wants all.".into(),
+        asks,
+        ..Manifest::default()
+    }
+}
+
+const GRANTS: &str = "plugin_directory = \"plugins\"\n\n[plugins.wants.grants]\nread = [\"docs\"]\nenv = [\"GRANTED\", \"PATH\"]\n\
+                      config = { region = \"north\" }\nhttp = [\"GET https://api.example.com/v1/\", \"https://elsewhere.example\"]\n\n\
+                      [plugins.wants.secrets.TOKEN]\nenv = \"A_TOKEN\"\nhosts = [\"api.example.com\"]\n";
+
+/// P6, P7: line by line what is asked for, given and denied, with the line that would change it; values are not shown.
+#[test]
+fn p6_explain_shows_every_kind_of_request() {
+    let place = place(GRANTS);
+    put(place.path(), &everything());
+    let shown = output(place.path(), &["plugin", "explain", "plugins/wants.wasm", "--agent", "agent.toml"]);
+    let (heading, rest) = shown.split_once('\n').unwrap();
+    assert!(heading.starts_with("wants ") && !shown.contains("north") && !shown.contains("0123456789"), "{shown}");
+    insta::assert_snapshot!(rest, @r#"
+      always    clocks, random numbers and log lines, bounded
+      gets      reading below docs
+      gets      the variable GRANTED
+      gets      the configuration value region
+      gets      the request GET https://api.example.com/v1/
+      gets      the secret TOKEN, put by the host into `authorization` for https://api.example.com
+      denied    reading and writing files
+                to allow it: [plugins.wants.grants] write = ["."]
+      denied    the environment variable HOME
+                to allow it: [plugins.wants.grants] env = ["HOME"]
+      denied    the configuration value "a.b"
+                to allow it: [plugins.wants.grants] config = { "a.b" = "…" }
+      denied    the request https://other.example/v1/
+                to allow it: [plugins.wants.grants] http = ["https://other.example/v1/"]
+      denied    the secret KEY
+                to allow it: [plugins.wants.secrets] KEY = { env = "KEY", hosts = ["…"] }
+      denied    keeping values between calls
+                to allow it: [plugins.wants.grants] key_value_mib = 10
+      no use    `wants` does not ask for the variable PATH in its manifest: that grant does nothing
+      no use    `wants` does not ask for the request https://elsewhere.example in its manifest: that grant does nothing
+    "#);
+    let alone = output(place.path(), &["plugin", "explain", "plugins/wants.wasm"]);
+    assert_eq!(alone.matches("  denied ").count(), 10, "{alone}");
+    assert!(!alone.contains("gets"), "{alone}");
+}
+
+/// P10: what was rolled back is not listed as if it served, neither of a folder nor of an agent.
+#[test]
+fn p10_lists_show_what_would_serve() {
+    let place = place("plugin_directory = \"plugins\"\n");
+    let version = |number: &str| Manifest { name: "text".into(), version: number.into(), ..Manifest::default() };
+    let serve = |number| {
+        put(place.path(), &version(number));
+        output(place.path(), &["--agent", "agent.toml", "Hello."])
+    };
+    (serve("1.0.0"), serve("2.0.0"));
+    let list = || output(place.path(), &["plugin", "list", "plugins"]);
+    assert!(list().contains("text 2.0.0"), "{}", list());
+    let back = output(place.path(), &["plugin", "rollback", "text"]);
+    for shown in [list(), output(place.path(), &["plugin", "list", "--agent", "agent.toml"])] {
+        assert!(shown.contains("text 1.0.0") && !shown.contains("text 2.0.0"), "{back}{shown}");
+        assert!(shown.contains("is rolled back") && shown.contains("--undo"), "{shown}");
+    }
+    let checked = output(place.path(), &["config", "check", "agent.toml"]);
+    assert!(checked.contains("agent.toml: ok") && checked.contains("is rolled back"), "{checked}");
+    output(place.path(), &["plugin", "rollback", "text", "--undo"]);
+    assert!(list().contains("text 2.0.0"), "{}", list());
+}
