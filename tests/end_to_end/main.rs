@@ -12,11 +12,13 @@ mod chat_server;
 mod compiling;
 mod configuration;
 mod contract;
+mod costs;
 mod crash;
 mod eviction;
 mod examples;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
+mod host_model;
 mod keeping;
 mod mcp;
 mod media;

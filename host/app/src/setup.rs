@@ -341,5 +341,6 @@ fn call_limits(limits: PluginLimits) -> CallLimits {
     if let Some(mebibytes) = limits.memory_mib {
         call.memory = mebibytes as usize * 1024 * 1024;
     }
+    call.fuel = limits.fuel;
     call
 }

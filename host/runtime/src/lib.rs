@@ -11,6 +11,7 @@ mod delegation;
 mod dialect;
 mod drive;
 mod events;
+pub mod host_model;
 mod key_values;
 mod live;
 pub mod media;
