@@ -62,9 +62,9 @@ async fn p8_fuel_is_the_same_for_the_same_call() {
     assert!(fuel[0] > 1_000 && fuel.iter().all(|other| *other == fuel[0]), "{fuel:?}");
     session.close().await.unwrap();
     let replies = [calling(&[call]), saying("Done.")];
-    let mut session = house.session(fueled("calc", fuel[0] - 1), script(&replies)).await;
+    let mut session = house.session(fueled("calc", fuel[0] / 2), script(&replies)).await;
     assert!(matches!(turn(&mut session, "Go.").await, TurnResult::Finished(_)));
     let (_, is_error, text) = results(&house, &session).await.remove(0);
-    let limit = format!("{} units of fuel", fuel[0] - 1);
+    let limit = format!("{} units of fuel", fuel[0] / 2);
     assert!(is_error && text.contains("calc@") && text.contains(&limit), "{text}");
 }

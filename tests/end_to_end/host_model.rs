@@ -145,7 +145,8 @@ async fn p5_a_context_builder_asks() {
     let mut reply = saying("Done.");
     reply["expect"] = json!({"system_contains": "the model says: Ahoy."});
     let mut session = house.session(config, with_answers(&[reply], &[answering("Ahoy.", 8)])).await;
-    let TurnResult::Finished(output) = turn(&mut session, "ask the model").await else { panic!("it ends") };
+    let result = turn(&mut session, "ask the model").await;
+    let TurnResult::Finished(output) = result else { panic!("{result:?}") };
     assert_eq!(output.execution_units, 120);
     let kinds: Vec<String> = records(&house, &session, 1).await.into_iter().map(|stored| stored.record.kind).collect();
     let place = |kind: &str| kinds.iter().position(|found| found == kind);

@@ -19,7 +19,7 @@ pub(crate) fn brief(cost: &CallCost) -> String {
     if cost.memory_bytes > 0 {
         details.push(size(cost.memory_bytes));
     }
-    details.extend(requests(cost).into_iter().chain(fuel(cost)));
+    details.extend(requests(cost).into_iter().chain(model(cost)).chain(fuel(cost)));
     details.join(", ")
 }
 
@@ -36,8 +36,14 @@ pub(crate) fn whole(cost: &CallCost) -> String {
         details.push(format!("{} of memory", size(cost.memory_bytes)));
         details.push(format!("{} given, {} taken", size(cost.bytes_in), size(cost.bytes_out)));
     }
-    details.extend(requests(cost).into_iter().chain(fuel(cost)));
+    details.extend(requests(cost).into_iter().chain(model(cost)).chain(fuel(cost)));
     details.join(", ")
+}
+
+fn model(cost: &CallCost) -> Option<String> {
+    let asks = usize::try_from(cost.model.asks).unwrap_or(usize::MAX);
+    let tokens = grouped(cost.model.usage.total());
+    (asks > 0).then(|| format!("{} to the model of {tokens} tokens", count(asks, "question")))
 }
 
 fn fuel(cost: &CallCost) -> Option<String> {
@@ -51,6 +57,8 @@ fn requests(cost: &CallCost) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent_core::model::Usage;
+    use agent_core::tool::ModelUse;
 
     /// P8
     #[test]
@@ -64,12 +72,16 @@ mod tests {
             bytes_out: 17,
             requests: 2,
             fuel: Some(1_234_567),
+            model: ModelUse { asks: 1, usage: Usage { prompt_tokens: 1_000, completion_tokens: 24 } },
         };
-        assert_eq!(brief(&cost), "4.2 ms, after waiting 12 ms, 1.2 MiB, 2 requests, 1,234,567 units of fuel");
+        assert_eq!(
+            brief(&cost),
+            "4.2 ms, after waiting 12 ms, 1.2 MiB, 2 requests, 1 question to the model of 1,024 tokens, 1,234,567 units of fuel"
+        );
         assert_eq!(
             whole(&cost),
             "4.2 ms, 0.4 ms of processor time, 12 ms in the queue, 1.2 MiB of memory, 2.0 KiB given, 17 bytes taken, \
-             2 requests, 1,234,567 units of fuel"
+             2 requests, 1 question to the model of 1,024 tokens, 1,234,567 units of fuel"
         );
         let of_the_host = CallCost { wall_us: 300, ..CallCost::default() };
         assert_eq!((brief(&of_the_host), whole(&of_the_host)), ("0.3 ms".to_owned(), "0.3 ms".to_owned()));
