@@ -45,6 +45,7 @@ pub mod http;
 pub mod key_value;
 pub mod log;
 pub mod media;
+pub mod model;
 pub mod trees;
 
 pub mod json;

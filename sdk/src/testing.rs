@@ -2,6 +2,7 @@
 
 use crate::http::{Request, Response};
 use crate::log::Level;
+use crate::model::Question;
 use crate::tool::Call;
 use crate::types::{Media, Model, Scope, TraceContext};
 use sha2::{Digest, Sha256};
@@ -50,6 +51,17 @@ impl Host {
     pub fn keeping_values(mut self) -> Self {
         self.state.keeps_values = true;
         self
+    }
+
+    /// Lets the plugin ask the model; its answers, in the order of these calls. When they are spent, asking is denied.
+    pub fn answer(mut self, text: impl Into<String>) -> Self {
+        self.state.answers.push(text.into());
+        self
+    }
+
+    /// What the model was asked, oldest first.
+    pub fn questions(&self) -> &[Question] {
+        &self.state.questions
     }
 
     /// What is answered to requests for this address. Requests for others are denied.
@@ -126,6 +138,8 @@ pub(crate) struct State {
     pub(crate) values: BTreeMap<(String, String), Vec<u8>>,
     pub(crate) responses: BTreeMap<String, Response>,
     pub(crate) requests: Vec<Request>,
+    pub(crate) answers: Vec<String>,
+    pub(crate) questions: Vec<Question>,
     media: BTreeMap<String, (Media, Vec<u8>)>,
 }
 

@@ -12,12 +12,14 @@ mod chat_server;
 mod compiling;
 mod configuration;
 mod contract;
+mod costs;
 mod crash;
 mod eviction;
 mod examples;
 mod explain;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
+mod host_model;
 mod keeping;
 mod mcp;
 mod mcp_peers;

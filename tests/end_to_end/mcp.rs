@@ -2,8 +2,8 @@
 
 use crate::fixture::{Diary, mcp_server, until};
 use crate::support::{House, calling, event_types, results, saying, script, turn};
-use agent_core::message::{Content, TurnInput};
-use agent_core::run::TurnError;
+use agent_core::message::{CallId, Content, TurnInput};
+use agent_core::run::{Decision, TurnError};
 use agent_mcp::{ChildCommand, Keep, ServerConfig, Transport};
 use agent_memory::{CallFilter, SessionLog};
 use agent_runtime::{AgentConfig, Session, TurnResult};
@@ -104,6 +104,40 @@ async fn i5_a_server_that_dies_in_a_call_is_started_again_for_the_next() {
     assert!(results[0].1 && results[0].2.contains("whether the call took effect is not known"), "{}", results[0].2);
     assert_eq!(results[1], ("desk.echo".to_owned(), false, "back".to_owned()));
     assert_eq!((diary.count("tools/call"), diary.started().len()), (2, 2));
+    closed(session).await;
+}
+
+/// P10: a call that was running when its process went away is tried again in one that finds the tool changed: it does not
+/// run, and the model is told. Nobody is asked about this tool, so that nobody could have seen the change.
+#[tokio::test(flavor = "multi_thread")]
+async fn p10_a_tool_that_changed_over_a_restart_does_not_run_unseen() {
+    let house = House::new(&[]).await;
+    let (config, diary) = server(&house, "desk", "good");
+    let replies = [calling(&[("desk.hang", json!({}))]), saying("I see.")];
+    let mut session = house.session(configured(vec![config]), script(&replies)).await;
+    let left = async {
+        diary.until_noted("tools/call").await;
+    };
+    tokio::select! {
+        result = session.run(Some(TurnInput::Text("Go.".to_owned())), CancellationToken::new()) => {
+            panic!("it hangs: {result:?}");
+        }
+        () = left => {}
+    }
+    let subject = session.subject().to_owned();
+    closed(session).await;
+    let (config, diary) = server(&house, "desk", "renewed");
+    let sent = diary.count("tools/call");
+    let agent = house.agent(configured(vec![config]), script(&replies)).await;
+    let open = agent_runtime::OpenSession::Existing(subject);
+    let mut session = Session::open(&house.host(), agent, open).await.unwrap();
+    let call = CallId("call_1_1_1".to_owned());
+    session.resolve(call, Decision::Retry).await.unwrap();
+    let result = session.run(None, CancellationToken::new()).await.unwrap();
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    let (_, is_error, text) = results(&house, &session).await.remove(0);
+    assert!(is_error && text.contains("says something else of `desk.hang`"), "{text}");
+    assert_eq!(diary.count("tools/call"), sent, "nothing was sent");
     closed(session).await;
 }
 

@@ -28,6 +28,15 @@ fn p12_the_released_text_has_not_changed() {
     assert_eq!(present.len(), released.len(), "{:?}", present.keys());
 }
 
+/// P12: the same of the package of the host's model.
+#[test]
+fn p12_the_released_model_package_has_not_changed() {
+    let (released, present) =
+        (texts(&repository().join("wit/released/model-0.1.0")), texts(&repository().join("wit/model")));
+    assert!(released["host-model.wit"].starts_with("package agent-host:model@0.1.0;"));
+    assert_eq!(released, present, "wit/model is not what was released as 0.1.0: see wit/CHANGELOG.md");
+}
+
 /// P12: a component built against 0.1.0, kept as it was, loads and runs in all its kinds.
 #[tokio::test(flavor = "multi_thread")]
 async fn p12_a_component_of_0_1_0_still_runs() {

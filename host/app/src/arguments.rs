@@ -61,7 +61,7 @@ pub(crate) struct AgentArguments {
     #[arg(long, value_name = "URL", help_heading = "Agent", value_parser = base_url)]
     pub(crate) base_url: Option<String>,
     /// Let a plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET https://HOST' or
-    /// key_value_mib=N
+    /// key_value_mib=N, model_tokens=N
     #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse, help_heading = "Agent")]
     pub(crate) grant: Vec<Grant>,
     /// Build the plugin projects in the plugins' folder first
@@ -224,7 +224,7 @@ pub(crate) enum PluginCommand {
         #[arg(value_name = "JSON", default_value = "{}")]
         arguments: String,
         /// Let the plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET https://HOST' or
-        /// key_value_mib=N
+        /// key_value_mib=N, model_tokens=N
         #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse)]
         grant: Vec<Grant>,
         /// Print the whole outcome as one JSON document

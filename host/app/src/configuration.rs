@@ -36,6 +36,7 @@ use agent_core::approval::ApprovalRules;
 use agent_core::loop_break::Finish;
 use agent_core::run::AtLimit;
 use agent_core::text_dialect::ToolDialect;
+use agent_plugins::limits::FUEL;
 use agent_runtime::{MemoryUse, SummaryWriter};
 use document::{Document, Found, Table};
 use serde_json::Value;
@@ -188,6 +189,8 @@ pub(crate) struct PluginLimits {
     pub(crate) cpu_ms: Option<u32>,
     /// MiB of all memories.
     pub(crate) memory_mib: Option<u32>,
+    /// Units of fuel.
+    pub(crate) fuel: Option<u64>,
 }
 
 impl AgentFile {
@@ -304,7 +307,11 @@ impl AgentFile {
             if let Some(limits) = plugin.table("limits") {
                 let number = |key| limits.get(key).and_then(|found| found.number());
                 let (wall_ms, cpu_ms, memory_mib) = (number("wall_ms"), number("cpu_ms"), number("memory_mib"));
-                self.limits.insert(entry.name, PluginLimits { wall_ms, cpu_ms, memory_mib });
+                let fuel = limits.get("fuel").and_then(|found| match found.flag() {
+                    Some(on) => on.then_some(FUEL),
+                    None => found.large(),
+                });
+                self.limits.insert(entry.name, PluginLimits { wall_ms, cpu_ms, memory_mib, fuel });
             }
         }
     }
@@ -318,6 +325,10 @@ impl AgentFile {
         if let Some(found) = grants.get("key_value_mib") {
             let value = found.number().map(|number| number.to_string()).unwrap_or_default();
             self.add(receiver, Kind::KeyValue, Placed { value, place: found.place() });
+        }
+        if let Some(found) = grants.get("model_tokens") {
+            let value = found.number().map(|number| number.to_string()).unwrap_or_default();
+            self.add(receiver, Kind::ModelTokens, Placed { value, place: found.place() });
         }
         for entry in grants.table("config").iter().flat_map(Table::entries) {
             if let Some(text) = entry.found.text() {

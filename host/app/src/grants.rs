@@ -1,5 +1,6 @@
 //! Grants as people write them, on the command line and in agent.toml (P6).
 
+use agent_plugins::limits::MODEL_TOKENS;
 use agent_plugins::{
     Access, Asks, Grants, HttpPattern, LoadedPlugin, PatternError, Secret, SecretTemplate, TreeGrant, http_within,
 };
@@ -45,6 +46,8 @@ pub(crate) enum Kind {
     Http,
     /// Room for values between calls, in MiB.
     KeyValue,
+    /// Tokens of the agent's model in a turn.
+    ModelTokens,
 }
 
 /// The kinds as they are written.
@@ -55,6 +58,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("config", Kind::Config),
     ("http", Kind::Http),
     ("key_value_mib", Kind::KeyValue),
+    ("model_tokens", Kind::ModelTokens),
 ];
 
 impl Kind {
@@ -89,7 +93,8 @@ pub(crate) struct ResolvedGrants {
 impl Grant {
     /// Reads `PLUGIN:KIND=VALUE` from the command line.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let form = "write PLUGIN:KIND=VALUE, for example `files:read=.`; KIND is read, write, env, config, http or key_value_mib";
+        let form = "write PLUGIN:KIND=VALUE, for example `files:read=.`; KIND is read, write, env, config, http, key_value_mib \
+                    or model_tokens";
         let (receiver, rest) = text.split_once(':').ok_or_else(|| format!("there is no `:`; {form}"))?;
         let (kind, value) = rest.split_once('=').ok_or_else(|| format!("there is no `=`; {form}"))?;
         let kind = KINDS.iter().find(|(name, _)| *name == kind);
@@ -166,7 +171,15 @@ fn idle_beside(asks: &Asks, grants: &Grants) -> Vec<String> {
         grants.secrets.iter().map(Secret::name).filter(|name| !asks.secrets.iter().any(|asked| asked == name));
     let secrets = secrets.map(|name| nothing(format!("the secret {name}")));
     let key_value = (grants.key_value.is_some() && !asks.key_value).then(|| nothing("keeping values".to_owned()));
-    trees.into_iter().chain(env).chain(config).chain(http).chain(secrets).chain(key_value).collect()
+    let model = match (grants.model_tokens, asks.model_tokens) {
+        (Some(_), None) => Some(nothing("the agent's model".to_owned())),
+        (Some(granted), Some(asked)) if asked < granted => {
+            Some(format!("asks only for {asked} tokens of the agent's model in its manifest: it gets no more"))
+        }
+        _ => None,
+    };
+    let lists = trees.into_iter().chain(env).chain(config).chain(http).chain(secrets);
+    lists.chain(key_value).chain(model).collect()
 }
 
 fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut ResolvedGrants) -> Result<(), String> {
@@ -195,6 +208,11 @@ fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut 
             let mebibytes = grant.value.parse::<u64>().ok().filter(|number| (1..=1024).contains(number));
             let mebibytes = mebibytes.ok_or_else(|| format!("`{}` is no number from 1 to 1024", grant.value))?;
             grants.key_value = Some(mebibytes << 20);
+        }
+        Kind::ModelTokens => {
+            let tokens = grant.value.parse::<u64>().ok().filter(|number| (1..=MODEL_TOKENS).contains(number));
+            let tokens = tokens.ok_or_else(|| format!("`{}` is no number from 1 to {MODEL_TOKENS}", grant.value))?;
+            grants.model_tokens = Some(tokens);
         }
     }
     Ok(())
@@ -306,6 +324,7 @@ mod tests {
             config: entry("key"),
             http: vec!["https://a.example".parse().expect("a pattern")],
             key_value: Some(1),
+            model_tokens: Some(7),
             ..Grants::default()
         };
         let all = [
@@ -314,6 +333,7 @@ mod tests {
             "the configuration value key",
             "the request https://a.example",
             "keeping values",
+            "the agent's model",
         ];
         let all = all.map(|thing| format!("does not ask for {thing} in its manifest: that grant does nothing"));
         assert_eq!(idle_beside(&Asks::default(), &grants), all);
@@ -323,11 +343,15 @@ mod tests {
             config: vec!["key".into()],
             http: vec!["https://*".into()],
             key_value: true,
+            model_tokens: Some(7),
             ..Asks::default()
         };
         let less = "asks only for reading files in its manifest: where you grant writing, it reads";
         assert_eq!(idle_beside(&asks, &grants), [less], "reading is granted by it");
-        let asks = Asks { files: Some(Access::ReadWrite), ..asks };
+        let asks = Asks { files: Some(Access::ReadWrite), model_tokens: Some(6), ..asks };
+        let less = "asks only for 6 tokens of the agent's model in its manifest: it gets no more";
+        assert_eq!(idle_beside(&asks, &grants), [less]);
+        let asks = Asks { model_tokens: Some(8), ..asks };
         assert!(idle_beside(&asks, &grants).is_empty());
         assert!(idle_beside(&Asks::default(), &Grants::default()).is_empty());
     }

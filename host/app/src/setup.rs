@@ -21,8 +21,8 @@ use agent_plugins::{
     SandboxOptions,
 };
 use agent_runtime::{
-    Agent, AgentConfig, AgentError, Announced, Asking, Delegate, Emission, LiveAgent, Models, OutboxConfig, PlanningModels,
-    PluginAllowance, RegistryError, ServiceConfig, swap,
+    Agent, AgentConfig, AgentError, Announced, Asking, Delegate, Emission, LiveAgent, Models, OutboxConfig,
+    PlanningModels, PluginAllowance, RegistryError, ServiceConfig, swap,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -421,5 +421,6 @@ fn call_limits(limits: PluginLimits) -> CallLimits {
     if let Some(mebibytes) = limits.memory_mib {
         call.memory = mebibytes as usize * 1024 * 1024;
     }
+    call.fuel = limits.fuel;
     call
 }

@@ -3,6 +3,7 @@
 pub(crate) mod approval;
 mod build;
 pub(crate) mod card;
+pub(crate) mod cost;
 pub(crate) mod events;
 pub(crate) mod first_use;
 pub(crate) mod flow;

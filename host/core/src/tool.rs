@@ -1,6 +1,7 @@
 //! Tools as the host knows them: what they say of themselves, and what becomes of a call.
 
 use crate::message::{Content, Digest};
+use crate::model::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -202,6 +203,49 @@ pub struct CallCost {
     pub queue_us: u64,
     /// Peak bytes of all guest memories of the call.
     pub memory_bytes: u64,
+    /// Bytes that the host gave to the guest: what it was asked, as JSON, and what it read of media, values and answers
+    /// to its requests. Granted files are read without the host's counting.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes_in: u64,
+    /// Bytes that the host took from the guest: its answer, as JSON, and what it wrote to media, values and requests.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes_out: u64,
+    /// Requests that it sent over the network.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub requests: u64,
+    /// Fuel that its instructions used, where it is counted: the same for the same work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fuel: Option<u64>,
+    /// What it asked of the host's model.
+    #[serde(default, skip_serializing_if = "ModelUse::is_nothing")]
+    pub model: ModelUse,
+}
+
+/// What a plugin has asked of the host's model (P5). It adds up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelUse {
+    /// Questions, those without an answer included.
+    pub asks: u64,
+    /// Tokens of the answered ones.
+    #[serde(flatten)]
+    pub usage: Usage,
+}
+
+impl ModelUse {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl std::ops::AddAssign for ModelUse {
+    fn add_assign(&mut self, other: Self) {
+        self.asks = self.asks.saturating_add(other.asks);
+        self.usage += other.usage;
+    }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Where a tool comes from (L7).
@@ -221,6 +265,10 @@ pub enum ToolSource {
     Mcp {
         /// Its configured name.
         server: String,
+        /// Digest of all that it says of the tool: a server's code has no digest. None: stored by a host that did not keep
+        /// it, or the tool is not there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        definition: Option<Digest>,
     },
     /// A service outside the host, asked by events.
     Service {
@@ -234,12 +282,28 @@ pub enum ToolSource {
     },
 }
 
+impl ToolSource {
+    /// A tool of this server, whatever it says of it.
+    pub fn of_server(server: impl Into<String>) -> Self {
+        ToolSource::Mcp { server: server.into(), definition: None }
+    }
+
+    /// The same, with the digest of the tool's definition where the source has no digest of its own.
+    #[must_use]
+    pub fn defined(self, digest: &Digest) -> Self {
+        match self {
+            ToolSource::Mcp { server, .. } => ToolSource::Mcp { server, definition: Some(digest.clone()) },
+            other => other,
+        }
+    }
+}
+
 impl std::fmt::Display for ToolSource {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ToolSource::Plugin { plugin, digest } => write!(formatter, "{plugin}@{}", digest.short()),
             ToolSource::BuiltIn => formatter.write_str("the host"),
-            ToolSource::Mcp { server } => write!(formatter, "MCP server {server}"),
+            ToolSource::Mcp { server, .. } => write!(formatter, "MCP server {server}"),
             ToolSource::Service { event_type } => write!(formatter, "service {event_type}"),
             ToolSource::Agent { agent } => write!(formatter, "agent {agent}"),
         }

@@ -17,7 +17,8 @@ use crate::{Commit, OpenMode, OpenedSession, SessionMeta, Status, Store, StoreEr
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, Change, NewMessage};
 use agent_core::event::{Event, EventKind};
 use agent_core::message::{CallId, Content, MessageId, Part, Role, ToolCall};
-use agent_core::tool::{CallCost, ToolSource};
+use agent_core::model::Usage;
+use agent_core::tool::{CallCost, ModelUse, ToolSource};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -161,7 +162,17 @@ fn call(id: &str, turn: u32) -> CallRecord {
 }
 
 fn finished(id: &str, content: &str) -> CallChange {
-    let cost = CallCost { cpu_us: 3, wall_us: 5, queue_us: 7, memory_bytes: 11 };
+    let cost = CallCost {
+        cpu_us: 3,
+        wall_us: 5,
+        queue_us: 7,
+        memory_bytes: 11,
+        bytes_in: 13,
+        bytes_out: 17,
+        requests: 19,
+        fuel: Some(23),
+        model: ModelUse { asks: 29, usage: Usage { prompt_tokens: 31, completion_tokens: 37 } },
+    };
     let content = vec![Content::Text(content.to_owned()), Content::Json(json!({"lines": 2}))];
     let result = CallResult { content, structured: Some(json!([1, 2])), cost, ..CallResult::default() };
     CallChange::Finished { id: CallId(id.to_owned()), result }

@@ -95,6 +95,8 @@ pub enum Purpose {
     Turn,
     /// To stand for messages that leave the prompt (L27).
     Summary,
+    /// For a plugin (P5).
+    Plugin,
 }
 
 /// A reply, and what the provider sent of which it was made.

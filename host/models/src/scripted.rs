@@ -43,6 +43,7 @@ impl Scripted {
         let replies = match context.purpose {
             Purpose::Turn => &self.script.replies,
             Purpose::Summary => &self.script.summaries,
+            Purpose::Plugin => &self.script.answers,
         };
         let place = usize::try_from(context.call).ok();
         place.and_then(|place| replies.get(place)).ok_or_else(|| ModelError::Exhausted {

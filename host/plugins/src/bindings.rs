@@ -9,6 +9,7 @@ wasmtime::component::bindgen!({
 
         world host {
             import agent-host:plugin/media-store@0.1.0;
+            import agent-host:model/host-model@0.1.0;
             import wasi:config/store@0.2.0-rc.1;
             import wasi:logging/logging;
             import wasi:keyvalue/store@0.2.0-draft;
@@ -26,6 +27,7 @@ wasmtime::component::bindgen!({
     ",
     path: [
         "../../wit",
+        "../../wit/model",
         "wit/config.wit",
         "wit/logging.wit",
         "wit/keyvalue-draft.wit",

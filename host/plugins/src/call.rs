@@ -9,7 +9,7 @@ use crate::limits::{LIFTED_BYTES, LIFTED_BYTES_WITHOUT_MEDIA};
 use crate::media::Ports;
 use crate::plugin::PluginSetup;
 use crate::requests;
-use crate::run::{CallReport, Ticket};
+use crate::run::{CallReport, Ticket, json_bytes};
 use crate::sandbox::Sandbox;
 use crate::state::Reach;
 use crate::tools::{self, Missing};
@@ -19,6 +19,8 @@ use agent_core::plugin::{
     BuilderRequest, BuiltPrompt, PluginFailure, PolicyRequest, Scope, Section, StepRequest, ValidatorRequest, Verdict,
 };
 use agent_core::tool::{ToolError, ToolOutcome};
+use serde::Serialize;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +48,35 @@ pub struct ToolCallRequest<'a> {
     pub context: ToolCallContext,
 }
 
+/// The setup with code that counts fuel, where its limits say so.
+macro_rules! fueled {
+    ($sandbox:expr, $setup:expr) => {
+        match $sandbox.fueled($setup).await {
+            Ok(setup) => setup,
+            Err(failure) => return CallReport::refused(failure),
+        }
+    };
+}
+
 impl Sandbox {
+    /// Makes ready what the first call would else wait for: code that counts fuel, where the limits say so.
+    pub async fn prepare(&self, setup: &PluginSetup) -> Result<(), CallFailure> {
+        self.fueled(setup).await.map(drop)
+    }
+
+    async fn fueled<'s>(&self, setup: &'s PluginSetup) -> Result<Cow<'s, PluginSetup>, CallFailure> {
+        if setup.limits.fuel.is_none() {
+            return Ok(Cow::Borrowed(setup));
+        }
+        match self.metered(&setup.plugin).await {
+            Ok(plugin) => Ok(Cow::Owned(PluginSetup { plugin, ..setup.clone() })),
+            Err(error) => {
+                let reason = format!("its fuel cannot be counted: {error}");
+                Err(CallFailure::Host { plugin: Arc::clone(&setup.plugin.identity), reason })
+            }
+        }
+    }
+
     /// Calls a tool (P2). New media in its result are stored through the port before this returns.
     pub async fn call_tool(
         &self,
@@ -54,6 +84,7 @@ impl Sandbox {
         request: ToolCallRequest<'_>,
         ports: &Ports,
     ) -> CallReport<Result<ToolOutcome, ToolError>> {
+        let setup = &*fueled!(self, setup);
         if let Some(report) = self.call_plain(setup, &request, ports).await {
             return report;
         }
@@ -74,7 +105,8 @@ impl Sandbox {
             time_limit: u32::try_from(wall.as_millis()).unwrap_or(u32::MAX),
             scope: convert::scope_out(&context.scope),
         };
-        let ticket = ticket(setup, (context.id.0, &context.scope), wall, reach(setup, &context.scope, ports));
+        let reach = reach(setup, &context.scope, ports);
+        let ticket = Ticket { asked: args.len(), ..ticket(setup, (context.id.0, &context.scope), wall, reach) };
         let media = SessionMedia { port: ports.media.as_deref(), session: &context.scope.session };
         self.run(ticket, |mut store, record| async move {
             let instance = entrance.instance.instantiate_async(&mut store).await?;
@@ -82,7 +114,10 @@ impl Sandbox {
             let answer = guest.call_call(&mut store, name, &args, &call_context).await?;
             drop(store);
             match answer {
-                Ok(outcome) => Ok(Ok(tools::outcome_in(outcome, media).await?)),
+                Ok(outcome) => {
+                    record.take(tools::new_media_bytes(&outcome));
+                    Ok(Ok(tools::outcome_in(outcome, media).await?))
+                }
                 Err(error) => {
                     let denials = record.denials();
                     let missing = Missing { unmet: &setup.unmet, guessed: &setup.guessed, denials: &denials };
@@ -91,6 +126,7 @@ impl Sandbox {
             }
         })
         .await
+        .counted()
     }
 
     /// Asks a context builder for the turn's prompt (L2).
@@ -100,11 +136,13 @@ impl Sandbox {
         request: &BuilderRequest,
         ports: &Ports,
     ) -> CallReport<Result<BuiltPrompt, PluginFailure>> {
+        let setup = &*fueled!(self, setup);
         let Some(entrance) = &setup.plugin.links.context_builder else {
             return not_exported(setup, Kind::ContextBuilder);
         };
         let scope = &request.scope;
-        let ticket = ticket(setup, (turn(scope), scope), setup.limits.builder_time, reach(setup, scope, ports));
+        let reach = reach(setup, scope, ports);
+        let ticket = ticket(setup, (turn(scope), scope), setup.limits.builder_time, reach).asking(request);
         let media = SessionMedia { port: ports.media.as_deref(), session: &scope.session };
         let request = requests::builder_out(request);
         self.run(ticket, |mut store, _| async move {
@@ -118,6 +156,7 @@ impl Sandbox {
             }
         })
         .await
+        .counted()
     }
 
     /// Asks the optional per-step export for sections of this step (L2).
@@ -127,11 +166,13 @@ impl Sandbox {
         request: &StepRequest,
         ports: &Ports,
     ) -> CallReport<Result<Vec<Section>, PluginFailure>> {
+        let setup = &*fueled!(self, setup);
         let Some(entrance) = &setup.plugin.links.step_context else {
             return not_exported(setup, Kind::StepContext);
         };
         let scope = &request.scope;
-        let ticket = ticket(setup, (turn(scope), scope), setup.limits.builder_time, reach(setup, scope, ports));
+        let reach = reach(setup, scope, ports);
+        let ticket = ticket(setup, (turn(scope), scope), setup.limits.builder_time, reach).asking(request);
         let request = requests::step_out(request);
         self.run(ticket, |mut store, _| async move {
             let instance = entrance.instance.instantiate_async(&mut store).await?;
@@ -142,6 +183,7 @@ impl Sandbox {
             }
         })
         .await
+        .counted()
     }
 
     /// Asks an output validator (L12). It gets no grants and no ports: it is a pure function.
@@ -150,6 +192,7 @@ impl Sandbox {
         setup: &PluginSetup,
         request: &ValidatorRequest,
     ) -> CallReport<Result<Verdict, PluginFailure>> {
+        let setup = &*fueled!(self, setup);
         let Some(entrance) = &setup.plugin.links.output_validator else {
             return not_exported(setup, Kind::OutputValidator);
         };
@@ -158,7 +201,8 @@ impl Sandbox {
             (turn(&request.scope), &request.scope),
             setup.limits.pure_time,
             Reach::nothing(Authority::Inert),
-        );
+        )
+        .asking(request);
         let request = requests::validator_out(request);
         self.run(ticket, |mut store, _| async move {
             let instance = entrance.instance.instantiate_async(&mut store).await?;
@@ -169,6 +213,7 @@ impl Sandbox {
             }
         })
         .await
+        .counted()
     }
 
     /// Asks a media policy for one decision per medium (P4). It gets no grants and no ports: it is a pure function.
@@ -177,6 +222,7 @@ impl Sandbox {
         setup: &PluginSetup,
         request: &PolicyRequest,
     ) -> CallReport<Result<Vec<MediaDecision>, PluginFailure>> {
+        let setup = &*fueled!(self, setup);
         let Some(entrance) = &setup.plugin.links.media_policy else {
             return not_exported(setup, Kind::MediaPolicy);
         };
@@ -185,7 +231,8 @@ impl Sandbox {
             (turn(&request.scope), &request.scope),
             setup.limits.pure_time,
             Reach::nothing(Authority::Inert),
-        );
+        )
+        .asking(request);
         let items = request.items.len();
         let request = requests::policy_out(request);
         self.run(ticket, |mut store, _| async move {
@@ -197,6 +244,14 @@ impl Sandbox {
             }
         })
         .await
+        .counted()
+    }
+}
+
+impl Ticket {
+    /// For this request.
+    fn asking(self, request: &impl Serialize) -> Self {
+        Self { asked: json_bytes(request), ..self }
     }
 }
 
@@ -207,8 +262,11 @@ pub(crate) fn ticket(setup: &PluginSetup, (call, scope): (String, &Scope), wall:
     };
     Ticket {
         plugin: Arc::clone(&setup.plugin.identity),
+        room: Arc::clone(&setup.plugin.room),
+        fuel: setup.limits.fuel,
         call,
         agent: scope.agent.as_str().into(),
+        asked: 0,
         lane,
         wall,
         cpu: setup.limits.cpu_time.unwrap_or(wall),
@@ -229,6 +287,7 @@ pub(crate) fn reach(setup: &PluginSetup, scope: &Scope, ports: &Ports) -> Reach 
         media: ports.media.clone(),
         program: None,
         key_value: ports.key_value.clone(),
+        model: ports.model.clone(),
         audit: ports.audit.clone(),
     }
 }

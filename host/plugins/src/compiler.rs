@@ -1,8 +1,9 @@
 //! Compiling in a child process of the same program, so that a component that is made to be expensive can take neither the
 //! host's memory nor its processors (P9, row 11). The child has limits of its own and the lowest claim to the processors.
 
-use crate::engine;
+use crate::engine::{self, Metering};
 use crate::limits::{COMPILER_MEMORY, HostLimits, MIB};
+use crate::room::Room;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -10,7 +11,6 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
-use wasmtime::Engine;
 
 /// Before the compiled code: what it was compiled for, its digest, its length.
 const HEADER_BYTES: usize = 32 + 32 + 8;
@@ -18,6 +18,8 @@ const HEADER_BYTES: usize = 32 + 32 + 8;
 const MOST_CODE: u64 = 1024 * MIB as u64;
 /// What is kept of the child's words.
 const MOST_WORDS: u64 = 4 * 1024;
+/// What the child is told where fuel is counted.
+const COUNTING: [u8; 1] = [1];
 /// How often its time may pass by the clock.
 const PATIENCE: u32 = 6;
 /// How little the child asks of the processors, from 0 to 19.
@@ -53,15 +55,18 @@ pub(crate) enum CompilerError {
     Process(#[from] io::Error),
 }
 
-/// The child's side: reads its seconds of processor time and a component from `input` until its end, and writes the compiled
-/// code to `output`. The limits of memory and time are the process's own from here on. The error is for people.
+/// The child's side: reads its seconds of processor time, whether fuel is counted, and a component from `input` until its
+/// end, and writes the compiled code to `output`. The limits of memory and time are the process's own from here on. The error is for people.
 pub fn serve_compiler(mut input: impl Read, mut output: impl Write) -> Result<(), String> {
     let mut seconds = [0; 8];
     input.read_exact(&mut seconds).map_err(|error| format!("the limits cannot be read: {error}"))?;
+    let mut metering = [0; 1];
+    input.read_exact(&mut metering).map_err(|error| format!("the limits cannot be read: {error}"))?;
+    let metering = if metering == COUNTING { Metering::Fuel } else { Metering::Off };
     limit_this_process(u64::from_le_bytes(seconds));
     // What it is compiled for does not depend on the number of instances.
     let one = HostLimits { concurrent_calls: 1, ..HostLimits::default() };
-    let engine = engine::engine(one).map_err(|error| format!("the compiler cannot start: {error:#}"))?;
+    let engine = engine::engine(one, metering).map_err(|error| format!("the compiler cannot start: {error:#}"))?;
     let mut component = Vec::new();
     input.read_to_end(&mut component).map_err(|error| format!("the component cannot be read: {error}"))?;
     let code = engine.precompile_component(&component).map_err(|error| format!("{error:#}"))?;
@@ -78,17 +83,17 @@ pub fn serve_compiler(mut input: impl Read, mut output: impl Write) -> Result<()
 /// it only after a multiple of that.
 pub(crate) async fn compile(
     command: &CompilerCommand,
-    engine: &Engine,
+    room: &Room,
     component: &[u8],
     time: Duration,
 ) -> Result<Vec<u8>, CompilerError> {
-    let compiling = compile_in_child(command, engine, component, time);
+    let compiling = compile_in_child(command, room, component, time);
     tokio::time::timeout(time * PATIENCE, compiling).await.unwrap_or(Err(CompilerError::Time))
 }
 
 async fn compile_in_child(
     command: &CompilerCommand,
-    engine: &Engine,
+    room: &Room,
     component: &[u8],
     time: Duration,
 ) -> Result<Vec<u8>, CompilerError> {
@@ -102,10 +107,10 @@ async fn compile_in_child(
         .spawn()?;
     let processors = std::thread::available_parallelism().map_or(1, |processors| processors.get() as u64);
     let seconds = time.as_millis().div_ceil(1_000) as u64 * processors;
-    let (status, code, words) = talk(&mut child, seconds, component).await?;
+    let (status, code, words) = talk(&mut child, (seconds, room.metering), component).await?;
     let words = String::from_utf8_lossy(&words).trim().to_owned();
     match status.code() {
-        Some(0) => unpacked(code, engine::compatibility_hash(engine)),
+        Some(0) => unpacked(code, engine::compatibility_hash(&room.engine)),
         Some(1) if !words.is_empty() => Err(CompilerError::Refused(words)),
         _ if is_out_of_time(status) => Err(CompilerError::Time),
         _ => Err(CompilerError::Stopped { status: status.to_string() }),
@@ -125,7 +130,7 @@ fn is_out_of_time(_: ExitStatus) -> bool {
     false
 }
 
-async fn talk(child: &mut Child, seconds: u64, component: &[u8]) -> io::Result<Said> {
+async fn talk(child: &mut Child, (seconds, metering): (u64, Metering), component: &[u8]) -> io::Result<Said> {
     let no_pipe = || io::Error::other("it has no pipes");
     let mut input = child.stdin.take().ok_or_else(no_pipe)?;
     let output = child.stdout.take().ok_or_else(no_pipe)?;
@@ -133,7 +138,9 @@ async fn talk(child: &mut Child, seconds: u64, component: &[u8]) -> io::Result<S
     let (mut code, mut words) = (Vec::new(), Vec::new());
     let give = async move {
         // One that ends before it has read everything says why, which counts more than the broken pipe.
-        let given = input.write_all(&seconds.to_le_bytes()).await;
+        let mut begin = seconds.to_le_bytes().to_vec();
+        begin.extend(if metering == Metering::Fuel { COUNTING } else { [0] });
+        let given = input.write_all(&begin).await;
         if given.is_ok() {
             let _ = input.write_all(component).await;
         }
@@ -193,9 +200,10 @@ fn limit_this_process(_: u64) {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wasmtime::Engine;
 
     fn engine() -> Engine {
-        engine::engine(HostLimits::default()).expect("an engine")
+        engine::engine(HostLimits::default(), Metering::Off).expect("an engine")
     }
 
     fn packed(code: &[u8]) -> Vec<u8> {
@@ -226,7 +234,14 @@ mod tests {
     #[test]
     fn the_number_of_instances_makes_no_other_code() {
         let one = HostLimits { concurrent_calls: 1, ..HostLimits::default() };
-        let small = engine::engine(one).expect("an engine");
+        let small = engine::engine(one, Metering::Off).expect("an engine");
         assert_eq!(engine::compatibility_hash(&small), engine::compatibility_hash(&engine()));
+    }
+
+    // P9: code that counts fuel is no code for an engine that does not, and stands elsewhere in the cache.
+    #[test]
+    fn counting_fuel_makes_other_code() {
+        let metered = engine::engine(HostLimits::default(), Metering::Fuel).expect("an engine");
+        assert_ne!(engine::compatibility_hash(&metered), engine::compatibility_hash(&engine()));
     }
 }

@@ -16,7 +16,7 @@ const KEEP_RESIDENT: usize = limits::MIB;
 const CACHE_LAYOUT: u32 = 2;
 
 /// The contract: what is kept beside compiled code was checked against exactly this text.
-const CONTRACT: [&str; 7] = [
+const CONTRACT: [&str; 8] = [
     include_str!("../../../wit/types.wit"),
     include_str!("../../../wit/tool.wit"),
     include_str!("../../../wit/context-builder.wit"),
@@ -24,16 +24,27 @@ const CONTRACT: [&str; 7] = [
     include_str!("../../../wit/media-policy.wit"),
     include_str!("../../../wit/media-store.wit"),
     include_str!("../../../wit/worlds.wit"),
+    include_str!("../../../wit/model/host-model.wit"),
 ];
 
+/// Whether an engine's code counts the instructions that it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Metering {
+    /// It does not.
+    Off,
+    /// As fuel.
+    Fuel,
+}
+
 /// The engine for as many instances as may exist at once: each has a place in a lane.
-pub(crate) fn engine(limits: HostLimits) -> wasmtime::Result<Engine> {
+pub(crate) fn engine(limits: HostLimits, metering: Metering) -> wasmtime::Result<Engine> {
     let slots = limits.concurrent_calls.max(1) + limits::PURE_CALLS + limits::LOADING;
     let mut config = Config::new();
     config
         .strategy(Strategy::Cranelift)
         .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(slots)))
         .epoch_interruption(true)
+        .consume_fuel(metering == Metering::Fuel)
         .wasm_component_model(true)
         .wasm_component_model_async(true)
         .shared_memory(false)

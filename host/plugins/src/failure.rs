@@ -123,7 +123,7 @@ impl From<Refusal> for Stop {
 
 impl Stop {
     /// The failure that is reported. A limit that was hit explains the trap that followed.
-    pub(crate) fn into_failure(self, record: &CallRecord, lifted: usize) -> CallFailure {
+    pub(crate) fn into_failure(self, record: &CallRecord, limits: (usize, Option<u64>)) -> CallFailure {
         let plugin = Arc::clone(&record.plugin);
         match self {
             Stop::Refused(Refusal::Invalid(reason)) => {
@@ -131,7 +131,7 @@ impl Stop {
             }
             Stop::Refused(Refusal::Limit(limit)) => CallFailure::Limit { plugin, limit },
             Stop::Refused(Refusal::Host(reason)) => CallFailure::Host { plugin, reason },
-            Stop::Guest(error) => match record.limit().or_else(|| limit_of(&error, lifted)) {
+            Stop::Guest(error) => match record.limit().or_else(|| limit_of(&error, limits)) {
                 Some(limit) => CallFailure::Limit { plugin, limit },
                 None => CallFailure::Trap { plugin, message: trap_message(&error, record) },
             },
@@ -140,10 +140,13 @@ impl Stop {
 }
 
 /// Limits that wasmtime keeps itself. Some of its errors have no public type, so their text decides.
-fn limit_of(error: &wasmtime::Error, lifted: usize) -> Option<Limit> {
+fn limit_of(error: &wasmtime::Error, (lifted, fuel): (usize, Option<u64>)) -> Option<Limit> {
     use crate::limits::{HANDLES, WASM_STACK_BYTES};
     if error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow) {
         return Some(Limit::Stack(WASM_STACK_BYTES));
+    }
+    if error.downcast_ref::<Trap>() == Some(&Trap::OutOfFuel) {
+        return fuel.map(Limit::Fuel);
     }
     if matches!(error.downcast_ref::<ResourceTableError>(), Some(ResourceTableError::Full)) {
         return Some(Limit::Handles(HANDLES));

@@ -1,9 +1,10 @@
 //! A generation: the immutable set of plugins that an agent has at one moment, named by digests (P10). A turn pins one.
 
+use crate::engine::Metering;
 use crate::load::{LoadError, Progress};
 use crate::plugin::LoadedPlugin;
 use crate::sandbox::Sandbox;
-use crate::store::{PluginStoreError, digest_of};
+use crate::store::{PluginStore, PluginStoreError, digest_of};
 use agent_core::message::Digest;
 use futures::StreamExt;
 use std::collections::BTreeMap;
@@ -64,7 +65,7 @@ pub enum GenerationError {
         reason: LoadError,
     },
     /// There is no store to load pinned components from.
-    #[error("pinned plugins cannot be loaded, because this sandbox has no plugin store")]
+    #[error("plugins cannot be loaded by their digests, because this sandbox has no plugin store")]
     NoStore,
 }
 
@@ -157,16 +158,32 @@ impl Sandbox {
     /// A plugin from the plugin store.
     pub async fn load_stored(&self, name: &str, digest: &Digest) -> Result<Arc<LoadedPlugin>, GenerationError> {
         let store = self.store().ok_or(GenerationError::NoStore)?.clone();
-        if let Some(plugin) = self.shared.loaded(digest, name) {
+        if let Some(plugin) = self.shared.loaded(digest, name, Metering::Off) {
             return Ok(plugin);
         }
+        let bytes = self.stored(name, digest, store).await?;
+        let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
+        self.load_bytes(name, bytes).await.map_err(load)
+    }
+
+    /// The same plugin, its code counting fuel. It is made once, of the component in the plugin store.
+    pub(crate) async fn metered(&self, plugin: &LoadedPlugin) -> Result<Arc<LoadedPlugin>, GenerationError> {
+        let (name, digest) = (plugin.name(), plugin.digest());
+        let made = plugin.metered.get_or_try_init(|| async {
+            let store = self.store().ok_or(GenerationError::NoStore)?.clone();
+            let bytes = self.stored(name, digest, store).await?;
+            let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
+            self.load_metered(name, Arc::new(bytes)).await.map_err(load)
+        });
+        made.await.cloned()
+    }
+
+    async fn stored(&self, name: &str, digest: &Digest, store: PluginStore) -> Result<Vec<u8>, GenerationError> {
         let wanted = digest.clone();
         let read = tokio::task::spawn_blocking(move || store.get(&wanted)).await;
         let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
-        let bytes = read
-            .map_err(|error| load(LoadError::Stopped(error.to_string())))?
-            .map_err(|reason| GenerationError::Gone { name: name.to_owned(), reason })?;
-        self.load_bytes(name, bytes).await.map_err(load)
+        read.map_err(|error| load(LoadError::Stopped(error.to_string())))?
+            .map_err(|reason| GenerationError::Gone { name: name.to_owned(), reason })
     }
 }
 

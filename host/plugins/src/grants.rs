@@ -34,6 +34,8 @@ pub struct Grants {
     pub secrets: Vec<Secret>,
     /// Bytes that may be kept in `wasi:keyvalue`. None: nothing.
     pub key_value: Option<u64>,
+    /// Tokens of the host's model in one turn of the agent. None: it is not asked.
+    pub model_tokens: Option<u64>,
 }
 
 impl Grants {
@@ -72,9 +74,15 @@ impl Grants {
             http: http::granted_by_both(&self.http, &current.http),
             // One that has changed is another one, and the next turn's.
             secrets: self.secrets.iter().filter(|secret| current.secrets.contains(secret)).cloned().collect(),
-            key_value: self.key_value.zip(current.key_value).map(|(pinned, now)| pinned.min(now)),
+            key_value: smaller(self.key_value, current.key_value),
+            model_tokens: smaller(self.model_tokens, current.model_tokens),
         }
     }
+}
+
+/// What both give.
+fn smaller(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.zip(other).map(|(one, other)| one.min(other))
 }
 
 /// Of these trees what the current ones hold, too, with the smaller access.
@@ -170,6 +178,7 @@ pub(crate) fn effective(manifest: Option<&Manifest>, grants: Grants) -> Grants {
             .filter(|secret| asks.secrets.iter().any(|name| name == secret.name()))
             .collect(),
         key_value: grants.key_value.filter(|_| asks.key_value),
+        model_tokens: smaller(grants.model_tokens, asks.model_tokens),
     }
 }
 
@@ -204,7 +213,12 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<Unmet> 
         let (thing, advice) = key_value_denied(plugin);
         Unmet { need: Need::KeyValue, thing, advice }
     });
-    files.into_iter().chain(env).chain(config).chain(requests).chain(secrets).chain(key_value).collect()
+    let model = asks.model_tokens.filter(|_| grants.model_tokens.is_none()).map(|asked| {
+        let (thing, advice) = model_denied(plugin, Some(asked));
+        Unmet { thing, advice }
+    });
+    let lists = files.into_iter().chain(env).chain(config).chain(requests).chain(secrets);
+    lists.chain(key_value).chain(model).collect()
 }
 
 /// The patterns among texts of a manifest. What is none asks for nothing.
@@ -239,6 +253,16 @@ pub(crate) fn http_denied(plugin: &str, request: &str, line: &str) -> (String, G
 pub(crate) fn key_value_denied(plugin: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, "key_value_mib = 10".to_owned(), "key_value_mib=10".to_owned());
     ("keeping values between calls".to_owned(), advice)
+}
+
+/// Tokens that are proposed where the manifest names no number.
+const PROPOSED_TOKENS: u64 = 20_000;
+
+/// How the host's model is named to people, and granted.
+pub(crate) fn model_denied(plugin: &str, asked: Option<u64>) -> (String, GrantAdvice) {
+    let grant = format!("model_tokens={}", asked.unwrap_or(PROPOSED_TOKENS));
+    let advice = advice(plugin, grant.replace('=', " = "), grant);
+    ("asking the agent's model".to_owned(), advice)
 }
 
 fn secret_advice(plugin: &str, name: &str) -> GrantAdvice {
@@ -310,6 +334,7 @@ mod tests {
             http: vec![pattern("https://a.example")],
             secrets: vec![secret()],
             key_value: Some(7),
+            model_tokens: Some(100),
         }
     }
 
@@ -325,9 +350,12 @@ mod tests {
             http: vec!["https://*".to_owned()],
             secrets: vec!["TOKEN".to_owned()],
             key_value: true,
+            model_tokens: Some(200),
         });
         assert_eq!(effective(Some(&everything), Grants::default()), Grants::default());
         assert_eq!(effective(Some(&everything), grants(Access::Read)), grants(Access::Read));
+        let frugal = manifest(Asks { model_tokens: Some(30), ..everything.asks.clone() });
+        assert_eq!(effective(Some(&frugal), grants(Access::Read)).model_tokens, Some(30), "the smaller of both");
         let reader = manifest(Asks { files: Some(Access::Read), ..everything.asks.clone() });
         assert_eq!(effective(Some(&reader), grants(Access::ReadWrite)), grants(Access::Read));
         assert_eq!(effective(None, grants(Access::ReadWrite)), grants(Access::ReadWrite));
@@ -358,8 +386,9 @@ mod tests {
             http: vec!["https://a.example/v1".into(), "GET https://b.example".into()],
             secrets: vec!["TOKEN".into(), "KEY".into()],
             key_value: true,
+            model_tokens: Some(5_000),
         };
-        let granted = Grants { key_value: None, ..grants(Access::Read) };
+        let granted = Grants { key_value: None, model_tokens: None, ..grants(Access::Read) };
         let lines: Vec<_> = unmet(Some(&manifest(asks)), &granted)
             .into_iter()
             .map(|unmet| (unmet.thing, unmet.advice.line, unmet.advice.flag))
@@ -375,6 +404,7 @@ mod tests {
             ),
             ("the secret KEY", "KEY = { env = \"KEY\", hosts = [\"…\"] }", ""),
             ("keeping values between calls", "key_value_mib = 10", "--grant files:key_value_mib=10"),
+            ("asking the agent's model", "model_tokens = 5000", "--grant files:model_tokens=5000"),
         ];
         assert_eq!(lines, expected.map(|(thing, line, flag)| (thing.into(), line.into(), flag.into())));
         let reader = manifest(Asks { files: Some(Access::Read), ..Asks::default() });

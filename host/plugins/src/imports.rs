@@ -12,6 +12,10 @@ const OWN_VERSION: Version = Version { major: 0, minor: 1, patch: 0, pre: "" };
 const OWN_INTERFACES: [&str; 7] =
     ["types", "media-store", "tool", "context-builder", "step-context", "output-validator", "media-policy"];
 
+/// The host's model stands in a package of its own.
+const MODEL_PACKAGE: &str = "agent-host:model";
+const MODEL_INTERFACES: [&str; 1] = ["host-model"];
+
 /// WASI that is implemented, in the track 0.2.
 const WASI: [(&str, &[&str]); 7] = [
     ("wasi:io", &["error", "poll", "streams"]),
@@ -61,7 +65,7 @@ const DENIED: [(&str, &[&str]); 2] =
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InterfaceProblem {
     /// The component was built against another version of the contract.
-    #[error("it needs `{name}`, but this host implements {OWN_PACKAGE}@0.1.x; {advice}")]
+    #[error("it needs `{name}`, but this host implements version 0.1.x of that package; {advice}")]
     Version {
         /// With its version.
         name: String,
@@ -70,7 +74,8 @@ pub enum InterfaceProblem {
     },
     /// An interface that the contract does not have at this version.
     #[error(
-        "it imports `{name}`, which {OWN_PACKAGE}@0.1.0 does not have; use a newer agent-host, or rebuild it without"
+        "it imports `{name}`, which this host's version of that package does not have; use a newer agent-host, or rebuild \
+         it without"
     )]
     UnknownInterface {
         /// The import.
@@ -144,7 +149,7 @@ pub(crate) fn kinds<'a>(exports: impl Iterator<Item = &'a str>) -> Result<Vec<Ki
         let Some(interface) = InterfaceName::parse(name).filter(|interface| interface.package == OWN_PACKAGE) else {
             continue;
         };
-        check_own(name, &interface)?;
+        check_own(name, &interface, &OWN_INTERFACES)?;
         kinds.extend(Kind::ALL.into_iter().find(|kind| kind.interface() == interface.interface));
     }
     kinds.sort_unstable();
@@ -159,7 +164,11 @@ fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
     }
     let interface = InterfaceName::parse(name).ok_or_else(unknown)?;
     if interface.package == OWN_PACKAGE {
-        check_own(name, &interface)?;
+        check_own(name, &interface, &OWN_INTERFACES)?;
+        return Ok(Imports::Implemented);
+    }
+    if interface.package == MODEL_PACKAGE {
+        check_own(name, &interface, &MODEL_INTERFACES)?;
         return Ok(Imports::Implemented);
     }
     let is_in = |table: &[(&str, &[&str])]| {
@@ -180,7 +189,7 @@ fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
     }
 }
 
-fn check_own(name: &str, interface: &InterfaceName<'_>) -> Result<(), InterfaceProblem> {
+fn check_own(name: &str, interface: &InterfaceName<'_>, known: &[&str]) -> Result<(), InterfaceProblem> {
     let version = interface.version.unwrap_or(Version { major: 0, minor: 0, patch: 0, pre: "" });
     if version.track() != OWN_VERSION.track() {
         let advice = if (version.major, version.minor) > (OWN_VERSION.major, OWN_VERSION.minor) {
@@ -190,7 +199,7 @@ fn check_own(name: &str, interface: &InterfaceName<'_>) -> Result<(), InterfaceP
         };
         return Err(InterfaceProblem::Version { name: name.to_owned(), advice });
     }
-    if OWN_INTERFACES.contains(&interface.interface) {
+    if known.contains(&interface.interface) {
         Ok(())
     } else {
         Err(InterfaceProblem::UnknownInterface { name: name.to_owned() })
@@ -257,6 +266,7 @@ mod tests {
         for name in [
             "agent-host:plugin/types@0.1.0",
             "agent-host:plugin/media-store@0.1.7",
+            "agent-host:model/host-model@0.1.0",
             "wasi:io/streams@0.2.0",
             "wasi:sockets/tcp@0.2.6",
             "wasi:config/store@0.2.0-rc.1",
@@ -275,6 +285,8 @@ mod tests {
     fn other_versions_are_refused_with_advice() {
         assert!(message("agent-host:plugin/media-store@0.2.0").contains("use a newer agent-host, or rebuild"));
         assert!(message("agent-host:plugin/media-store@0.1.0-rc.1").contains("rebuild the plugin against 0.1.x"));
+        assert!(message("agent-host:model/host-model@0.2.0").contains("use a newer agent-host"));
+        assert!(message("agent-host:model/other@0.1.0").contains("does not have"));
         assert!(message("wasi:io/streams@0.3.0").contains("implements WASI 0.2"));
         assert!(message("wasi:config/store@0.2.0-draft").contains("implements `wasi:config/store@0.2.0-rc.1`"));
         let problem = kinds(["agent-host:plugin/tool@0.2.0"].into_iter()).expect_err("another track");

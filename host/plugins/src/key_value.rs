@@ -7,6 +7,7 @@ mod draft2;
 use crate::grants::key_value_denied;
 use crate::limits::{KEY_BYTES, KEY_PAGE, LIFTED_BYTES_WITHOUT_MEDIA, VALUE_BYTES, VALUES_AT_ONCE};
 use crate::media::PortError;
+use crate::record::CallRecord;
 use crate::state::CallState;
 use std::sync::Arc;
 use wasmtime::component::Resource;
@@ -100,7 +101,8 @@ impl CallState {
             return Ok(Err(Problem::Other(format!("a bucket's name has at most {KEY_BYTES} bytes"))));
         }
         let (agent, plugin) = (self.agent.clone(), self.record.plugin.name.clone());
-        let values = Arc::new(Values { port, space: KeySpace { agent, plugin, bucket: name, quota } });
+        let (space, record) = (KeySpace { agent, plugin, bucket: name, quota }, Arc::clone(&self.record));
+        let values = Arc::new(Values { port, space, record });
         Ok(Ok(self.push(OpenBucket { values, pages: Vec::new() })?))
     }
 
@@ -113,17 +115,21 @@ impl CallState {
 struct Values {
     port: Arc<dyn KeyValuePort>,
     space: KeySpace,
+    record: Arc<CallRecord>,
 }
 
 impl Values {
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Problem> {
         check_key(key)?;
-        Ok(self.port.get(&self.space, key).await?)
+        let value = self.port.get(&self.space, key).await?;
+        self.record.give(value.as_ref().map_or(0, Vec::len));
+        Ok(value)
     }
 
     async fn set(&self, key: &str, value: Vec<u8>) -> Result<(), Problem> {
         check_key(key)?;
         check_value(&value)?;
+        self.record.take(value.len());
         Ok(self.port.set(&self.space, key, value).await?)
     }
 
@@ -138,7 +144,9 @@ impl Values {
     }
 
     async fn page_of_keys(&self, after: &str) -> Result<Vec<String>, Problem> {
-        Ok(self.port.keys(&self.space, after, KEY_PAGE).await?)
+        let keys = self.port.keys(&self.space, after, KEY_PAGE).await?;
+        self.record.give(keys.iter().map(String::len).sum());
+        Ok(keys)
     }
 
     async fn add(&self, key: &str, delta: i64) -> Result<i64, Problem> {
@@ -148,6 +156,7 @@ impl Values {
 
     async fn swap(&self, key: &str, seen: Option<Vec<u8>>, value: Vec<u8>) -> Result<Swapped, Problem> {
         check_value(&value)?;
+        self.record.take(value.len());
         Ok(self.port.swap(&self.space, key, seen, value).await?)
     }
 

@@ -59,6 +59,12 @@ pub(crate) const KEY_PAGE: usize = 1_000;
 pub(crate) const VALUES_AT_ONCE: usize = 1_000;
 /// Values that a guest may hold for a swap at once.
 pub(crate) const SEEN_VALUES: usize = 16;
+/// Texts of a question to the host's model.
+pub const QUESTION_BYTES: usize = MIB;
+/// Messages of one.
+pub const QUESTION_MESSAGES: usize = 64;
+/// Most tokens of the host's model that a plugin may be granted in a turn.
+pub const MODEL_TOKENS: u64 = 100_000_000;
 /// A manifest's JSON.
 pub const MANIFEST_BYTES: usize = 64 * 1024;
 
@@ -132,7 +138,14 @@ pub struct CallLimits {
     pub cpu_time: Option<Duration>,
     /// All memories of a call together, in bytes. Default 64 MiB, at most 256 MiB.
     pub memory: usize,
+    /// Fuel of a call: about one unit for each instruction that it runs, the same for the same work on every machine.
+    /// Default: it is not counted. Counting takes other compiled code, which is made of the component in the plugin store
+    /// when it is first needed and runs somewhat slower.
+    pub fuel: Option<u64>,
 }
+
+/// Fuel of a call where it is on and no number is given.
+pub const FUEL: u64 = 500_000_000;
 
 impl Default for CallLimits {
     fn default() -> Self {
@@ -142,6 +155,7 @@ impl Default for CallLimits {
             pure_time: Duration::from_millis(250),
             cpu_time: None,
             memory: 64 * MIB,
+            fuel: None,
         }
     }
 }
@@ -155,6 +169,7 @@ impl CallLimits {
             pure_time: self.pure_time.min(LONGEST_WALL_TIME),
             cpu_time: self.cpu_time,
             memory: self.memory.min(LARGEST_MEMORY),
+            fuel: self.fuel,
         }
     }
 }
@@ -166,6 +181,8 @@ pub enum Limit {
     WallTime(Duration),
     /// Processor time.
     CpuTime(Duration),
+    /// Units of fuel.
+    Fuel(u64),
     /// Bytes of all memories together.
     Memory(usize),
     /// Elements of one table.
@@ -193,6 +210,7 @@ impl fmt::Display for Limit {
         match self {
             Limit::WallTime(time) => write!(formatter, "wall time of {time:?}"),
             Limit::CpuTime(time) => write!(formatter, "processor time of {time:?}"),
+            Limit::Fuel(fuel) => write!(formatter, "{fuel} units of fuel"),
             Limit::Memory(bytes) => write!(formatter, "memory of {}", Bytes(*bytes)),
             Limit::TableElements(count) => write!(formatter, "table size of {count} elements"),
             Limit::Instances => {

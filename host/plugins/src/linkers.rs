@@ -1,5 +1,6 @@
 //! What components link to: one set of functions for calls with grants, one that is inert for pure functions.
 
+use crate::bindings::agent_host::model::host_model;
 use crate::bindings::agent_host::plugin::{media_store, types};
 use crate::bindings::wasi::{config, logging};
 use crate::identity::Authority;
@@ -19,9 +20,11 @@ impl Linkers {
     pub(crate) fn new(engine: &Engine) -> Result<Self> {
         let mut granted = common(engine)?;
         media_store::add_to_linker::<_, HasSelf<CallState>>(&mut granted, |state| state)?;
+        host_model::add_to_linker::<_, HasSelf<CallState>>(&mut granted, |state| state)?;
         config::store::add_to_linker::<_, HasSelf<CallState>>(&mut granted, |state| state)?;
         let mut inert = common(engine)?;
         media_store::add_to_linker::<_, Inert>(&mut inert, |_| Inert)?;
+        host_model::add_to_linker::<_, Inert>(&mut inert, |_| Inert)?;
         config::store::add_to_linker::<_, Inert>(&mut inert, |_| Inert)?;
         Ok(Self { granted, inert })
     }
@@ -99,6 +102,12 @@ impl config::store::Host for Inert {
 
     async fn get_all(&mut self) -> Result<Result<Vec<(String, String)>, config::store::Error>> {
         Ok(Ok(Vec::new()))
+    }
+}
+
+impl host_model::Host for Inert {
+    async fn ask(&mut self, _: host_model::Question) -> Result<Result<host_model::Answer, host_model::Error>> {
+        Ok(Err(host_model::Error::Denied))
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::admission::LaneName;
 use crate::bindings::exports::agent_host::plugin as exports;
 use crate::compiler::{self, CompilerError};
+use crate::engine::Metering;
 use crate::failure::{CallFailure, Stop};
 use crate::identity::{Authority, Kind, PluginIdentity};
 use crate::imports::{self, Imports, InterfaceProblem};
@@ -10,7 +11,8 @@ use crate::limits::{COMPONENT_BYTES, CallLimits, DEFINITIONS_TIME, ERROR_TEXT_BY
 use crate::manifest::{Manifest, ManifestError, name_of_stem};
 use crate::plain::{self, LeftOut, Told};
 use crate::plugin::{Entrance, Facts, Links, LoadedPlugin};
-use crate::run::Ticket;
+use crate::room::Room;
+use crate::run::{GuestStore, Ticket};
 use crate::sandbox::{Sandbox, Shared};
 use crate::scan::{NotAComponent, scan};
 use crate::state::{CallState, Reach};
@@ -23,6 +25,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OnceCell;
 use wasmtime::component::{Component, InstancePre};
 
 /// A file that cannot be a plugin. The messages complete "`file`: …".
@@ -173,8 +176,27 @@ impl Sandbox {
         self.load(name, Arc::new(bytes), progress).await
     }
 
+    /// Loads a component so that its fuel is counted.
+    pub(crate) async fn load_metered(&self, name: &str, bytes: Arc<Vec<u8>>) -> Result<Arc<LoadedPlugin>, LoadError> {
+        let room = self.shared.rooms.room(Metering::Fuel);
+        let room = room.map_err(|error| LoadError::Stopped(error.to_string()))?;
+        self.load_in(room, name, bytes, &|_| {}).await
+    }
+
     async fn load(
         &self,
+        name: &str,
+        bytes: Arc<Vec<u8>>,
+        progress: &Progress<'_>,
+    ) -> Result<Arc<LoadedPlugin>, LoadError> {
+        let room = self.shared.rooms.room(Metering::Off);
+        let room = room.map_err(|error| LoadError::Stopped(error.to_string()))?;
+        self.load_in(room, name, bytes, progress).await
+    }
+
+    async fn load_in(
+        &self,
+        room: Arc<Room>,
         name: &str,
         bytes: Arc<Vec<u8>>,
         progress: &Progress<'_>,
@@ -183,19 +205,19 @@ impl Sandbox {
         let size = bytes.len() as u64;
         let (shared, known) = (Arc::clone(&self.shared), Arc::clone(&bytes));
         let first = {
-            let name = name.clone();
-            blocking(move || first_look(&shared, &name, &known)).await??
+            let (name, room) = (name.clone(), Arc::clone(&room));
+            blocking(move || first_look(&shared, &room, (&name, &known))).await??
         };
         let (plugin, code) = match first {
             FirstLook::Loaded(plugin) => (plugin, CodeSource::Memory),
             FirstLook::Cached { digest, component, facts } => {
                 let identity = identity(&name, digest, &facts);
-                let links = self.link(&component, &facts)?;
-                (loaded(identity, facts, links, size), CodeSource::Cache)
+                let links = link(&room, &component, &facts)?;
+                (loaded(identity, facts, links, (size, room)), CodeSource::Cache)
             }
             FirstLook::Unknown { digest, facts } => {
                 progress(LoadEvent::Compiling { name: name.clone() });
-                (self.build(&name, digest, facts, bytes).await?, CodeSource::Compiled)
+                (self.build(&name, (digest, facts), bytes, room).await?, CodeSource::Compiled)
             }
         };
         self.shared.remember(&name, &plugin);
@@ -207,36 +229,38 @@ impl Sandbox {
     async fn build(
         &self,
         name: &str,
-        digest: Digest,
-        mut facts: Facts,
+        (digest, mut facts): (Digest, Facts),
         bytes: Arc<Vec<u8>>,
+        room: Arc<Room>,
     ) -> Result<Arc<LoadedPlugin>, LoadError> {
         let size = bytes.len() as u64;
-        let component = self.compile(Arc::clone(&bytes)).await?;
+        let component = self.compile(Arc::clone(&bytes), &room).await?;
         let identity = identity(name, digest, &facts);
-        let mut links = self.link(&component, &facts)?;
-        facts.tools = self.learn(&identity, &links).await?;
-        links.plain = self.learn_functions(&identity, &component, bytes, &mut facts).await?;
-        let (shared, kept, digest) = (Arc::clone(&self.shared), facts.clone(), identity.digest.clone());
-        blocking(move || keep(&shared, &digest, &kept, &component)).await?;
-        Ok(loaded(identity, facts, links, size))
+        let mut links = link(&room, &component, &facts)?;
+        let new = New { identity, room };
+        facts.tools = self.learn(&new, &links).await?;
+        links.plain = self.learn_functions(&new, &component, bytes, &mut facts).await?;
+        let New { identity, room } = new;
+        let (there, kept, digest) = (Arc::clone(&room), facts.clone(), identity.digest.clone());
+        blocking(move || keep(&there, &digest, &kept, &component)).await?;
+        Ok(loaded(identity, facts, links, (size, room)))
     }
 
-    async fn compile(&self, bytes: Arc<Vec<u8>>) -> Result<Component, LoadError> {
+    async fn compile(&self, bytes: Arc<Vec<u8>>, room: &Arc<Room>) -> Result<Component, LoadError> {
         let permit = Arc::clone(&self.shared.compiling).acquire_owned().await;
         if let Some(command) = &self.shared.compiler {
             let limit = self.shared.compile_time;
-            let compiled = compiler::compile(command, &self.shared.engine, &bytes, limit).await;
+            let compiled = compiler::compile(command, room, &bytes, limit).await;
             let code = compiled.map_err(|error| match error {
                 CompilerError::Time => LoadError::CompileTime(limit),
                 error => LoadError::Compile { reason: error.to_string() },
             })?;
-            let shared = Arc::clone(&self.shared);
-            let loaded = blocking(move || deserialize(&shared, &code)).await?;
+            let room = Arc::clone(room);
+            let loaded = blocking(move || deserialize(&room, &code)).await?;
             drop(permit);
             return loaded.map_err(|error| LoadError::Compile { reason: reason(&error) });
         }
-        let engine = self.shared.engine.clone();
+        let engine = room.engine.clone();
         let compiled = blocking(move || {
             let compiled = Component::from_binary(&engine, &bytes);
             drop(permit);
@@ -247,33 +271,10 @@ impl Sandbox {
         compiled.map_err(|error| LoadError::Compile { reason: reason(&error) })
     }
 
-    /// Resolves imports and finds the functions of each exported kind.
-    fn link(&self, component: &Component, facts: &Facts) -> Result<Links, LoadError> {
-        let imports = imports::check(facts.imports.iter().map(String::as_str))?;
-        let has = |kind: &Kind| facts.kinds.contains(kind);
-        let instance = |authority| link_with(&self.shared, component, authority, imports);
-        let mut links = Links::default();
-        if facts.kinds.iter().any(|kind| kind.authority() == Authority::Granted) {
-            let granted = instance(Authority::Granted)?;
-            links.tool = entrance(Kind::Tool, has, &granted, exports::tool::GuestIndices::new)?;
-            links.context_builder =
-                entrance(Kind::ContextBuilder, has, &granted, exports::context_builder::GuestIndices::new)?;
-            links.step_context = entrance(Kind::StepContext, has, &granted, exports::step_context::GuestIndices::new)?;
-        }
-        if facts.kinds.iter().any(|kind| kind.authority() == Authority::Inert) {
-            let inert = instance(Authority::Inert)?;
-            links.output_validator =
-                entrance(Kind::OutputValidator, has, &inert, exports::output_validator::GuestIndices::new)?;
-            links.media_policy = entrance(Kind::MediaPolicy, has, &inert, exports::media_policy::GuestIndices::new)?;
-        }
-        links.plain = link_plain(&self.shared, component, facts, imports)?;
-        Ok(links)
-    }
-
     /// Finds the plain functions (P3). They are looked at off the async threads, and the component is started once.
     async fn learn_functions(
         &self,
-        identity: &Arc<PluginIdentity>,
+        new: &New,
         component: &Component,
         bytes: Arc<Vec<u8>>,
         facts: &mut Facts,
@@ -288,26 +289,26 @@ impl Sandbox {
             return Err(LoadError::NothingOffered { left_out: found.left_out });
         }
         for function in &found.left_out {
-            tracing::info!(plugin = %identity, "{function}");
+            tracing::info!(plugin = %new.identity, "{function}");
         }
         facts.plain = found;
         facts.tools.extend(tools);
         let imports = imports::check(facts.imports.iter().map(String::as_str))?;
-        let links = link_plain(&self.shared, component, facts, imports)?;
+        let links = link_plain(&new.room, component, facts, imports)?;
         if let Some(links) = &links {
-            self.check_kind(identity, Kind::Tool, links.instance(), |_, _| Ok(())).await?;
+            self.check_kind(new, Kind::Tool, links.instance(), |_, _| Ok(())).await?;
         }
         Ok(links)
     }
 
     /// Instantiates each exported kind once without grants, which checks all types of its functions, and asks for the
     /// tools.
-    async fn learn(&self, identity: &Arc<PluginIdentity>, links: &Links) -> Result<Vec<ToolDefinition>, LoadError> {
+    async fn learn(&self, new: &New, links: &Links) -> Result<Vec<ToolDefinition>, LoadError> {
         macro_rules! check {
             ($entrance:expr, $kind:expr) => {
                 if let Some(entrance) = $entrance {
                     let load = |store: &mut _, instance: &_| entrance.indices.load(store, instance).map(drop);
-                    self.check_kind(identity, $kind, &entrance.instance, load).await?;
+                    self.check_kind(new, $kind, &entrance.instance, load).await?;
                 }
             };
         }
@@ -318,7 +319,7 @@ impl Sandbox {
         check!(&links.tool, Kind::Tool);
         let Some(tool) = &links.tool else { return Ok(Vec::new()) };
         let report = self
-            .run(load_ticket(identity, Kind::Tool), |mut store, _| async move {
+            .run(load_ticket(new, Kind::Tool), |mut store, _| async move {
                 let instance = tool.instance.instantiate_async(&mut store).await?;
                 let guest = tool.indices.load(&mut store, &instance)?;
                 Ok::<_, Stop>(guest.call_definitions(&mut store).await?)
@@ -330,13 +331,13 @@ impl Sandbox {
 
     async fn check_kind(
         &self,
-        identity: &Arc<PluginIdentity>,
+        new: &New,
         kind: Kind,
         pre: &InstancePre<CallState>,
-        load: impl FnOnce(&mut wasmtime::Store<CallState>, &wasmtime::component::Instance) -> wasmtime::Result<()>,
+        load: impl FnOnce(&mut GuestStore, &wasmtime::component::Instance) -> wasmtime::Result<()>,
     ) -> Result<(), LoadError> {
         let report = self
-            .run(load_ticket(identity, kind), |mut store, _| async move {
+            .run(load_ticket(new, kind), |mut store, _| async move {
                 let instance = pre.instantiate_async(&mut store).await?;
                 Ok::<_, Stop>(load(&mut store, &instance))
             })
@@ -353,13 +354,19 @@ enum FirstLook {
     Unknown { digest: Digest, facts: Facts },
 }
 
-fn first_look(shared: &Shared, name: &str, bytes: &[u8]) -> Result<FirstLook, LoadError> {
+/// A component that is being loaded.
+struct New {
+    identity: Arc<PluginIdentity>,
+    room: Arc<Room>,
+}
+
+fn first_look(shared: &Shared, room: &Room, (name, bytes): (&str, &[u8])) -> Result<FirstLook, LoadError> {
     check_size(bytes.len() as u64)?;
     let digest = digest_of(bytes);
-    if let Some(plugin) = shared.loaded(&digest, name) {
+    if let Some(plugin) = shared.loaded(&digest, name, room.metering) {
         return Ok(FirstLook::Loaded(plugin));
     }
-    if let Some((component, facts)) = cached(shared, &digest) {
+    if let Some((component, facts)) = cached(room, &digest) {
         return Ok(FirstLook::Cached { digest, component, facts });
     }
     let scan = scan(bytes)?;
@@ -373,10 +380,10 @@ fn first_look(shared: &Shared, name: &str, bytes: &[u8]) -> Result<FirstLook, Lo
     Ok(FirstLook::Unknown { digest, facts })
 }
 
-fn cached(shared: &Shared, digest: &Digest) -> Option<(Component, Facts)> {
-    let entry = shared.cache.as_ref()?.get(digest)?;
+fn cached(room: &Room, digest: &Digest) -> Option<(Component, Facts)> {
+    let entry = room.cache.as_ref()?.get(digest)?;
     let facts = serde_json::from_slice(entry.record()).ok()?;
-    match deserialize(shared, entry.code()) {
+    match deserialize(room, entry.code()) {
         Ok(component) => Some((component, facts)),
         Err(error) => {
             tracing::warn!(%digest, %error, "compiled code in the cache is not usable; it is built again");
@@ -389,16 +396,16 @@ fn cached(shared: &Shared, digest: &Digest) -> Option<(Component, Facts)> {
     unsafe_code,
     reason = "compiled code can only be loaded unsafely; its origin is the cache's keyed hash, or the own child's pipe"
 )]
-fn deserialize(shared: &Shared, code: &[u8]) -> wasmtime::Result<Component> {
+fn deserialize(room: &Room, code: &[u8]) -> wasmtime::Result<Component> {
     // SAFETY: these bytes are what wasmtime's compiler made in this program for this engine. An entry of the cache only
     // exists after its keyed hash was verified over exactly them, with a key that only this user can read; what a child
     // made came whole through a pipe that only the two of them have.
-    unsafe { Component::deserialize(&shared.engine, code) }
+    unsafe { Component::deserialize(&room.engine, code) }
 }
 
 /// Keeps compiled code and facts for the next start. Failing is no reason not to run.
-fn keep(shared: &Shared, digest: &Digest, facts: &Facts, component: &Component) {
-    let Some(cache) = &shared.cache else { return };
+fn keep(room: &Room, digest: &Digest, facts: &Facts, component: &Component) {
+    let Some(cache) = &room.cache else { return };
     let record = serde_json::to_vec(facts).map_err(std::io::Error::other);
     let code = component.serialize().map_err(std::io::Error::other);
     let kept = record.and_then(|record| cache.put(digest, &record, &code?));
@@ -407,18 +414,41 @@ fn keep(shared: &Shared, digest: &Digest, facts: &Facts, component: &Component) 
     }
 }
 
+/// Resolves imports and finds the functions of each exported kind.
+fn link(room: &Room, component: &Component, facts: &Facts) -> Result<Links, LoadError> {
+    let imports = imports::check(facts.imports.iter().map(String::as_str))?;
+    let has = |kind: &Kind| facts.kinds.contains(kind);
+    let instance = |authority| link_with(room, component, authority, imports);
+    let mut links = Links::default();
+    if facts.kinds.iter().any(|kind| kind.authority() == Authority::Granted) {
+        let granted = instance(Authority::Granted)?;
+        links.tool = entrance(Kind::Tool, has, &granted, exports::tool::GuestIndices::new)?;
+        links.context_builder =
+            entrance(Kind::ContextBuilder, has, &granted, exports::context_builder::GuestIndices::new)?;
+        links.step_context = entrance(Kind::StepContext, has, &granted, exports::step_context::GuestIndices::new)?;
+    }
+    if facts.kinds.iter().any(|kind| kind.authority() == Authority::Inert) {
+        let inert = instance(Authority::Inert)?;
+        links.output_validator =
+            entrance(Kind::OutputValidator, has, &inert, exports::output_validator::GuestIndices::new)?;
+        links.media_policy = entrance(Kind::MediaPolicy, has, &inert, exports::media_policy::GuestIndices::new)?;
+    }
+    links.plain = link_plain(room, component, facts, imports)?;
+    Ok(links)
+}
+
 fn link_with(
-    shared: &Shared,
+    room: &Room,
     component: &Component,
     authority: Authority,
     imports: Imports,
 ) -> Result<InstancePre<CallState>, LoadError> {
-    let linked = shared.linkers.link(component, authority, imports);
+    let linked = room.linkers.link(component, authority, imports);
     linked.map_err(|error| LoadError::Link { reason: reason(&error) })
 }
 
 fn link_plain(
-    shared: &Shared,
+    room: &Room,
     component: &Component,
     facts: &Facts,
     imports: Imports,
@@ -426,7 +456,7 @@ fn link_plain(
     if facts.plain.functions.is_empty() {
         return Ok(None);
     }
-    let instance = link_with(shared, component, Authority::Granted, imports)?;
+    let instance = link_with(room, component, Authority::Granted, imports)?;
     plain::link(&facts.plain, instance).map(Some)
 }
 
@@ -449,11 +479,14 @@ fn entrance<Indices>(
     Ok(Some(Entrance { instance: instance.clone(), indices }))
 }
 
-fn load_ticket(identity: &Arc<PluginIdentity>, kind: Kind) -> Ticket {
+fn load_ticket(new: &New, kind: Kind) -> Ticket {
     Ticket {
-        plugin: Arc::clone(identity),
+        plugin: Arc::clone(&new.identity),
+        room: Arc::clone(&new.room),
+        fuel: None,
         call: "load".to_owned(),
         agent: Arc::from(""),
+        asked: 0,
         lane: LaneName::Loading,
         wall: DEFINITIONS_TIME,
         cpu: DEFINITIONS_TIME,
@@ -469,9 +502,14 @@ fn identity(name: &str, digest: Digest, facts: &Facts) -> Arc<PluginIdentity> {
     Arc::new(PluginIdentity { name, digest })
 }
 
-fn loaded(identity: Arc<PluginIdentity>, mut facts: Facts, links: Links, size: u64) -> Arc<LoadedPlugin> {
+fn loaded(
+    identity: Arc<PluginIdentity>,
+    mut facts: Facts,
+    links: Links,
+    (size, room): (u64, Arc<Room>),
+) -> Arc<LoadedPlugin> {
     facts.plain.name_command(&identity.name, &mut facts.tools);
-    Arc::new(LoadedPlugin { identity, facts, size, links })
+    Arc::new(LoadedPlugin { identity, facts, size, links, room, metered: OnceCell::new() })
 }
 
 fn read_component(path: &Path) -> Result<Vec<u8>, LoadError> {

@@ -68,6 +68,9 @@ pub struct Asks {
     /// To keep values between calls (`wasi:keyvalue`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub key_value: bool,
+    /// Tokens of the host's model that it needs in a turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_tokens: Option<u64>,
 }
 
 /// What may be done with a file tree.
@@ -157,6 +160,7 @@ impl Manifest {
                 http: names(&asks["http"]),
                 secrets: names(&asks["secrets"]),
                 key_value: asks["key_value"] == true,
+                model_tokens: asks["model_tokens"].as_u64().filter(|tokens| *tokens > 0),
             },
             canary: serde_json::from_value(json["canary"].clone()).ok(),
         })

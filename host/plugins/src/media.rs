@@ -3,6 +3,7 @@
 use crate::audit::AuditPort;
 use crate::bindings::agent_host::plugin::{media_store, types};
 use crate::convert;
+use crate::host_model::ModelPort;
 use crate::key_value::KeyValuePort;
 use crate::limits::{MEDIA_CHUNK_BYTES, NEW_MEDIA_BYTES};
 use crate::state::CallState;
@@ -18,6 +19,8 @@ pub struct Ports {
     pub media: Option<Arc<dyn MediaPort>>,
     /// What plugins keep between calls.
     pub key_value: Option<Arc<dyn KeyValuePort>>,
+    /// The agent's model.
+    pub model: Option<Arc<dyn ModelPort>>,
     /// Is told of refusals.
     pub audit: Option<Arc<dyn AuditPort>>,
 }
@@ -136,6 +139,7 @@ impl media_store::HostMedium for CallState {
             return Ok(Ok(Vec::new()));
         }
         let read = port.read(&self.session, &media.digest, MediaRange { offset, length }).await;
+        self.record.give(read.as_ref().map_or(0, Vec::len));
         Ok(read.map_err(|error| media_store::Error::Failed(error.to_string())))
     }
 
@@ -162,6 +166,7 @@ impl media_store::HostNewMedium for CallState {
             return Ok(Err(too_large("a call's new media may have 32 MiB together")));
         }
         self.growing_bytes += data.len();
+        self.record.take(data.len());
         bytes.extend_from_slice(&data);
         Ok(Ok(()))
     }

@@ -6,11 +6,13 @@ use crate::identity::{Kind, PluginIdentity};
 use crate::limits::CallLimits;
 use crate::manifest::Manifest;
 use crate::plain::{Form, LeftOut, PlainFacts, PlainLinks};
+use crate::room::Room;
 use crate::state::CallState;
 use crate::trial::Trial;
 use agent_core::message::Digest;
 use agent_core::tool::ToolDefinition;
 use std::sync::Arc;
+use tokio::sync::OnceCell;
 use wasmtime::component::InstancePre;
 
 /// A component that is ready to be called.
@@ -19,6 +21,10 @@ pub struct LoadedPlugin {
     pub(crate) facts: Facts,
     pub(crate) size: u64,
     pub(crate) links: Links,
+    /// Where it runs.
+    pub(crate) room: Arc<Room>,
+    /// The same with code that counts fuel, once that was needed.
+    pub(crate) metered: OnceCell<Arc<LoadedPlugin>>,
 }
 
 /// What was learned about a component when it was first loaded. It depends on nothing but its bytes and this host.

@@ -7,11 +7,11 @@ use crate::identity::PluginIdentity;
 use crate::limits::Limit;
 use crate::logging::GuestLog;
 use crate::turns::{Turn, Turns};
-use agent_core::tool::CallCost;
+use agent_core::tool::{CallCost, ModelUse};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use wasmtime::UpdateDeadline;
@@ -34,6 +34,11 @@ pub(crate) struct CallRecord {
     /// Nanoseconds from `started` to the current poll.
     polled: AtomicU64,
     memory: AtomicU64,
+    given: AtomicU64,
+    taken: AtomicU64,
+    requests: AtomicU64,
+    fuel: OnceLock<u64>,
+    model: Mutex<ModelUse>,
     limit: Mutex<Option<Limit>>,
     denials: Mutex<Vec<Denial>>,
     /// The right to keep a processor busy for more than a tick.
@@ -59,6 +64,11 @@ impl CallRecord {
             cpu: AtomicU64::new(0),
             polled: AtomicU64::new(0),
             memory: AtomicU64::new(0),
+            given: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            fuel: OnceLock::new(),
+            model: Mutex::default(),
             limit: Mutex::default(),
             denials: Mutex::default(),
             turn: Mutex::default(),
@@ -89,6 +99,31 @@ impl CallRecord {
         self.memory.fetch_max(bytes as u64, Ordering::Relaxed);
     }
 
+    /// Counts bytes that the guest gets.
+    pub(crate) fn give(&self, bytes: usize) {
+        self.given.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that come from the guest.
+    pub(crate) fn take(&self, bytes: usize) {
+        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts a request to the outside world.
+    pub(crate) fn request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a question to the host's model.
+    pub(crate) fn ask(&self, used: ModelUse) {
+        *lock(&self.model) += used;
+    }
+
+    /// Notes the fuel that the guest has used.
+    pub(crate) fn burn(&self, fuel: u64) {
+        let _ = self.fuel.set(fuel);
+    }
+
     /// Notes what the guest was refused, once.
     pub(crate) fn deny(&self, thing: String, advice: GrantAdvice) {
         let mut denials = lock(&self.denials);
@@ -112,6 +147,11 @@ impl CallRecord {
             wall_us: micros(self.started.elapsed()),
             queue_us: micros(queued),
             memory_bytes: self.memory.load(Ordering::Relaxed),
+            bytes_in: self.given.load(Ordering::Relaxed),
+            bytes_out: self.taken.load(Ordering::Relaxed),
+            requests: self.requests.load(Ordering::Relaxed),
+            fuel: self.fuel.get().copied(),
+            model: *lock(&self.model),
         }
     }
 

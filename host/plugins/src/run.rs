@@ -2,21 +2,25 @@
 //! same for all kinds.
 
 use crate::admission::{LaneName, QueueFull};
+use crate::engine::Metering;
 use crate::failure::{CallFailure, Stop};
 use crate::grants::Denial;
 use crate::identity::PluginIdentity;
 use crate::limits::{HANDLES, Limit};
 use crate::logging::LostLog;
 use crate::record::CallRecord;
+use crate::room::Room;
 use crate::sandbox::Sandbox;
 use crate::state::{CallState, Reach};
 use crate::trial::Trial;
 use agent_core::tool::CallCost;
+use serde::Serialize;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wasmtime::Store;
+use wasmtime::{AsContext, AsContextMut, Store, StoreContext, StoreContextMut};
 
 /// What became of a call. Its cost is known also when it failed (P8).
 #[derive(Debug)]
@@ -43,13 +47,51 @@ impl<T> CallReport<T> {
     }
 }
 
+impl<A: Serialize, E: Serialize> CallReport<Result<A, E>> {
+    /// With the answer's bytes, as JSON, in the cost.
+    pub(crate) fn counted(mut self) -> Self {
+        let bytes = match &self.result {
+            Ok(Ok(answer)) => json_bytes(answer),
+            Ok(Err(error)) => json_bytes(error),
+            Err(_) => 0,
+        };
+        self.cost.bytes_out += bytes as u64;
+        self
+    }
+}
+
+/// How many bytes this has as JSON.
+pub(crate) fn json_bytes(value: &impl Serialize) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // What has no JSON is none of the domain's words.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
 /// Everything about a call but what is called.
 pub(crate) struct Ticket {
     pub(crate) plugin: Arc<PluginIdentity>,
+    /// Where it runs.
+    pub(crate) room: Arc<Room>,
+    /// Units that it may use, where the room counts them. None: as many as it likes.
+    pub(crate) fuel: Option<u64>,
     /// The call's id, for the log.
     pub(crate) call: String,
     /// Whose it is.
     pub(crate) agent: Arc<str>,
+    /// Bytes of what it is asked, as JSON.
+    pub(crate) asked: usize,
     pub(crate) lane: LaneName,
     pub(crate) wall: Duration,
     pub(crate) cpu: Duration,
@@ -66,7 +108,7 @@ impl Sandbox {
     pub(crate) async fn run<T, Run>(
         &self,
         ticket: Ticket,
-        guest: impl FnOnce(Store<CallState>, Arc<CallRecord>) -> Run,
+        guest: impl FnOnce(GuestStore, Arc<CallRecord>) -> Run,
     ) -> CallReport<T>
     where
         Run: Future<Output = Result<T, Stop>>,
@@ -83,14 +125,15 @@ impl Sandbox {
         let audit = ticket.reach.audit(&ticket.call);
         let record =
             Arc::new(CallRecord::new(ticket.plugin, (ticket.call, ticket.agent), wall, ticket.cpu).audited(audit));
+        record.give(ticket.asked);
         let result =
             match CallState::new(Arc::clone(&record), ticket.reach, Arc::clone(&self.shared.network), ticket.memory) {
                 Ok(state) => {
-                    let store = self.fresh_store(state, ticket.lane, lifted);
+                    let store = self.fresh_store(state, &ticket.room, (ticket.lane, lifted, ticket.fuel));
                     let mut run = pin!(guest(store, Arc::clone(&record)));
                     let metered = poll_fn(|context| record.poll(run.as_mut(), context));
                     match tokio::time::timeout(wall, metered).await {
-                        Ok(result) => result.map_err(|stop| stop.into_failure(&record, lifted)),
+                        Ok(result) => result.map_err(|stop| stop.into_failure(&record, (lifted, ticket.fuel))),
                         Err(_) => {
                             Err(CallFailure::Limit { plugin: record.plugin.clone(), limit: Limit::WallTime(wall) })
                         }
@@ -105,9 +148,14 @@ impl Sandbox {
         CallReport { result, cost: record.cost(queued), denials: record.denials(), lost_log }
     }
 
-    fn fresh_store(&self, state: CallState, lane: LaneName, lifted: usize) -> Store<CallState> {
+    fn fresh_store(
+        &self,
+        state: CallState,
+        room: &Room,
+        (lane, lifted, fuel): (LaneName, usize, Option<u64>),
+    ) -> GuestStore {
         let record = Arc::clone(&state.record);
-        let mut store = Store::new(&self.shared.engine, state);
+        let mut store = Store::new(&room.engine, state);
         store.limiter(|state| state);
         store.set_hostcall_fuel(lifted);
         store.set_max_component_handles(HANDLES);
@@ -115,6 +163,48 @@ impl Sandbox {
         // Only the lane of tools takes turns: the others are short, and must not wait behind it.
         let turns = (lane == LaneName::Calls).then(|| Arc::clone(&self.shared.turns));
         store.epoch_deadline_callback(move |_| record.tick(turns.as_ref()));
+        let mut store = GuestStore { store, fuel: None };
+        if room.metering == Metering::Fuel {
+            store.fill(fuel.unwrap_or(u64::MAX));
+        }
         store
+    }
+}
+
+/// A guest's store. When it goes, however the call ends, its fuel is read.
+pub(crate) struct GuestStore {
+    store: Store<CallState>,
+    /// What it began with, where it is counted.
+    fuel: Option<u64>,
+}
+
+impl GuestStore {
+    fn fill(&mut self, fuel: u64) {
+        // It fails only in an engine that counts none.
+        if self.store.set_fuel(fuel).is_ok() {
+            self.fuel = Some(fuel);
+        }
+    }
+}
+
+impl Drop for GuestStore {
+    fn drop(&mut self) {
+        if let (Some(fuel), Ok(left)) = (self.fuel, self.store.get_fuel()) {
+            self.store.data().record.burn(fuel.saturating_sub(left));
+        }
+    }
+}
+
+impl AsContext for GuestStore {
+    type Data = CallState;
+
+    fn as_context(&self) -> StoreContext<'_, CallState> {
+        self.store.as_context()
+    }
+}
+
+impl AsContextMut for GuestStore {
+    fn as_context_mut(&mut self) -> StoreContextMut<'_, CallState> {
+        self.store.as_context_mut()
     }
 }

@@ -1,14 +1,13 @@
 //! The sandbox: one engine with its pool, cache and store, shared by all plugins of the process.
 
 use crate::admission::Admission;
-use crate::cache::CompiledCache;
 use crate::compiler::CompilerCommand;
-use crate::engine::{self, Ticker};
+use crate::engine::Metering;
 use crate::http::{NameResolver, Network, SystemResolver};
 use crate::limits::HostLimits;
-use crate::linkers::Linkers;
 use crate::plugin::LoadedPlugin;
 use crate::record::lock;
+use crate::room::Rooms;
 use crate::store::PluginStore;
 use crate::turns::Turns;
 use agent_core::message::Digest;
@@ -18,7 +17,6 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::available_parallelism;
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use wasmtime::Engine;
 
 /// Components compiled at once. Each compiles on all processors already.
 const COMPILING: usize = 2;
@@ -67,8 +65,7 @@ pub struct Sandbox {
 }
 
 pub(crate) struct Shared {
-    pub(crate) engine: Engine,
-    pub(crate) linkers: Linkers,
+    pub(crate) rooms: Rooms,
     pub(crate) admission: Admission,
     /// Turns of guests that keep a processor busy.
     pub(crate) turns: Arc<Turns>,
@@ -76,45 +73,29 @@ pub(crate) struct Shared {
     pub(crate) compiling: Arc<Semaphore>,
     pub(crate) compile_time: Duration,
     pub(crate) compiler: Option<CompilerCommand>,
-    pub(crate) cache: Option<CompiledCache>,
     pub(crate) store: Option<PluginStore>,
     loaded: Mutex<HashMap<LoadedKey, Weak<LoadedPlugin>>>,
-    _ticker: Ticker,
 }
 
 /// A component without a manifest takes its name from the file, so the same bytes may be two plugins.
-type LoadedKey = (Digest, String);
+type LoadedKey = (Digest, String, Metering);
 
 impl Sandbox {
     /// Starts the engine. Once per process is enough.
     pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
-        let engine_error = |error: wasmtime::Error| SandboxError::Engine { reason: format!("{error:#}") };
-        let engine = engine::engine(options.limits).map_err(engine_error)?;
-        let linkers = Linkers::new(&engine).map_err(engine_error)?;
-        let cache = options
-            .cache_directory
-            .map(|path| {
-                CompiledCache::open(&path, engine::compatibility_hash(&engine))
-                    .map_err(|source| SandboxError::Cache { path, source })
-            })
-            .transpose()?
-            .flatten();
-        let ticker = Ticker::start(engine.clone()).map_err(SandboxError::Ticker)?;
+        let rooms = Rooms::new(options.limits, options.cache_directory)?;
         // One processor stays free for the host, so that its timers and events are served in time.
         let turns = available_parallelism().map_or(1, |processors| processors.get().saturating_sub(1).max(1));
         let shared = Shared {
-            engine,
-            linkers,
+            rooms,
             admission: Admission::new(options.limits),
             turns: Turns::new(turns),
             network: Arc::new(Network::new(options.resolver.unwrap_or_else(|| Arc::new(SystemResolver)))),
             compiling: Arc::new(Semaphore::new(COMPILING)),
             compile_time: options.limits.compile_time,
             compiler: options.compiler,
-            cache,
             store: options.store_directory.map(PluginStore::new),
             loaded: Mutex::default(),
-            _ticker: ticker,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -127,15 +108,16 @@ impl Sandbox {
 
 impl Shared {
     /// The same plugin, if it is loaded already.
-    pub(crate) fn loaded(&self, digest: &Digest, file_name: &str) -> Option<Arc<LoadedPlugin>> {
-        lock(&self.loaded).get(&(digest.clone(), file_name.to_owned()))?.upgrade()
+    pub(crate) fn loaded(&self, digest: &Digest, file_name: &str, metering: Metering) -> Option<Arc<LoadedPlugin>> {
+        lock(&self.loaded).get(&(digest.clone(), file_name.to_owned(), metering))?.upgrade()
     }
 
     /// Remembers a plugin for as long as somebody holds it.
     pub(crate) fn remember(&self, file_name: &str, plugin: &Arc<LoadedPlugin>) {
         let mut loaded = lock(&self.loaded);
         loaded.retain(|_, plugin| plugin.strong_count() > 0);
-        loaded.insert((plugin.digest().clone(), file_name.to_owned()), Arc::downgrade(plugin));
+        let key = (plugin.digest().clone(), file_name.to_owned(), plugin.room.metering);
+        loaded.insert(key, Arc::downgrade(plugin));
     }
 }
 

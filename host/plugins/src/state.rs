@@ -3,6 +3,7 @@
 use crate::audit::{AuditPort, AuditedCall};
 use crate::bindings::wasi::{config, logging};
 use crate::grants::{Grants, config_advice, config_thing};
+use crate::host_model::ModelPort;
 use crate::http::{Network, Outgoing};
 use crate::identity::Authority;
 use crate::key_value::KeyValuePort;
@@ -42,6 +43,7 @@ pub(crate) struct CallState {
     pub(crate) session: String,
     pub(crate) media: Option<Arc<dyn MediaPort>>,
     pub(crate) key_value: Option<Arc<dyn KeyValuePort>>,
+    pub(crate) model: Option<Arc<dyn ModelPort>>,
     /// Values that the guest holds for a swap.
     pub(crate) seen_values: usize,
     /// Bytes of media in the making.
@@ -70,6 +72,7 @@ pub(crate) struct Reach {
     /// The command-line program that the call runs.
     pub(crate) program: Option<Arc<Program>>,
     pub(crate) key_value: Option<Arc<dyn KeyValuePort>>,
+    pub(crate) model: Option<Arc<dyn ModelPort>>,
     pub(crate) audit: Option<Arc<dyn AuditPort>>,
 }
 
@@ -84,6 +87,7 @@ impl Reach {
             turn: 0,
             media: None,
             key_value: None,
+            model: None,
             audit: None,
             program: None,
         }
@@ -114,6 +118,7 @@ impl CallState {
             session: reach.session,
             media: reach.media,
             key_value: reach.key_value,
+            model: reach.model,
             seen_values: 0,
             growing_bytes: 0,
             authority: reach.authority,

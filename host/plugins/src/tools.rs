@@ -75,6 +75,16 @@ fn traits_in(traits: wit::Traits) -> Traits {
     }
 }
 
+/// Bytes of the new media in an outcome.
+pub(crate) fn new_media_bytes(outcome: &wit::Outcome) -> usize {
+    let wit::Outcome::Done(done) = outcome else { return 0 };
+    let sizes = done.content.iter().map(|content| match content {
+        wit::Content::NewMedia(medium) => medium.data.len(),
+        _ => 0,
+    });
+    sizes.sum()
+}
+
 /// A call's outcome; its new media are stored as they come.
 pub(crate) async fn outcome_in(outcome: wit::Outcome, media: SessionMedia<'_>) -> Result<ToolOutcome, Refusal> {
     let mut budget = TextBudget::new(RESULT_TEXT_BYTES);

@@ -2,10 +2,13 @@
 
 mod common;
 
-use agent_plugins::{CallFailure, CallLimits, Grants, HostLimits, Limit, PluginSetup, Sandbox, SandboxOptions};
+use agent_plugins::{
+    CallFailure, CallLimits, Generation, Grants, HostLimits, Limit, PluginSetup, Sandbox, SandboxOptions,
+};
 use common::{call, tool_component};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +71,78 @@ async fn a_full_queue_is_a_typed_error() {
     assert!(busy.for_model().for_model().contains("unavailable"));
     drop(spins);
     assert!(matches!(call(&sandbox, &setup, "noop", LONG).await.result, Ok(Ok(_))));
+}
+
+/// A plugin whose fuel is counted, and one of the same sandbox whose fuel is not.
+async fn metered(directory: &Path, fuel: u64) -> (Sandbox, PluginSetup, PluginSetup) {
+    let sandbox = common::sandbox(directory);
+    let folder = directory.join("plugins");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("limited.wasm"), tool_component("agent-host:plugin/tool@0.1.0", 1)).expect("written");
+    let (generation, problems) = Generation::load(&sandbox, &folder, &|_| {}).await.expect("it loads");
+    assert!(problems.is_empty(), "{problems:?}");
+    let plugin = generation.plugin("limited").expect("the plugin");
+    let setup =
+        |fuel| PluginSetup::new(Arc::clone(plugin), Grants::default(), CallLimits { fuel, ..CallLimits::default() });
+    (sandbox, setup(Some(fuel)), setup(None))
+}
+
+// P8, "fuel (optional, deterministic)": the same call takes the same fuel; a call without it takes none and is not slowed.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_call_takes_the_same_fuel() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (sandbox, counted, uncounted) = metered(directory.path(), 10_000).await;
+    let first = call(&sandbox, &counted, "noop", LONG).await;
+    assert!(matches!(first.result, Ok(Ok(_))), "{first:?}");
+    let fuel = first.cost.fuel.expect("it was counted");
+    assert!((1..10_000).contains(&fuel), "{fuel}");
+    for _ in 0..20 {
+        assert_eq!(call(&sandbox, &counted, "noop", LONG).await.cost.fuel, Some(fuel));
+    }
+    assert_eq!(call(&sandbox, &uncounted, "noop", LONG).await.cost.fuel, None);
+    // Another process finds the compiled code of both engines, and counts alike.
+    let (sandbox, counted, _) = metered(directory.path(), fuel).await;
+    let again = call(&sandbox, &counted, "noop", LONG).await;
+    assert!(matches!(again.result, Ok(Ok(_))), "exactly enough: {again:?}");
+    assert_eq!(again.cost.fuel, Some(fuel));
+    let (sandbox, less, _) = metered(directory.path(), 1).await;
+    assert!(call(&sandbox, &less, "noop", LONG).await.result.is_err(), "too little");
+}
+
+// Row 1, P8: fuel ends a loop, whichever limit it meets first; the error names the limit and the plugin.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_ends_with_its_fuel_or_with_its_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (sandbox, counted, _) = metered(directory.path(), 3_000_000).await;
+    let spin = call(&sandbox, &counted, "spin", LONG).await;
+    let Err(failure) = spin.result else { panic!("it cannot end") };
+    let digest = counted.plugin().digest().short();
+    assert_eq!(failure.to_string(), format!("limited@{digest} was stopped at its limit: 3000000 units of fuel"));
+    assert_eq!(spin.cost.fuel, Some(3_000_000));
+    // Epochs end it where its time is over first, and let others run meanwhile.
+    let (sandbox, counted, _) = metered(directory.path(), u64::MAX / 4).await;
+    let (spin, noop) = tokio::join!(call(&sandbox, &counted, "spin", SHORT), call(&sandbox, &counted, "noop", LONG));
+    assert!(matches!(spin.result, Err(CallFailure::Limit { limit: Limit::WallTime(SHORT), .. })), "{spin:?}");
+    assert!(spin.cost.fuel.is_some_and(|fuel| fuel > 100_000), "{:?}", spin.cost);
+    assert!(matches!(noop.result, Ok(Ok(_))));
+}
+
+// P8: what cannot be counted is not run without.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_store_fuel_is_a_typed_error() {
+    let (sandbox, setup) = set_up(CallLimits { fuel: Some(1_000), ..CallLimits::default() }).await;
+    let Err(failure) = call(&sandbox, &setup, "noop", LONG).await.result else { panic!("it cannot be counted") };
+    assert!(failure.to_string().contains("fuel cannot be counted"), "{failure}");
+}
+
+// P8: the call's cost has its bytes: `{}` goes in, an empty result comes out.
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_are_in_the_cost() {
+    let (sandbox, setup) = set_up(CallLimits::default()).await;
+    let cost = call(&sandbox, &setup, "noop", LONG).await.cost;
+    assert_eq!((cost.bytes_in, cost.bytes_out), (2, r#"{"done":{"content":[]}}"#.len() as u64));
+    let trapped = call(&sandbox, &setup, "trap", LONG).await.cost;
+    assert_eq!((trapped.bytes_in, trapped.bytes_out, trapped.requests), (2, 0, 0));
 }
 
 // P6: a granted directory that is not there is a typed error which names the grant.

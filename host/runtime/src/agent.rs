@@ -334,6 +334,18 @@ impl Agent {
         self.catalogue.as_ref()?.tool(name)
     }
 
+    /// What each of its MCP servers says of its tools, as a digest: a part of its generation (P10).
+    pub(crate) fn server_digests(&self) -> BTreeMap<&str, String> {
+        let mut said: BTreeMap<&str, String> = BTreeMap::new();
+        for tool in self.registry.tools() {
+            if let ToolSource::Mcp { server, .. } = &tool.source {
+                let said = said.entry(server).or_default();
+                said.push_str(&format!("{} {}\n", tool.definition.name, tool.digest));
+            }
+        }
+        said.into_iter().map(|(server, said)| (server, digest_of(said.as_bytes()).to_string())).collect()
+    }
+
     /// What is configured.
     pub fn config(&self) -> &AgentConfig {
         &self.config
@@ -480,7 +492,7 @@ fn registry(
         tools.map(move |tool| (tool.clone(), source.clone(), Availability::Offered)).collect::<Vec<_>>()
     });
     let of_servers = catalogue.into_iter().flat_map(Catalogue::tools).map(|tool| {
-        let source = ToolSource::Mcp { server: tool.server.clone() };
+        let source = ToolSource::of_server(&tool.server);
         (tool.definition.clone(), source, Availability::Offered)
     });
     let own = builtins::definitions(!config.host_trees.is_empty());

@@ -119,6 +119,35 @@ pub(crate) fn availability(
     }
 }
 
+/// Whether somebody decides about a call before it runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Somebody,
+    Nobody,
+}
+
+/// Why a call does not run as it was meant: its server says something else of the tool than when the model called it,
+/// another process having gone on with the turn meanwhile (P10). Where somebody is asked, they are asked again about what
+/// the tool is now (row 19), as long as it takes these arguments.
+fn changed_since(record: &CallRecord, tool: &RegisteredTool, asked: Asked) -> Option<ToolError> {
+    let Some(ToolSource::Mcp { server, definition: Some(called) }) = &record.source else { return None };
+    if *called == tool.digest {
+        return None;
+    }
+    match (asked, tool.check_arguments(record.effective_arguments())) {
+        (_, Err(violations)) => Some(ToolError::InvalidArguments { violations }),
+        (Asked::Somebody, Ok(())) => None,
+        (Asked::Nobody, Ok(())) => {
+            let name = &record.name;
+            let message = format!(
+                "MCP server {server} says something else of `{name}` than when it was called, so it was not run: read what it \
+                 says now, and call it again if it is still what you want"
+            );
+            Some(ToolError::Failed { message })
+        }
+    }
+}
+
 fn denied(tool: &str, because: &str) -> String {
     format!("the agent's configuration denies `{tool}`: {because} = \"deny\"")
 }
@@ -254,6 +283,10 @@ impl Session {
                 continue;
             }
             let ruling = self.shared.ruling(tool);
+            let asked = if ruling.policy == ApprovalPolicy::Ask { Asked::Somebody } else { Asked::Nobody };
+            if let Some(error) = changed_since(record, tool, asked) {
+                return Ok(Some(Input::Forbidden { call: record.id.clone(), error }));
+            }
             match ruling.policy {
                 ApprovalPolicy::Allow => continue,
                 ApprovalPolicy::Ask => {}

@@ -98,7 +98,7 @@ async fn once(
             Ok(Brought { cost: CallCost { wall_us, ..CallCost::default() }, ..Brought::without_cost(outcome) })
         }
         ToolSource::Plugin { plugin, .. } => in_plugin(shared, plugin, record, (attempt, scope)).await,
-        ToolSource::Mcp { server } => mcp::call(shared, server, record).await,
+        ToolSource::Mcp { server, .. } => mcp::call(shared, server, record).await,
         // These calls are handed on when they are dispatched, and never come here.
         ToolSource::Service { .. } | ToolSource::Agent { .. } => {
             let message = format!("this host cannot reach {} yet", tool.source);

@@ -10,6 +10,7 @@ use agent_core::plugin::{
 use agent_core::prompt::{Course, preface, record, system_sections, texts};
 use agent_core::run::{Input, PromptBudget, TurnContext, TurnError};
 use agent_core::tokens;
+use agent_core::tool::CallCost;
 use agent_memory::{StepRecord, StoreError};
 use agent_plugins::{CallFailure, CallReport, PluginSetup, Ports};
 use serde_json::json;
@@ -22,6 +23,14 @@ const RECOLLECTION_CHARACTERS: usize = 400;
 /// leaves for messages.
 const RECOLLECTED_TOKENS: u32 = 600;
 const RECOLLECTED_PART: u32 = 8;
+
+/// What a context builder answered.
+struct AskedBuilder {
+    /// `name@digest`.
+    plugin: String,
+    built: BuiltPrompt,
+    cost: CallCost,
+}
 
 /// The store's failure, as the end of a turn.
 pub(crate) fn store_failed(error: StoreError) -> TurnError {
@@ -70,8 +79,9 @@ impl Session {
             Some(builder) => Some(self.ask_builder(&builder, &recollections, (&offered, budget)).await?),
             None => None,
         };
-        let answer = built.as_ref().map(|(plugin, built)| json!({"plugin": plugin, "answer": built}));
-        let built = built.map(|(_, built)| built).unwrap_or_default();
+        let answer =
+            built.as_ref().map(|asked| json!({"plugin": asked.plugin, "answer": asked.built, "cost": asked.cost}));
+        let built = built.map(|asked| asked.built).unwrap_or_default();
         let sections = system_sections(&agent.config().prompt, agent.config().bounds.finish, built.system);
         let plan = self.plan_budgets();
         let course = if plan.is_some() { Course::Plan } else { Course::Loop };
@@ -83,6 +93,7 @@ impl Session {
             "builder": answer,
             "recollections": recollections,
             "plugins": self.run.turn.as_ref().map(|turn| &turn.plugins),
+            "servers": agent.server_digests(),
             "configuration": agent.fingerprint(),
             "offered": offered,
         });
@@ -105,7 +116,7 @@ impl Session {
         builder: &PluginSetup,
         recollections: &[Recollection],
         (offered, budget): (&Option<Vec<String>>, PromptBudget),
-    ) -> Result<(String, BuiltPrompt), TurnError> {
+    ) -> Result<AskedBuilder, TurnError> {
         let history = self.shown(|_| true).await.map_err(store_failed)?;
         let agent = self.shared.agent.clone();
         let tools = agent.registry().offered_among(offered.as_deref()).into_iter().map(|tool| BuilderTool {
@@ -133,7 +144,8 @@ impl Session {
             budget: budget.for_plugins(),
         };
         let report = self.shared.sandbox.build_context(builder, &request, &self.ports()).await;
-        Ok((builder.plugin().identity().to_string(), answer(builder, report)?))
+        let (plugin, cost) = (builder.plugin().identity().to_string(), report.cost);
+        Ok(AskedBuilder { plugin, built: answer(builder, report)?, cost })
     }
 
     /// What is nearest to the input in long-term memory, as far as this session may recall it (D4): short pieces, a small part

@@ -12,6 +12,7 @@ mod dialect;
 mod drive;
 mod events;
 mod first_use;
+pub mod host_model;
 mod key_values;
 mod live;
 pub mod media;

@@ -173,8 +173,9 @@ impl Session {
             state: turn.state.clone(),
         };
         let report = self.shared.sandbox.build_step(&builder, &request, &self.ports()).await;
+        let cost = report.cost;
         let sections = answer(&builder, report)?;
-        let body = json!({"plugin": builder.plugin().identity().to_string(), "answer": sections});
+        let body = json!({"plugin": builder.plugin().identity().to_string(), "answer": sections, "cost": cost});
         self.note(notes, plan.step, "step_context", body);
         Ok(sections)
     }

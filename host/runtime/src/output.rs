@@ -38,9 +38,10 @@ impl Session {
                 turn: turn.clone(),
             };
             let report = self.shared.sandbox.validate(validator, &request).await;
+            let cost = report.cost;
             let verdict = answer(validator, report)?;
             let by = validator.plugin().identity().to_string();
-            self.note(&mut notes, step, "verdict", json!({"plugin": by, "answer": verdict}));
+            self.note(&mut notes, step, "verdict", json!({"plugin": by, "answer": verdict, "cost": cost}));
             match verdict {
                 Verdict::Accept => {}
                 Verdict::AcceptAs(changed) => data = changed,

@@ -71,9 +71,10 @@ impl Session {
             items: found.iter().map(|medium| medium.item.clone()).collect(),
         };
         let report = self.shared.sandbox.decide(policy, &request).await;
+        let cost = report.cost;
         let decisions = answer(policy, report)?;
         let plugin = policy.plugin().identity().to_string();
-        let body = json!({"plugin": plugin, "items": request.items, "answer": decisions});
+        let body = json!({"plugin": plugin, "items": request.items, "answer": decisions, "cost": cost});
         self.note(&mut outgoing.notes, step, "media_policy", body);
         Ok(decisions)
     }

@@ -176,7 +176,7 @@ impl Registry {
         let arguments = without_reserved_value(arguments);
         let Some(tool) = self.tools.get(author) else {
             if let Some((server, error)) = self.absence(author) {
-                let (source, disposition) = (ToolSource::Mcp { server }, Disposition::Refused(error));
+                let (source, disposition) = (ToolSource::of_server(server), Disposition::Refused(error));
                 let (name, approval) = (author.to_owned(), Approval::NotNeeded);
                 return ResolvedCall { name, arguments, source: Some(source), disposition, approval };
             }
@@ -257,6 +257,7 @@ impl RegisteredTool {
         let arguments = compile("input", &definition.input_schema)?;
         let structured = definition.output_schema.as_ref().map(|schema| compile("output", schema)).transpose()?;
         let digest = digest_of_tool(&definition, &source);
+        let source = source.defined(&digest);
         Ok(Self { digest, arguments, structured, definition, source, availability, reserved })
     }
 
@@ -358,7 +359,7 @@ mod tests {
         let registry = registry().without([("desk".to_owned(), "it ended".to_owned())]);
         for name in ["desk.echo", "desk_echo"] {
             let call = registry.resolve(&call(name, "{}"));
-            assert_eq!(call.source, Some(ToolSource::Mcp { server: "desk".to_owned() }));
+            assert_eq!(call.source, Some(ToolSource::of_server("desk")));
             let Disposition::Refused(ToolError::Unavailable { message, .. }) = call.disposition else {
                 panic!("{:?}", call.disposition)
             };
@@ -458,7 +459,7 @@ mod tests {
     /// L17, row 19: whatever a tool says of itself is part of what is allowed.
     #[test]
     fn l17_a_changed_definition_is_another_tool() {
-        let server = ToolSource::Mcp { server: "web".to_owned() };
+        let server = ToolSource::of_server("web");
         let digest = |definition: ToolDefinition, source: &ToolSource| digest_of_tool(&definition, source);
         let one = digest(tool("pay"), &server);
         assert_eq!(one, digest(tool("pay"), &server));
@@ -471,7 +472,7 @@ mod tests {
         for changed in [described, typed, harmless] {
             assert_ne!(digest(changed, &server), one);
         }
-        assert_ne!(digest(tool("pay"), &ToolSource::Mcp { server: "wed".to_owned() }), one);
+        assert_ne!(digest(tool("pay"), &ToolSource::of_server("wed")), one);
         let component = Digest::from_sha256([7; 32]);
         assert_eq!(digest(tool("pay"), &plugin("bank")), component, "a plugin's component is all that it does");
     }

@@ -8,6 +8,7 @@ use crate::approvals::ApprovalError;
 use crate::checkpoint::{Checkpoint, CheckpointObserver};
 use crate::events::Watchers;
 use crate::first_use::FirstUses;
+use crate::host_model::{AgentModel, ModelLedger, RECORD_KIND, Settlement};
 use crate::key_values::StoredValues;
 use crate::live::LiveAgent;
 use crate::media::{Downscaler, StoredMedia};
@@ -20,7 +21,7 @@ use agent_mcp::Held;
 use agent_memory::{Commit, Lease, OpenMode, SessionMeta, Status, StepRecord, Store, StoreError, digest_of};
 use agent_plugins::PluginStoreError::{Damaged, Missing};
 use agent_plugins::{
-    Generation, GenerationError, Grants, MediaPort, PluginSetup, Ports, Sandbox, TreeGrant, trees_within,
+    Generation, GenerationError, Grants, MediaPort, ModelPort, PluginSetup, Ports, Sandbox, TreeGrant, trees_within,
 };
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -119,6 +120,8 @@ pub(crate) struct Shared {
     pub(crate) media: Arc<dyn MediaPort>,
     /// What plugins reach.
     pub(crate) ports: Ports,
+    /// What plugins have asked of the agent's model.
+    pub(crate) ledger: Arc<ModelLedger>,
     pub(crate) downscaler: Downscaler,
     pub(crate) subject: String,
     /// What the ids of the session's calls end with.
@@ -243,17 +246,20 @@ impl Session {
             }
         };
         let media: Arc<dyn MediaPort> = Arc::new(StoredMedia(host.store.clone()));
+        let ledger = Arc::new(ModelLedger::default());
         let shared = Shared {
             store: host.store.clone(),
             sandbox: host.sandbox.clone(),
-            agent,
             live,
             media: media.clone(),
             ports: Ports {
                 media: Some(media),
                 key_value: Some(Arc::new(StoredValues(host.store.clone()))),
+                model: Some(model_of(&agent, &ledger, &subject)),
                 audit: None,
             },
+            agent,
+            ledger,
             downscaler: host.downscaler.clone(),
             subject,
             id_ending: run.id_ending.clone(),
@@ -332,6 +338,8 @@ impl Session {
         if self.was_left {
             self.recover().await?;
         }
+        self.shared.ledger.begin(&self.run);
+        self.prepare(&cancel).await;
         let result = self.drive(&cancel).await;
         self.let_go();
         result
@@ -356,9 +364,26 @@ impl Session {
             Bounds::Given(config) => config,
         };
         self.apply(Input::Start { input, config, plugins, trace }, Notes::default()).await?;
+        self.shared.ledger.begin(&self.run);
+        self.prepare(&cancel).await;
         let result = self.drive(&cancel).await;
         self.let_go();
         result
+    }
+
+    /// What some plugins' limits need is compiled before their calls' time begins. A call that goes without says why.
+    async fn prepare(&self, cancel: &CancellationToken) {
+        for setup in self.shared.agent.setups().values() {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return,
+                prepared = self.shared.sandbox.prepare(setup) => {
+                    if let Err(problem) = prepared {
+                        tracing::warn!("{problem}");
+                    }
+                }
+            }
+        }
     }
 
     /// A turn that is over holds no generation back.
@@ -399,8 +424,21 @@ impl Session {
         Ok(self.shared.store.release(self.lease).await?)
     }
 
-    /// The only way to change the session: the next state is computed, committed, and only then taken and told (D6).
+    /// The only way to change the session. What plugins have asked of the model comes before what follows from it.
     pub(crate) async fn apply(&mut self, input: Input, notes: Notes) -> Result<(), SessionError> {
+        while let Some(Settlement { input, body, texts }) = self.shared.ledger.next() {
+            if self.run.is_open() {
+                let step = self.run.turn.as_ref().map_or(0, |turn| turn.interactions);
+                let mut notes = Notes { texts, ..Notes::default() };
+                self.note(&mut notes, step, RECORD_KIND, body);
+                self.apply_one(input, notes).await?;
+            }
+        }
+        self.apply_one(input, notes).await
+    }
+
+    /// The next state is computed, committed, and only then taken and told (D6).
+    async fn apply_one(&mut self, input: Input, notes: Notes) -> Result<(), SessionError> {
         let name = name_of(&input);
         let input = self.with_edit_told(input).await?;
         let mut run = self.run.clone();
@@ -481,13 +519,16 @@ impl Session {
             return;
         }
         let shared = &self.shared;
+        let model = Some(model_of(&agent, &shared.ledger, &shared.subject));
+        let ports = Ports { model, ..shared.ports.clone() };
         self.shared = Arc::new(Shared {
             store: shared.store.clone(),
             sandbox: shared.sandbox.clone(),
             agent,
             live: shared.live.clone(),
             media: shared.media.clone(),
-            ports: shared.ports.clone(),
+            ports,
+            ledger: shared.ledger.clone(),
             downscaler: shared.downscaler.clone(),
             subject: shared.subject.clone(),
             id_ending: shared.id_ending.clone(),
@@ -506,6 +547,12 @@ impl Session {
             None => TurnResult::Idle,
         }
     }
+}
+
+/// The agent's model for its plugins.
+fn model_of(agent: &Agent, ledger: &Arc<ModelLedger>, session: &str) -> Arc<dyn ModelPort> {
+    let (models, reply_tokens) = (agent.models().clone(), agent.config().reply_tokens);
+    Arc::new(AgentModel { models, ledger: ledger.clone(), reply_tokens, session: session.to_owned() })
 }
 
 /// A subject that no session has.
@@ -548,6 +595,7 @@ fn name_of(input: &Input) -> &'static str {
         Input::Reply(_) => "reply",
         Input::ModelFailed(_) => "model_failed",
         Input::Undo => "undo",
+        Input::Asked { .. } => "asked",
         Input::Dispatched { .. } => "dispatched",
         Input::Outcome { .. } => "outcome",
         Input::Verdict(_) => "verdict",

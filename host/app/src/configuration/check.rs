@@ -237,6 +237,11 @@ fn check_value(found: &Found<'_>, value: Value) {
         }
         Value::Flag if found.flag().is_none() => wrong_type(found, "true or false"),
         Value::Flag => {}
+        Value::Switch(_) if found.flag().is_some() => {}
+        Value::Switch(most) => {
+            let fits = found.large().is_some_and(|number| (1..=most).contains(&number));
+            check_number(found, fits, &format!("true, false or a whole number from 1 to {most}"));
+        }
         Value::Choice(words) => check_choice(found, words),
         Value::Texts(form) => match found.items() {
             Some(items) => items.iter().for_each(|item| check_text(item, form)),

@@ -203,6 +203,11 @@ impl<'d> Found<'d> {
         u32::try_from(whole(self.value.get_ref().as_integer()?)?).ok()
     }
 
+    /// A whole number that may be large.
+    pub(super) fn large(&self) -> Option<u64> {
+        u64::try_from(whole(self.value.get_ref().as_integer()?)?).ok()
+    }
+
     /// A whole number that may be negative.
     pub(super) fn signed(&self) -> Option<i32> {
         i32::try_from(whole(self.value.get_ref().as_integer()?)?).ok()

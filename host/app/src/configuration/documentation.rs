@@ -12,6 +12,7 @@ pub(super) fn kind(value: Value) -> &'static str {
         Value::Number(..) | Value::Signed(..) => "whole number",
         Value::Amount(_) => "number",
         Value::Flag => "true or false",
+        Value::Switch(_) => "true, false or whole number",
         Value::Texts(_) => "list of texts",
         Value::Pairs(..) => "table of texts",
         Value::Schema | Value::Schemas => "table or text",
@@ -32,6 +33,7 @@ pub(super) fn allowed(value: Value) -> String {
         Value::Amount(most) => format!("0 to {most}"),
         Value::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or "),
         Value::Flag => String::new(),
+        Value::Switch(most) => format!("1 to {most}"),
         Value::Schema => "a JSON Schema, or the path of a JSON file with one".to_owned(),
         Value::Schemas => {
             "for each key a JSON Schema or the path of a JSON file with one, or one path for all".to_owned()

@@ -107,6 +107,7 @@ fn of_key(key: &Key) -> Json {
         Value::Signed(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
         Value::Amount(most) => json!({ "type": "number", "minimum": 0, "maximum": most }),
         Value::Flag => json!({ "type": "boolean" }),
+        Value::Switch(most) => json!({ "type": ["boolean", "integer"], "minimum": 1, "maximum": most }),
         Value::Choice(words) => json!({ "type": "string", "enum": words }),
         Value::Texts(form) => json!({ "type": "array", "items": text(form) }),
         Value::Pairs(keys, values) => {

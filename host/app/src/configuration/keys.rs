@@ -54,6 +54,8 @@ pub(super) enum Value {
     Amount(u32),
     /// `true` or `false`.
     Flag,
+    /// `true` or `false`, or a whole number from 1 to this one.
+    Switch(u64),
     /// One of some words.
     Choice(&'static [&'static str]),
     /// A list of texts.

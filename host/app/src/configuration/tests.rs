@@ -61,6 +61,7 @@ fn a_whole_file() {
         [plugins.files.limits]
         wall_ms = 1000
         memory_mib = 32
+        fuel = true
         "#,
     )
     .expect("valid");
@@ -74,7 +75,9 @@ fn a_whole_file() {
     assert_eq!(file.output_schema.expect("a schema")["properties"]["total"]["minimum"], 0);
     assert_eq!(file.validators, Some(vec!["strict-json".to_owned()]));
     assert_eq!(file.media_policies["openai"], "mask-openai");
-    assert_eq!(file.limits["files"], PluginLimits { wall_ms: Some(1000), cpu_ms: None, memory_mib: Some(32) });
+    let fuel = Some(500_000_000);
+    let limits = PluginLimits { wall_ms: Some(1000), cpu_ms: None, memory_mib: Some(32), fuel };
+    assert_eq!(file.limits["files"], limits);
     let grants: Vec<_> = file.grants.iter().map(|grant| (grant.kind, grant.value.as_str())).collect();
     let expected = [
         (Kind::Read, "docs"),
@@ -174,7 +177,7 @@ memory_mib = 512
     agents/agent.toml:10:1: unknown key `plugins.files.grants.reed`
       10 | reed = ["."]
          | ^^^^
-         = did you mean `read`? allowed here: read, write, env, config, http, key_value_mib, ask
+         = did you mean `read`? allowed here: read, write, env, config, http, key_value_mib, model_tokens, ask
 
     agents/agent.toml:12:14: `plugins.files.limits.memory_mib` is out of range
       12 | memory_mib = 512

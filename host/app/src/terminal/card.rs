@@ -1,6 +1,7 @@
 //! A call and its result as one card: what was asked, what came of it, what it cost.
 
-use super::text::{count, cut, harmless, size, time, wrapped};
+use super::cost;
+use super::text::{count, cut, harmless, size, wrapped};
 use super::{BOLD, DIM, GREEN, RED};
 use agent_core::tool::{CallCost, errors_in_words};
 use serde_json::Value;
@@ -48,7 +49,7 @@ impl Card<'_> {
             Outcome::Error(_) => format!("{RED}✗{RED:#}"),
             _ => format!("{GREEN}✓{GREEN:#}"),
         };
-        let details = self.details();
+        let details = cost::brief(&self.cost);
         let name = cut(self.name, width.saturating_sub(2));
         let mut line = format!("{mark} {BOLD}{name}{BOLD:#}");
         let mut room = width.saturating_sub(2 + name.width());
@@ -91,18 +92,6 @@ impl Card<'_> {
             }
             _ => (cut(&line, room.max(LEAST_BESIDE)), Vec::new()),
         }
-    }
-
-    fn details(&self) -> String {
-        let mut details = Vec::new();
-        // A call that was refused before it ran has cost nothing.
-        if self.cost != CallCost::default() {
-            details.push(time(self.cost.wall_us));
-        }
-        if self.cost.memory_bytes > 0 {
-            details.push(size(self.cost.memory_bytes));
-        }
-        details.join(", ")
     }
 
     fn result(&self, width: usize, rest: &str) -> Vec<String> {
@@ -152,7 +141,7 @@ mod tests {
     }
 
     fn card(arguments: &Value, outcome: Outcome) -> Card<'_> {
-        let cost = CallCost { cpu_us: 400, wall_us: 4_200, queue_us: 0, memory_bytes: 1_258_291 };
+        let cost = CallCost { cpu_us: 400, wall_us: 4_200, memory_bytes: 1_258_291, ..CallCost::default() };
         Card { name: "text.count_file", arguments: Some(arguments), attempt: 1, outcome, cost }
     }
 

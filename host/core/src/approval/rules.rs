@@ -125,7 +125,7 @@ mod tests {
         ApprovalRules { tools, ..Default::default() }
     }
 
-    const SERVER: ToolSource = ToolSource::Mcp { server: String::new() };
+    const SERVER: ToolSource = ToolSource::Mcp { server: String::new(), definition: None };
     const NEEDS: Traits = Traits {
         read_only: false,
         destructive: false,

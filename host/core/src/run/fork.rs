@@ -47,6 +47,7 @@ impl Run {
         });
         let mut fork = Self::new(subject, self.agent.clone());
         fork.model_calls = self.model_calls;
+        fork.asks = self.asks;
         fork.next_message = kept.len() as MessageId + 1;
         fork.turns = kept.iter().map(|entry| entry.turn).max().unwrap_or(0);
         fork.masks = masks.collect();

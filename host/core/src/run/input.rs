@@ -14,7 +14,7 @@ use crate::message::{CallId, Digest, Message, Replay, TurnInput};
 use crate::model::{StopReason, Usage};
 use crate::plugin::{History, OutputData, Section, TraceContext};
 use crate::text_dialect::UnreadableCall;
-use crate::tool::{CallCost, ToolError, ToolSource, Violation};
+use crate::tool::{CallCost, ModelUse, ToolError, ToolSource, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -112,6 +112,13 @@ pub enum Input {
     },
     /// The last turn that is still in the view leaves it; it stays stored (D5).
     Undo,
+    /// A plugin has asked the host's model while it worked for the turn (P5).
+    Asked {
+        /// Its name.
+        plugin: String,
+        /// What came of it.
+        used: ModelUse,
+    },
 }
 
 /// A model that has not replied, and what the host does about it.
@@ -390,7 +397,7 @@ impl Run {
         }
         let turn = self.turn.as_ref().filter(|turn| !turn.is_over()).ok_or(Refused::NoTurn)?;
         match (input, &turn.phase) {
-            (Input::Failed(_) | Input::Cancel | Input::Recover, _)
+            (Input::Failed(_) | Input::Cancel | Input::Recover | Input::Asked { .. }, _)
             | (Input::Context { .. }, Phase::Building)
             | (Input::Summarised(_), Phase::Summarising { .. })
             | (Input::Reply(_), Phase::Calling { .. })

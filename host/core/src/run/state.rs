@@ -14,7 +14,9 @@ use crate::message::{CallId, Digest, MessageId, Role, TurnInput};
 use crate::model::Usage;
 use crate::plugin::{Budget, History, Lifecycle, OutputData, Section, TraceContext};
 use crate::summary::HistorySummary;
+use crate::tool::ModelUse;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The version of the state's shape. A released shape stays readable.
 const VERSION: u32 = 1;
@@ -53,6 +55,9 @@ pub struct Run {
     /// Media that are masked, for good (P4).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masks: Vec<Mask>,
+    /// Questions that plugins have asked the host's model: the place of the next one (P5).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub asks: u64,
     /// What stands for the messages that have left the view for it (L27).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<HistorySummary>,
@@ -276,6 +281,9 @@ pub struct Turn {
     pub execution_units: u64,
     /// So far.
     pub usage: Usage,
+    /// What plugins have asked of the host's model so far, by plugin: it counts in the usage, too (P5).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub asked: BTreeMap<String, ModelUse>,
     /// The model that answered last.
     pub model: String,
     /// Place of the model that is asked, in the agent's chain of models (M3).
@@ -348,6 +356,10 @@ pub struct StepPlan {
     pub asked: Asked,
 }
 
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 fn first_attempt() -> u32 {
     1
 }
@@ -389,6 +401,7 @@ impl Run {
             turns: 0,
             view: Vec::new(),
             masks: Vec::new(),
+            asks: 0,
             summary: None,
             turn: None,
         }
@@ -432,7 +445,7 @@ impl Run {
     /// Looks for what no transition leaves behind.
     fn inspect(&self) -> Result<(), &'static str> {
         const MOST: u64 = u32::MAX as u64 / 2;
-        let counters = [self.model_calls, self.next_message, self.sequence, self.turns.into()];
+        let counters = [self.model_calls, self.next_message, self.sequence, self.turns.into(), self.asks];
         if counters.into_iter().any(|counter| counter > MOST) {
             return Err("a counter is out of range");
         }

@@ -12,7 +12,7 @@ use crate::event::{EndReason, ErrorScope, EventKind, plugin_at_digest};
 use crate::message::{MessageId, Part, Role, TurnInput};
 use crate::model::Usage;
 use crate::plugin::{History, Lifecycle, OutputData, TraceContext};
-use crate::tool::Violation;
+use crate::tool::{ModelUse, Violation};
 use crate::{prompt, tokens};
 
 /// How the open batch goes when its turn ends before it.
@@ -48,7 +48,17 @@ impl Run {
             Input::Forbidden { call, error } => self.settle(&call, text_result(&error.for_model(), true), change),
             Input::Resolve { call, decision } => self.resolve(&call, decision, change),
             Input::Undo => self.undo(change),
+            Input::Asked { plugin, used } => self.asked(plugin, used),
         }
+    }
+
+    /// What a plugin has asked of the host's model counts in the turn (L5).
+    fn asked(&mut self, plugin: String, used: ModelUse) {
+        self.asks = self.asks.saturating_add(used.asks);
+        let Some(turn) = &mut self.turn else { return };
+        turn.execution_units = turn.execution_units.saturating_add(used.usage.total());
+        turn.usage += used.usage;
+        *turn.asked.entry(plugin).or_default() += used;
     }
 
     fn start(
@@ -72,6 +82,7 @@ impl Run {
             corrections: 0,
             execution_units: 0,
             usage: Usage::default(),
+            asked: Default::default(),
             model: String::new(),
             place: 0,
             attempt: 1,

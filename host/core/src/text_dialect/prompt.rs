@@ -29,7 +29,7 @@ impl ToolAddress {
     /// Of a tool of the registry.
     pub fn new(name: &str, source: Option<&ToolSource>) -> Self {
         let (server, tool) = match source {
-            Some(ToolSource::Mcp { server }) => {
+            Some(ToolSource::Mcp { server, .. }) => {
                 let tool = name.strip_prefix(server.as_str()).and_then(|rest| rest.strip_prefix('.'));
                 (server.as_str(), tool.unwrap_or(name))
             }
@@ -66,7 +66,7 @@ impl ToolAddress {
     /// Whether a tool of that source is looked for under this address.
     pub fn covers(&self, source: &ToolSource) -> bool {
         match source {
-            ToolSource::Mcp { server } => self.server == MCP || self.server == *server,
+            ToolSource::Mcp { server, .. } => self.server == MCP || self.server == *server,
             ToolSource::Service { .. } => self.server == SERVICE,
             ToolSource::Plugin { .. } | ToolSource::BuiltIn | ToolSource::Agent { .. } => self.server == LOCAL,
         }

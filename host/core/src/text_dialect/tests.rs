@@ -126,7 +126,7 @@ fn l20_the_feedback_names_each_problem() {
 }
 
 fn mcp(server: &str) -> ToolSource {
-    ToolSource::Mcp { server: server.into() }
+    ToolSource::of_server(server)
 }
 
 /// L20: which tools an address covers.

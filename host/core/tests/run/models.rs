@@ -9,6 +9,7 @@ use agent_core::run::{
     Action, AfterFailure, FALLBACK_TEXT, Input, LoopConfig, ModelFailure, PromptBudget, Prospect, Refused, StepPlan,
     TurnContext, TurnError,
 };
+use agent_core::tool::ModelUse;
 use serde_json::json;
 
 fn plan(session: &Session) -> StepPlan {
@@ -148,4 +149,23 @@ fn l4_the_fixed_text_at_the_bound_is_marked() {
         let output = session.output();
         assert_eq!((output.limit_reached, output.finish == EndReason::Limit), (limit_reached, limit_reached));
     }
+}
+
+/// P5, L5: what a plugin asks counts in its open turn, whatever that is at, and the place of its next question is kept.
+#[test]
+fn l5_what_plugins_ask_counts_in_the_turn() {
+    let usage = Usage { prompt_tokens: 30, completion_tokens: 12 };
+    let asked = || Input::Asked { plugin: "sum".into(), used: ModelUse { asks: 1, usage } };
+    let mut session = Session::new();
+    assert_eq!(session.tell(asked()), Err(Refused::NoTurn));
+    session.begin(LoopConfig::default());
+    assert_eq!(kinds(&session.must(asked())), Vec::<String>::new(), "the call's event tells it");
+    session.must(asked());
+    let turn = session.run.turn.as_ref().expect("it is open");
+    assert_eq!((turn.execution_units, turn.usage.total(), turn.interactions), (84, 84, 0));
+    assert_eq!(turn.asked["sum"], ModelUse { asks: 2, usage: Usage { prompt_tokens: 60, completion_tokens: 24 } });
+    session.answer("done");
+    session.begin(LoopConfig::default());
+    let turn = session.run.turn.as_ref().expect("it is open");
+    assert!(turn.asked.is_empty() && session.run.asks == 2, "a budget is a turn's, a question's number the session's");
 }

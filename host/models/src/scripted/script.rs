@@ -28,11 +28,14 @@ pub(crate) struct Script {
     /// Summaries of what leaves the prompt, in order. Where they are spent, asking for one fails.
     #[serde(default)]
     pub(crate) summaries: Vec<ScriptedReply>,
+    /// Answers to plugins' questions, in order.
+    #[serde(default)]
+    pub(crate) answers: Vec<ScriptedReply>,
 }
 
 impl Script {
     fn of_replies(replies: Vec<ScriptedReply>) -> Self {
-        Self { window: WINDOW, replies, summaries: Vec::new() }
+        Self { window: WINDOW, replies, summaries: Vec::new(), answers: Vec::new() }
     }
 }
 
@@ -185,14 +188,15 @@ pub(crate) fn parse(text: &str, path: &Path) -> Result<Script, ModelError> {
     let text = text.trim_start_matches('\u{feff}');
     let script = match first_key(text) {
         Start::Array => one(text, path, "replies").map(Script::of_replies)?,
-        Start::Key("replies" | "summaries" | "window") => one(text, path, "")?,
+        Start::Key("replies" | "summaries" | "answers" | "window") => one(text, path, "")?,
         _ => Script::of_replies(sequence(text, path)?),
     };
     let invalid = |place: String, problem: String| ModelError::InvalidScript { path: path.to_owned(), place, problem };
     if script.replies.is_empty() {
         return Err(invalid("line 1".into(), "has no reply: write for example `{\"text\": \"Hello.\"}`".into()));
     }
-    for (word, replies) in [("reply", &script.replies), ("summary", &script.summaries)] {
+    let lists = [("reply", &script.replies), ("summary", &script.summaries), ("answer", &script.answers)];
+    for (word, replies) in lists {
         for (place, reply) in replies.iter().enumerate() {
             if let Some(problem) = reply.problem() {
                 return Err(invalid(format!("{word} {}", place + 1), problem));

@@ -1,8 +1,10 @@
 //! Bodies that end: what a guest sends and what it is answered, each with its bound.
 
 use super::secret::Mask;
+use crate::record::CallRecord;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
@@ -13,11 +15,12 @@ pub(crate) struct Question {
     body: WasiBody,
     left: usize,
     limit: usize,
+    record: Arc<CallRecord>,
 }
 
 impl Question {
-    pub(crate) fn new(body: WasiBody, limit: usize) -> Self {
-        Self { body, left: limit, limit }
+    pub(crate) fn new(body: WasiBody, limit: usize, record: Arc<CallRecord>) -> Self {
+        Self { body, left: limit, limit, record }
     }
 }
 
@@ -29,6 +32,7 @@ impl Body for Question {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         if let Some(Ok(frame)) = &frame {
             let size = frame.data_ref().map_or(0, Bytes::len);
+            self.record.take(size);
             match self.left.checked_sub(size) {
                 Some(left) => self.left = left,
                 None => return Poll::Ready(Some(Err(Error::HttpRequestBodySize(Some(self.limit as u64))))),
@@ -63,12 +67,13 @@ pub(crate) struct Answer {
     times: Times,
     alarm: Pin<Box<Sleep>>,
     ended: bool,
+    record: Arc<CallRecord>,
 }
 
 impl Answer {
-    pub(crate) fn new(body: Incoming, limit: usize, times: Times, mask: Mask) -> Self {
+    pub(crate) fn new(body: Incoming, limit: usize, times: Times, (mask, record): (Mask, Arc<CallRecord>)) -> Self {
         let alarm = Box::pin(tokio::time::sleep_until(times.next()));
-        Self { body, left: limit, limit, mask, times, alarm, ended: false }
+        Self { body, left: limit, limit, mask, times, alarm, ended: false, record }
     }
 
     fn end(&mut self, error: Error) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
@@ -108,6 +113,7 @@ impl Body for Answer {
             self.alarm.as_mut().reset(next);
             // Trailers are seldom, and a secret in one would have to be looked for: they are left out.
             let Ok(data) = frame.into_data() else { continue };
+            self.record.give(data.len());
             match self.left.checked_sub(data.len()) {
                 Some(left) => self.left = left,
                 None => {

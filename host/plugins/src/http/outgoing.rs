@@ -63,13 +63,14 @@ impl Outgoing {
             return Err(Error::HttpRequestDenied);
         }
         self.count()?;
+        self.record.request();
         let secrets: Vec<_> = self.grants.secrets.iter().filter(|secret| secret.is_for(&method, &url)).collect();
         dress(&mut parts.headers, &url, &secrets)?;
         // The path and the query as they were judged: no dots to climb with.
         let target = &url[url::Position::BeforePath..];
         parts.uri = target.parse::<Uri>().map_err(|_| Error::HttpRequestUriInvalid)?;
         let mask = Mask::new(secrets.into_iter());
-        let request = Request::from_parts(parts, Question::new(body, REQUEST_BODY_BYTES));
+        let request = Request::from_parts(parts, Question::new(body, REQUEST_BODY_BYTES, Arc::clone(&self.record)));
         let end = Instant::now() + REQUEST_TIME.min(self.record.time_left());
         Ok(Authorised { request, url, patterns, mask, end, options })
     }
@@ -103,7 +104,7 @@ impl WasiHttpHooks for Outgoing {
     ) -> Box<dyn Future<Output = Sent> + Send> {
         let authorised = self.authorise(request, options.unwrap_or_default());
         let (record, network) = (Arc::clone(&self.record), Arc::clone(&self.network));
-        Box::new(async move { send(authorised?, &record, &network).await })
+        Box::new(async move { send(authorised?, record, &network).await })
     }
 
     fn p2_outgoing_body_chunk_size(&mut self) -> usize {
@@ -131,7 +132,7 @@ fn dress(headers: &mut HeaderMap, url: &Url, secrets: &[&Secret]) -> Result<(), 
     Ok(())
 }
 
-async fn send(authorised: Authorised, record: &CallRecord, network: &Network) -> Sent {
+async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network) -> Sent {
     let Authorised { request, url, patterns, mask, end, options } = authorised;
     let method = request.method().as_str().to_owned();
     let connect_time = options.connect_timeout.unwrap_or(REQUEST_TIME).min(left(end));
@@ -161,7 +162,7 @@ async fn send(authorised: Authorised, record: &CallRecord, network: &Network) ->
     let (mut parts, body) = response.into_parts();
     mask_headers(&mut parts.headers, &mask)?;
     let between = options.between_bytes_timeout.unwrap_or(REQUEST_TIME).max(Duration::from_millis(1));
-    let body = Answer::new(body, RESPONSE_BODY_BYTES, Times { end, between }, mask).boxed_unsync();
+    let body = Answer::new(body, RESPONSE_BODY_BYTES, Times { end, between }, (mask, record)).boxed_unsync();
     let driver = async move {
         connection.await;
         Ok(())

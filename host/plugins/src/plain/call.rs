@@ -11,15 +11,13 @@ use crate::limits::{Limit, PLAIN_ARGUMENT_BYTES, PLAIN_LIFTED_BYTES, RESULT_TEXT
 use crate::media::Ports;
 use crate::plugin::PluginSetup;
 use crate::record::CallRecord;
-use crate::run::{CallReport, Ticket};
+use crate::run::{CallReport, GuestStore, Ticket};
 use crate::sandbox::Sandbox;
-use crate::state::CallState;
 use crate::tools::{self, Missing};
 use agent_core::message::Content;
 use agent_core::tool::{ToolDone, ToolError, ToolOutcome, Violation};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use wasmtime::Store;
 use wasmtime::component::{ComponentExportIndex, Instance, Val};
 use wasmtime_wasi::I32Exit;
 
@@ -57,10 +55,10 @@ impl Sandbox {
         if let Values::Command(program) = &values {
             reach.program = Some(Arc::clone(program));
         }
-        let ticket =
-            Ticket { lifted: PLAIN_LIFTED_BYTES, ..ticket(setup, (context.id.0.clone(), &context.scope), wall, reach) };
+        let (asked, of) = (request.args.len(), (context.id.0.clone(), &context.scope));
+        let ticket = Ticket { lifted: PLAIN_LIFTED_BYTES, asked, ..ticket(setup, of, wall, reach) };
         let run = |store, record| answer(setup, links, Called { entrance, values }, store, record);
-        Some(self.run(ticket, run).await)
+        Some(self.run(ticket, run).await.counted())
     }
 }
 
@@ -74,7 +72,7 @@ async fn answer(
     setup: &PluginSetup,
     links: &PlainLinks,
     called: Called<'_>,
-    mut store: Store<CallState>,
+    mut store: GuestStore,
     record: Arc<CallRecord>,
 ) -> Result<Answer, Stop> {
     let instance = links.instance.instantiate_async(&mut store).await?;
@@ -108,7 +106,7 @@ async fn answer(
 }
 
 async fn call(
-    store: &mut Store<CallState>,
+    store: &mut GuestStore,
     instance: &Instance,
     function: &Callable,
     values: Vec<Val>,
@@ -119,7 +117,7 @@ async fn call(
 
 /// The new instance, or what the constructor failed with.
 async fn construct(
-    store: &mut Store<CallState>,
+    store: &mut GuestStore,
     instance: &Instance,
     constructor: &Callable,
     values: Vec<Val>,
@@ -138,7 +136,7 @@ async fn construct(
 }
 
 async fn call_for(
-    store: &mut Store<CallState>,
+    store: &mut GuestStore,
     instance: &Instance,
     index: &ComponentExportIndex,
     values: &[Val],
@@ -151,7 +149,7 @@ async fn call_for(
 }
 
 async fn run_command(
-    store: &mut Store<CallState>,
+    store: &mut GuestStore,
     instance: &Instance,
     index: &ComponentExportIndex,
     program: &Program,

@@ -7,7 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::grants::{self, Grant, Receiver};
 use crate::interrupt::{Doing, Interrupts};
 use crate::setup::{self, note_idle_grants};
-use crate::terminal::{DIM, Terminal, YELLOW, text};
+use crate::terminal::{DIM, Terminal, YELLOW, cost, text};
 use agent_core::message::{CallId, Content};
 use agent_core::plugin::{Scope, TraceContext};
 use agent_core::schema::{Schema, parse_arguments};
@@ -69,7 +69,7 @@ pub(super) async fn call(
         Some(_) => Some(Arc::new(StoredValues(asked.store()?)) as Arc<dyn KeyValuePort>),
         None => None,
     };
-    let ports = Ports { media: Some(media), key_value, audit: None };
+    let ports = Ports { media: Some(media), key_value, ..Ports::default() };
     let cancel = Interrupts::listen(terminal.clone()).begin(Doing::Turn);
     terminal.busy(format!("running {}", asked.tool));
     let report = tokio::select! {
@@ -159,8 +159,7 @@ fn show(
         }
         Err(error) => return Err(Failure::failed(error.for_people())),
     }
-    let (time, memory) = (text::time(cost.wall_us), text::size(cost.memory_bytes));
-    terminal.note(format!("{DIM}{time}, {memory}{DIM:#}"));
+    terminal.note(format!("{DIM}{}{DIM:#}", cost::whole(&cost)));
     Ok(exit)
 }
 

@@ -90,7 +90,7 @@ fn asks(plugin: &LoadedPlugin) -> String {
     let Some(manifest) = plugin.manifest() else {
         return "it has no manifest, so it may use whatever it is granted".to_owned();
     };
-    let Asks { files, env, config, http, secrets, key_value } = &manifest.asks;
+    let Asks { files, env, config, http, secrets, key_value, model_tokens } = &manifest.asks;
     let files = files.map(|access| match access {
         Access::Read => "reading files".to_owned(),
         Access::ReadWrite => "reading and writing files".to_owned(),
@@ -100,7 +100,8 @@ fn asks(plugin: &LoadedPlugin) -> String {
     let http = http.iter().map(|pattern| format!("the request {pattern}"));
     let secrets = secrets.iter().map(|name| format!("the secret {name}"));
     let key_value = key_value.then(|| "keeping values between calls".to_owned());
-    let others = http.chain(secrets).chain(key_value);
+    let model = model_tokens.map(|tokens| format!("asking the agent's model, {} tokens a turn", text::grouped(tokens)));
+    let others = http.chain(secrets).chain(key_value).chain(model);
     let all: Vec<_> =
         files.into_iter().chain(env).chain(config).chain(others).map(|thing| text::one_line(&thing, SHOWN)).collect();
     if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }

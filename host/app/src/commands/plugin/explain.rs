@@ -49,5 +49,7 @@ fn given(grants: &Grants) -> Vec<String> {
         format!("the secret {}, put by the host into `{}` for {}", secret.name(), secret.header(), hosts.join(", "))
     });
     let key_value = grants.key_value.map(|bytes| format!("keeping values of {} between calls", text::size(bytes)));
-    trees.chain(env).chain(config).chain(http).chain(secrets).chain(key_value).collect()
+    let model =
+        grants.model_tokens.map(|tokens| format!("asking the agent's model, {} tokens a turn", text::grouped(tokens)));
+    trees.chain(env).chain(config).chain(http).chain(secrets).chain(key_value).chain(model).collect()
 }

@@ -1,13 +1,13 @@
 //! `session show --call`: one call, whole.
 
 use crate::exit::{Exit, Failure};
-use crate::terminal::{BOLD, DIM, Terminal, approval, text};
+use crate::terminal::{BOLD, DIM, Terminal, approval, cost, text};
 use agent_core::change::CallRecord;
 use agent_core::message::CallId;
 use agent_core::view::result_text;
 use agent_memory::{CallFilter, SessionSummary, Store};
 
-/// Shows what a call was asked for with, and what it brought.
+/// Shows what a call was asked for with, what it brought, and what it cost.
 pub(super) async fn show(
     store: &dyn Store,
     session: &SessionSummary,
@@ -28,6 +28,10 @@ pub(super) async fn show(
     if let Some(result) = &record.result {
         let word = if result.is_error { "its error" } else { "its result" };
         lines.push(format!("{DIM}{word}{DIM:#}\n{}", text::harmless(&result_text(&result.content))));
+        let cost = cost::whole(&result.cost);
+        if !cost.is_empty() {
+            lines.push(format!("{DIM}its cost{DIM:#}\n{cost}"));
+        }
     }
     lines.into_iter().try_for_each(|line| terminal.print(line)).map_err(Failure::output)?;
     Ok(Exit::Done)

@@ -3,12 +3,12 @@
 use super::{below, tree};
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
-use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, approval, text};
+use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, approval, cost, text};
 use agent_core::change::{CallRecord, CallResult, CallState, Departure};
 use agent_core::event::{EndReason, ErrorScope, EventKind};
 use agent_core::loop_break::name::ASK_QUESTION;
-use agent_core::message::{Content, Media, MessageId, Part, StoredMessage, ToolResult};
-use agent_core::tool::errors_in_words;
+use agent_core::message::{CallId, Content, Media, MessageId, Part, StoredMessage, ToolResult};
+use agent_core::tool::{CallCost, errors_in_words};
 use agent_memory::{CallFilter, MAX_PAGE, MessageRange, SessionSummary, Store};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ async fn said(store: &dyn Store, session: &str, terminal: &Terminal) -> Result<(
     let line = |line: String| terminal.print(line).map_err(Failure::output);
     let (ends, left) = (ends(store, session).await?, departures(store, session).await?);
     let (mut after, mut turn) = (0, 0);
-    let mut answered = BTreeSet::new();
+    let (mut answered, mut costs) = (BTreeSet::new(), Costs::new());
     loop {
         let range = MessageRange::After { id: after, limit: PAGE };
         let messages = store.messages(session, range).await.map_err(Failure::failed)?;
@@ -53,6 +53,7 @@ async fn said(store: &dyn Store, session: &str, terminal: &Terminal) -> Result<(
         after = last.id;
         for message in &messages {
             if message.turn != turn {
+                costs = costs_of(store, session, message.turn).await?;
                 ends.get(&turn).map_or(Ok(()), |end| line(end.clone()))?;
                 turn = message.turn;
                 line(format!("\n{DIM}turn {turn}{DIM:#}"))?;
@@ -61,17 +62,26 @@ async fn said(store: &dyn Store, session: &str, terminal: &Terminal) -> Result<(
                 Part::ToolResult(result) => Some(result.call_id.clone()),
                 _ => None,
             }));
-            line(shown(message, left.get(&message.id).copied()))?;
+            line(shown(message, (left.get(&message.id).copied(), &costs)))?;
         }
     }
     ends.get(&turn).map_or(Ok(()), |end| line(end.clone()))?;
     // It enters the history when all calls of the batch are done.
     for call in store.calls(session, CallFilter::Turn(turn)).await.map_err(Failure::failed)? {
         if let Some(CallResult { content, is_error, .. }) = call.result.filter(|_| !answered.contains(&call.id)) {
-            line(format!("  {}", tool_result(&ToolResult { call_id: call.id, name: call.name, content, is_error })))?;
+            let result = ToolResult { call_id: call.id, name: call.name, content, is_error };
+            line(format!("  {}", tool_result(&result, &costs)))?;
         }
     }
     Ok(())
+}
+
+/// What calls have cost.
+type Costs = BTreeMap<CallId, CallCost>;
+
+async fn costs_of(store: &dyn Store, session: &str, turn: u32) -> Result<Costs, Failure> {
+    let calls = store.calls(session, CallFilter::Turn(turn)).await.map_err(Failure::failed)?;
+    Ok(calls.into_iter().filter_map(|call| Some((call.id, call.result?.cost))).collect())
 }
 
 /// Calls without a result, by what they wait for.
@@ -215,7 +225,7 @@ pub(crate) fn waiting(session: &str, calls: &[CallRecord], data: &DataDirectory)
     lines.join("\n")
 }
 
-fn shown(message: &StoredMessage, left: Option<Departure>) -> String {
+fn shown(message: &StoredMessage, (left, costs): (Option<Departure>, &Costs)) -> String {
     let parts = message.parts.iter().filter(|part| !matches!(part, Part::Preface(_) | Part::Replay(_)));
     let parts = parts.map(|part| match part {
         Part::Text(words) => text::harmless(words).replace('\n', "\n  "),
@@ -225,7 +235,7 @@ fn shown(message: &StoredMessage, left: Option<Departure>) -> String {
             let arguments = text::json_line(&call.arguments, SHOWN);
             format!("→ {} {arguments} {DIM}{}{DIM:#}", text::one_line(&call.name, SHOWN), call.id)
         }
-        Part::ToolResult(result) => tool_result(result),
+        Part::ToolResult(result) => tool_result(result, costs),
         Part::Preface(_) | Part::Replay(_) => String::new(),
     });
     let parts: Vec<_> = parts.collect();
@@ -239,7 +249,7 @@ fn shown(message: &StoredMessage, left: Option<Departure>) -> String {
     format!("{BOLD}{role}{BOLD:#} {DIM}{id}{DIM:#}{left}\n  {}", parts.join("\n  "))
 }
 
-fn tool_result(result: &ToolResult) -> String {
+fn tool_result(result: &ToolResult, costs: &Costs) -> String {
     let content = result.content.iter().map(|content| match content {
         Content::Text(words) if result.is_error => text::one_line(&errors_in_words(words), SHOWN),
         Content::Text(words) => text::one_line(words, SHOWN),
@@ -248,7 +258,9 @@ fn tool_result(result: &ToolResult) -> String {
     });
     let mark = if result.is_error { format!("{RED}✗{RED:#}") } else { format!("{GREEN}✓{GREEN:#}") };
     let content = content.collect::<Vec<_>>().join("\n    ");
-    format!("{mark} {} {content} {DIM}{}{DIM:#}", text::one_line(&result.name, SHOWN), result.call_id)
+    let cost = costs.get(&result.call_id).map(cost::brief).filter(|cost| !cost.is_empty());
+    let cost = cost.map(|cost| format!(" ({cost})")).unwrap_or_default();
+    format!("{mark} {} {content} {DIM}{}{cost}{DIM:#}", text::one_line(&result.name, SHOWN), result.call_id)
 }
 
 /// A medium in words.
@@ -259,7 +271,6 @@ pub(crate) fn medium(media: &Media) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_core::message::CallId;
 
     #[test]
     fn turns_end_in_words() {

@@ -226,6 +226,14 @@ pub(super) const GRANTS: Section = Section {
             example: "10",
         },
         Key {
+            name: "model_tokens",
+            value: Value::Number(1, 100_000_000),
+            default: NONE,
+            meaning: "Tokens of the agent's model, questions and answers together, that it may use in one turn. They count as \
+                      the turn's own.",
+            example: "20000",
+        },
+        Key {
             name: "ask",
             value: Value::Flag,
             default: Default::Is("true"),
@@ -300,6 +308,14 @@ pub(super) const LIMITS: Section = Section {
             default: Default::Is("64"),
             meaning: "MiB of all its memories together.",
             example: "128",
+        },
+        Key {
+            name: "fuel",
+            value: Value::Switch(1_000_000_000_000),
+            default: Default::Is("false"),
+            meaning: "Instructions that it may run, counted: the same work takes the same fuel on every machine. `true` is 500000000. \
+                      Counting makes it somewhat slower, and takes other compiled code.",
+            example: "2000000000",
         },
     ],
 };

@@ -90,6 +90,7 @@ fn defaults_are_told_as_they_are() {
         ("stall_timeout_ms", milliseconds(timeouts.stall)),
         ("total_timeout_ms", milliseconds(timeouts.total)),
         ("memory_mib", (calls.memory >> 20).to_string()),
+        ("fuel", calls.fuel.is_some().to_string()),
         ("priority", agent_runtime::ServiceConfig::new("a").priority.to_string()),
         ("completions", (agent.outbox.announced.completions == agent_runtime::Emission::Emitted).to_string()),
         ("approvals", (agent.outbox.announced.approvals == agent_runtime::Emission::Emitted).to_string()),

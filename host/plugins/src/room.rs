@@ -1,0 +1,69 @@
+//! An engine with what depends on it: the linkers, the cache of compiled code, the thread that ends epochs. A sandbox has
+//! one, and a second one whose engine counts fuel as soon as a plugin needs it: counting takes time in every loop, so that
+//! nobody pays for it who has not asked.
+
+use crate::cache::CompiledCache;
+use crate::engine::{self, Metering, Ticker};
+use crate::limits::HostLimits;
+use crate::linkers::Linkers;
+use crate::record::lock;
+use crate::sandbox::SandboxError;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use wasmtime::Engine;
+
+/// An engine and what is made for it.
+pub(crate) struct Room {
+    pub(crate) engine: Engine,
+    pub(crate) metering: Metering,
+    pub(crate) linkers: Linkers,
+    pub(crate) cache: Option<CompiledCache>,
+    _ticker: Ticker,
+}
+
+/// The rooms of a sandbox.
+pub(crate) struct Rooms {
+    plain: Arc<Room>,
+    metered: Mutex<Option<Arc<Room>>>,
+    limits: HostLimits,
+    cache_directory: Option<PathBuf>,
+}
+
+impl Room {
+    fn new(
+        limits: HostLimits,
+        cache_directory: Option<&PathBuf>,
+        metering: Metering,
+    ) -> Result<Arc<Self>, SandboxError> {
+        let engine_error = |error: wasmtime::Error| SandboxError::Engine { reason: format!("{error:#}") };
+        let engine = engine::engine(limits, metering).map_err(engine_error)?;
+        let linkers = Linkers::new(&engine).map_err(engine_error)?;
+        let cache = cache_directory.map(|path| {
+            CompiledCache::open(path, engine::compatibility_hash(&engine))
+                .map_err(|source| SandboxError::Cache { path: path.clone(), source })
+        });
+        let cache = cache.transpose()?.flatten();
+        let ticker = Ticker::start(engine.clone()).map_err(SandboxError::Ticker)?;
+        Ok(Arc::new(Self { engine, metering, linkers, cache, _ticker: ticker }))
+    }
+}
+
+impl Rooms {
+    pub(crate) fn new(limits: HostLimits, cache_directory: Option<PathBuf>) -> Result<Self, SandboxError> {
+        let plain = Room::new(limits, cache_directory.as_ref(), Metering::Off)?;
+        Ok(Self { plain, metered: Mutex::default(), limits, cache_directory })
+    }
+
+    /// The room for plugins whose fuel is counted, or not.
+    pub(crate) fn room(&self, metering: Metering) -> Result<Arc<Room>, SandboxError> {
+        if metering == Metering::Off {
+            return Ok(Arc::clone(&self.plain));
+        }
+        let mut metered = lock(&self.metered);
+        if let Some(room) = &*metered {
+            return Ok(Arc::clone(room));
+        }
+        let room = Room::new(self.limits, self.cache_directory.as_ref(), Metering::Fuel)?;
+        Ok(Arc::clone(metered.insert(room)))
+    }
+}

@@ -1,0 +1,201 @@
+//! The agent's model, asked within a budget of tokens: `agent-host:model`. A plugin that never asks does not import it; one
+//! that does needs the grant `model_tokens`. Validators and media policies are always denied.
+//!
+//! ```
+//! use agent_host_sdk::model::Question;
+//! use agent_host_sdk::testing::Host;
+//!
+//! let mut host = Host::new().answer("Ahoy.");
+//! let answer = host.run(|| Question::new("Greet a sailor.").system("Be brief.").max_tokens(50).ask());
+//! assert_eq!(answer.unwrap().text, "Ahoy.");
+//! assert_eq!(host.questions()[0].messages(), [(agent_host_sdk::types::Role::User, "Greet a sailor.".to_owned())]);
+//! ```
+
+use crate::tool::ToolError;
+use crate::types::Role;
+use serde_json::Value;
+
+/// What is asked. The model gets nothing of the conversation but this: no tools, no media.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    system: Option<String>,
+    messages: Vec<(Role, String)>,
+    output_schema: Option<Value>,
+    max_tokens: Option<u32>,
+}
+
+/// What the model said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Its words.
+    pub text: String,
+    /// Why it stopped.
+    pub ending: Ending,
+    /// Tokens of the question, as the provider counted.
+    pub prompt_tokens: u64,
+    /// Tokens of the answer.
+    pub completion_tokens: u64,
+    /// What is left of the budget in this turn.
+    pub tokens_left: u64,
+    /// `provider/model` that answered.
+    pub model: String,
+}
+
+/// Why a model stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It had said everything.
+    Complete,
+    /// It ran into the most tokens of an answer: the text is cut.
+    Length,
+    /// The provider's filter cut it.
+    Filtered,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// The agent's configuration does not grant it.
+    #[error("asking the agent's model is not granted")]
+    Denied,
+    /// The budget of the turn does not hold the question; so many tokens are left.
+    #[error("the model is not asked: {0} tokens are left of the plugin's budget in this turn, which is too little")]
+    BudgetExhausted(u64),
+    /// The question is not one.
+    #[error("the model is not asked: {0}")]
+    Invalid(String),
+    /// It may answer later.
+    #[error("no model answers now: {0}")]
+    Unavailable(String),
+    /// It does not answer this.
+    #[error("no model answers: {0}")]
+    Failed(String),
+}
+
+impl From<ModelError> for ToolError {
+    fn from(error: ModelError) -> Self {
+        match error {
+            ModelError::Denied => ToolError::denied(error.to_string()),
+            ModelError::Unavailable(_) => ToolError::unavailable(error.to_string()),
+            ModelError::BudgetExhausted(_) | ModelError::Invalid(_) | ModelError::Failed(_) => {
+                ToolError::failed(error.to_string())
+            }
+        }
+    }
+}
+
+impl Question {
+    /// The user's only message.
+    pub fn new(text: impl Into<String>) -> Self {
+        let messages = vec![(Role::User, text.into())];
+        Self { system: None, messages, output_schema: None, max_tokens: None }
+    }
+
+    /// Instructions.
+    #[must_use]
+    pub fn system(self, text: impl Into<String>) -> Self {
+        Self { system: Some(text.into()), ..self }
+    }
+
+    /// What was said before the user's message, oldest first: pairs of what the user and the model said.
+    #[must_use]
+    pub fn after(mut self, pairs: impl IntoIterator<Item = (String, String)>) -> Self {
+        let before = pairs.into_iter().flat_map(|(user, model)| [(Role::User, user), (Role::Assistant, model)]);
+        self.messages.splice(0..0, before);
+        self
+    }
+
+    /// A JSON Schema for the answer. The model is told of it; nobody checks the answer but the plugin.
+    #[must_use]
+    pub fn output_schema(self, schema: Value) -> Self {
+        Self { output_schema: Some(schema), ..self }
+    }
+
+    /// Most tokens of the answer. Default: the agent's own limit.
+    #[must_use]
+    pub fn max_tokens(self, tokens: u32) -> Self {
+        Self { max_tokens: Some(tokens), ..self }
+    }
+
+    /// Who says what.
+    pub fn messages(&self) -> &[(Role, String)] {
+        &self.messages
+    }
+
+    /// The instructions, if there are any.
+    pub fn instructions(&self) -> Option<&str> {
+        self.system.as_deref()
+    }
+
+    /// Asks, and waits for the whole answer.
+    pub fn ask(self) -> Result<Answer, ModelError> {
+        backend::ask(self)
+    }
+}
+
+/// Asks one thing.
+pub fn ask(text: impl Into<String>) -> Result<Answer, ModelError> {
+    Question::new(text).ask()
+}
+
+#[cfg(target_arch = "wasm32")]
+mod backend {
+    use super::{Answer, Ending, ModelError, Question};
+    use crate::bindings::model::agent_host::model::host_model as wit;
+    use crate::types::Role;
+
+    pub(super) fn ask(question: Question) -> Result<Answer, ModelError> {
+        let messages = question.messages.into_iter().map(|(role, text)| {
+            let role = if role == Role::Assistant { wit::Role::Assistant } else { wit::Role::User };
+            wit::Message { role, text }
+        });
+        let question = wit::Question {
+            system: question.system,
+            messages: messages.collect(),
+            output_schema: question.output_schema.map(|schema| schema.to_string()),
+            max_tokens: question.max_tokens,
+        };
+        wit::ask(&question).map(answer).map_err(error)
+    }
+
+    fn answer(answer: wit::Answer) -> Answer {
+        Answer {
+            text: answer.text,
+            ending: match answer.ending {
+                wit::Ending::Complete => Ending::Complete,
+                wit::Ending::Length => Ending::Length,
+                wit::Ending::Filtered => Ending::Filtered,
+            },
+            prompt_tokens: answer.usage.prompt_tokens,
+            completion_tokens: answer.usage.completion_tokens,
+            tokens_left: answer.tokens_left,
+            model: answer.model,
+        }
+    }
+
+    fn error(error: wit::Error) -> ModelError {
+        match error {
+            wit::Error::Denied => ModelError::Denied,
+            wit::Error::BudgetExhausted(left) => ModelError::BudgetExhausted(left),
+            wit::Error::Invalid(problem) => ModelError::Invalid(problem),
+            wit::Error::Unavailable(problem) => ModelError::Unavailable(problem),
+            wit::Error::Failed(problem) => ModelError::Failed(problem),
+        }
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+mod backend {
+    use super::{Answer, Ending, ModelError, Question};
+    use crate::testing::with_state;
+
+    pub(super) fn ask(question: Question) -> Result<Answer, ModelError> {
+        with_state(|state| {
+            let next = state.questions.len();
+            let Some(text) = state.answers.get(next).cloned() else { return Err(ModelError::Denied) };
+            state.questions.push(question);
+            let (ending, model) = (Ending::Complete, "test/test".to_owned());
+            Ok(Answer { text, ending, prompt_tokens: 1, completion_tokens: 1, tokens_left: 1_000, model })
+        })
+    }
+}
