@@ -2,6 +2,7 @@
 //! check 4).
 
 mod approvals;
+mod progress;
 mod screen;
 
 use crate::support::{calling, components, script};

@@ -109,7 +109,14 @@ pub enum LoadError {
 pub enum LoadEvent {
     /// An unknown component is being compiled.
     Compiling {
-        /// Its file's stem.
+        /// Its name.
+        name: String,
+        /// Its bytes.
+        size: u64,
+    },
+    /// What was compiled is no plugin, or could not be compiled.
+    Refused {
+        /// Its name.
         name: String,
     },
     /// It is ready.
@@ -194,8 +201,13 @@ impl Sandbox {
                 (loaded(identity, facts, links, size), CodeSource::Cache)
             }
             FirstLook::Unknown { digest, facts } => {
-                progress(LoadEvent::Compiling { name: name.clone() });
-                (self.build(&name, digest, facts, bytes).await?, CodeSource::Compiled)
+                let shown = identity(&name, digest.clone(), &facts).name.clone();
+                progress(LoadEvent::Compiling { name: shown.clone(), size });
+                let built = self.build(&name, digest, facts, bytes).await;
+                if built.is_err() {
+                    progress(LoadEvent::Refused { name: shown });
+                }
+                (built?, CodeSource::Compiled)
             }
         };
         self.shared.remember(&name, &plugin);
