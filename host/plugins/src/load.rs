@@ -12,7 +12,7 @@ use crate::plain::{self, LeftOut, Told};
 use crate::plugin::{Entrance, Facts, Links, LoadedPlugin};
 use crate::run::Ticket;
 use crate::sandbox::{Sandbox, Shared};
-use crate::scan::{NotAComponent, scan};
+use crate::scan::{NotAComponent, imports_of_types, scan};
 use crate::state::{CallState, Reach};
 use crate::store::{PluginStoreError, digest_of};
 use crate::text::clean;
@@ -374,8 +374,13 @@ fn first_look(shared: &Shared, name: &str, bytes: &[u8]) -> Result<FirstLook, Lo
     if let Some((component, facts)) = cached(shared, &digest) {
         return Ok(FirstLook::Cached { digest, component, facts });
     }
-    let scan = scan(bytes)?;
-    imports::check(scan.imports.iter().map(String::as_str))?;
+    let mut scan = scan(bytes)?;
+    if imports::check(scan.imports.iter().map(String::as_str)).is_err() {
+        // Looking closer costs more, and is for the few whose imports have names that are not known here.
+        let of_types = imports_of_types(bytes, &scan.imports);
+        scan.imports.retain(|name| !of_types.contains(name));
+        imports::check(scan.imports.iter().map(String::as_str))?;
+    }
     let kinds = imports::kinds(scan.exports.iter().map(String::as_str))?;
     if scan.has_async_lift && !kinds.is_empty() {
         return Err(NotAComponent::AsyncExport.into());
