@@ -17,6 +17,7 @@ mod eviction;
 mod examples;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
+mod guests;
 mod keeping;
 mod mcp;
 mod media;
@@ -29,6 +30,7 @@ mod plan_files;
 mod plans;
 mod portable;
 mod prefilter;
+mod public;
 mod released;
 mod sandbox;
 mod scenarios;
