@@ -23,7 +23,7 @@ fn sandbox(compiler: CompilerCommand, compile_time: Duration) -> Sandbox {
 }
 
 /// A component whose one function takes a compiler long: so many additions, none of which can be left out.
-fn bomb(additions: usize) -> Vec<u8> {
+pub(crate) fn bomb(additions: usize) -> Vec<u8> {
     let work = "local.get 0 local.get 0 i64.const 3 i64.rotl i64.add local.tee 0 i64.const 5 i64.xor local.set 0\n";
     let text = format!(
         r#"(component

@@ -19,6 +19,7 @@ mod examples;
 mod explain;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
+mod guests;
 mod host_model;
 mod keeping;
 mod mcp;
@@ -33,6 +34,7 @@ mod plan_files;
 mod plans;
 mod portable;
 mod prefilter;
+mod public;
 mod released;
 mod sandbox;
 mod scenarios;

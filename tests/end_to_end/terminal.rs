@@ -3,6 +3,7 @@
 
 mod approvals;
 mod first_use;
+mod progress;
 mod screen;
 mod watched;
 

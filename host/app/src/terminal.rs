@@ -40,6 +40,8 @@ pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 /// For what somebody should look at.
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 
+/// How long a compilation takes before it is spoken of.
+const A_WHILE: Duration = Duration::from_millis(300);
 /// Columns where nobody says how many there are.
 const USUAL_WIDTH: usize = 100;
 
@@ -66,8 +68,7 @@ struct Screen {
     spinner: Option<ProgressBar>,
     /// Whether the last line has been begun and may be gone on with.
     line: Line,
-    /// Components whose compilation began, and those that are ready.
-    compiling: (usize, usize),
+    compiling: build::Compiling,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,26 +150,41 @@ impl Terminal {
         }
     }
 
-    /// The compilation of a component has begun.
-    fn compiling(&self) {
-        self.screen().compiling.0 += 1;
-        self.show_compiling();
+    /// The compilation of a component has begun. It is shown once it takes a while: most take none.
+    fn compiling(&self, name: &str, size: u64) {
+        self.screen().compiling.begin(name, size);
+        if self.interactive {
+            let terminal = self.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(A_WHILE).await;
+                terminal.show_compiling();
+            });
+        }
     }
 
-    /// The compilation of a component is done.
-    fn compiled(&self) {
-        self.screen().compiling.1 += 1;
-        self.show_compiling();
+    /// The compilation of a component has ended.
+    fn compiled(&self, name: &str) {
+        let mut screen = self.screen();
+        screen.compiling.end(name);
+        let is_shown = screen.spinner.is_some();
+        drop(screen);
+        if is_shown {
+            self.show_compiling();
+        }
     }
 
     fn show_compiling(&self) {
-        let (begun, done) = self.screen().compiling;
-        self.busy(format!("compiling plugins, {done} of {begun} done; this happens once, the code is kept"));
+        let line = self.screen().compiling.line();
+        if let Some(line) = line {
+            self.busy(line);
+        }
     }
 
     /// Takes the spinner away.
     pub(crate) fn idle(&self) {
-        if let Some(spinner) = self.screen().spinner.take() {
+        let mut screen = self.screen();
+        screen.compiling.rest();
+        if let Some(spinner) = screen.spinner.take() {
             spinner.finish_and_clear();
         }
     }

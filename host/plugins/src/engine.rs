@@ -12,8 +12,8 @@ use wasmtime::{
 /// that, keeping memory resident costs more than it saves.
 const KEEP_RESIDENT: usize = limits::MIB;
 
-/// Counts up in the hash when this crate changes how it uses the engine's artifacts.
-const CACHE_LAYOUT: u32 = 2;
+/// Counts up in the hash when this crate changes how it uses the engine's artifacts, or what it finds in a component.
+const CACHE_LAYOUT: u32 = 3;
 
 /// The contract: what is kept beside compiled code was checked against exactly this text.
 const CONTRACT: [&str; 8] = [

@@ -2,6 +2,7 @@
 //! the linker's own messages for missing imports mislead.
 
 use crate::identity::Kind;
+use crate::text::clean;
 use std::str::FromStr;
 
 /// The contract's package.
@@ -45,8 +46,10 @@ const WASI: [(&str, &[&str]); 7] = [
 ];
 
 /// WASI that is implemented under exactly these names.
-const WASI_DRAFTS: [&str; 9] = [
+const WASI_DRAFTS: [&str; 11] = [
     "wasi:config/store@0.2.0-rc.1",
+    "wasi:config/store@0.2.0-draft",
+    "wasi:config/runtime@0.2.0-draft",
     "wasi:logging/logging",
     "wasi:logging/logging@0.1.0-draft",
     "wasi:keyvalue/store@0.2.0-draft2",
@@ -58,8 +61,11 @@ const WASI_DRAFTS: [&str; 9] = [
 ];
 
 /// WASI that is known but not offered: it links to functions that refuse.
-const DENIED: [(&str, &[&str]); 2] =
-    [("wasi:http", &["incoming-handler"]), ("wasi:blobstore", &["blobstore", "container", "types"])];
+const DENIED: [(&str, &[&str]); 3] = [
+    ("wasi:http", &["incoming-handler"]),
+    ("wasi:blobstore", &["blobstore", "container", "types"]),
+    ("wasi:clocks", &["timezone"]),
+];
 
 /// An import or export that this host cannot serve (P12, row 14 of the threats).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,22 +88,37 @@ pub enum InterfaceProblem {
         name: String,
     },
     /// A standard interface in a version that is not implemented.
-    #[error("it imports `{name}`, but this host implements {known}; rebuild it against that version")]
+    #[error("it imports `{name}`, but this host implements {known}; {advice}")]
     StandardVersion {
         /// The import.
         name: String,
         /// What would be right.
         known: String,
+        /// What to do.
+        advice: &'static str,
     },
     /// Anything else.
     #[error(
-        "it imports `{name}`, which this host does not know; a plugin may import {OWN_PACKAGE}@0.1.x and WASI 0.2, so \
-         rebuild it without this import"
+        "it imports {}, which this host does not know: it was made for another host. A plugin may import {OWN_PACKAGE}@0.1.x \
+         and WASI 0.2; rebuild it without, or compose it with a component that exports this (`wac plug`)",
+        listed(names)
     )]
     Unknown {
-        /// The import.
-        name: String,
+        /// The imports.
+        names: Vec<String>,
     },
+}
+
+/// Names that are shown of many.
+const SHOWN: usize = 4;
+
+fn listed(names: &[String]) -> String {
+    let shown: Vec<_> = names.iter().take(SHOWN).map(|name| format!("`{}`", clean(name, 128))).collect();
+    let shown = shown.join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 /// Whether some imports need functions that refuse.
@@ -134,12 +155,17 @@ pub(crate) fn is_own(name: &str) -> bool {
 /// Checks every import by name.
 pub(crate) fn check<'a>(names: impl Iterator<Item = &'a str>) -> Result<Imports, InterfaceProblem> {
     let mut imports = Imports::Implemented;
+    let mut unknown = Vec::new();
     for name in names {
-        if check_one(name)? == Imports::SomeDenied {
-            imports = Imports::SomeDenied;
+        match check_one(name) {
+            Ok(Imports::Implemented) => {}
+            Ok(Imports::SomeDenied) => imports = Imports::SomeDenied,
+            Err(InterfaceProblem::Unknown { names }) => unknown.extend(names),
+            // Another version says more about the component than names that nobody knows.
+            Err(problem) => return Err(problem),
         }
     }
-    Ok(imports)
+    if unknown.is_empty() { Ok(imports) } else { Err(InterfaceProblem::Unknown { names: unknown }) }
 }
 
 /// The kinds among these exports; an export of the contract in another version is a problem.
@@ -158,7 +184,7 @@ pub(crate) fn kinds<'a>(exports: impl Iterator<Item = &'a str>) -> Result<Vec<Ki
 }
 
 fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
-    let unknown = || InterfaceProblem::Unknown { name: name.to_owned() };
+    let unknown = || InterfaceProblem::Unknown { names: vec![name.to_owned()] };
     if WASI_DRAFTS.contains(&name) {
         return Ok(Imports::Implemented);
     }
@@ -177,16 +203,26 @@ fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
     if is_in(&DENIED) {
         return Ok(Imports::SomeDenied);
     }
-    if let Some(draft) = WASI_DRAFTS.iter().find(|draft| draft.split('@').next() == name.split('@').next()) {
-        return Err(InterfaceProblem::StandardVersion { name: name.to_owned(), known: format!("`{draft}`") });
+    let drafts = WASI_DRAFTS.iter().filter(|draft| draft.split('@').next() == name.split('@').next());
+    let drafts: Vec<_> = drafts.map(|draft| format!("`{draft}`")).collect();
+    if !drafts.is_empty() {
+        let (known, advice) = (drafts.join(" and "), "rebuild it against one of these");
+        return Err(InterfaceProblem::StandardVersion { name: name.to_owned(), known, advice });
     }
     if !is_in(&WASI) {
         return Err(unknown());
     }
     match interface.version {
         Some(Version { major: 0, minor: 2, pre: "", .. }) => Ok(Imports::Implemented),
-        _ => Err(InterfaceProblem::StandardVersion { name: name.to_owned(), known: "WASI 0.2".to_owned() }),
+        Some(Version { major: 0, minor: 2, .. }) => {
+            Err(wasi_version(name, "rebuild it with a newer toolchain, against a released WASI 0.2"))
+        }
+        _ => Err(wasi_version(name, "rebuild it for WASI 0.2 (in Rust the target wasm32-wasip2)")),
     }
+}
+
+fn wasi_version(name: &str, advice: &'static str) -> InterfaceProblem {
+    InterfaceProblem::StandardVersion { name: name.to_owned(), known: "WASI 0.2".to_owned(), advice }
 }
 
 fn check_own(name: &str, interface: &InterfaceName<'_>, known: &[&str]) -> Result<(), InterfaceProblem> {
@@ -274,10 +310,14 @@ mod tests {
             "wasi:http/outgoing-handler@0.2.3",
             "wasi:keyvalue/store@0.2.0-draft",
             "wasi:keyvalue/atomics@0.2.0-draft2",
+            "wasi:config/store@0.2.0-draft",
+            "wasi:config/runtime@0.2.0-draft",
         ] {
             assert_eq!(check([name].into_iter()), Ok(Imports::Implemented), "{name}");
         }
-        assert_eq!(check(["wasi:http/incoming-handler@0.2.3"].into_iter()), Ok(Imports::SomeDenied));
+        for name in ["wasi:http/incoming-handler@0.2.3", "wasi:clocks/timezone@0.2.4"] {
+            assert_eq!(check([name].into_iter()), Ok(Imports::SomeDenied), "{name}");
+        }
     }
 
     // P12: a mismatch is found at load, with what to do about it.
@@ -287,8 +327,10 @@ mod tests {
         assert!(message("agent-host:plugin/media-store@0.1.0-rc.1").contains("rebuild the plugin against 0.1.x"));
         assert!(message("agent-host:model/host-model@0.2.0").contains("use a newer agent-host"));
         assert!(message("agent-host:model/other@0.1.0").contains("does not have"));
-        assert!(message("wasi:io/streams@0.3.0").contains("implements WASI 0.2"));
-        assert!(message("wasi:config/store@0.2.0-draft").contains("implements `wasi:config/store@0.2.0-rc.1`"));
+        assert!(message("agent-host:plugin/types@9.9.9").contains("use a newer agent-host, or rebuild"));
+        assert!(message("wasi:io/streams@0.3.0").contains("implements WASI 0.2; rebuild it for WASI 0.2 (in Rust"));
+        assert!(message("wasi:io/streams@0.2.0-rc-2023-11-10").contains("with a newer toolchain"));
+        assert!(message("wasi:config/store@0.3.0").contains("implements `wasi:config/store@0.2.0-rc.1` and `wasi"));
         let problem = kinds(["agent-host:plugin/tool@0.2.0"].into_iter()).expect_err("another track");
         assert!(problem.to_string().contains("`agent-host:plugin/tool@0.2.0`"), "{problem}");
     }
@@ -299,6 +341,11 @@ mod tests {
         for name in ["acme:thing/api@1.0.0", "fetch", "wasi:nn/tensor@0.2.0", "wasi:io/nonsense@0.2.0"] {
             assert!(message(name).contains(&format!("`{name}`")), "{name}");
         }
+        let many = ["a:a/a", "b:b/b", "wasi:io/streams@0.2.0", "c:c/c", "d:d/d", "e:e/e", "f:f/f"];
+        let message = check(many.into_iter()).expect_err("five are unknown").to_string();
+        assert!(message.contains("`a:a/a`, `b:b/b`, `c:c/c`, `d:d/d` and 2 more"), "{message}");
+        let newer = check(["a:a/a", "wasi:io/streams@0.3.0"].into_iter()).expect_err("another WASI").to_string();
+        assert!(newer.contains("WASI 0.2"), "{newer}");
     }
 
     // P1: one component may export several kinds.

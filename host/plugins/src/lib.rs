@@ -68,7 +68,7 @@ pub use plain::LeftOut;
 pub use plugin::{LoadedPlugin, PluginSetup};
 pub use run::CallReport;
 pub use sandbox::{Sandbox, SandboxError, SandboxOptions};
-pub use scan::NotAComponent;
+pub use scan::{MadeFor, NotAComponent};
 pub use state::TreeProblem;
 pub use store::{PluginStore, PluginStoreError, StoredComponent, digest_of};
 pub use trial::{TRIAL_CALLS, TRIAL_TRAPS, Trial};

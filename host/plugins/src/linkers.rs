@@ -21,11 +21,9 @@ impl Linkers {
         let mut granted = common(engine)?;
         media_store::add_to_linker::<_, HasSelf<CallState>>(&mut granted, |state| state)?;
         host_model::add_to_linker::<_, HasSelf<CallState>>(&mut granted, |state| state)?;
-        config::store::add_to_linker::<_, HasSelf<CallState>>(&mut granted, |state| state)?;
         let mut inert = common(engine)?;
         media_store::add_to_linker::<_, Inert>(&mut inert, |_| Inert)?;
         host_model::add_to_linker::<_, Inert>(&mut inert, |_| Inert)?;
-        config::store::add_to_linker::<_, Inert>(&mut inert, |_| Inert)?;
         Ok(Self { granted, inert })
     }
 
@@ -62,6 +60,7 @@ fn common(engine: &Engine) -> Result<Linker<CallState>> {
     // Without a grant each request and each bucket is denied, so pure functions may have these, too.
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     add_key_value(&mut linker)?;
+    add_config(&mut linker)?;
     types::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
     logging::logging::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
     linker.instance("wasi:logging/logging@0.1.0-draft")?.func_wrap(
@@ -73,6 +72,21 @@ fn common(engine: &Engine) -> Result<Linker<CallState>> {
         },
     )?;
     Ok(linker)
+}
+
+/// Under its name, and under those that it had in earlier drafts, with the same functions.
+fn add_config(linker: &mut Linker<CallState>) -> Result<()> {
+    config::store::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    for name in ["wasi:config/store@0.2.0-draft", "wasi:config/runtime@0.2.0-draft"] {
+        let mut interface = linker.instance(name)?;
+        interface.func_wrap("get", |mut store: StoreContextMut<'_, CallState>, (key,): (String,)| {
+            Ok((Ok::<_, config::store::Error>(store.data_mut().config_value(&key)),))
+        })?;
+        interface.func_wrap("get-all", |store: StoreContextMut<'_, CallState>, (): ()| {
+            Ok((Ok::<_, config::store::Error>(store.data().config_values()),))
+        })?;
+    }
+    Ok(())
 }
 
 /// Both drafts: components of today are built for either.
@@ -93,16 +107,6 @@ struct Inert;
 
 impl HasData for Inert {
     type Data<'a> = Inert;
-}
-
-impl config::store::Host for Inert {
-    async fn get(&mut self, _: String) -> Result<Result<Option<String>, config::store::Error>> {
-        Ok(Ok(None))
-    }
-
-    async fn get_all(&mut self) -> Result<Result<Vec<(String, String)>, config::store::Error>> {
-        Ok(Ok(Vec::new()))
-    }
 }
 
 impl host_model::Host for Inert {

@@ -14,7 +14,7 @@ use crate::plugin::{Entrance, Facts, Links, LoadedPlugin};
 use crate::room::Room;
 use crate::run::{GuestStore, Ticket};
 use crate::sandbox::{Sandbox, Shared};
-use crate::scan::{NotAComponent, scan};
+use crate::scan::{NotAComponent, imports_of_types, scan};
 use crate::state::{CallState, Reach};
 use crate::store::{PluginStoreError, digest_of};
 use crate::text::clean;
@@ -112,7 +112,14 @@ pub enum LoadError {
 pub enum LoadEvent {
     /// An unknown component is being compiled.
     Compiling {
-        /// Its file's stem.
+        /// Its name.
+        name: String,
+        /// Its bytes.
+        size: u64,
+    },
+    /// What was compiled is no plugin, or could not be compiled.
+    Refused {
+        /// Its name.
         name: String,
     },
     /// It is ready.
@@ -216,8 +223,13 @@ impl Sandbox {
                 (loaded(identity, facts, links, (size, room)), CodeSource::Cache)
             }
             FirstLook::Unknown { digest, facts } => {
-                progress(LoadEvent::Compiling { name: name.clone() });
-                (self.build(&name, (digest, facts), bytes, room).await?, CodeSource::Compiled)
+                let shown = identity(&name, digest.clone(), &facts).name.clone();
+                progress(LoadEvent::Compiling { name: shown.clone(), size });
+                let built = self.build(&name, (digest, facts), bytes, room).await;
+                if built.is_err() {
+                    progress(LoadEvent::Refused { name: shown });
+                }
+                (built?, CodeSource::Compiled)
             }
         };
         self.shared.remember(&name, &plugin);
@@ -369,8 +381,13 @@ fn first_look(shared: &Shared, room: &Room, (name, bytes): (&str, &[u8])) -> Res
     if let Some((component, facts)) = cached(room, &digest) {
         return Ok(FirstLook::Cached { digest, component, facts });
     }
-    let scan = scan(bytes)?;
-    imports::check(scan.imports.iter().map(String::as_str))?;
+    let mut scan = scan(bytes)?;
+    if imports::check(scan.imports.iter().map(String::as_str)).is_err() {
+        // Looking closer costs more, and is for the few whose imports have names that are not known here.
+        let of_types = imports_of_types(bytes, &scan.imports);
+        scan.imports.retain(|name| !of_types.contains(name));
+        imports::check(scan.imports.iter().map(String::as_str))?;
+    }
     let kinds = imports::kinds(scan.exports.iter().map(String::as_str))?;
     if scan.has_async_lift && !kinds.is_empty() {
         return Err(NotAComponent::AsyncExport.into());

@@ -5,6 +5,7 @@ mod arguments;
 mod call;
 pub(crate) mod command;
 mod docs;
+mod makers;
 mod names;
 mod results;
 #[cfg(test)]
@@ -24,7 +25,7 @@ use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 pub(crate) use survey::{Told, survey};
 
-/// The argument of a method under which those of its constructor stand. No WIT parameter of a method has this name.
+/// The argument of a method under which those of what makes its instance stand. No WIT parameter of a method has this name.
 const SELF: &str = "self";
 /// Why an export without tools cannot be linked: it was there when the component was first looked at.
 const GONE: &str = "an export has changed since it was looked at";
@@ -54,9 +55,9 @@ pub(crate) struct PlainFunction {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Form {
     Function,
-    /// On an instance that this constructor makes for the call.
+    /// On an instance that one of these functions makes for the call.
     Method {
-        constructor: String,
+        makers: Vec<String>,
     },
     /// `wasi:cli/run`.
     Command,
@@ -97,7 +98,7 @@ pub(crate) struct PlainLinks {
 
 enum Entrance {
     Function(Callable),
-    Method { constructor: Callable, method: Callable },
+    Method { makers: Vec<(String, Callable)>, method: Callable },
     Command(ComponentExportIndex),
 }
 
@@ -119,10 +120,12 @@ pub(crate) fn link(facts: &PlainFacts, instance: InstancePre<CallState>) -> Resu
         let (interface, name) = (function.interface.as_deref(), function.function.as_str());
         Ok(match &function.form {
             Form::Function => Entrance::Function(callable(interface, name, Handles::Nowhere)?),
-            Form::Method { constructor } => Entrance::Method {
-                constructor: callable(interface, constructor, Handles::Result)?,
-                method: callable(interface, name, Handles::First)?,
-            },
+            Form::Method { makers } => {
+                let maker =
+                    |name: &String| Ok((makers::key(name).to_owned(), callable(interface, name, Handles::Result)?));
+                let makers = makers.iter().map(maker).collect::<Result<_, LoadError>>()?;
+                Entrance::Method { makers, method: callable(interface, name, Handles::First)? }
+            }
             Form::Command => Entrance::Command(find(component, interface, name).ok_or_else(gone)?.1),
         })
     };

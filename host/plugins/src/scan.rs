@@ -2,7 +2,13 @@
 //! and export, and their manifest section.
 
 use crate::manifest::MANIFEST_SECTION;
-use wasmparser::{CanonicalFunction, CanonicalOption, ComponentExternalKind, Parser, Payload};
+use std::collections::BTreeSet;
+use std::fmt;
+use wasmparser::component_types::{ComponentAnyTypeId, ComponentEntityType};
+use wasmparser::types::Types;
+use wasmparser::{
+    CanonicalFunction, CanonicalOption, ComponentExternalKind, Parser, Payload, ValidPayload, Validator, WasmFeatures,
+};
 
 /// What a component says of itself.
 #[derive(Debug, Default)]
@@ -27,11 +33,8 @@ pub enum NotAComponent {
         start: String,
     },
     /// A core module.
-    #[error(
-        "it is a core WebAssembly module, not a component; build it for the target wasm32-wasip2, or wrap it with \
-         `wasm-tools component new`"
-    )]
-    CoreModule,
+    #[error("it is a core WebAssembly module{0}, not a component; {advice}", advice = .0.advice())]
+    CoreModule(MadeFor),
     /// Text.
     #[error("it is WebAssembly text; compile it to a component first (`wasm-tools parse`)")]
     Text,
@@ -52,6 +55,76 @@ pub enum NotAComponent {
         "it exports functions with the async ABI, which this host does not call; build it with synchronous exports"
     )]
     AsyncExport,
+}
+
+/// What a core module was made for, which says how it becomes a component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadeFor {
+    /// A program for WASI preview 1.
+    Preview1Command,
+    /// A library for WASI preview 1.
+    Preview1Reactor,
+    /// A component, whose interfaces it already describes.
+    Component,
+    /// A page or a JavaScript engine.
+    JavaScript,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl MadeFor {
+    /// What its imports and sections say.
+    fn of(module: &[u8]) -> Self {
+        let (mut preview1, mut script, mut described, mut program) = (false, false, false, false);
+        for payload in Parser::new(0).parse_all(module) {
+            match payload {
+                Ok(Payload::ImportSection(section)) => {
+                    for import in section.into_imports().flatten() {
+                        preview1 |= matches!(import.module, "wasi_snapshot_preview1" | "wasi_unstable");
+                        script |= import.module.contains("wbg") || import.module.ends_with(".js");
+                    }
+                }
+                Ok(Payload::ExportSection(section)) => {
+                    program |= section.into_iter().flatten().any(|export| export.name == "_start");
+                }
+                Ok(Payload::CustomSection(section)) => described |= section.name().starts_with("component-type"),
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        match (preview1, program) {
+            (true, true) => MadeFor::Preview1Command,
+            (true, false) => MadeFor::Preview1Reactor,
+            _ if described => MadeFor::Component,
+            _ if script => MadeFor::JavaScript,
+            _ => MadeFor::Unknown,
+        }
+    }
+
+    fn advice(self) -> &'static str {
+        match self {
+            MadeFor::Preview1Command => {
+                "build it for the target wasm32-wasip2, or make it one: `jco new FILE --wasi-command -o NEW.wasm`"
+            }
+            MadeFor::Preview1Reactor => {
+                "build it for the target wasm32-wasip2, or make it one: `jco new FILE --wasi-reactor -o NEW.wasm`"
+            }
+            MadeFor::Component => "make it one: `wasm-tools component new FILE -o NEW.wasm`",
+            MadeFor::JavaScript => "its imports are JavaScript; build it for the target wasm32-wasip2",
+            MadeFor::Unknown => "build it for the target wasm32-wasip2, or wrap it with `wasm-tools component new`",
+        }
+    }
+}
+
+impl fmt::Display for MadeFor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            MadeFor::Preview1Command | MadeFor::Preview1Reactor => " for WASI preview 1",
+            MadeFor::Component => " that was to become a component",
+            MadeFor::JavaScript => " for JavaScript",
+            MadeFor::Unknown => "",
+        })
+    }
 }
 
 /// Looks at the outermost level of a component. The bytes are not validated as a whole: compiling does that.
@@ -98,12 +171,43 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
     Ok(scan)
 }
 
+/// Names of the imports that bring nothing but names for types, so that nobody needs to implement them: an exported
+/// interface that shares types with another one has such an import. Code is not looked at; of what is damaged there are
+/// none.
+pub(crate) fn imports_of_types(bytes: &[u8], imports: &[String]) -> BTreeSet<String> {
+    let mut validator = Validator::new_with_features(WasmFeatures::all());
+    let mut outermost = None;
+    for payload in Parser::new(0).parse_all(bytes) {
+        let Some(valid) = payload.ok().and_then(|payload| validator.payload(&payload).ok()) else {
+            return BTreeSet::new();
+        };
+        if let ValidPayload::End(types) = valid {
+            // The outermost ends last.
+            outermost = Some(types);
+        }
+    }
+    let Some(types) = outermost else { return BTreeSet::new() };
+    let brings_types =
+        |name: &&String| types.component_item_for_import(name).is_some_and(|item| is_of_types(&item.ty, &types));
+    imports.iter().filter(brings_types).cloned().collect()
+}
+
+fn is_of_types(item: &ComponentEntityType, types: &Types) -> bool {
+    match item {
+        ComponentEntityType::Type { referenced, .. } => matches!(referenced, ComponentAnyTypeId::Defined(_)),
+        ComponentEntityType::Instance(instance) => {
+            types[*instance].exports.values().all(|item| is_of_types(&item.ty, types))
+        }
+        _ => false,
+    }
+}
+
 fn check_header(bytes: &[u8]) -> Result<(), NotAComponent> {
     if Parser::is_component(bytes) {
         return Ok(());
     }
     if Parser::is_core_wasm(bytes) {
-        return Err(NotAComponent::CoreModule);
+        return Err(NotAComponent::CoreModule(MadeFor::of(bytes)));
     }
     // Compiled code is an ELF file for wasmtime; the cache puts a header of its own before it.
     if bytes.starts_with(b"\x7fELF") || bytes.starts_with(crate::cache::MAGIC) {

@@ -248,18 +248,36 @@ impl insecure::Host for CallState {
     }
 }
 
-impl config::store::Host for CallState {
-    async fn get(&mut self, key: String) -> wasmtime::Result<Result<Option<String>, config::store::Error>> {
-        let value = self.grants.config.get(&key).cloned();
+impl CallState {
+    /// A configuration value that is granted; asking for another one is denied.
+    pub(crate) fn config_value(&mut self, key: &str) -> Option<String> {
+        if self.authority == Authority::Inert {
+            return None;
+        }
+        let value = self.grants.config.get(key).cloned();
         if value.is_none() {
-            let key = crate::text::clean(&key, 128);
+            let key = crate::text::clean(key, 128);
             self.record.deny(config_thing(&key), config_advice(&self.record.plugin.name, &key));
         }
-        Ok(Ok(value))
+        value
+    }
+
+    /// All configuration values that are granted.
+    pub(crate) fn config_values(&self) -> Vec<(String, String)> {
+        if self.authority == Authority::Inert {
+            return Vec::new();
+        }
+        self.grants.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+}
+
+impl config::store::Host for CallState {
+    async fn get(&mut self, key: String) -> wasmtime::Result<Result<Option<String>, config::store::Error>> {
+        Ok(Ok(self.config_value(&key)))
     }
 
     async fn get_all(&mut self) -> wasmtime::Result<Result<Vec<(String, String)>, config::store::Error>> {
-        Ok(Ok(self.grants.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()))
+        Ok(Ok(self.config_values()))
     }
 }
 

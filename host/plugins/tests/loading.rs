@@ -57,7 +57,7 @@ async fn files_that_are_no_components_are_refused_with_the_reason() {
     assert!(matches!(refusal(random).await, LoadError::NotAComponent(NotAComponent::Unknown { .. })));
     assert!(matches!(refusal(Vec::new()).await, LoadError::NotAComponent(NotAComponent::Unknown { .. })));
     let core = refusal(component("(module)")).await;
-    assert!(matches!(core, LoadError::NotAComponent(NotAComponent::CoreModule)), "{core}");
+    assert!(matches!(core, LoadError::NotAComponent(NotAComponent::CoreModule(_))), "{core}");
     let text = refusal(b"  (component)".to_vec()).await;
     assert!(matches!(text, LoadError::NotAComponent(NotAComponent::Text)), "{text}");
     let mut large = tool_component(TOOL, 1);

@@ -10,7 +10,7 @@ use crate::arguments::{AgentArguments, PluginCommand};
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::settings::Settings;
-use crate::terminal::{Terminal, YELLOW, built};
+use crate::terminal::{Terminal, YELLOW, built, show_load};
 use crate::{environment, grants, setup};
 use agent_mcp::McpServers;
 use agent_plugins::{Grants, LoadedPlugin, Sandbox};
@@ -135,8 +135,7 @@ fn sandbox(data: Option<&Path>) -> Result<Sandbox, Failure> {
 }
 
 async fn load(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> Result<Arc<LoadedPlugin>, Failure> {
-    terminal.busy(format!("loading {}", file.display()));
-    let loaded = sandbox.load_file(file).await;
+    let loaded = sandbox.load_file_with(file, &|event| show_load(terminal, &event)).await;
     terminal.idle();
     loaded.map_err(|error| Failure::refused(format!("`{}`: {error}", file.display())))
 }

@@ -26,16 +26,55 @@ pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
 /// Shows which plugin is being compiled; that happens once per component.
 pub(crate) fn show_load(terminal: &Terminal, event: &LoadEvent) {
     match event {
-        LoadEvent::Compiling { name } => {
-            tracing::info!(plugin = name, "compiling");
-            terminal.compiling();
+        LoadEvent::Compiling { name, size } => {
+            tracing::info!(plugin = name, size, "compiling");
+            terminal.compiling(name, *size);
         }
+        LoadEvent::Refused { name } => terminal.compiled(name),
         LoadEvent::Loaded { name, code } => {
             tracing::info!(plugin = name, ?code, "loaded");
             if *code == CodeSource::Compiled {
-                terminal.compiled();
+                terminal.compiled(name);
             }
         }
+    }
+}
+
+/// Components that are being compiled.
+#[derive(Debug, Default)]
+pub(super) struct Compiling {
+    now: Vec<(String, u64)>,
+    done: usize,
+}
+
+impl Compiling {
+    pub(super) fn begin(&mut self, name: &str, size: u64) {
+        self.now.push((name.to_owned(), size));
+    }
+
+    pub(super) fn end(&mut self, name: &str) {
+        if let Some(index) = self.now.iter().position(|(other, _)| other == name) {
+            self.now.remove(index);
+            self.done += 1;
+        }
+    }
+
+    /// Nothing waits for the next one: the count begins again.
+    pub(super) fn rest(&mut self) {
+        if self.now.is_empty() {
+            self.done = 0;
+        }
+    }
+
+    /// What a person sees while it goes on: of several the one that began first.
+    pub(super) fn line(&self) -> Option<String> {
+        let (name, size) = self.now.first()?;
+        let count = match self.done + self.now.len() {
+            1 => String::new(),
+            all => format!(" {} of {all}:", self.done + 1),
+        };
+        let name = text::one_line(name, 100);
+        Some(format!("compiling{count} {name} ({}); this happens once, the code is kept", text::size(*size)))
     }
 }
 
@@ -54,4 +93,29 @@ pub(crate) fn built(plugin: &BuiltPlugin) -> String {
         text::size(plugin.size),
         plugin.digest,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // P9: what is being compiled is said, with a count where there are several.
+    #[test]
+    fn what_is_compiled_is_counted() {
+        let mut compiling = Compiling::default();
+        assert_eq!(compiling.line(), None);
+        compiling.begin("web", 18 * 1024 * 1024);
+        let once = "; this happens once, the code is kept";
+        assert_eq!(compiling.line(), Some(format!("compiling web (18.0 MiB){once}")));
+        ["text", "calc"].into_iter().for_each(|name| compiling.begin(name, 2048));
+        assert_eq!(compiling.line(), Some(format!("compiling 1 of 3: web (18.0 MiB){once}")));
+        compiling.end("web");
+        compiling.end("never begun");
+        assert_eq!(compiling.line(), Some(format!("compiling 2 of 3: text (2.0 KiB){once}")));
+        ["text", "calc"].into_iter().for_each(|name| compiling.end(name));
+        assert_eq!(compiling.line(), None);
+        compiling.rest();
+        compiling.begin("web", 2048);
+        assert_eq!(compiling.line(), Some(format!("compiling web (2.0 KiB){once}")));
+    }
 }

@@ -26,7 +26,7 @@ type Answer = Result<ToolOutcome, ToolError>;
 /// Values for one call.
 enum Values {
     Function(Vec<Val>),
-    Method { constructor: Vec<Val>, method: Vec<Val> },
+    Method { maker: usize, made_from: Vec<Val>, method: Vec<Val> },
     Command(Arc<Program>),
 }
 
@@ -82,8 +82,9 @@ async fn answer(
             drop(store);
             outcome(&function.signature, value)?
         }
-        (Entrance::Method { constructor, method }, Values::Method { constructor: made_from, method: values }) => {
-            match construct(&mut store, &instance, constructor, made_from).await? {
+        (Entrance::Method { makers, method }, Values::Method { maker, made_from, method: values }) => {
+            let (_, maker) = makers.get(maker).ok_or_else(|| host(super::GONE))?;
+            match construct(&mut store, &instance, maker, made_from).await? {
                 Ok(made) => {
                     let values = [vec![made], values].concat();
                     let value = call(&mut store, &instance, method, values).await?;
@@ -115,15 +116,15 @@ async fn call(
     call_for(store, instance, &function.index, &values, results).await
 }
 
-/// The new instance, or what the constructor failed with.
+/// The new instance, or what its maker failed with.
 async fn construct(
     store: &mut GuestStore,
     instance: &Instance,
-    constructor: &Callable,
+    maker: &Callable,
     values: Vec<Val>,
 ) -> Result<Result<Val, String>, Stop> {
-    let made = call_for(store, instance, &constructor.index, &values, 1).await?;
-    let error = match &constructor.signature.result {
+    let made = call_for(store, instance, &maker.index, &values, 1).await?;
+    let error = match &maker.signature.result {
         Some(Shape::Result { error, .. }) => error.as_deref(),
         _ => None,
     };
@@ -131,7 +132,7 @@ async fn construct(
         Some(Val::Result(Ok(Some(made)))) => Ok(Ok(*made)),
         Some(Val::Result(Err(value))) => Ok(Err(words(error, value)?)),
         Some(made) => Ok(Ok(made)),
-        None => Err(host("the constructor made nothing")),
+        None => Err(host("the function made nothing")),
     }
 }
 
@@ -223,14 +224,42 @@ fn values(entrance: &Entrance, plugin: &str, text: &str) -> Result<Values, Viola
     };
     Ok(match entrance {
         Entrance::Function(function) => Values::Function(read(&function.signature, &json, "")?),
-        Entrance::Method { constructor, method } => {
+        Entrance::Method { makers, method } => {
             let mut json = json;
             let own = json.as_object_mut().and_then(|object| object.shift_remove(SELF)).unwrap_or_else(|| json!({}));
-            let constructor = read(&constructor.signature, &own, &format!("/{SELF}"))?;
-            Values::Method { constructor, method: read(&method.signature, &json, "")? }
+            let (maker, own, pointer) = chosen(makers, own)?;
+            let signature = &makers[maker].1.signature;
+            Values::Method {
+                maker,
+                made_from: read(signature, &own, &pointer)?,
+                method: read(&method.signature, &json, "")?,
+            }
         }
         Entrance::Command(_) => Values::Command(Arc::new(Program::new(plugin, &json)?)),
     })
+}
+
+/// Which function makes the instance, and from what: of several the one that is named.
+fn chosen(makers: &[(String, Callable)], own: Value) -> Result<(usize, Value, String), Violation> {
+    if makers.len() == 1 {
+        return Ok((0, own, format!("/{SELF}")));
+    }
+    let Value::Object(named) = own else {
+        let message = "it must be an object".to_owned();
+        return Err(Violation { pointer: format!("/{SELF}"), rule: Some("type".to_owned()), message });
+    };
+    let mut named = named.into_iter();
+    let (Some((name, own)), None) = (named.next(), named.next()) else {
+        let message = "it must name exactly one way to make the instance".to_owned();
+        return Err(Violation { pointer: format!("/{SELF}"), rule: Some("maxProperties".to_owned()), message });
+    };
+    match makers.iter().position(|(key, _)| *key == name) {
+        Some(maker) => Ok((maker, own, format!("/{SELF}/{name}"))),
+        None => {
+            let (pointer, rule) = (format!("/{SELF}"), Some("additionalProperties".to_owned()));
+            Err(Violation { pointer, rule, message: format!("there is no {name:?} here") })
+        }
+    }
 }
 
 fn host(reason: &str) -> Stop {

@@ -1,5 +1,6 @@
 //! JSON Schemas of WIT types. What a schema takes, `arguments` reads; what `results` writes, it takes.
 
+use super::makers::Maker;
 use super::shape::{Integer, Shape, Signature};
 use serde_json::{Map, Value, json};
 
@@ -11,11 +12,19 @@ pub(crate) fn of_parameters(parameters: &[(String, Shape)]) -> Value {
     of_fields(parameters)
 }
 
-/// Of a method's arguments: those of its constructor stand under `self`.
-pub(crate) fn of_method(constructor: &Signature, method: &Signature) -> Value {
+/// Of a method's arguments: those of what makes its instance stand under `self`, where there are several makers below the
+/// name of one.
+pub(super) fn of_method(makers: &[Maker], method: &Signature) -> Value {
     let mut schema = of_fields(&method.parameters);
-    let mut own = of_fields(&constructor.parameters);
-    if own["required"].as_array().is_some_and(|required| !required.is_empty()) {
+    let mut own = match makers {
+        [maker] => of_fields(&maker.signature.parameters),
+        makers => {
+            let of_maker = |maker: &Maker| (maker.key().to_owned(), of_fields(&maker.signature.parameters));
+            of_one(makers.iter().map(of_maker).collect())
+        }
+    };
+    let is_required = makers.len() > 1 || own["required"].as_array().is_some_and(|required| !required.is_empty());
+    if is_required {
         own["description"] = json!("The arguments from which the instance is made for this call.");
         let required = schema["required"].as_array_mut();
         required.into_iter().for_each(|required| required.insert(0, json!(super::SELF)));
@@ -104,10 +113,15 @@ fn of_cases(cases: &[(&str, Option<&Shape>)]) -> Value {
     if loaded.is_empty() {
         return names;
     }
-    let object = json!({
-        "type": "object", "properties": loaded, "additionalProperties": false, "minProperties": 1, "maxProperties": 1,
-    });
+    let object = of_one(loaded);
     if bare.is_empty() { object } else { json!({"anyOf": [names, object]}) }
+}
+
+/// An object with one of these properties.
+fn of_one(properties: Map<String, Value>) -> Value {
+    json!({
+        "type": "object", "properties": properties, "additionalProperties": false, "minProperties": 1, "maxProperties": 1,
+    })
 }
 
 /// The same, or null.

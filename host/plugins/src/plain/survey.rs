@@ -1,6 +1,7 @@
 //! The first look at a component's own exports: which functions are tools, under which names, and why the others are not.
 
 use super::docs::Docs;
+use super::makers::{Maker, Makers};
 use super::shape::{Handles, Signature};
 use super::{Form, LeftOut, PlainFacts, PlainFunction, command, names, schema};
 use crate::imports::{self, Effects};
@@ -10,7 +11,7 @@ use crate::text::{clean, cut};
 use agent_core::schema::Schema;
 use agent_core::tool::{ToolDefinition, Traits};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use wasmtime::component::Component;
 use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
 
@@ -72,16 +73,12 @@ struct Candidate {
     plain_name: String,
     form: Form,
     signature: Signature,
-    constructor: Option<Signature>,
+    makers: Vec<Maker>,
 }
 
 impl Survey {
     fn interface(&mut self, interface: Option<&str>, functions: Vec<(String, ComponentFunc)>) {
-        let constructor = |(name, function): &(String, ComponentFunc)| match Mark::of(name) {
-            Mark::Constructor(resource) => Some((resource.to_owned(), function.clone())),
-            _ => None,
-        };
-        let constructors: BTreeMap<String, ComponentFunc> = functions.iter().filter_map(constructor).collect();
+        let makers = Makers::among(&functions);
         let mut used = BTreeSet::new();
         for (name, function) in &functions {
             let Some(left) = self.left.checked_sub(1) else {
@@ -89,7 +86,7 @@ impl Survey {
                 continue;
             };
             self.left = left;
-            match candidate(interface, name, function, &constructors) {
+            match candidate(interface, name, function, &makers) {
                 Ok(Some(candidate)) => {
                     if let Mark::Method(resource, _) = Mark::of(name) {
                         used.insert(resource.to_owned());
@@ -100,9 +97,13 @@ impl Survey {
                 Err(reason) => self.leave_out(interface, name, reason),
             }
         }
-        for resource in constructors.keys().filter(|resource| !used.contains(*resource)) {
-            let reason = format!("what it makes ends with its call, and no method of `{resource}` is offered");
-            self.leave_out(interface, &format!("[constructor]{resource}"), reason);
+        for (name, _) in &functions {
+            if let Some(resource) = makers.made_by(name)
+                && !used.contains(resource)
+            {
+                let reason = format!("what it makes ends with its call, and no method of `{resource}` is offered");
+                self.leave_out(interface, name, reason);
+            }
         }
     }
 
@@ -163,9 +164,9 @@ impl Candidate {
             Some(docs) => docs.to_owned(),
             None => self.sentence(),
         };
-        let input_schema = match &self.constructor {
-            Some(constructor) => schema::of_method(constructor, &self.signature),
-            None => schema::of_parameters(&self.signature.parameters),
+        let input_schema = match self.makers.as_slice() {
+            [] => schema::of_parameters(&self.signature.parameters),
+            makers => schema::of_method(makers, &self.signature),
         };
         ToolDefinition {
             name,
@@ -185,9 +186,11 @@ impl Candidate {
             None => "of the component".to_owned(),
         };
         let name = &self.plain_name;
-        let constructed = match &self.constructor {
-            Some(constructor) => format!(", on a new instance made from `self`: `constructor{}`", constructor.wit()),
-            None => String::new(),
+        let made = |maker: &Maker| format!("`{}{}`", maker.key(), maker.signature.wit());
+        let made: Vec<_> = self.makers.iter().map(made).collect();
+        let constructed = match made.as_slice() {
+            [] => String::new(),
+            makers => format!(", on a new instance made from `self`: {}", makers.join(" or ")),
         };
         format!("Calls the function `{name}` {place}{constructed}. Its type is `func{}`.", self.signature.wit())
     }
@@ -198,40 +201,66 @@ fn candidate(
     interface: Option<&str>,
     name: &str,
     function: &ComponentFunc,
-    constructors: &BTreeMap<String, ComponentFunc>,
+    makers: &Makers,
 ) -> Result<Option<Candidate>, String> {
-    let found = |plain_name: String, form, signature, constructor| {
+    let found = |plain_name: String, form, signature, makers| {
         let (interface, function) = (interface.map(str::to_owned), name.to_owned());
-        Ok(Some(Candidate { interface, function, plain_name, form, signature, constructor }))
+        Ok(Some(Candidate { interface, function, plain_name, form, signature, makers }))
     };
+    if makers.made_by(name).is_some() {
+        return Ok(None);
+    }
+    if let Some(reason) = of_the_engine(interface, name, function).or_else(|| of_a_server(interface)) {
+        return Err(reason.to_owned());
+    }
     match Mark::of(name) {
-        Mark::Constructor(_) => Ok(None),
+        Mark::Constructor(resource) => makers.of(resource).map(|_| None),
         Mark::Asynchronous => Err("it is asynchronous".to_owned()),
         Mark::Function(_) if is_command(interface, name, function) => {
-            found("run".to_owned(), Form::Command, Signature::default(), None)
+            found("run".to_owned(), Form::Command, Signature::default(), Vec::new())
         }
         Mark::Function(plain_name) => {
-            found(plain_name.to_owned(), Form::Function, Signature::of(function, Handles::Nowhere)?, None)
+            found(plain_name.to_owned(), Form::Function, Signature::of(function, Handles::Nowhere)?, Vec::new())
         }
         Mark::Static(resource, method) => {
             let signature = Signature::of(function, Handles::Nowhere)?;
-            found(format!("{resource}.{method}"), Form::Function, signature, None)
+            found(format!("{resource}.{method}"), Form::Function, signature, Vec::new())
         }
         Mark::Method(resource, method) => {
-            let constructor = constructors
-                .get(resource)
-                .ok_or_else(|| format!("`{resource}` has no constructor, and handles end with their call"))?;
-            let made = Signature::of(constructor, Handles::Result)
-                .map_err(|reason| format!("the constructor of `{resource}`: {reason}"))?;
+            let makers = makers.of(resource)?.to_vec();
             let signature = Signature::of(function, Handles::First)?;
-            let constructor = format!("[constructor]{resource}");
-            found(format!("{resource}.{method}"), Form::Method { constructor }, signature, Some(made))
+            let form = Form::Method { makers: makers.iter().map(|maker| maker.function.clone()).collect() };
+            found(format!("{resource}.{method}"), form, signature, makers)
         }
     }
 }
 
+/// Functions with which toolchains set up the engine in a component while they build it. Calling them again breaks it.
+fn of_the_engine(interface: Option<&str>, name: &str, function: &ComponentFunc) -> Option<&'static str> {
+    let begins_with =
+        |names: &[&str]| names.iter().copied().eq(function.params().map(|(name, _)| name).take(names.len()));
+    let is_set_up = match (interface, name) {
+        // QuickJS by componentize-qjs, and CPython by componentize-py.
+        (None, "init") => begins_with(&["shim", "script"]),
+        (Some("exports"), "init") => begins_with(&["app-name"]),
+        (None, name) => matches!(name, "wizer-initialize" | "wizer-resume"),
+        _ => false,
+    };
+    is_set_up.then_some("its toolchain called it when the component was built, and it sets up the language's engine")
+}
+
+/// What a web server calls.
+fn of_a_server(interface: Option<&str>) -> Option<&'static str> {
+    let (path, _) = interface?.split_once('@')?;
+    let is_handler = matches!(path, "wasi:http/incoming-handler" | "wasi:http/handler");
+    is_handler.then_some(
+        "it answers HTTP requests, and this host serves none to plugins; export functions that take and give data, or a \
+         command-line program (`wasi:cli/run`)",
+    )
+}
+
 /// The kind of function that an export's name tells.
-enum Mark<'n> {
+pub(super) enum Mark<'n> {
     Function(&'n str),
     Constructor(&'n str),
     Method(&'n str, &'n str),
@@ -240,7 +269,7 @@ enum Mark<'n> {
 }
 
 impl<'n> Mark<'n> {
-    fn of(name: &'n str) -> Self {
+    pub(super) fn of(name: &'n str) -> Self {
         let Some((mark, rest)) = name.strip_prefix('[').and_then(|name| name.split_once(']')) else {
             return Mark::Function(name);
         };

@@ -1,0 +1,42 @@
+//! What is said while components are compiled (P9), which takes some time at their first use.
+
+use super::screen::Screen;
+use crate::compiling::bomb;
+use std::path::Path;
+use std::process::Command;
+
+/// Takes a compiler about a second.
+const ADDITIONS: usize = 25_000;
+
+fn command(data: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    command.arg("--data").arg(data.join("data")).args(["plugin"]).args(arguments).current_dir(data);
+    command.env_remove("NO_COLOR").env("TERM", "xterm-256color");
+    command
+}
+
+/// P9: on a terminal a line says what is being compiled, with a count where there are several, and goes away with it;
+/// elsewhere there is none.
+#[test]
+fn p9_progress_is_shown_while_compiling() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugins = folder.path().join("plugins");
+    std::fs::create_dir(&plugins).unwrap();
+    std::fs::write(plugins.join("slow.wasm"), bomb(ADDITIONS)).unwrap();
+    std::fs::write(plugins.join("slower.wasm"), bomb(ADDITIONS + 1)).unwrap();
+
+    let mut one = Screen::start(command(folder.path(), &["inspect", "plugins/slow.wasm"]), 20, 100);
+    // Its export is of another type than the contract's, which is found after it has been compiled.
+    assert_eq!(one.exit_code(), Some(2), "{}", one.text());
+    assert!(one.raw().contains("compiling slow ("), "{}", one.raw());
+    assert!(!one.text().contains("compiling") && one.text().contains("its export tool"), "{}", one.text());
+
+    let mut both = Screen::start(command(folder.path(), &["list", "plugins"]), 20, 100);
+    assert_eq!(both.exit_code(), Some(2), "{}", both.text());
+    assert!(both.raw().contains("compiling 1 of 2: slow"), "{}", both.raw());
+    assert!(!both.text().contains("compiling"), "{}", both.text());
+
+    let piped = command(folder.path(), &["inspect", "plugins/slow.wasm"]).output().unwrap();
+    let said = String::from_utf8_lossy(&piped.stderr).into_owned();
+    assert!(!said.contains("compiling") && said.contains("its export tool"), "{said}");
+}
