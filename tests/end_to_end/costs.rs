@@ -18,7 +18,7 @@ async fn costs(house: &House, session: &Session) -> Vec<CallCost> {
 fn fueled(plugin: &str, fuel: u64) -> AgentConfig {
     let mut config = AgentConfig::new("test");
     let limits = CallLimits { fuel: Some(fuel), ..CallLimits::default() };
-    config.plugins.insert(plugin.to_owned(), PluginAllowance { grants: Grants::default(), limits });
+    config.plugins.insert(plugin.to_owned(), PluginAllowance { limits, ..PluginAllowance::default() });
     config
 }
 

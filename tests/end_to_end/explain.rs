@@ -40,6 +40,7 @@ fn everything() -> Manifest {
         http: vec!["GET https://*.example.com".into(), "https://other.example/v1/".into()],
         secrets: vec!["TOKEN".into(), "KEY".into()],
         key_value: true,
+        model_tokens: Some(5_000),
     };
     Manifest {
         name: "wants".into(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 fn agent(model_tokens: Option<u64>) -> AgentConfig {
     let mut config = AgentConfig::new("test");
     let grants = Grants { model_tokens, ..Grants::default() };
-    config.plugins.insert("summarize".to_owned(), PluginAllowance { grants, limits: CallLimits::default() });
+    config.plugins.insert("summarize".to_owned(), PluginAllowance { grants, ..PluginAllowance::default() });
     config.bounds.parallel_calls = 1;
     config
 }
@@ -141,7 +141,7 @@ async fn p5_a_context_builder_asks() {
     let mut config = AgentConfig::new("test");
     config.context_builder = Some("stateful-builder".to_owned());
     let grants = Grants { model_tokens: Some(1_000), ..Grants::default() };
-    config.plugins.insert("stateful-builder".to_owned(), PluginAllowance { grants, limits: CallLimits::default() });
+    config.plugins.insert("stateful-builder".to_owned(), PluginAllowance { grants, ..PluginAllowance::default() });
     let mut reply = saying("Done.");
     reply["expect"] = json!({"system_contains": "the model says: Ahoy."});
     let mut session = house.session(config, with_answers(&[reply], &[answering("Ahoy.", 8)])).await;

@@ -97,7 +97,7 @@ impl Offer {
         let Grant { kind, value, .. } = &self.grant;
         let text = toml::Value::String(value.clone());
         match kind {
-            Kind::KeyValue => format!("{} = {value}", kind.key()),
+            Kind::KeyValue | Kind::ModelTokens => format!("{} = {value}", kind.key()),
             _ => format!("{} = [{text}]", kind.key()),
         }
     }
@@ -121,6 +121,7 @@ fn offer(
         Need::Env(name) => (Kind::Env, name.clone()),
         Need::Http(pattern) => (Kind::Http, pattern.clone()),
         Need::KeyValue => (Kind::KeyValue, KEPT_MEBIBYTES.to_owned()),
+        Need::Model(tokens) => (Kind::ModelTokens, tokens.to_string()),
         Need::Config(_) => return Err("it needs a value".to_owned()),
         Need::Secret(_) => return Err("it needs hosts to go to".to_owned()),
     };
@@ -134,6 +135,7 @@ fn offer(
         Need::Files(access) => of_folder(*access, &folder.base.join(&folder.written)),
         Need::Env(name) => format!("the environment variable {name}"),
         Need::Http(pattern) => of_requests(pattern),
+        Need::Model(tokens) => format!("asking the agent's model, up to {tokens} tokens in a turn"),
         _ => format!("keeping up to {KEPT_MEBIBYTES} MiB between calls"),
     };
     let (receiver, base) = (Receiver::Plugin(plugin.to_owned()), folder.base.clone());
@@ -192,6 +194,7 @@ mod tests {
             Need::Http("private https://*.corp.example".into()),
             Need::Secret("TOKEN".into()),
             Need::KeyValue,
+            Need::Model(20_000),
         ];
         let offers = offers(needs, &folder);
         let shown: Vec<_> = offers
@@ -206,6 +209,7 @@ mod tests {
         requests GET https://*:*, which is any server of the internet · http = ["GET https://*:*"] · --grant 'p:http=GET https://*:*'
         requests private https://*.corp.example, also on this machine and its network · http = ["private https://*.corp.example"] · --grant 'p:http=private https://*.corp.example'
         keeping up to 10 MiB between calls · key_value_mib = 10 · --grant p:key_value_mib=10
+        asking the agent's model, up to 20000 tokens in a turn · model_tokens = 20000 · --grant p:model_tokens=20000
         Env("ABSENT"): it is not set
         Config("region"): it needs a value
         Secret("TOKEN"): it needs hosts to go to

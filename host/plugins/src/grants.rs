@@ -58,6 +58,7 @@ impl Grants {
             self.config.entry(key.clone()).or_insert_with(|| value.clone());
         }
         self.key_value = self.key_value.max(other.key_value);
+        self.model_tokens = self.model_tokens.max(other.model_tokens);
         self
     }
 
@@ -128,6 +129,8 @@ pub enum Need {
     Secret(String),
     /// To keep values between calls.
     KeyValue,
+    /// So many tokens of the agent's model in a turn.
+    Model(u64),
 }
 
 /// What a plugin asks for and does not get.
@@ -215,7 +218,7 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<Unmet> 
     });
     let model = asks.model_tokens.filter(|_| grants.model_tokens.is_none()).map(|asked| {
         let (thing, advice) = model_denied(plugin, Some(asked));
-        Unmet { thing, advice }
+        Unmet { need: Need::Model(asked), thing, advice }
     });
     let lists = files.into_iter().chain(env).chain(config).chain(requests).chain(secrets);
     lists.chain(key_value).chain(model).collect()

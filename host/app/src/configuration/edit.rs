@@ -166,7 +166,7 @@ fn add(grants: &mut Item, grant: &Grant) -> Option<()> {
     let grants = grants.as_table_like_mut()?;
     let key = grant.kind.key();
     match grant.kind {
-        Kind::KeyValue => {
+        Kind::KeyValue | Kind::ModelTokens => {
             grants.insert(key, toml_edit::value(grant.value.parse::<i64>().ok()?));
         }
         Kind::Config => return None,
