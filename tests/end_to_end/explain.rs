@@ -99,7 +99,8 @@ fn p10_lists_show_what_would_serve() {
         put(place.path(), &version(number));
         output(place.path(), &["--agent", "agent.toml", "Hello."])
     };
-    (serve("1.0.0"), serve("2.0.0"));
+    serve("1.0.0");
+    serve("2.0.0");
     let list = || output(place.path(), &["plugin", "list", "plugins"]);
     assert!(list().contains("text 2.0.0"), "{}", list());
     let back = output(place.path(), &["plugin", "rollback", "text"]);

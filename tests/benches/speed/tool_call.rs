@@ -13,7 +13,7 @@ use agent_core::run::Disposition;
 use agent_core::tool::{ToolDone, ToolOutcome};
 use agent_core::view::shown_text;
 use agent_plugins::{
-    Access, CallLimits, Generation, Grants, Ports, Sandbox, SandboxOptions, ToolCallContext, ToolCallRequest, TreeGrant,
+    Access, Generation, Grants, Ports, Sandbox, SandboxOptions, ToolCallContext, ToolCallRequest, TreeGrant,
 };
 use agent_runtime::{Agent, AgentConfig, PluginAllowance};
 use std::hint::black_box;

@@ -29,7 +29,7 @@ pub(crate) struct FirstUseDesk {
 
 /// What came of a card.
 enum Said {
-    Yes(Answered),
+    Yes(Box<Answered>),
     No,
     /// The turn ends: nothing was answered.
     Nothing,
@@ -121,12 +121,15 @@ impl FirstUseDesk {
                     self.warn("a yes would give nothing here: `d DIR` names a folder that is there, n says no");
                 }
                 Some(Answer::ThisRun) => {
-                    return Said::Yes(Answered { for_this_run: offers.grants(), ..Answered::default() });
+                    let answered = Answered { for_this_run: offers.grants(), ..Answered::default() };
+                    return Said::Yes(Box::new(answered));
                 }
-                Some(Answer::Always) => return Said::Yes(self.for_good(plugin.name.as_str(), &offers, draft.as_ref())),
+                Some(Answer::Always) => {
+                    return Said::Yes(Box::new(self.for_good(&plugin.name, &offers, draft.as_ref())));
+                }
                 Some(Answer::No) => return Said::No,
                 Some(Answer::Never) => {
-                    self.never(plugin.name.as_str(), draft.as_ref());
+                    self.never(&plugin.name, draft.as_ref());
                     return Said::No;
                 }
                 Some(Answer::Folder(written)) if offers.has_folder() => {
