@@ -135,6 +135,8 @@ async fn l22_the_turns_message_has_its_sections_in_order() {
     let mut config = AgentConfig::new("test");
     config.user = Some(USER.to_owned());
     config.tool_dialect = ToolDialect::Text;
+    // All tools of the fixture in each step.
+    config.offered_tools = 100;
     config.prompt.tool_rules = Some("Echo before you guess.".to_owned());
     config.prompt.chain_of_thought = Some("Think of the nymph.".to_owned());
     let mut models = Models::new(model.clone(), []);
@@ -145,7 +147,7 @@ async fn l22_the_turns_message_has_its_sections_in_order() {
     let result = session.run(Some(input), CancellationToken::new()).await.unwrap();
     assert!(matches!(&result, TurnResult::Finished(output) if output.data == json!("Narcissus.")), "{result:?}");
 
-    let requests: Vec<String> = server.requests().iter().map(|request| request["messages"].to_string()).collect();
+    let requests: Vec<String> = server.bodies().iter().map(|request| request["messages"].to_string()).collect();
     let order = |request: &str, pieces: &[&str]| {
         let places: Vec<_> =
             pieces.iter().map(|piece| request.find(piece).unwrap_or_else(|| panic!("{piece}"))).collect();
