@@ -3,7 +3,7 @@
 use crate::support::{House, calling, events, records, results, saying, script, turn};
 use agent_core::event::EventKind;
 use agent_core::tool::CallCost;
-use agent_plugins::{CallLimits, Grants};
+use agent_plugins::Grants;
 use agent_runtime::{AgentConfig, OpenSession, PluginAllowance, Session, TurnResult};
 use serde_json::{Value, json};
 use std::time::Duration;

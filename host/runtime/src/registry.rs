@@ -373,7 +373,7 @@ mod tests {
     /// L20: a call in words finds tools of MCP servers and services by where they are; what is not there is told with names.
     #[test]
     fn l20_calls_in_words_are_looked_up_by_where_the_tool_is() {
-        let mcp = |server: &str| ToolSource::Mcp { server: server.to_owned() };
+        let mcp = |server: &str| ToolSource::of_server(server);
         let service = ToolSource::Service { event_type: "com.example.pay".to_owned() };
         let tools =
             [("ocr.extract", mcp("ocr")), ("ocr.read", mcp("ocr")), ("scan.read", mcp("scan")), ("pay", service)];
