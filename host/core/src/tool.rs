@@ -213,7 +213,8 @@ pub struct CallCost {
     /// Requests that it sent over the network.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub requests: u64,
-    /// Fuel that its instructions used, where it is counted: the same for the same work.
+    /// Fuel that its instructions used, where it is counted: the same for the same work. None also where the call was stopped
+    /// by something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fuel: Option<u64>,
     /// What it asked of the host's model.

@@ -145,7 +145,12 @@ impl Sandbox {
             trial.note(&result);
         }
         let lost_log = record.finish_log();
-        CallReport { result, cost: record.cost(queued), denials: record.denials(), lost_log }
+        let mut cost = record.cost(queued);
+        // Code that is stopped elsewhere has not written down what it counted last.
+        if !matches!(result, Ok(_) | Err(CallFailure::Limit { limit: Limit::Fuel(_), .. })) {
+            cost.fuel = None;
+        }
+        CallReport { result, cost, denials: record.denials(), lost_log }
     }
 
     fn fresh_store(

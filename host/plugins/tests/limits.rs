@@ -123,7 +123,7 @@ async fn a_loop_ends_with_its_fuel_or_with_its_time() {
     let (sandbox, counted, _) = metered(directory.path(), u64::MAX / 4).await;
     let (spin, noop) = tokio::join!(call(&sandbox, &counted, "spin", SHORT), call(&sandbox, &counted, "noop", LONG));
     assert!(matches!(spin.result, Err(CallFailure::Limit { limit: Limit::WallTime(SHORT), .. })), "{spin:?}");
-    assert!(spin.cost.fuel.is_some_and(|fuel| fuel > 100_000), "{:?}", spin.cost);
+    assert_eq!(spin.cost.fuel, None, "how far it came is not known");
     assert!(matches!(noop.result, Ok(Ok(_))));
 }
 

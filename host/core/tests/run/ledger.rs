@@ -104,6 +104,7 @@ impl Ledger {
                 self.config = config.clone();
                 self.off.clear();
             }
+            Input::Asked { used, .. } => self.units += used.usage.total(),
             Input::Summarised(summarised) => {
                 self.units += summarised.execution_units;
                 self.check_eviction(before, change);

@@ -16,7 +16,7 @@ use agent_core::run::{
     Summarised, TurnContext, TurnEnd, TurnError,
 };
 use agent_core::text_dialect::UnreadableCall;
-use agent_core::tool::{CallCost, ToolError};
+use agent_core::tool::{CallCost, ModelUse, ToolError};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -79,6 +79,7 @@ enum Stray {
     Approval,
     AskAgain,
     Forbidden,
+    Asked,
 }
 
 fn dispositions() -> impl Strategy<Value = Disposition> {
@@ -143,6 +144,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
         Stray::Approval,
         Stray::AskAgain,
         Stray::Forbidden,
+        Stray::Asked,
     ];
     prop_oneof![
         24 => Just(Kind::Proceed),
@@ -432,6 +434,10 @@ impl Move {
             Stray::AskAgain if self.calls.len() == 2 => self.ask_again(&[call.clone(), call]),
             Stray::AskAgain => self.ask_again(&[call]),
             Stray::Forbidden => self.forbidden(&call),
+            Stray::Asked => {
+                let usage = Usage { prompt_tokens: 3, completion_tokens: 2 };
+                Input::Asked { plugin: "p".into(), used: ModelUse { asks: 1, usage } }
+            }
         }
     }
 
