@@ -314,8 +314,13 @@ fn p6_agents_below_ask_by_their_name() {
     assert_eq!(place.file(), lead);
     let file = std::fs::read_to_string(place.path("work/reader.toml")).unwrap();
     assert_eq!(file, format!("{reader}\n[plugins.text.grants]\nread = [\".\"]\n"));
-    let events = place.output(binary(&place, &["audit", "--json"]));
-    assert!(!events.contains("\"denied\""), "neither of them was denied anything: {events}");
+    let listed = place.output(binary(&place, &["session", "list"]));
+    let readers: Vec<&str> = listed.split_whitespace().filter(|word| word.starts_with("reader/")).collect();
+    assert_eq!(readers.len(), 2, "{listed}");
+    for reader in readers {
+        let shown = place.output(binary(&place, &["session", "show", reader]));
+        assert!(shown.contains("✓ text.count_file a.txt has 1 line"), "{shown}");
+    }
 }
 
 /// P6: a context builder is asked about before its first turn.
