@@ -238,7 +238,7 @@ fn s3_inspect_and_call_from_the_command_line() {
     }
     let (_, shown, _) = run(&["plugin", "inspect", "every-type.wasm", "--json"]);
     let shown: Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!(shown["not_offered"].as_array().map(Vec::len), Some(4));
+    assert_eq!(shown["not_offered"].as_array().map(Vec::len), Some(2));
     let (code, shown, errors) = run(&["plugin", "call", "every-type.wasm", "greet", r#"{"name": "Ada"}"#]);
     assert_eq!((code, shown.trim()), (Some(0), "Hello, Ada."), "{errors}");
     let (code, _, errors) = run(&["plugin", "call", "every-type.wasm", "echo.a-u8", r#"{"value": 256}"#]);
