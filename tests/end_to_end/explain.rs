@@ -82,11 +82,13 @@ fn p6_explain_shows_every_kind_of_request() {
                 to allow it: [plugins.wants.secrets] KEY = { env = "KEY", hosts = ["…"] }
       denied    keeping values between calls
                 to allow it: [plugins.wants.grants] key_value_mib = 10
+      denied    asking the agent's model
+                to allow it: [plugins.wants.grants] model_tokens = 5000
       no use    `wants` does not ask for the variable PATH in its manifest: that grant does nothing
       no use    `wants` does not ask for the request https://elsewhere.example in its manifest: that grant does nothing
     "#);
     let alone = output(place.path(), &["plugin", "explain", "plugins/wants.wasm"]);
-    assert_eq!(alone.matches("  denied ").count(), 10, "{alone}");
+    assert_eq!(alone.matches("  denied ").count(), 11, "{alone}");
     assert!(!alone.contains("gets"), "{alone}");
 }
 
