@@ -312,7 +312,8 @@ impl Agent {
 
     /// The bounds of a turn, with what ends it when no model answers.
     pub(crate) fn bounds(&self) -> LoopConfig {
-        LoopConfig { fallback: self.fallback().unwrap_or_default(), ..self.config.bounds.clone() }
+        let (user, fallback) = (self.config.user.clone(), self.fallback().unwrap_or_default());
+        LoopConfig { user, fallback, ..self.config.bounds.clone() }
     }
 
     /// The fixed text as an output: with an output schema, data that satisfies it.

@@ -150,6 +150,7 @@ impl Session {
     /// Decides about calls that wait for an approval, about all of them or about none (L17). [`Session::run`] then goes
     /// on. Where a tool is no longer the one that somebody was asked about, the answer is void and they are asked again.
     pub async fn approve(&mut self, decisions: Vec<ApprovalDecision>) -> Result<(), SessionError> {
+        self.has_context()?;
         let ids: Vec<CallId> = decisions.iter().map(|decision| decision.call.clone()).collect();
         let records = self.load_calls(&ids).await?;
         self.connect_for(&records).await?;
