@@ -335,6 +335,7 @@ async fn row_20_an_approval_cannot_be_replayed() {
     let late = session.approve(vec![once("call_1_1_1")]).await;
     assert!(matches!(late, Err(SessionError::Refused(Refused::UnknownCall(_) | Refused::Settled(..)))), "{late:?}");
     let mut other = paying(&house, &[]).await;
+    turn(&mut other, "Hello.").await;
     let foreign = other.approve(vec![once("call_1_2_1")]).await;
     assert!(matches!(foreign, Err(SessionError::Refused(Refused::UnknownCall(_)))), "{foreign:?}");
     assert_eq!(ledger(&house), ["Ann 1"]);

@@ -5,7 +5,7 @@ use crate::support::components;
 use agent_core::change::CallState;
 use agent_core::event::EventKind;
 use agent_core::message::Part;
-use agent_memory::{CallFilter, MessageRange, Options, SessionFilter, SessionLog, SqliteStore};
+use agent_memory::{CallFilter, Memories, MessageRange, Options, SessionFilter, SessionLog, SqliteStore};
 use serde_json::json;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,8 @@ use tempfile::TempDir;
 /// Deeds that a run passes, each before and after.
 const INPUTS: [&str; 6] = ["start", "context", "reply", "dispatched", "outcome", "verdict"];
 const TOOLS: [&str; 3] = ["probe.count", "probe.idempotent", "probe.echo"];
+/// For whom the runs are.
+const USER: &str = "ada";
 /// Runs that are killed at a random moment, beside those killed at a named point.
 const RANDOM_RUNS: u32 = 180;
 
@@ -74,7 +76,7 @@ impl Ground {
             "--data".as_ref(),
             self.path("data").as_os_str(),
         ]);
-        command.args(["--model", &model, "--grant", "probe:write=."]).args(arguments);
+        command.args(["--model", &model, "--grant", "probe:write=.", "--user", USER]).args(arguments);
         command.current_dir(self.path("tree")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -169,6 +171,10 @@ impl Ground {
             let ends = events.iter().filter(|timed| matches!(timed.event.kind, EventKind::LoopEnd { .. })).count();
             assert_eq!(ends, 1, "{context}: loop_end exactly once");
             assert!(matches!(events.last().unwrap().event.kind, EventKind::LoopEnd { .. }), "{context}: and last");
+            let remembered = Memories::list(&store, USER, "", 100).await.unwrap();
+            let mut places: Vec<&str> = remembered.iter().map(|fact| fact.id.rsplit("/1/").next().unwrap()).collect();
+            places.sort_unstable();
+            assert_eq!(places, ["final", "tool/1", "tool/2"], "{context}: D4, D6: each is remembered once");
         });
     }
 
@@ -212,10 +218,12 @@ fn finish(ground: &Ground, context: &str) {
         // Nothing was acknowledged; the person asks again.
         let output = ground.start(None).wait_with_output().unwrap();
         assert!(output.status.success(), "{context}: {}", String::from_utf8_lossy(&output.stderr));
-    } else {
+    } else if has_turn(ground) {
         ground.go_on(context);
-    }
-    if !has_turn(ground) {
+    } else {
+        let output = ground.command(&["--continue"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains("no_context"), "{context}: L1: {said}");
         ground.clear();
         assert!(ground.start(None).wait().unwrap().success(), "{context}");
     }
@@ -227,7 +235,7 @@ fn has_session(ground: &Ground) -> bool {
         && block_on(async { !ground.store().sessions(SessionFilter::default(), 1).await.unwrap().is_empty() })
 }
 
-/// A session whose first input was never committed has nothing to go on with.
+/// A session whose first input was never committed has nothing to go on with (L1).
 fn has_turn(ground: &Ground) -> bool {
     block_on(async { ground.store().sessions(SessionFilter::default(), 1).await.unwrap()[0].turns > 0 })
 }
@@ -254,6 +262,29 @@ fn killed_at_every_named_point() {
     each_on_its_ground(&points, |ground, point| {
         assert!(killed_at_point(ground, point), "{point} was never passed");
     });
+}
+
+/// D4, D6: what a killed turn leaves is remembered though the session goes on with another input, and not before it does.
+#[test]
+fn a_killed_turn_is_remembered_by_the_next_one() {
+    let ground = Ground::new();
+    ground.clear();
+    let script = std::fs::read_to_string(ground.path("script.json")).unwrap();
+    let mut script: serde_json::Value = serde_json::from_str(&script).unwrap();
+    script["replies"].as_array_mut().unwrap().push(json!({"text": "Next."}));
+    std::fs::write(ground.path("script.json"), script.to_string()).unwrap();
+    assert!(was_killed(ground.start(Some("after-commit:verdict")).wait().unwrap()));
+    let remembered = || {
+        block_on(async {
+            let facts = Memories::list(&ground.store(), USER, "", 100).await.unwrap();
+            facts.iter().rev().map(|fact| fact.id.split_once('/').unwrap().1[37..].to_owned()).collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(remembered(), ["1/tool/1", "1/tool/2"]);
+    let (session, _) = ground.unknown();
+    let output = ground.command(&["--session", &session, "next"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(remembered(), ["1/tool/1", "1/tool/2", "1/final", "2/final"]);
 }
 
 #[test]

@@ -129,7 +129,7 @@ async fn l27_without_a_model_the_host_summarises() {
     }
 }
 
-/// L27, L22: a builder is told the summary, and how many messages it stands for; another model may write it.
+/// L27, L22: another model than the one that answers may write the summary.
 #[tokio::test(flavor = "multi_thread")]
 async fn l27_another_model_may_summarise() {
     let house = House::new(&[]).await;

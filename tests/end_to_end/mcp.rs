@@ -2,15 +2,18 @@
 
 use crate::fixture::{Diary, mcp_server, until};
 use crate::support::{House, calling, event_types, results, saying, script, turn};
+use agent_core::loop_break::Finish;
 use agent_core::message::{CallId, Content, TurnInput};
-use agent_core::run::{Decision, TurnError};
+use agent_core::run::{Action, Decision, TurnError};
 use agent_mcp::{ChildCommand, Keep, ServerConfig, Transport};
 use agent_memory::{CallFilter, SessionLog};
-use agent_runtime::{AgentConfig, Session, TurnResult};
+use agent_runtime::{AgentConfig, Checkpoint, Host, OpenSession, Session, TurnResult};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// The fixture's server in that mode, as the server of that name, with its diary in the house.
@@ -88,6 +91,72 @@ async fn i5_servers_of_a_turn_end_with_it_however_it_ends() {
     assert_eq!((turns.started().len(), keeps.started().len()), (2, 1));
     closed(session).await;
     assert_eq!((turns.alive(), keeps.alive()), (vec![], vec![]));
+}
+
+/// I5: closed while the turn waits for somebody, and opened again when it goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_servers_of_a_turn_are_closed_while_it_waits() {
+    let house = House::new(&[]).await;
+    let (desk, diary) = server(&house, "desk", "good");
+    let mut config = configured(vec![desk]);
+    config.bounds.finish = Finish::Tool;
+    let echo = |text: &str| ("desk.echo", json!({"text": text}));
+    let replies = [
+        calling(&[echo("before"), ("ask_question", json!({"question": "Which?"}))]),
+        calling(&[echo("after"), ("task_completion", json!({"result": "Done."}))]),
+    ];
+    let mut session = house.session(config, script(&replies)).await;
+    let result = turn(&mut session, "Go.").await;
+    let TurnResult::Suspended(suspension) = result else { panic!("{result:?}") };
+    diary.all_gone().await;
+    assert_eq!(diary.started().len(), 1);
+    session.answer(suspension.waits[0].call.clone(), "That one.".to_owned()).await.unwrap();
+    let result = session.run(None, CancellationToken::new()).await.unwrap();
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    assert_eq!((diary.started().len(), diary.count("tools/call")), (2, 2));
+    diary.all_gone().await;
+    closed(session).await;
+}
+
+/// L7, D3: a tool that was there when the model called it, and is not when the call runs again, is not found.
+#[tokio::test(flavor = "multi_thread")]
+async fn l7_a_tool_that_is_gone_at_dispatch_is_not_found() {
+    let house = House::new(&[]).await;
+    let (desk, _) = server(&house, "desk", "good");
+    let replies = script(&[calling(&[("desk.hang", json!({}))]), saying("Done.")]);
+    let agent = house.agent(configured(vec![desk]), replies.clone()).await;
+    let started = Arc::new(Notify::new());
+    let tell = started.clone();
+    let observer = move |checkpoint: Checkpoint<'_>| {
+        if checkpoint == Checkpoint::BeforeCall("desk.hang") {
+            tell.notify_one();
+        }
+    };
+    let host = Host { checkpoint: Some(Arc::new(observer)), ..house.host() };
+    let mut session = Session::open(&host, agent, OpenSession::New).await.unwrap();
+    {
+        let running = session.run(Some(TurnInput::Text("Go.".to_owned())), CancellationToken::new());
+        tokio::pin!(running);
+        tokio::select! {
+            biased;
+            () = started.notified() => {}
+            result = &mut running => panic!("{result:?}"),
+        }
+    }
+    let subject = session.subject().to_owned();
+    closed(session).await;
+    let without = house.agent(configured(vec![]), replies).await;
+    let mut session = Session::open(&house.host(), without, OpenSession::Existing(subject)).await.unwrap();
+    if let Action::Suspended(suspension) = session.state().action() {
+        session.resolve(suspension.waits[0].call.clone(), Decision::Retry).await.unwrap();
+    }
+    let result = session.run(None, CancellationToken::new()).await.unwrap();
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    let types = event_types(&house, &session).await;
+    let of_call: Vec<&str> = types.iter().map(String::as_str).filter(|kind| kind.starts_with("tool_")).collect();
+    assert_eq!(of_call, ["tool_call", "tool_call", "tool_not_found", "tool_result_error"]);
+    let results = results(&house, &session).await;
+    assert!(results[0].1 && results[0].2.contains("no tool `desk.hang` any more"), "{}", results[0].2);
 }
 
 /// I5, D3: a call whose server dies in it is an error for the model and is not made again; the next call is answered.

@@ -3,7 +3,9 @@
 
 use crate::support::{House, calling, granting, records, results, saying, script, turn};
 use agent_core::change::{CallRecord, HiddenMessage};
-use agent_core::message::{Digest, Media, MessageId, Role, StoredMessage};
+use agent_core::cloud_event::CloudEvent;
+use agent_core::loop_break::Finish;
+use agent_core::message::{Digest, Media, MessageId, Role, StoredMessage, TurnInput};
 use agent_core::plugin::Recollection;
 use agent_core::run::AtLimit;
 use agent_memory::{
@@ -14,10 +16,11 @@ use agent_memory::{
     StoredRecord, Swap, TimedEvent, VersionFilter,
 };
 use agent_runtime::{
-    AgentConfig, Checkpoint, Delegate, Host, MemoryUse, OpenSession, Session, SummaryWriter, TurnResult,
+    AgentConfig, Checkpoint, Delegate, Host, MemoryUse, OpenSession, ServiceConfig, Session, SummaryWriter, TurnResult,
+    UserName,
 };
 use async_trait::async_trait;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +28,12 @@ async fn remembered(house: &House, user: &str) -> Vec<RememberedFact> {
     let mut facts = Memories::list(&*house.store, user, "", 99).await.unwrap();
     facts.reverse();
     facts
+}
+
+/// Kind and place of each: turn, word and step.
+fn places<'f>(session: &Session, facts: &'f [RememberedFact]) -> Vec<(MemoryKind, &'f str)> {
+    let place = |fact: &'f RememberedFact| fact.id.strip_prefix(session.subject()).and_then(|id| id.strip_prefix('/'));
+    facts.iter().map(|fact| (fact.memory.kind, place(fact).expect("an id begins with its session"))).collect()
 }
 
 fn of(mut config: AgentConfig, user: &str) -> AgentConfig {
@@ -43,11 +52,9 @@ async fn d4_interactions_with_tools_are_remembered() {
     let mut session = house.session(of(granting(&house, "probe"), "ada"), script(&replies)).await;
     assert!(matches!(turn(&mut session, "Echo the walrus.").await, TurnResult::Finished(_)));
     let facts = remembered(&house, "ada").await;
-    let places: Vec<(MemoryKind, &str)> =
-        facts.iter().map(|fact| (fact.memory.kind, fact.id.strip_prefix(session.subject()).unwrap())).collect();
     assert_eq!(
-        places,
-        [(MemoryKind::Tool, "/1/tool/1"), (MemoryKind::Tool, "/1/tool/3"), (MemoryKind::Final, "/1/final")],
+        places(&session, &facts),
+        [(MemoryKind::Tool, "1/tool/1"), (MemoryKind::Tool, "1/tool/3"), (MemoryKind::Final, "1/final")],
         "what only reads memory is not remembered once more"
     );
     let text = &facts[0].memory.text;
@@ -66,22 +73,78 @@ async fn d4_interactions_with_tools_are_remembered() {
     assert!(matches!(turn(&mut second, "What about the walrus?").await, TurnResult::Finished(_)));
 }
 
-/// D4: both ways to end at the bound leave the last interaction or the answer.
+/// D4: every way to end at the bound leaves the last interaction, and an ending of its own kind; what was rejected is no
+/// answer to recall.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_endings_at_the_limit_are_remembered() {
-    for (at_limit, expected) in [(AtLimit::Finish, "1/limit"), (AtLimit::Error, "1/tool/1")] {
+    let schema = json!({"type": "object"});
+    for (at_limit, schema, expected) in [
+        (AtLimit::Finish, None, "Asked: Loop.\nAnswered: So far."),
+        (AtLimit::Error, None, "Asked: Loop.\nNot answered after 1 model calls: the bound is reached"),
+        (
+            AtLimit::Finish,
+            Some(schema),
+            "Asked: Loop.\nNot answered after 2 model calls: the last answer was rejected by output schema",
+        ),
+    ] {
         let house = House::new(&["probe"]).await;
         let mut config = of(granting(&house, "probe"), "ada");
         config.bounds.max_interactions = 1;
         config.bounds.at_limit = at_limit;
+        config.output_schema = schema;
         let replies = [calling(&[("probe.echo", json!({"text": "walrus"}))]), saying("So far.")];
         let mut session = house.session(config, script(&replies)).await;
         turn(&mut session, "Loop.").await;
         let facts = remembered(&house, "ada").await;
-        let last = facts.last().expect("something is remembered");
-        assert_eq!(last.id, format!("{}/{expected}", session.subject()));
-        assert_eq!(facts.iter().filter(|fact| fact.memory.kind == MemoryKind::Tool).count(), 1, "{facts:?}");
+        assert_eq!(places(&session, &facts), [(MemoryKind::Tool, "1/tool/1"), (MemoryKind::Limit, "1/limit")]);
+        assert_eq!(facts[1].memory.text, expected);
     }
+}
+
+/// D4: whatever a batch ends with, its calls are remembered, once; what says how the turn ends is no interaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn d4_the_last_interaction_of_a_turn_is_remembered() {
+    let with = |call: (&str, Value)| calling(&[("probe.echo", json!({"text": "walrus"})), call]);
+    let complete = |result: Value| ("task_completion", json!({"result": result}));
+    let none = || calling(&[("probe.none", json!({}))]);
+    let cases: [(Vec<Value>, &[&str]); 4] = [
+        (vec![with(complete(json!("Done.")))], &["1/tool/1", "1/final"]),
+        (vec![with(("converse", json!({"message": "Hello."})))], &["1/tool/1", "1/final"]),
+        (vec![with(complete(json!(7))), calling(&[complete(json!("Done."))])], &["1/tool/1", "1/final"]),
+        ((0..5).map(|_| none()).collect(), &["1/tool/1", "1/tool/2", "1/tool/3", "1/tool/4", "1/tool/5"]),
+    ];
+    for (replies, expected) in cases {
+        let house = House::new(&["probe"]).await;
+        let mut config = of(granting(&house, "probe"), "ada");
+        config.bounds.finish = Finish::Tool;
+        config.output_schema = Some(json!({"type": "string"}));
+        let mut session = house.session(config, script(&replies)).await;
+        turn(&mut session, "Echo the walrus.").await;
+        let facts = remembered(&house, "ada").await;
+        let ids: Vec<&str> = places(&session, &facts).into_iter().map(|(_, place)| place).collect();
+        assert_eq!(ids, expected, "{replies:?}");
+        let text = &facts[0].memory.text;
+        assert!(!text.contains("Called: task_completion") && !text.contains("Called: converse"), "{text}");
+    }
+}
+
+/// D4, L29: of a turn that is stopped, what has finished is remembered, and nothing of what was given up.
+#[tokio::test(flavor = "multi_thread")]
+async fn d4_a_cancelled_turn_leaves_what_has_finished() {
+    let house = House::new(&["probe"]).await;
+    let mut config = of(granting(&house, "probe"), "ada");
+    config.services.insert("payments".to_owned(), ServiceConfig::new("pay"));
+    let calls = calling(&[("probe.echo", json!({"text": "walrus"})), ("payments", json!({}))]);
+    let mut session = house.session(config, script(&[calls])).await;
+    assert!(matches!(turn(&mut session, "Pay the walrus.").await, TurnResult::Suspended(_)));
+    assert!(remembered(&house, "ada").await.is_empty(), "not before the batch is whole");
+    let cancelled = CancellationToken::new();
+    cancelled.cancel();
+    assert_eq!(session.run(None, cancelled).await.unwrap(), TurnResult::Cancelled);
+    let facts = remembered(&house, "ada").await;
+    assert_eq!(places(&session, &facts), [(MemoryKind::Tool, "1/tool/1")]);
+    let text = &facts[0].memory.text;
+    assert!(text.contains("probe.echo") && !text.contains("payments"), "{text}");
 }
 
 /// D3, D4: what a crash kept from being remembered is remembered when the turn goes on, once.
@@ -143,6 +206,70 @@ async fn d4_a_failed_memory_never_fails_the_turn() {
     let told = results(&house, &session).await;
     assert!(!told[0].1 && told[1].1 && told[1].2.contains("no room"), "only who asks for it is told: {told:?}");
     assert!(remembered(&house, "ada").await.is_empty());
+}
+
+/// D4, D6: what could not be written waits in the outbox, and is remembered with the time of its commit; unless its turn has
+/// been taken back meanwhile, in whatever order that is done.
+#[tokio::test(flavor = "multi_thread")]
+async fn d6_a_memory_that_could_not_be_written_waits() {
+    for undone in [false, true] {
+        let house = House::new(&["probe"]).await;
+        let replies = [calling(&[("probe.echo", json!({"text": "walrus"}))]), saying("Done.")];
+        let agent = house.agent(of(granting(&house, "probe"), "ada"), script(&replies)).await;
+        let host = Host { store: Arc::new(Forgetful(house.store.clone())), ..house.host() };
+        let mut session = Session::open(&host, agent.clone(), OpenSession::New).await.unwrap();
+        assert!(matches!(turn(&mut session, "Echo the walrus.").await, TurnResult::Finished(_)));
+        if undone {
+            session.undo().await.unwrap();
+        }
+        let subject = session.subject().to_owned();
+        session.close().await.unwrap();
+        let pending = house.store.outbox(Some(&subject), OutboxFilter::Pending, 0, 9).await.unwrap();
+        assert_eq!(pending.len(), 2, "{pending:?}");
+        let session = Session::open(&house.host(), agent, OpenSession::Existing(subject.clone())).await.unwrap();
+        let facts = remembered(&house, "ada").await;
+        let expected: &[(MemoryKind, &str)] = match undone {
+            false => &[(MemoryKind::Tool, "1/tool/1"), (MemoryKind::Final, "1/final")],
+            true => &[],
+        };
+        assert_eq!(places(&session, &facts), expected);
+        for (fact, item) in facts.iter().zip(&pending) {
+            assert_eq!(fact.memory.written.as_ref(), Some(&item.created));
+        }
+        let left = house.store.outbox(Some(&subject), OutboxFilter::Pending, 0, 9).await.unwrap();
+        assert_eq!(left, [], "nothing is done twice");
+    }
+}
+
+/// D4: a turn works for the request's user, before the agent's own; who that is stays with the turn over a restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn d4_a_turn_works_for_the_requests_user() {
+    let house = House::new(&["probe"]).await;
+    let mut config = of(granting(&house, "probe"), "ada");
+    config.services.insert("payments".to_owned(), ServiceConfig::new("pay"));
+    let calls = calling(&[("probe.echo", json!({"text": "walrus"})), ("payments", json!({}))]);
+    let agent = house.agent(config, script(&[calls, saying("Paid."), saying("Mine.")])).await;
+    let mut session = Session::open(&house.host(), agent.clone(), OpenSession::New).await.unwrap();
+    let (user, input) = (UserName::new("bob").unwrap(), TurnInput::Text("Pay.".to_owned()));
+    let result = session.run_for(user, input, CancellationToken::new()).await.unwrap();
+    assert!(matches!(result, TurnResult::Suspended(_)), "{result:?}");
+    let calls = house.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
+    let echoed = serde_json::to_string(&calls[0].result.as_ref().unwrap().content).unwrap();
+    assert!(echoed.contains("bob") && !echoed.contains("ada"), "plugins are told: {echoed}");
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+    let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
+    let paid =
+        json!({"specversion": "1.0", "id": "e", "source": "/s", "type": "x", "parentid": "call_1_1_2", "data": 1});
+    session.respond(CloudEvent::parse(paid.to_string().as_bytes()).unwrap()).await.unwrap();
+    let result = session.run(None, CancellationToken::new()).await.unwrap();
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    assert!(remembered(&house, "ada").await.is_empty());
+    let facts = remembered(&house, "bob").await;
+    assert_eq!(places(&session, &facts), [(MemoryKind::Tool, "1/tool/1"), (MemoryKind::Final, "1/final")]);
+    assert!(matches!(turn(&mut session, "And mine?").await, TurnResult::Finished(_)));
+    let facts = remembered(&house, "ada").await;
+    assert_eq!(places(&session, &facts), [(MemoryKind::Final, "2/final")], "the next turn is the agent's own user's");
 }
 
 /// What the context of a turn was built with.
@@ -266,7 +393,7 @@ async fn d5_a_turn_that_is_taken_back_is_forgotten() {
     assert_eq!(left().await, Vec::<String>::new());
 }
 
-/// A store whose long-term memory has no room left.
+/// A store whose long-term memory has no room left: it can forget.
 struct Forgetful(Arc<SqliteStore>);
 
 fn full<T>() -> Result<T, StoreError> {
@@ -287,8 +414,8 @@ impl Memories for Forgetful {
     async fn forget(&self, _: &str, _: &str) -> Result<bool, StoreError> {
         full()
     }
-    async fn forget_turn(&self, _: &str, _: u32) -> Result<u64, StoreError> {
-        full()
+    async fn forget_turn(&self, session: &str, turn: u32) -> Result<u64, StoreError> {
+        self.0.forget_turn(session, turn).await
     }
 }
 

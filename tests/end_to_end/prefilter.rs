@@ -178,3 +178,9 @@ async fn l25_an_embedding_model_that_fails() {
     finishes(&mut session, "Sleep for some milliseconds").await;
     assert_eq!(server.requests().len(), 1);
 }
+
+/// L25: K is 15 unless an agent says otherwise.
+#[test]
+fn l25_fifteen_tools_are_offered_by_default() {
+    assert_eq!(AgentConfig::new("test").offered_tools, 15);
+}

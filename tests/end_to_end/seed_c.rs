@@ -50,10 +50,11 @@ impl Drawing {
         Session::open(&self.house.host(), Arc::new(agent), OpenSession::New).await.unwrap()
     }
 
-    /// What is remembered of a kind.
-    async fn remembered(&self, query: &str, text: &str) -> bool {
-        let found = self.house.store.search(&MemoryFilter::of_user(USER), query, 50).await.unwrap();
-        found.iter().any(|fact| fact.text.contains(text))
+    /// What is remembered of the session, the oldest first.
+    async fn remembered(&self, session: &Session) -> Vec<(MemoryKind, String)> {
+        let facts = Memories::list(&*self.house.store, USER, "", 50).await.unwrap().into_iter().rev();
+        let own = facts.filter(|fact| fact.memory.session == session.subject());
+        own.map(|fact| (fact.memory.kind, fact.memory.text)).collect()
     }
 }
 
@@ -90,8 +91,11 @@ async fn c_a_tool_call_and_a_final_answer() {
         .map(|stored| stored.record.body["text"].as_str().unwrap())
         .collect();
     assert_eq!(prompts.iter().filter(|prompt| prompt.contains("- `probe.echo`:")).count(), 1);
-    // add(user_id, final_interaction_data) → ack.
-    assert!(drawing.remembered("echo called", "Answered: She is called Narcissus.").await);
+    // add(user_id, tool_interaction_data) → ack, and add(user_id, final_interaction_data) → ack.
+    let remembered = drawing.remembered(&session).await;
+    let [(MemoryKind::Tool, tool), (MemoryKind::Final, answer)] = &remembered[..] else { panic!("{remembered:?}") };
+    assert!(tool.contains("Called: probe.echo {\"text\":\"Narcissus\"}\nResult: "), "{tool}");
+    assert!(answer.contains("Answered: She is called Narcissus."), "{answer}");
 }
 
 /// LOOP_LIMIT reached: force_finish(state) → forced_response, remembered as such.
@@ -108,7 +112,10 @@ async fn c_the_limit_forces_an_answer() {
     assert!(output.limit_reached, "{output:?}");
     let events = events(&drawing.house, &session).await;
     assert!(!events.iter().any(|event| matches!(event.kind, EventKind::PlanFallback { .. })));
-    assert!(drawing.remembered("Narcissus think", "Narcissus, I think.").await);
+    let remembered = drawing.remembered(&session).await;
+    let [(MemoryKind::Tool, tool), (MemoryKind::Limit, answer)] = &remembered[..] else { panic!("{remembered:?}") };
+    assert!(tool.contains("Called: probe.echo"), "{tool}");
+    assert!(answer.contains("Answered: Narcissus, I think."), "{answer}");
 }
 
 /// L22: the turn's message is tool schemas, tool rules, planning context, retrieved memory, input; the words for this call of

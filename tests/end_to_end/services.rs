@@ -5,13 +5,14 @@ use crate::support::{House, calling, event_types, results, saying, script, seein
 use agent_core::change::OutboxEffect;
 use agent_core::cloud_event::CloudEvent;
 use agent_core::event::WaitCause;
-use agent_core::run::{RestoreError, TurnError};
+use agent_core::message::{CallId, TurnInput};
+use agent_core::run::{Decision, RestoreError, TurnError};
 use agent_memory::{Commit, OpenMode, Outbox, OutboxFilter, SessionLog, SessionMeta, Status};
 use agent_plugins::{Access, TreeGrant};
 use agent_runtime::outbox::file_name;
 use agent_runtime::{
-    Agent, AgentConfig, Emission, OpenSession, RespondError, Responded, ServiceConfig, Session, SessionError,
-    TurnResult,
+    Agent, AgentConfig, ApprovalDecision, Emission, OpenSession, RespondError, Responded, ServiceConfig, Session,
+    SessionError, TurnResult, Verdict,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -292,6 +293,53 @@ async fn l1_an_answer_without_a_stored_state_is_no_context() {
     let no_context =
         matches!(&error, RespondError::Session(SessionError::Restore { error: RestoreError::NoContext, .. }));
     assert!(no_context && error.to_string().contains("no_context"), "{error}");
+}
+
+/// L1: nothing is resumed where nothing is stored, whatever it is that should resume; an input begins the first turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn l1_every_resume_without_a_stored_state_is_no_context() {
+    let house = House::new(&[]).await;
+    let mut session = house.session(AgentConfig::new("test"), script(&[saying("Hello.")])).await;
+    let call = || CallId("call_1_1_1".to_owned());
+    let cancelled = CancellationToken::new();
+    cancelled.cancel();
+    let denied = ApprovalDecision { call: call(), verdict: Verdict::Deny { reason: None } };
+    let resumed = [
+        ("run", session.run(None, CancellationToken::new()).await.map(|_| ())),
+        ("cancel", session.run(None, cancelled).await.map(|_| ())),
+        ("answer", session.answer(call(), "yes".to_owned()).await),
+        ("approve", session.approve(vec![denied]).await),
+        ("resolve", session.resolve(call(), Decision::Retry).await),
+    ];
+    for (how, result) in resumed {
+        let no_context = matches!(&result, Err(SessionError::Restore { error: RestoreError::NoContext, .. }));
+        assert!(no_context, "{how}: {result:?}");
+    }
+    assert!(matches!(turn(&mut session, "Hello?").await, TurnResult::Finished(_)));
+    assert!(matches!(session.run(None, CancellationToken::new()).await, Ok(TurnResult::Finished(_))));
+}
+
+/// I6: how a turn has failed, and that it was cancelled, are events, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn i6_failed_and_cancelled_turns_are_events() {
+    let house = House::new(&[]).await;
+    let mut config = AgentConfig::new("test");
+    config.outbox.completions = Emission::Emitted;
+    let failing = json!({"error": {"status": 401, "message": "no key"}});
+    let mut session = house.session(config, script(&[failing])).await;
+    assert!(matches!(turn(&mut session, "Go.").await, TurnResult::Failed(_)));
+    let cancelled = CancellationToken::new();
+    cancelled.cancel();
+    let input = Some(TurnInput::Text("Go.".to_owned()));
+    assert_eq!(session.run(input, cancelled).await.unwrap(), TurnResult::Cancelled);
+    let ends = requests(&house, &session, OutboxFilter::Pending).await;
+    let said: Vec<(&str, &str)> = ends.iter().map(|end| (end.event_type.as_str(), end.id.as_str())).collect();
+    assert_eq!(said, [("agent-host.turn.failed", "turn_1"), ("agent-host.turn.cancelled", "turn_2")]);
+    let data = ends[0].data.as_ref().expect("data");
+    assert_eq!(data["code"], json!("model_failed"));
+    assert!(data["message"].as_str().unwrap().contains("no key"), "{data}");
+    assert_eq!(ends[1].data, Some(json!({})));
+    assert!(ends.iter().all(|end| end.subject.as_deref() == Some(session.subject())));
 }
 
 /// D2, D6: events become files, whole and once by name; without a folder they stay pending. Row 27: one that could not be

@@ -7,6 +7,7 @@ pub(crate) mod versions;
 use crate::configuration::url_problem;
 use crate::grants::Grant;
 use crate::settings::AGENT_FILE;
+use agent_runtime::UserName;
 use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -84,6 +85,9 @@ pub(crate) struct RunArguments {
     /// Go on with this session; what was interrupted is finished first
     #[arg(long, value_name = "ID", help_heading = "Session", value_parser = session_id)]
     pub(crate) session: Option<String>,
+    /// For whom the agent works: whose memory is recalled and added to (default: who is logged in)
+    #[arg(long, value_name = "NAME", help_heading = "Session", value_parser = user_name)]
+    pub(crate) user: Option<String>,
     /// Print events as JSON lines, the output as the last one
     #[arg(long, help_heading = "Session")]
     pub(crate) json: bool,
@@ -467,7 +471,7 @@ fn tool_pattern(text: &str) -> Result<String, String> {
 }
 
 fn user_name(text: &str) -> Result<String, String> {
-    if text.is_empty() { Err("the user's name is empty".to_owned()) } else { Ok(text.to_owned()) }
+    UserName::new(text).map(|name| name.as_str().to_owned()).map_err(|error| error.to_string())
 }
 
 impl Arguments {
@@ -546,6 +550,8 @@ mod tests {
             &["memory", "forget"],
             &["memory", "search"],
             &["memory", "list", "--user", ""],
+            &["--user", "", "hi"],
+            &["--user", "ann ", "hi"],
             &["session", "show", ""],
             &["--session", "", "go on"],
             &["--data", "", "session", "list"],

@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) name: String,
     /// Its file, where it has one.
     pub(crate) path: Option<PathBuf>,
+    /// For whom it works. None: for who is logged in.
+    pub(crate) user: Option<String>,
     /// The models that it asks.
     pub(crate) models: WantedModels,
     /// The folder with the plugins.
@@ -65,7 +67,7 @@ impl Settings {
         let tables = file.plugin_tables.iter().map(|(name, place)| (name.as_str(), place.as_str()));
         let spoken_of = tables.chain(granted).map(|(name, place)| (name.to_owned(), place.to_owned())).collect();
         let name = name(path.as_deref(), &file)?;
-        Ok(Self { name, path, models, plugins, file, grants, spoken_of })
+        Ok(Self { name, path, user: None, models, plugins, file, grants, spoken_of })
     }
 
     /// The models in order, the one that summarises last, and how each provider is reached. Whatever is wrong with any of them is in the error, each

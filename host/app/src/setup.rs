@@ -326,7 +326,7 @@ fn configuration(settings: &Settings) -> AgentConfig {
     let file = &settings.file;
     let defaults = AgentConfig::new(&settings.name);
     AgentConfig {
-        user: environment::user(),
+        user: settings.user.clone().or_else(environment::user),
         bounds: bounds(settings),
         prompt: PromptParts {
             instructions: file.instructions.clone(),

@@ -3,6 +3,7 @@
 use crate::approval::LastingGrant;
 use crate::cloud_event::CloudEvent;
 use crate::event::Event;
+use crate::memory::Memory;
 use crate::message::{CallId, Content, MessageId, Part, Role};
 use crate::tool::{CallCost, ToolSource};
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,17 @@ pub struct Change {
     pub outbox: Vec<OutboxItem>,
 }
 
+impl Change {
+    /// Whether it brings this call's result.
+    pub fn finishes(&self, call: &CallId) -> bool {
+        self.calls.iter().any(|change| match change {
+            CallChange::Requested(record) => record.id == *call && record.result.is_some(),
+            CallChange::Finished { id, .. } => id == call,
+            CallChange::Moved { .. } | CallChange::Edited { .. } => false,
+        })
+    }
+}
+
 /// A deed outside the session: stored with the change that asks for it and done after the commit, as often as it takes.
 /// Doing it again changes nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +55,13 @@ pub enum OutboxEffect {
     Event(CloudEvent),
     /// Remember this approval beyond the session (L17).
     Allow(LastingGrant),
+    /// Remember this for its user (D4).
+    Remember {
+        /// Of the memory, over all sessions.
+        id: String,
+        /// Without a time: it was written when the item was.
+        memory: Memory,
+    },
     /// Remember nothing of this turn of the session any more: somebody has taken it back (D4, D5).
     Forget {
         /// From 1.
@@ -244,4 +263,25 @@ pub struct CallResult {
     /// What the call wanted in vain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
+    /// Whether its tool was there when it was to run.
+    #[serde(default, skip_serializing_if = "ToolPresence::is_there")]
+    pub tool: ToolPresence,
+}
+
+/// Whether the tool of a call is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolPresence {
+    /// It is.
+    #[default]
+    There,
+    /// It was when the model called it, and is not any more (L7).
+    Gone,
+}
+
+impl ToolPresence {
+    /// What is not stored.
+    fn is_there(&self) -> bool {
+        *self == Self::There
+    }
 }

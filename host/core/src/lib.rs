@@ -6,6 +6,7 @@ pub mod cloud_event;
 pub mod effort;
 pub mod event;
 pub mod loop_break;
+pub mod memory;
 pub mod message;
 pub mod model;
 pub mod names;

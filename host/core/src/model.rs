@@ -1,6 +1,7 @@
 //! What goes to a model and what comes back, in no provider's dialect.
 
 use crate::message::{Dimensions, Media, Message, Replay};
+use crate::plugin::Lifecycle;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -85,6 +86,9 @@ pub struct Downscaled {
 pub struct ModelRequest {
     /// Who gets it.
     pub model: Model,
+    /// Why the prompt was built (L2). No provider is sent it.
+    #[serde(default)]
+    pub lifecycle: Lifecycle,
     /// System text in named sections, what changes rarely first (L22). They are joined by blank lines.
     pub system: Vec<String>,
     /// Oldest first; masked media are text already.

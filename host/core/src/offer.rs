@@ -4,8 +4,8 @@ use crate::nearest::Index;
 
 /// Places of the `count` tools nearest to the query by the words of their names and descriptions, the nearest first. Tools
 /// that share no word with it follow in their order.
-pub fn nearest_by_words(tools: &[(&str, &str)], query: &str, count: usize) -> Vec<usize> {
-    let nearest = Index::new(tools.iter().copied()).nearest(query, count);
+pub fn nearest_by_words(tools: &Index, query: &str, count: usize) -> Vec<usize> {
+    let nearest = tools.nearest(query, count);
     filled(nearest.into_iter().map(|(place, _)| place).collect(), tools.len(), count)
 }
 
@@ -44,10 +44,14 @@ mod tests {
     #[test]
     fn l25_by_words() {
         let tools = [("files.read", "Reads a file."), ("text.count", "Counts words."), ("calc", "Evaluates.")];
+        let tools = Index::new(tools);
         assert_eq!(nearest_by_words(&tools, "count the words", 2), [1, 0]);
         assert_eq!(nearest_by_words(&tools, "evaluate and count", 9).len(), 3);
         assert_eq!(nearest_by_words(&tools, "fly to the moon", 2), [0, 1]);
-        assert!(nearest_by_words(&tools, "count", 0).is_empty() && nearest_by_words(&[], "count", 3).is_empty());
+        assert!(
+            nearest_by_words(&tools, "count", 0).is_empty()
+                && nearest_by_words(&Index::default(), "count", 3).is_empty()
+        );
     }
 
     /// L25: cosine, not the length of the vectors, decides.

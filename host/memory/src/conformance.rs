@@ -47,6 +47,7 @@ pub async fn run(mut new_place: impl FnMut() -> Place) {
     outbox::an_item_is_written_once_a_session(new_place()).await;
     outbox::items_by_session_state_and_page(new_place()).await;
     outbox::delivered_items_stay_and_a_deleted_sessions_go(new_place()).await;
+    outbox::a_delivered_memory_leaves_no_text(new_place()).await;
     approvals::grants_by_agent_until_they_are_revoked(new_place()).await;
     approvals::a_grant_is_bound_to_all_it_says(new_place()).await;
     audit::entries_are_added_in_order(new_place()).await;

@@ -14,12 +14,13 @@ mod session_log;
 mod sqlite;
 mod versions;
 
+pub use agent_core::memory::{Memory, MemoryKind};
 pub use approvals::{Approvals, StoredGrant};
 pub use audit::{Audit, AuditEntry, Deed};
 pub use blobs::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, digest_of};
 pub use error::StoreError;
 pub use key_value::{Bucket, ENTRY_BYTES, KeyValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Swap};
-pub use memories::{MAX_MEMORY_BYTES, MadeBy, Memories, Memory, MemoryFilter, MemoryKind, RememberedFact};
+pub use memories::{MAX_MEMORY_BYTES, MadeBy, Memories, MemoryFilter, RememberedFact};
 pub use outbox::{Outbox, OutboxFilter, StoredOutboxItem};
 pub use session_log::{
     CallFilter, Commit, Deletion, Lease, MAX_JSON_DEPTH, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession,

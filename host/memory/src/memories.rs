@@ -1,9 +1,10 @@
 //! What is remembered of a user over sessions (D4).
 
 use crate::StoreError;
+use agent_core::memory::Memory;
 use agent_core::plugin::Recollection;
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Most bytes of one memory's text.
 pub const MAX_MEMORY_BYTES: usize = 1 << 20;
@@ -11,7 +12,8 @@ pub const MAX_MEMORY_BYTES: usize = 1 << 20;
 /// Long-term memory.
 #[async_trait]
 pub trait Memories: Send + Sync {
-    /// Remembers under an id that the caller makes from what it remembers, so that doing it again changes nothing.
+    /// Remembers under an id that the caller makes from what it remembers, so that doing it again changes nothing. Its text
+    /// has at most [`MAX_MEMORY_BYTES`].
     async fn add(&self, id: &str, memory: Memory) -> Result<(), StoreError>;
 
     /// What is nearest to the query among the memories that the filter lets through, nearest first, at most `limit`: any
@@ -56,50 +58,6 @@ pub enum MadeBy {
     ThisOrEndings(String),
     /// This one alone.
     ThisAlone(String),
-}
-
-/// What a memory was made from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MemoryKind {
-    /// An interaction with a tool.
-    Tool,
-    /// A final answer.
-    Final,
-    /// An ending at the limit.
-    Limit,
-}
-
-impl MemoryKind {
-    /// As it stands in the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            MemoryKind::Tool => "tool",
-            MemoryKind::Final => "final",
-            MemoryKind::Limit => "limit",
-        }
-    }
-}
-
-/// Something to remember.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Memory {
-    /// Whose.
-    pub user: String,
-    /// What it was made from.
-    pub kind: MemoryKind,
-    /// Name of the agent that made it; empty where that is not known.
-    #[serde(default)]
-    pub agent: String,
-    /// Subject of the session that it is from.
-    pub session: String,
-    /// The turn of it, from 1; 0 where that is not known.
-    #[serde(default)]
-    pub turn: u32,
-    /// Itself; at most [`MAX_MEMORY_BYTES`].
-    pub text: String,
-    /// RFC 3339. None: now.
-    pub written: Option<String>,
 }
 
 /// A memory as it is stored; its `written` is always set.

@@ -19,7 +19,8 @@ pub trait Outbox: Send + Sync {
         limit: usize,
     ) -> Result<Vec<StoredOutboxItem>, StoreError>;
 
-    /// Notes that the deed is done. Noting it again, or for an item that is gone, changes nothing.
+    /// Notes that the deed is done. Noting it again, or for an item that is gone, changes nothing. Of a memory the item
+    /// keeps no text then: it stands among the memories, and is forgotten there.
     async fn delivered(&self, number: u64) -> Result<(), StoreError>;
 }
 

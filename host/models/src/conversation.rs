@@ -94,13 +94,23 @@ pub(crate) mod tests {
     use super::*;
     use agent_core::message::{CallId, Content};
     use agent_core::model::Model;
+    use agent_core::plugin::Lifecycle;
     use serde_json::{Value, json};
 
     /// A request of these messages to a model of the tests.
     pub(crate) fn request(messages: Vec<Message>, tools: Vec<OfferedTool>) -> ModelRequest {
         let model = Model { provider: "scripted".into(), name: "test".into(), window: 1000 };
         let system = vec!["You help.".to_owned()];
-        ModelRequest { model, system, messages, downscaled: vec![], tools, output_schema: None, max_tokens: 1000 }
+        ModelRequest {
+            model,
+            lifecycle: Lifecycle::Init,
+            system,
+            messages,
+            downscaled: vec![],
+            tools,
+            output_schema: None,
+            max_tokens: 1000,
+        }
     }
 
     /// An offered tool whose name is translated as the runtime does where nothing collides.

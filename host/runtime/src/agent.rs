@@ -372,8 +372,9 @@ impl Agent {
 
     /// The bounds of a turn, with what ends it when no model answers.
     pub(crate) fn bounds(&self) -> LoopConfig {
-        let announced = self.config.outbox.announced;
-        LoopConfig { fallback: self.fallback().unwrap_or_default(), announced, ..self.config.bounds.clone() }
+        let (user, announced) = (self.config.user.clone(), self.config.outbox.announced);
+        let fallback = self.fallback().unwrap_or_default();
+        LoopConfig { user, fallback, announced, ..self.config.bounds.clone() }
     }
 
     /// The fixed text as an output: with an output schema, data that satisfies it.

@@ -195,6 +195,7 @@ impl Session {
     /// Decides about calls that wait for an approval, about all of them or about none (L17). [`Session::run`] then goes
     /// on. Where a tool is no longer the one that somebody was asked about, the answer is void and they are asked again.
     pub async fn approve(&mut self, mut decisions: Vec<ApprovalDecision>) -> Result<(), SessionError> {
+        self.has_context()?;
         for decision in &mut decisions {
             decision.call = self.run.named_call(decision.call.clone());
         }

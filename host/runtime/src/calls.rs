@@ -6,7 +6,7 @@ use crate::builtins;
 use crate::registry::RegisteredTool;
 use crate::services::{self, HandedOn};
 use crate::session::Shared;
-use agent_core::change::{CallRecord, CallResult, Denial};
+use agent_core::change::{CallRecord, CallResult, Denial, ToolPresence};
 use agent_core::message::Content;
 use agent_core::plugin::Scope;
 use agent_core::run::TurnError;
@@ -34,6 +34,7 @@ struct Brought {
     denials: Vec<Denial>,
     /// Instead of an outcome.
     handed_on: Option<Box<HandedOn>>,
+    tool: ToolPresence,
 }
 
 /// How a call that has run came out.
@@ -49,7 +50,7 @@ pub(crate) enum Ran {
 pub(crate) async fn run(shared: &Shared, record: &CallRecord, attempt: u32, scope: Scope) -> Result<Ran, TurnError> {
     let Some(tool) = shared.agent.registry().get(&record.name) else {
         let message = format!("there is no tool `{}` any more", record.name);
-        return Ok(Ran::Done(result(Brought::without_cost(Err(ToolError::NotFound { message })))));
+        return Ok(Ran::Done(result(Brought::gone(message))));
     };
     let filled_in;
     let record = match tool.outgoing(record.effective_arguments(), &scope.session) {
@@ -137,21 +138,28 @@ async fn in_plugin(
         thing: denial.thing.clone(),
         grant: denial.advice.to_string(),
     });
-    Ok(Brought { outcome, cost: report.cost, denials: denials.collect(), handed_on })
+    let (cost, denials) = (report.cost, denials.collect());
+    Ok(Brought { outcome, cost, denials, handed_on, tool: ToolPresence::There })
 }
 
 impl Brought {
     fn without_cost(outcome: Result<ToolDone, ToolError>) -> Self {
-        Self { outcome, cost: CallCost::default(), denials: Vec::new(), handed_on: None }
+        let (cost, tool) = (CallCost::default(), ToolPresence::There);
+        Self { outcome, cost, denials: Vec::new(), handed_on: None, tool }
+    }
+
+    /// The tool was there when the model called it (L7).
+    fn gone(message: String) -> Self {
+        Self { tool: ToolPresence::Gone, ..Self::without_cost(Err(ToolError::NotFound { message })) }
     }
 }
 
 fn result(brought: Brought) -> CallResult {
-    let Brought { outcome, cost, denials, .. } = brought;
+    let Brought { outcome, cost, denials, tool, .. } = brought;
     match outcome {
         Err(error) => {
             let content = vec![Content::Text(error.for_model())];
-            CallResult { content, structured: None, is_error: true, cost, denials }
+            CallResult { content, structured: None, is_error: true, cost, denials, tool }
         }
         Ok(ToolDone { content, structured }) => {
             let content = match (content.is_empty(), &structured) {
@@ -159,7 +167,7 @@ fn result(brought: Brought) -> CallResult {
                 (true, Some(json)) => vec![Content::Json(json.clone())],
                 (true, None) => vec![Content::Text("The call succeeded.".to_owned())],
             };
-            CallResult { content: bounded(content), structured, is_error: false, cost, denials }
+            CallResult { content: bounded(content), structured, is_error: false, cost, denials, tool }
         }
     }
 }
@@ -174,4 +182,27 @@ pub(crate) fn bounded(content: Vec<Content>) -> Vec<Content> {
     text.push_str("\n[cut at 1 MiB: the rest is not stored]");
     let media = content.into_iter().filter(|item| matches!(item, Content::Media(_)));
     std::iter::once(Content::Text(text)).chain(media).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_core::message::{Digest, Media};
+
+    /// L26: a result is stored up to 1 MiB, cut between characters and said so; its media stay.
+    #[test]
+    fn l26_at_most_one_mebibyte_of_a_result_is_stored() {
+        let text = |bytes: usize| vec![Content::Text("x".repeat(bytes))];
+        assert_eq!(bounded(text(STORED_BYTES)), text(STORED_BYTES));
+        let digest = Digest::from_sha256([1; 32]);
+        let media = Media { digest, mime_type: "image/png".to_owned(), size: 5, dimensions: None, name: None };
+        let picture = Content::Media(media);
+        // One byte, then characters of two: the limit is in the middle of one.
+        let long = Content::Text(format!("x{}", "ä".repeat(STORED_BYTES)));
+        let cut = bounded(vec![long, picture.clone()]);
+        let [Content::Text(kept), last] = &cut[..] else { panic!("{} parts", cut.len()) };
+        let (whole, note) = kept.split_once('\n').expect("a line says that it was cut");
+        assert_eq!((whole.len(), note), (STORED_BYTES - 1, "[cut at 1 MiB: the rest is not stored]"));
+        assert_eq!(*last, picture);
+    }
 }

@@ -241,7 +241,7 @@ async fn drive(work: Work) -> Result<TurnResult, SessionError> {
     let Work { input, bounds, trace, cancel, .. } = work;
     let ended = match (session.state().turns, cancel.is_cancelled()) {
         (0, true) => Ok(TurnResult::Idle),
-        (0, false) => session.begin(input, Bounds::Given(bounds), trace, cancel).await,
+        (0, false) => session.begin((input, None), Bounds::Given(bounds), trace, cancel).await,
         _ => session.run(None, cancel).await,
     };
     let closed = session.close().await;

@@ -4,11 +4,11 @@ use crate::calls::{self, Ran};
 use crate::checkpoint::Checkpoint;
 use crate::children::Children;
 use crate::first_use::Questions;
-use crate::remember;
+use crate::outbox::{self, Owing};
 use crate::services::HandedOn;
 use crate::session::{Notes, Session, SessionError, TurnResult};
-use agent_core::change::CallRecord;
-use agent_core::message::{CallId, Message};
+use agent_core::change::{CallRecord, Change};
+use agent_core::message::CallId;
 use agent_core::run::{Action, Dispatch, DispatchedCall, Input, StepPlan, TurnError};
 use agent_memory::StoreError;
 use futures::FutureExt;
@@ -144,9 +144,16 @@ impl Session {
 
     /// Makes one model call. What the tools brought before it is remembered meanwhile.
     async fn step(&mut self, plan: StepPlan) -> Deed {
-        let interaction = self.interaction_before(&plan).await;
-        let remembering = remember::write(self.shared.store.clone(), interaction);
-        tokio::join!(remembering, self.call_model(plan)).1
+        let shared = self.shared.clone();
+        let owing = self.owing;
+        let delivering = async {
+            if owing == Owing::Memories {
+                outbox::deliver_of(&shared).await;
+            }
+        };
+        let deed = tokio::join!(delivering, self.call_model(plan)).1;
+        self.owing = Owing::Nothing;
+        deed
     }
 
     /// Commits the intents, then lets the calls run. Those of other agents are handed on: their turns are driven beside.
@@ -214,15 +221,12 @@ impl Session {
 
     /// The result of a turn that is over.
     async fn finished(&mut self) -> Result<TurnResult, SessionError> {
-        let ending = self.ending().await;
-        remember::write(self.shared.store.clone(), ending).await;
         let mut result = self.ended();
         if let TurnResult::Finished(output) = &mut result
             && self.shared.agent.config().include_history
         {
-            let turn = self.run.turns;
-            let messages = self.shown_up_to(usize::MAX, |entry| entry.turn == turn).await?;
-            output.messages = Some(messages.into_iter().map(Message::without_hosts_parts).collect());
+            let run = self.run.clone();
+            output.messages = Some(self.conversation(&run, &Change::default()).await?);
         }
         Ok(result)
     }

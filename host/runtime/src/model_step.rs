@@ -128,6 +128,7 @@ impl Session {
         notes.texts.extend(system.iter().filter(|_| self.run.summary.is_some()).cloned());
         let request = ModelRequest {
             model: self.model().facts().model.clone(),
+            lifecycle: plan.lifecycle,
             system,
             messages,
             downscaled: Vec::new(),
@@ -210,6 +211,7 @@ impl Session {
         let messages: Vec<_> = messages.map(|(id, message)| json!([id, message.seen_count])).collect();
         json!({
             "model": request.model,
+            "lifecycle": request.lifecycle,
             "max_tokens": request.max_tokens,
             "system": request.system.iter().map(|text| digest(text)).collect::<Vec<_>>(),
             "messages": messages,

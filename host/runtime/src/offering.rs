@@ -105,9 +105,8 @@ impl Session {
                 }
             }
         }
-        let described: Vec<(&str, &str)> =
-            tools.iter().map(|tool| (tool.author_name.as_str(), tool.description.as_str())).collect();
-        queries.iter().map(|query| nearest_by_words(&described, query, tools.len())).collect()
+        let words = agent.registry().words();
+        queries.iter().map(|query| nearest_by_words(words, query, tools.len())).collect()
     }
 
     async fn by_meaning(

@@ -1,11 +1,13 @@
 //! The outbox: what commits have asked to be done outside their session is done after them, as often as it takes (D2, D6).
 
 use crate::checkpoint::Checkpoint;
+use crate::history::in_event;
+use crate::remember::remember;
 use crate::services;
-use crate::session::Session;
+use crate::session::{Session, Shared};
 use agent_core::change::{Change, OutboxEffect, OutboxItem};
 use agent_core::cloud_event::CloudEvent;
-use agent_core::run::{Announced, Emission, Run, TurnEnd};
+use agent_core::run::{Action, Announced, Emission, Run, TurnEnd};
 use agent_memory::{OutboxFilter, Store, StoreError, StoredOutboxItem, digest_of};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -91,6 +93,12 @@ async fn deliver_one(store: &dyn Store, config: &OutboxConfig, item: &StoredOutb
             store.allow(grant.clone()).await?;
             Ok(Deed::Done)
         }
+        (OutboxEffect::Remember { id, memory }, _) => {
+            // It waits, and fails nothing that asks for the outbox to be emptied (D4).
+            let Err(error) = remember(store, item, (id, memory)).await else { return Ok(Deed::Done) };
+            tracing::warn!(session = item.session, %error, "`{id}` was not remembered");
+            Ok(Deed::Left)
+        }
         (OutboxEffect::Forget { turn }, _) => {
             store.forget_turn(&item.session, *turn).await?;
             Ok(Deed::Done)
@@ -133,26 +141,59 @@ fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Does what is pending of a session. What fails stays pending, and the turn goes on.
+pub(crate) async fn deliver_of(shared: &Shared) {
+    let done = |id: &str| shared.pass(Checkpoint::Delivered(id));
+    let config = &shared.agent.config().outbox;
+    if let Err(error) = deliver(&*shared.store, config, Some(&shared.subject), &done).await {
+        tracing::warn!(session = %shared.subject, %error, "the outbox was not emptied");
+    }
+}
+
+/// Effects of the outbox that wait for the next model call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owing {
+    /// None do.
+    Nothing,
+    /// Memories.
+    Memories,
+}
+
 impl Session {
+    /// Does what the commit asks for. What is only to be remembered is written while the model is asked.
+    pub(crate) async fn follow(&mut self, outbox: &[OutboxItem]) {
+        let is_memory = |item: &OutboxItem| matches!(item.effect, OutboxEffect::Remember { .. });
+        if outbox.is_empty() && self.owing == Owing::Nothing {
+            return;
+        }
+        if outbox.iter().all(is_memory) && matches!(self.run.action(), Action::CallModel(_)) {
+            self.owing = Owing::Memories;
+            return;
+        }
+        self.owing = Owing::Nothing;
+        self.deliver().await;
+    }
+
     /// Does what is pending of this session. What fails stays pending, and the turn goes on.
     pub(crate) async fn deliver(&self) {
-        let shared = &self.shared;
-        let done = |id: &str| shared.pass(Checkpoint::Delivered(id));
-        let config = &shared.agent.config().outbox;
-        if let Err(error) = deliver(&*shared.store, config, Some(&shared.subject), &done).await {
-            tracing::warn!(session = %shared.subject, %error, "the outbox was not emptied");
-        }
+        deliver_of(&self.shared).await;
     }
 
     /// Adds the event that says how a turn has ended, where the agent wants one.
-    pub(crate) fn announce_end(&self, after: &Run, change: &mut Change) {
+    pub(crate) async fn announce_end(&mut self, after: &Run, change: &mut Change) -> Result<(), StoreError> {
         let Some(turn) = after.turn.as_ref().filter(|turn| turn.config.announced.completions == Emission::Emitted)
         else {
-            return;
+            return Ok(());
         };
-        let Some(end) = turn.end().filter(|_| self.run.is_open()) else { return };
+        let Some(end) = turn.end().filter(|_| self.run.is_open()) else { return Ok(()) };
         let (word, data) = match end {
-            TurnEnd::Finished(output) => ("finished", json!(output)),
+            TurnEnd::Finished(output) => {
+                let mut output = output.clone();
+                if self.shared.agent.config().include_history {
+                    output.messages = Some(self.conversation(after, change).await?);
+                }
+                ("finished", in_event(&output))
+            }
             TurnEnd::Failed(error) => ("failed", json!({"code": error.code(), "message": error.to_string()})),
             TurnEnd::Cancelled => ("cancelled", Value::Object(Default::default())),
         };
@@ -160,6 +201,7 @@ impl Session {
         let event = services::event(&self.scope(), (id.clone(), format!("agent-host.turn.{word}")), data);
         let event = CloudEvent { deduplicationid: Some(id.clone()), ..event };
         change.outbox.push(OutboxItem { id, effect: OutboxEffect::Event(event) });
+        Ok(())
     }
 }
 

@@ -195,6 +195,7 @@ mod tests {
     use super::*;
     use agent_core::message::{CallId, Message, Role, StoredMessage, ToolResult};
     use agent_core::model::Model;
+    use agent_core::plugin::Lifecycle;
     use agent_core::view::shown_message;
     use agent_memory::digest_of;
 
@@ -205,8 +206,16 @@ mod tests {
 
     fn request(message: Message) -> ModelRequest {
         let model = Model { provider: "p".to_owned(), name: "m".to_owned(), window: 1 };
-        let (system, messages, tools) = (Vec::new(), vec![message], Vec::new());
-        ModelRequest { model, system, messages, downscaled: vec![], tools, output_schema: None, max_tokens: 1 }
+        ModelRequest {
+            model,
+            lifecycle: Lifecycle::Init,
+            system: Vec::new(),
+            messages: vec![message],
+            downscaled: Vec::new(),
+            tools: Vec::new(),
+            output_schema: None,
+            max_tokens: 1,
+        }
     }
 
     /// P4: a mask stays where it is, whether the texts before the medium are shown whole or cut.

@@ -21,6 +21,7 @@ pub fn question(suspension: &Suspension) -> Option<(&CallId, &str)> {
 impl Session {
     /// The user's answer to the question of this call (L18). It is stored at once; [`Session::run`] then goes on.
     pub async fn answer(&mut self, call: CallId, text: String) -> Result<(), SessionError> {
+        self.has_context()?;
         let call = self.run.named_call(call);
         let is_asked = matches!(self.run.action(), agent_core::run::Action::Suspended(suspension)
             if question(&suspension).is_some_and(|(asked, _)| *asked == call));

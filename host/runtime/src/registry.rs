@@ -6,6 +6,7 @@ use crate::services::{Reserved, with_reserved, without_reserved, without_reserve
 use agent_core::message::Digest;
 use agent_core::model::{OfferedTool, RequestedCall};
 use agent_core::names::ToolNames;
+use agent_core::nearest::Index;
 use agent_core::run::{Approval, Disposition, ResolvedCall};
 use agent_core::schema::{Schema, SchemaError, parse_arguments};
 use agent_core::text_dialect::ToolAddress;
@@ -14,7 +15,7 @@ use agent_core::tool::{ToolDefinition, ToolError, ToolSource, Violation};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of a description that the model is shown.
 const MAX_DESCRIPTION: usize = 2 * 1024;
@@ -53,6 +54,8 @@ pub struct Registry {
     names: ToolNames,
     offered: Vec<OfferedTool>,
     tokens: u32,
+    /// Made once, when it is first asked for (L25).
+    words: OnceLock<Index>,
     /// MCP servers whose tools are not there, and why.
     absent: BTreeMap<String, String>,
 }
@@ -126,6 +129,13 @@ impl Registry {
     /// Those that the model is told of, by name, in the provider's alphabet.
     pub fn offered(&self) -> &[OfferedTool] {
         &self.offered
+    }
+
+    /// The words of their names and descriptions, in the same order.
+    pub(crate) fn words(&self) -> &Index {
+        self.words.get_or_init(|| {
+            Index::new(self.offered.iter().map(|tool| (tool.author_name.as_str(), tool.description.as_str())))
+        })
     }
 
     /// What offering them costs, measured (L26).
@@ -454,6 +464,19 @@ mod tests {
         assert!(
             matches!(resolved.disposition, Disposition::Refused(ToolError::Denied { message }) if message.contains("add"))
         );
+    }
+
+    /// L25: the index of a snapshot is made once, and says what a new one would.
+    #[test]
+    fn l25_the_words_of_the_tools_are_indexed_once() {
+        let registry = registry();
+        let (first, again) = (registry.words(), registry.words());
+        assert!(std::ptr::eq(first, again), "the same index serves every turn and step");
+        let anew = Index::new(registry.offered().iter().map(|tool| (&tool.author_name, &tool.description)));
+        for query in ["count the text", "does", "fly"] {
+            assert_eq!(first.nearest(query, 9), anew.nearest(query, 9), "{query}");
+        }
+        assert_eq!(first.len(), registry.offered().len());
     }
 
     /// L17, row 19: whatever a tool says of itself is part of what is allowed.

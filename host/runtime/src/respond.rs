@@ -8,7 +8,7 @@ use agent_core::change::{CallRecord, CallResult, CallState};
 use agent_core::cloud_event::CloudEvent;
 use agent_core::event::{Wait, WaitCause};
 use agent_core::message::{CallId, Content, Digest};
-use agent_core::run::{Input, RestoreError};
+use agent_core::run::Input;
 use agent_core::schema::Schema;
 use agent_core::tool::{ToolError, Violation};
 use agent_memory::{CallFilter, StoreError};
@@ -125,9 +125,7 @@ impl Session {
     /// when the request went out. [`Session::run`] then goes on.
     pub async fn respond(&mut self, event: CloudEvent) -> Result<Responded, RespondError> {
         let session = self.subject().to_owned();
-        if self.state().turns == 0 {
-            return Err(SessionError::Restore { session, error: RestoreError::NoContext }.into());
-        }
+        self.has_context()?;
         if let Some(subject) = event.subject.as_ref().filter(|subject| **subject != session) {
             return Err(RespondError::OtherSubject { subject: subject.clone(), session });
         }

@@ -3,15 +3,20 @@
 mod kept;
 mod servers;
 
+pub(crate) use kept::result_part;
+
 use crate::agent::{Agent, AgentError, Answered};
 use crate::approvals::ApprovalError;
 use crate::checkpoint::{Checkpoint, CheckpointObserver};
-use crate::events::Watchers;
+use crate::events::{Watch, Watchers};
 use crate::first_use::FirstUses;
 use crate::host_model::{AgentModel, ModelLedger, RECORD_KIND, Settlement};
 use crate::key_values::StoredValues;
 use crate::live::LiveAgent;
 use crate::media::{Downscaler, StoredMedia};
+use crate::outbox::Owing;
+use crate::remember::Results;
+use crate::user::UserName;
 use agent_core::change::{CallRecord, Change};
 use agent_core::event::{Event, Suspension};
 use agent_core::message::{CallId, Digest, ID_ENDING, MessageId, StoredMessage, TurnInput};
@@ -192,7 +197,7 @@ pub(crate) struct Notes {
 pub struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) run: Run,
-    pub(crate) watchers: Watchers,
+    pub(crate) watchers: Arc<Watchers>,
     pub(crate) last_event: Option<Event>,
     /// When the first try of the model call that is being made began.
     pub(crate) asking_since: Option<Instant>,
@@ -200,6 +205,8 @@ pub struct Session {
     pub(crate) retry_at: Option<Instant>,
     /// A failed commit or a caller that went away has stopped the turn in the middle: what was running then is gone.
     pub(crate) was_left: bool,
+    /// What is committed to be remembered, and is not written yet.
+    pub(crate) owing: Owing,
     opened_at: u64,
     /// MCP servers that a decision was checked against, until the turn that goes on holds them itself.
     held: Option<Held>,
@@ -270,11 +277,12 @@ impl Session {
         let mut session = Self {
             shared: Arc::new(shared),
             run,
-            watchers,
+            watchers: Arc::new(watchers),
             last_event: None,
             asking_since: None,
             retry_at: None,
             was_left: false,
+            owing: Owing::Nothing,
             opened_at: opened.last_event,
             held: None,
             lease: opened.lease,
@@ -318,6 +326,11 @@ impl Session {
         self.watchers.subscribe()
     }
 
+    /// For other readers, who may come and go at any time, also while [`Session::run`] runs (L30).
+    pub fn watch(&self) -> Watch {
+        self.watchers.handle()
+    }
+
     /// Begins a turn with the input, or without one goes on with the open turn, until it ends or waits. Cancelling stops
     /// it within 100 ms and leaves a session that can go on (L29). MCP servers are connected meanwhile, and let go of when
     /// the turn ends, fails or waits (I5).
@@ -327,8 +340,9 @@ impl Session {
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
         if let Some(input) = input {
-            return self.begin(input, Bounds::Own, crate::trace::root(), cancel).await;
+            return self.begin((input, None), Bounds::Own, crate::trace::root(), cancel).await;
         }
+        self.has_context()?;
         // Let go of when the turn has ended or waits, and where an error or the caller stops it.
         let _held = match self.run.is_open() {
             true => self.connect(self.shared.agent.clone(), &cancel).await?,
@@ -345,10 +359,20 @@ impl Session {
         result
     }
 
+    /// Begins a turn for a user who is not the agent's own: who it is stays with the turn, wherever it goes on (D4).
+    pub async fn run_for(
+        &mut self,
+        user: UserName,
+        input: TurnInput,
+        cancel: CancellationToken,
+    ) -> Result<TurnResult, SessionError> {
+        self.begin((input, Some(user)), Bounds::Own, crate::trace::root(), cancel).await
+    }
+
     /// Begins a turn within these bounds and in this trace.
     pub(crate) async fn begin(
         &mut self,
-        input: TurnInput,
+        (input, user): (TurnInput, Option<UserName>),
         bounds: Bounds,
         trace: TraceContext,
         cancel: CancellationToken,
@@ -358,10 +382,13 @@ impl Session {
         }
         // Taken once: the turn never sees a part of another generation.
         let _held = self.connect(self.shared.live.current(), &cancel).await?;
+        if let Some(user) = user {
+            self.use_agent(self.shared.agent.for_user(Some(user.as_str()))?);
+        }
         let plugins = self.shared.agent.pins();
         let config = match bounds {
             Bounds::Own => self.shared.agent.bounds(),
-            Bounds::Given(config) => config,
+            Bounds::Given(config) => LoopConfig { user: self.shared.agent.config().user.clone(), ..config },
         };
         self.apply(Input::Start { input, config, plugins, trace }, Notes::default()).await?;
         self.shared.ledger.begin(&self.run);
@@ -393,8 +420,18 @@ impl Session {
         }
     }
 
+    /// Nothing is resumed where nothing is stored (L1): no turn of the session has ever been begun.
+    pub(crate) fn has_context(&self) -> Result<(), SessionError> {
+        if self.revision > 0 {
+            return Ok(());
+        }
+        let session = self.shared.subject.clone();
+        Err(SessionError::Restore { session, error: RestoreError::NoContext })
+    }
+
     /// Decides about a call whose outcome is unknown (D3). [`Session::run`] then goes on.
     pub async fn resolve(&mut self, call: CallId, decision: Decision) -> Result<(), SessionError> {
+        self.has_context()?;
         let call = self.run.named_call(call);
         self.apply(Input::Resolve { call, decision }, Notes::default()).await
     }
@@ -441,9 +478,11 @@ impl Session {
     async fn apply_one(&mut self, input: Input, notes: Notes) -> Result<(), SessionError> {
         let name = name_of(&input);
         let input = self.with_edit_told(input).await?;
+        let results = Results::of(&input);
         let mut run = self.run.clone();
         let mut change = run.apply(input)?;
-        self.announce_end(&run, &mut change);
+        self.announce_end(&run, &mut change).await?;
+        self.note_memories(&run, results, &mut change).await;
         self.explain(&mut change).await?;
         self.announce_approvals(&run, &mut change);
         let commit = self.commit_of(&run, change, notes);
@@ -457,9 +496,7 @@ impl Session {
         self.remember(&change);
         self.last_event = change.events.last().cloned().or(self.last_event.take());
         self.watchers.publish(change.events);
-        if !change.outbox.is_empty() {
-            self.deliver().await;
-        }
+        self.follow(&change.outbox).await;
         Ok(())
     }
 
@@ -475,6 +512,9 @@ impl Session {
     async fn take_up(&mut self) -> Result<(), SessionError> {
         if !self.run.is_open() {
             return Ok(());
+        }
+        if let Some(user) = self.run.turn.as_ref().and_then(|turn| turn.config.user.clone()) {
+            self.use_agent(self.shared.agent.for_user(Some(&user))?);
         }
         self.recover().await?;
         self.expire_due().await?;

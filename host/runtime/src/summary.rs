@@ -102,8 +102,10 @@ impl Session {
         let (system, prompt) = (instructions(plan.limit), prompt(plan.earlier.as_ref(), messages, bytes));
         notes.texts.extend([system.clone(), prompt.clone()]);
         let by = model.to_string();
+        let lifecycle = self.run.turn.as_ref().map(|turn| turn.lifecycle).unwrap_or_default();
         let request = ModelRequest {
             model,
+            lifecycle,
             system: vec![system],
             messages: vec![Message::text(Role::User, prompt)],
             downscaled: Vec::new(),

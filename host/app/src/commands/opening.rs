@@ -56,10 +56,11 @@ pub(crate) async fn open(run: &RunArguments, data: Option<&Path>, terminal: &Ter
 /// The same in a data folder, waiting for as long as is said for another process that has the session open.
 pub(crate) async fn open_in(
     run: &RunArguments,
-    (settings, data): (Settings, DataDirectory),
+    (mut settings, data): (Settings, DataDirectory),
     patience: Duration,
     terminal: &Terminal,
 ) -> Result<Opened, Failure> {
+    settings.user.clone_from(&run.user);
     let store = setup::store(&data)?;
     let which = which(run, &settings, &store).await?;
     let sandbox = setup::sandbox(&data)?;

@@ -96,6 +96,7 @@ fn shown(item: &StoredOutboxItem) -> String {
             (text::one_line(&event.event_type, SHOWN), event.data.as_ref().map(|data| text::json_line(data, SHOWN)))
         }
         OutboxEffect::Allow(grant) => (format!("allow {}", text::one_line(&grant.tool, SHOWN)), None),
+        OutboxEffect::Remember { memory, .. } => (format!("remember {}", memory.kind.as_str()), None),
         OutboxEffect::Forget { turn } => (format!("forget turn {turn}"), None),
     };
     let (id, session) = (text::one_line(&item.item.id, SHOWN), text::one_line(&item.session, SHOWN));

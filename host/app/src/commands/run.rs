@@ -14,7 +14,7 @@ use crate::terminal::turn::{Format, TurnView, Use};
 use crate::terminal::{Output, Terminal};
 use agent_core::message::{CallId, TurnInput};
 use agent_core::run::Action;
-use agent_runtime::{FirstUse, Session, TurnResult, question};
+use agent_runtime::{FirstUse, Session, SessionError, TurnResult, question};
 use clap::CommandFactory;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -169,7 +169,11 @@ pub(super) async fn watch(
         }
     };
     while view.receive_waiting(&mut events).await.unwrap_or(false) {}
-    result.map_err(Failure::failed)
+    result.map_err(|error| match error {
+        // Nothing was begun, now or ever.
+        SessionError::Restore { .. } => Failure::refused(error),
+        error => Failure::failed(error),
+    })
 }
 
 /// Asks about a plugin while the turn's other calls run; the turn's result, should it end meanwhile.

@@ -42,7 +42,7 @@ pub struct Output {
     pub session: String,
     /// From 1.
     pub turn: u32,
-    /// The turn's messages, where the agent sets `include_history`.
+    /// The session's messages, where the agent sets `include_history`: all but those that were taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<Message>>,
 }

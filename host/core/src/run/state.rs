@@ -146,6 +146,9 @@ pub struct LoopConfig {
     /// Milliseconds that a question of `ask_question` waits for its answer. Default: until it comes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer_within_ms: Option<u64>,
+    /// For whom the turn works: the request's user, else the agent's (D4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// The output when no model answers (M3). Default: none, so that the turn ends with `model_failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<OutputData>,
@@ -197,6 +200,7 @@ impl Default for LoopConfig {
             finish: Finish::Text,
             persistence: false,
             answer_within_ms: None,
+            user: None,
             fallback: None,
             announced: Announced::default(),
         }
@@ -368,7 +372,7 @@ fn first_attempt() -> u32 {
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// There is none (`no_context`).
-    #[error("no_context: the session has no stored state, so there is nothing to resume")]
+    #[error("no_context: the session has no stored state, so there is nothing to resume: begin a turn with an input")]
     NoContext,
     /// It is damaged.
     #[error("the stored state cannot be read: {0}")]

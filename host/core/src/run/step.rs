@@ -12,7 +12,7 @@ use super::refusal::cut;
 use super::repetition::{Guarded, Switch, fingerprint_of};
 use super::state::{AtLimit, Fit, Mask, Phase, Run, Turn};
 use crate::approval::Leave;
-use crate::change::{Body, CallChange, CallRecord, CallResult, CallState, Change};
+use crate::change::{Body, CallChange, CallRecord, CallResult, CallState, Change, ToolPresence};
 use crate::event::{EndReason, EventKind};
 use crate::loop_break::{Finish, LoopBreak};
 use crate::message::{CallId, Content, Part, Replay, Role, ToolCall};
@@ -518,6 +518,9 @@ impl Run {
         }
         if result.is_error {
             self.note_failure(&name, &shown);
+        }
+        if result.tool == ToolPresence::Gone {
+            self.emit(change, EventKind::ToolNotFound { call: id.clone(), name: name.clone() });
         }
         let (call, cost) = (id.clone(), result.cost);
         let kind = match result.is_error {

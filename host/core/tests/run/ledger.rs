@@ -168,7 +168,7 @@ impl Ledger {
         });
         let events = change.outbox.iter().filter_map(|item| match &item.effect {
             OutboxEffect::Event(event) => Some((item.id.as_str(), event.id.as_str())),
-            OutboxEffect::Allow(_) | OutboxEffect::Forget { .. } => None,
+            OutboxEffect::Allow(_) | OutboxEffect::Remember { .. } | OutboxEffect::Forget { .. } => None,
         });
         let expected: Vec<_> = handed_on.map(|id| (id, id)).collect();
         assert_eq!(events.collect::<Vec<_>>(), expected);

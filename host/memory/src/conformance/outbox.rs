@@ -5,6 +5,7 @@ use crate::{Commit, OutboxFilter, Store, StoreError, StoredOutboxItem};
 use agent_core::approval::LastingGrant;
 use agent_core::change::{Change, OutboxEffect, OutboxItem};
 use agent_core::cloud_event::{CloudEvent, SPEC_VERSION};
+use agent_core::memory::{Memory, MemoryKind};
 use agent_core::message::Digest;
 use serde_json::json;
 use std::sync::Arc;
@@ -35,6 +36,19 @@ fn grant(id: &str) -> OutboxItem {
     OutboxItem { id: id.to_owned(), effect }
 }
 
+fn remember(id: &str, text: &str) -> OutboxItem {
+    let memory = Memory {
+        user: "ann".to_owned(),
+        kind: MemoryKind::Final,
+        agent: "a".to_owned(),
+        session: "s".to_owned(),
+        turn: 1,
+        text: text.to_owned(),
+        written: None,
+    };
+    OutboxItem { id: id.to_owned(), effect: OutboxEffect::Remember { id: format!("s/{id}"), memory } }
+}
+
 fn with(outbox: Vec<OutboxItem>) -> Commit {
     commit_of(Change { outbox, ..Change::default() })
 }
@@ -49,10 +63,11 @@ fn ids(items: &[StoredOutboxItem]) -> Vec<&str> {
 
 pub(super) async fn items_are_written_with_their_commit(place: Place) {
     let mut writing = Writing::new(&place.store, "s").await;
-    writing.commit(with(vec![item("call_1_1_1"), grant("allow")])).await.unwrap();
+    let effects = [item("call_1_1_1"), grant("allow"), remember("1/final", "a \"walrus\"\n")];
+    writing.commit(with(effects.to_vec())).await.unwrap();
     let stored = all(&place.store).await;
     let items: Vec<_> = stored.iter().map(|stored| stored.item.clone()).collect();
-    assert_eq!(items, [item("call_1_1_1"), grant("allow")], "every effect comes back as it was");
+    assert_eq!(items, effects, "every effect comes back as it was");
     assert!(stored.iter().all(|stored| stored.session == "s" && stored.delivered.is_none()), "{stored:?}");
     assert!(stored[0].created.ends_with('Z') && stored[0].number < stored[1].number, "{stored:?}");
 
@@ -123,4 +138,14 @@ pub(super) async fn delivered_items_stay_and_a_deleted_sessions_go(place: Place)
     again.commit(with(vec![item("a")])).await.unwrap();
     let stored = all(store).await;
     assert!(stored.len() == 1 && stored[0].number > last, "a number is never given twice: {stored:?}");
+}
+
+/// D4: what was remembered is forgotten where it is remembered, and lives on nowhere else.
+pub(super) async fn a_delivered_memory_leaves_no_text(place: Place) {
+    let store = &place.store;
+    let mut writing = Writing::new(store, "s").await;
+    writing.commit(with(vec![remember("1/final", "a walrus"), remember("2/final", "a whale")])).await.unwrap();
+    store.delivered(all(store).await[0].number).await.unwrap();
+    let items: Vec<_> = all(store).await.into_iter().map(|stored| stored.item).collect();
+    assert_eq!(items, [remember("1/final", ""), remember("2/final", "a whale")]);
 }

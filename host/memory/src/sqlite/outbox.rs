@@ -49,7 +49,11 @@ impl Outbox for SqliteStore {
     async fn delivered(&self, number: u64) -> Result<(), StoreError> {
         self.write(Effort::Short, move |connection| {
             connection
-                .prepare_cached("UPDATE outbox SET delivered = ?2 WHERE number = ?1 AND delivered IS NULL")?
+                .prepare_cached(
+                    "UPDATE outbox SET delivered = ?2,
+                         body = CASE kind WHEN 'remember' THEN json_set(body, '$.memory.text', '') ELSE body END
+                     WHERE number = ?1 AND delivered IS NULL",
+                )?
                 .execute(params![signed(number), now()])?;
             Ok(())
         })

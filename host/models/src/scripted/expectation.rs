@@ -2,6 +2,7 @@
 
 use agent_core::message::{Content, Message, Part, Role};
 use agent_core::model::ModelRequest;
+use agent_core::plugin::Lifecycle;
 use serde::Deserialize;
 use std::fmt::Debug;
 
@@ -12,6 +13,8 @@ const EXCERPT: usize = 300;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Expectation {
+    /// Why the prompt was built (L2).
+    lifecycle: Option<Lifecycle>,
     /// Number of messages.
     messages: Option<usize>,
     /// Their roles.
@@ -63,6 +66,7 @@ impl Expectation {
     pub(crate) fn problems(&self, request: &ModelRequest) -> Vec<String> {
         let messages = &request.messages;
         let mut problems = Vec::new();
+        equal("lifecycle", &self.lifecycle, request.lifecycle, &mut problems);
         equal("messages", &self.messages, messages.len(), &mut problems);
         equal("roles", &self.roles, messages.iter().map(|message| message.role).collect(), &mut problems);
         equal(
@@ -168,7 +172,7 @@ mod tests {
     fn what_holds_is_no_problem() {
         let cases = [
             json!({}),
-            json!({"messages": 3, "roles": ["user", "assistant", "tool"], "seen_counts": [1, 1, 0]}),
+            json!({"lifecycle": "init", "messages": 3, "roles": ["user", "assistant", "tool"], "seen_counts": [1, 1, 0]}),
             json!({"tools": ["text.count", "calc"], "offers": "calc", "withholds": ["files.read"]}),
             json!({"last_contains": ["42", "{\"n\":42}"], "contains": "text.count {\"path\":\"a\"}", "lacks": "secret"}),
             json!({"system_contains": "You help", "output_schema": false}),
@@ -181,6 +185,7 @@ mod tests {
     #[test]
     fn what_does_not_hold_is_named() {
         let cases = [
+            (json!({"lifecycle": "tool_result"}), "lifecycle: expected ToolResult, found Init"),
             (json!({"messages": 2}), "messages: expected 2, found 3"),
             (json!({"seen_counts": [1, 1, 1]}), "seen_counts: expected [1, 1, 1], found [1, 1, 0]"),
             (json!({"roles": ["user"]}), "roles: expected [User], found [User, Assistant, Tool]"),

@@ -3,6 +3,7 @@
 use crate::server::Server;
 use agent_core::message::{CallId, Content, Digest, Dimensions, Media, Message, Part, Role, ToolCall, ToolResult};
 use agent_core::model::{Delta, Model, ModelRequest};
+use agent_core::plugin::Lifecycle;
 use agent_models::{
     MediaBytes, MediaSource, ModelError, NoMedia, Provider, ProviderConfig, Providers, Purpose, RawReply, ReplyContext,
     Secret, Timeouts,
@@ -52,7 +53,16 @@ pub(crate) fn hasty(server: &Server, (connect, stall, total): (u64, u64, u64)) -
 pub(crate) fn request(messages: Vec<Message>) -> ModelRequest {
     let model = Model { provider: "test".into(), name: "some/model".into(), window: 32_768 };
     let system = vec!["You help.".to_owned(), "Be brief.".to_owned()];
-    ModelRequest { model, system, messages, downscaled: vec![], tools: vec![], output_schema: None, max_tokens: 1000 }
+    ModelRequest {
+        model,
+        lifecycle: Lifecycle::Init,
+        system,
+        messages,
+        downscaled: vec![],
+        tools: vec![],
+        output_schema: None,
+        max_tokens: 1000,
+    }
 }
 
 /// A request that says "go".

@@ -16,7 +16,7 @@ pub(super) async fn call(shared: &Shared, server: &str, record: &CallRecord) -> 
     let started = Instant::now();
     let Some(tool) = shared.agent.mcp_tool(&record.name) else {
         let message = format!("MCP server {server} has no tool `{}` any more", record.name);
-        return Ok(Brought::without_cost(Err(ToolError::NotFound { message })));
+        return Ok(Brought::gone(message));
     };
     let called = shared.agent.servers().call(server, &tool.remote_name, record.effective_arguments()).await;
     let outcome = match called {

@@ -6,7 +6,7 @@ use agent_core::message::{CallId, Message, MessageId, Part, StoredMessage, ToolR
 use agent_core::run::Entry;
 use agent_core::view::shown_message;
 use agent_memory::{CallFilter, MAX_PAGE, MessageRange, StoreError};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 impl Session {
@@ -77,6 +77,29 @@ impl Session {
         Ok(shown.map(|(message, entry)| shown_message(message, self.run.seen_count(entry), limit)).collect())
     }
 
+    /// Calls as the change leaves them.
+    pub(crate) async fn calls_after(&mut self, ids: &[CallId], change: &Change) -> Result<Vec<CallRecord>, StoreError> {
+        let requested = change.calls.iter().filter_map(|call| match call {
+            CallChange::Requested(record) => Some((record.id.clone(), record.clone())),
+            _ => None,
+        });
+        let mut calls: HashMap<CallId, CallRecord> = requested.collect();
+        let stored: Vec<CallId> = ids.iter().filter(|id| !calls.contains_key(id)).cloned().collect();
+        calls.extend(self.load_calls(&stored).await?.into_iter().map(|record| (record.id.clone(), record)));
+        for call in &change.calls {
+            match call {
+                CallChange::Finished { id, result } => {
+                    calls.entry(id.clone()).and_modify(|record| record.result = Some(result.clone()));
+                }
+                CallChange::Edited { id, arguments } => {
+                    calls.entry(id.clone()).and_modify(|record| record.edited = Some(arguments.clone()));
+                }
+                CallChange::Requested(_) | CallChange::Moved { .. } => {}
+            }
+        }
+        Ok(ids.iter().filter_map(|id| calls.remove(id)).collect())
+    }
+
     /// Calls of the open batch.
     pub(crate) async fn load_calls(&mut self, ids: &[CallId]) -> Result<Vec<CallRecord>, StoreError> {
         let missing: Vec<CallId> = ids.iter().filter(|id| !self.calls.contains_key(id)).cloned().collect();
@@ -88,7 +111,7 @@ impl Session {
     }
 }
 
-fn result_part(call: &CallId, name: String, result: CallResult) -> Part {
+pub(crate) fn result_part(call: &CallId, name: String, result: CallResult) -> Part {
     let CallResult { content, is_error, .. } = result;
     Part::ToolResult(ToolResult { call_id: call.clone(), name, content, is_error })
 }

@@ -246,7 +246,7 @@ pub(super) const TURN: Section = Section {
             name: "include_history",
             value: Value::Flag,
             default: Default::Is("false"),
-            meaning: "Whether the output carries the turn's messages.",
+            meaning: "Whether the output carries the session's messages, but for those that were taken back.",
             example: "true",
         },
         Key {
