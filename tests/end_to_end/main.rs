@@ -13,6 +13,7 @@ mod compiling;
 mod configuration;
 mod contract;
 mod crash;
+mod denials;
 mod eviction;
 mod examples;
 #[path = "../mcp_server/fixture.rs"]

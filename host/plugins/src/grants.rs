@@ -4,12 +4,13 @@
 use crate::http::{self, HttpPattern, Secret};
 use crate::identity::PluginIdentity;
 use crate::manifest::{Access, Manifest};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
 /// A directory with everything below it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeGrant {
     /// Where it is.
     pub host: PathBuf,
@@ -194,6 +195,15 @@ pub(crate) fn http_denied(plugin: &str, request: &str, line: &str) -> (String, G
 pub(crate) fn key_value_denied(plugin: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, "key_value_mib = 10".to_owned(), "key_value_mib=10".to_owned());
     ("keeping values between calls".to_owned(), advice)
+}
+
+/// How the opening of a file in a granted tree is named to people, and granted.
+pub(crate) fn file_denied(plugin: &str, path: &str, access: Access) -> (String, GrantAdvice) {
+    let advice = files_advice(plugin, access).advice;
+    match access {
+        Access::Read => (format!("opening {}", quoted(path)), advice),
+        Access::ReadWrite => (format!("opening {} for writing", quoted(path)), advice),
+    }
 }
 
 fn secret_advice(plugin: &str, name: &str) -> GrantAdvice {

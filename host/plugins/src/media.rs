@@ -1,6 +1,5 @@
 //! The conversation's media for guests: `media-store` of the contract over the port that the runtime implements.
 
-use crate::audit::AuditPort;
 use crate::bindings::agent_host::plugin::{media_store, types};
 use crate::convert;
 use crate::key_value::KeyValuePort;
@@ -18,8 +17,6 @@ pub struct Ports {
     pub media: Option<Arc<dyn MediaPort>>,
     /// What plugins keep between calls.
     pub key_value: Option<Arc<dyn KeyValuePort>>,
-    /// Is told of refusals.
-    pub audit: Option<Arc<dyn AuditPort>>,
 }
 
 /// Reads and stores the media of sessions.

@@ -179,6 +179,7 @@ impl Session {
             state: turn.state.clone(),
         };
         let report = self.shared.sandbox.build_step(&builder, &request, &self.ports()).await;
+        self.note_denials(&report.denials);
         let sections = answer(&builder, report)?;
         let body = json!({"plugin": builder.plugin().identity().to_string(), "answer": sections});
         self.note(notes, plan.step, "step_context", body);

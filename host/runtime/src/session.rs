@@ -10,14 +10,14 @@ use crate::events::Watchers;
 use crate::key_values::StoredValues;
 use crate::live::LiveAgent;
 use crate::media::{Downscaler, StoredMedia};
-use agent_core::change::{CallRecord, Change};
+use crate::pinned;
+use agent_core::change::{CallRecord, Change, Denial};
 use agent_core::event::{Event, Suspension};
 use agent_core::message::{CallId, Digest, MessageId, StoredMessage, TurnInput};
 use agent_core::plugin::TraceContext;
 use agent_core::run::{Action, Decision, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
 use agent_mcp::Held;
 use agent_memory::{Commit, Lease, OpenMode, SessionMeta, Status, StepRecord, Store, StoreError, digest_of};
-use agent_plugins::PluginStoreError::{Damaged, Missing};
 use agent_plugins::{
     Generation, GenerationError, Grants, MediaPort, PluginSetup, Ports, Sandbox, TreeGrant, trees_within,
 };
@@ -52,6 +52,16 @@ pub enum OpenSession {
     New,
     /// That of this subject.
     Existing(String),
+    /// The same, to decide something about its open turn, which cannot go on here. That its plugins cannot be loaded is
+    /// no hindrance.
+    ToDecide(String),
+}
+
+/// What a session is opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    GoOn,
+    Decide,
 }
 
 /// A session that cannot be worked on.
@@ -162,6 +172,8 @@ impl Shared {
 pub(crate) struct Notes {
     pub(crate) records: Vec<StepRecord>,
     pub(crate) texts: Vec<String>,
+    /// What was refused meanwhile beside a call's own outcome: told before the change.
+    pub(crate) denials: Vec<(Option<CallId>, Denial)>,
 }
 
 /// A session that is open in this process.
@@ -176,6 +188,8 @@ pub struct Session {
     pub(crate) retry_at: Option<Instant>,
     /// A failed commit or a caller that went away has stopped the turn in the middle: what was running then is gone.
     pub(crate) was_left: bool,
+    /// Refused to plugins that no call has asked, and not told yet.
+    pub(crate) denied: Vec<(Option<CallId>, Denial)>,
     opened_at: u64,
     /// MCP servers that a decision was checked against, until the turn that goes on holds them itself.
     held: Option<Held>,
@@ -191,11 +205,12 @@ impl Session {
     pub async fn open(host: &Host, agent: impl Into<LiveAgent>, which: OpenSession) -> Result<Self, SessionError> {
         let agent = agent.into();
         let name = agent.current().config().name.clone();
-        let (subject, mode) = match which {
-            OpenSession::New => (new_subject(&name), OpenMode::CreateNew),
-            OpenSession::Existing(subject) => (subject, OpenMode::Existing),
+        let (subject, mode, purpose) = match which {
+            OpenSession::New => (new_subject(&name), OpenMode::CreateNew, Purpose::GoOn),
+            OpenSession::Existing(subject) => (subject, OpenMode::Existing, Purpose::GoOn),
+            OpenSession::ToDecide(subject) => (subject, OpenMode::Existing, Purpose::Decide),
         };
-        Self::open_as(host, agent, (Run::new(subject, name), mode), Watchers::new()).await
+        Self::open_for(host, agent, (Run::new(subject, name), mode), (Watchers::new(), purpose)).await
     }
 
     /// The same for a session that is as `new` where nothing of it is stored yet.
@@ -204,6 +219,15 @@ impl Session {
         live: LiveAgent,
         (new, mode): (Run, OpenMode),
         watchers: Watchers,
+    ) -> Result<Self, SessionError> {
+        Self::open_for(host, live, (new, mode), (watchers, Purpose::GoOn)).await
+    }
+
+    async fn open_for(
+        host: &Host,
+        live: LiveAgent,
+        (new, mode): (Run, OpenMode),
+        (watchers, purpose): (Watchers, Purpose),
     ) -> Result<Self, SessionError> {
         let agent = live.current();
         let subject = new.session.clone();
@@ -231,7 +255,6 @@ impl Session {
             ports: Ports {
                 media: Some(media),
                 key_value: Some(Arc::new(StoredValues(host.store.clone()))),
-                audit: None,
             },
             downscaler: host.downscaler.clone(),
             subject,
@@ -246,6 +269,7 @@ impl Session {
             asking_since: None,
             retry_at: None,
             was_left: false,
+            denied: Vec::new(),
             opened_at: opened.last_event,
             held: None,
             lease: opened.lease,
@@ -254,7 +278,7 @@ impl Session {
             calls: HashMap::new(),
             stored_texts: HashSet::new(),
         };
-        match session.take_up().await {
+        match session.take_up(purpose).await {
             Ok(()) => {
                 // What the process before this one could not deliver any more.
                 if session.revision > 0 {
@@ -327,12 +351,12 @@ impl Session {
         }
         // Taken once: the turn never sees a part of another generation.
         let _held = self.connect(self.shared.live.current(), &cancel).await?;
-        let plugins = self.shared.agent.pins();
+        let (plugins, pinned) = (self.shared.agent.pins(), Some(pinned::pins_of(&self.shared.agent)));
         let config = match bounds {
             Bounds::Own => self.shared.agent.bounds(),
             Bounds::Given(config) => config,
         };
-        self.apply(Input::Start { input, config, plugins, trace }, Notes::default()).await?;
+        self.apply(Input::Start { input, config, plugins, pinned, trace }, Notes::default()).await?;
         let result = self.drive(&cancel).await;
         self.let_go();
         result
@@ -375,8 +399,18 @@ impl Session {
         Ok(self.shared.store.release(self.lease).await?)
     }
 
-    /// The only way to change the session: the next state is computed, committed, and only then taken and told (D6).
-    pub(crate) async fn apply(&mut self, input: Input, notes: Notes) -> Result<(), SessionError> {
+    /// The only way to change the session. What was refused meanwhile is told before what follows from it (O3).
+    pub(crate) async fn apply(&mut self, input: Input, mut notes: Notes) -> Result<(), SessionError> {
+        let mut denials = std::mem::take(&mut notes.denials);
+        if self.run.is_open() && !(self.denied.is_empty() && denials.is_empty()) {
+            denials.splice(0..0, self.denied.drain(..));
+            self.apply_one(Input::Denied { denials }, Notes::default()).await?;
+        }
+        self.apply_one(input, notes).await
+    }
+
+    /// The next state is computed, committed, and only then taken and told (D6).
+    async fn apply_one(&mut self, input: Input, notes: Notes) -> Result<(), SessionError> {
         let name = name_of(&input);
         let input = self.with_edit_told(input).await?;
         let mut run = self.run.clone();
@@ -410,29 +444,39 @@ impl Session {
     }
 
     /// Goes on where another process stopped: with the plugins of the open turn, and with what was running decided.
-    async fn take_up(&mut self) -> Result<(), SessionError> {
+    async fn take_up(&mut self, purpose: Purpose) -> Result<(), SessionError> {
         if !self.run.is_open() {
             return Ok(());
         }
         self.recover().await?;
         self.expire_due().await?;
-        let pins = self.run.turn.as_ref().map(|turn| turn.plugins.clone()).unwrap_or_default();
-        let pinned: Vec<_> = pins.into_iter().map(|pin| (pin.name, pin.digest)).collect();
-        let current = self.shared.agent.clone();
-        if pinned == current.generation().pinned() {
+        let Some(turn) = &self.run.turn else { return Ok(()) };
+        let plugins: Vec<_> = turn.plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
+        let (current, pinned) = (self.shared.agent.clone(), turn.pinned.clone());
+        let is_current = plugins == current.generation().pinned();
+        if is_current && pinned.as_ref().is_none_or(|pinned| *pinned == pinned::pins_of(&current)) {
             return Ok(());
         }
-        let agent = match Generation::from_digests(&self.shared.sandbox, &pinned).await {
-            Ok(generation) => current.with_generation(generation).map_err(|error| error.to_string()),
-            Err(
-                error @ (GenerationError::Gone { reason: Missing { .. } | Damaged { .. }, .. }
-                | GenerationError::NoStore),
-            ) => Err(error.to_string()),
+        let generation = match is_current {
+            true => Ok(current.generation().clone()),
+            false => Generation::from_digests(&self.shared.sandbox, &plugins).await,
+        };
+        let agent = match generation {
+            Ok(generation) => {
+                pinned::resumed(&current, generation, pinned.as_ref()).map_err(|error| error.to_string())
+            }
+            // What is decided about the turn needs none of them, least of all that it is cancelled.
+            Err(error) if purpose == Purpose::Decide => {
+                tracing::warn!(session = %self.run.session, %error, "the open turn's plugins are not loaded");
+                return Ok(());
+            }
+            Err(error) if error.is_lasting() => Err(error.to_string()),
             // It may be there the next time: the turn stays open.
             Err(error) => return Err(error.into()),
         };
         match agent {
             Ok(agent) => self.use_agent(Arc::new(agent)),
+            Err(_) if purpose == Purpose::Decide => {}
             Err(reason) => {
                 self.apply(Input::Failed(TurnError::PluginChanged { reason }), Notes::default()).await?;
             }
@@ -527,6 +571,7 @@ fn name_of(input: &Input) -> &'static str {
         Input::Approval { .. } => "approval",
         Input::AskAgain { .. } => "ask_again",
         Input::Forbidden { .. } => "forbidden",
+        Input::Denied { .. } => "denied",
         Input::Resolve { .. } => "resolve",
     }
 }

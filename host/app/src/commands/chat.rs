@@ -68,7 +68,7 @@ pub(crate) async fn chat(
     let _silent = terminal.silent_keyboard();
     Interrupts::give_keyboard_back(terminal.clone());
     let Opened { settings, host, agent, live, session, kept } = opened;
-    let watch = if run.no_watch { Watch::nothing() } else { Watch::begin(&host, live) };
+    let watch = if run.no_watch { Watch::nothing() } else { Watch::begin(&host, live.clone()) };
     let names = Names {
         models: lists::models(&agent.current()),
         tools: agent.current().registry().offered().iter().map(|tool| tool.author_name.clone()).collect(),
@@ -81,7 +81,9 @@ pub(crate) async fn chat(
     let left = chat.talk(&mut editor).await;
     let servers = chat.agent.current().servers().clone();
     let is_told_to_end = chat.interrupts.is_leaving();
+    let store = chat.host.store.clone();
     let closed = chat.close().await;
+    opening::finish(&*store, &live, terminal).await;
     if is_told_to_end {
         servers.hurry();
     }

@@ -5,10 +5,12 @@ use crate::data::DataDirectory;
 use crate::exit::Failure;
 use crate::settings::Settings;
 use crate::setup::{self, agents::Projects};
-use crate::terminal::Terminal;
+use crate::terminal::{BOLD, Terminal, YELLOW, text};
 use crate::terminal::turn::Kept;
-use agent_memory::{SessionLog, SqliteStore, StoreError};
-use agent_runtime::{CheckpointObserver, Downscaler, Host, LiveAgent, OpenSession, Session, SessionError, swap};
+use agent_memory::{Rollback, SessionLog, SqliteStore, Store, StoreError};
+use agent_runtime::{
+    CheckpointObserver, Downscaler, Host, LiveAgent, Notice, OpenSession, Session, SessionError, swap,
+};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -56,12 +58,32 @@ pub(crate) async fn open_in(
     let mut live = delegates.live;
     live.extend(settings.plugins.clone().map(|folder| (folder, agent.clone())));
     for (folder, agent) in &live {
-        swap::begin(&*store, &sandbox, folder, agent).await.map_err(Failure::refused)?;
+        for notice in swap::begin(&*store, &sandbox, folder, agent).await.map_err(Failure::refused)? {
+            if let Notice::Refused { subject, reason } = notice {
+                let told = format!("{subject}: {reason}\n  what was there before goes on serving");
+                terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&told)));
+            }
+        }
     }
     let host = Host { store, sandbox, downscaler: Downscaler::default(), checkpoint: checkpoint() };
     let session = patiently(&host, &agent, which, patience).await?;
     let kept = Kept { store: host.store.clone(), data };
     Ok(Opened { settings, host, agent, live, session, kept })
+}
+
+/// What the calls of new versions came to counts in the next process, too (P10).
+pub(crate) async fn finish(store: &dyn Store, live: &[(PathBuf, LiveAgent)], terminal: &Terminal) {
+    for (folder, agent) in live {
+        match swap::finish(store, folder, agent).await {
+            Ok(taken_back) => taken_back.into_iter().for_each(|Rollback { plugin, from, to, .. }| {
+                let (plugin, from, to) = (text::one_line(&plugin, 64), from.short().to_owned(), to.short().to_owned());
+                terminal.note(format!(
+                    "{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} has crashed too often: {from} → {to}, until its file changes"
+                ));
+            }),
+            Err(error) => terminal.note(format!("{YELLOW}!{YELLOW:#} trials of plugins were not counted: {error}")),
+        }
+    }
 }
 
 /// Where tests kill the process; nowhere in a release.

@@ -3,7 +3,7 @@
 
 use super::asking::{Asker, Person};
 use super::chat;
-use super::opening::{Opened, open};
+use super::opening::{self, Opened, open};
 use super::session::below;
 use crate::arguments::{Arguments, RunArguments};
 use crate::exit::{Exit, Failure};
@@ -63,7 +63,7 @@ pub(super) async fn once(
     (yes, cancel): (&[String], &CancellationToken),
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let Opened { mut session, kept, agent, .. } = opened;
+    let Opened { mut session, kept, agent, live, .. } = opened;
     let (data, store) = (kept.data.clone(), kept.store.clone());
     let person = if format == Format::Json { Person::Nobody } else { Person::of(terminal) };
     let asker = Asker::new(terminal, person, &kept.data, yes);
@@ -71,6 +71,7 @@ pub(super) async fn once(
     let result = turns(&mut session, prompt, (&mut view, &asker), cancel).await;
     let parent = session.state().delegated_by.clone().filter(|_| !session.state().is_open());
     let closed = session.close().await;
+    opening::finish(&*store, &live, terminal).await;
     let servers = agent.current().servers().clone();
     if cancel.is_cancelled() {
         servers.hurry();

@@ -69,7 +69,7 @@ pub(super) async fn call(
         Some(_) => Some(Arc::new(StoredValues(asked.store()?)) as Arc<dyn KeyValuePort>),
         None => None,
     };
-    let ports = Ports { media: Some(media), key_value, audit: None };
+    let ports = Ports { media: Some(media), key_value };
     let cancel = Interrupts::listen(terminal.clone()).begin(Doing::Turn);
     terminal.busy(format!("running {}", asked.tool));
     let report = tokio::select! {
