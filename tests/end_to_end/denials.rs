@@ -96,5 +96,7 @@ async fn p6_a_builder_that_is_denied_something() {
     let built = told.iter().position(|kind| matches!(kind, EventKind::ContextBuilt { .. }));
     assert!(denied.is_some() && denied < built, "{told:?}");
     let audited = house.store.audited(0, 0, 100).await.unwrap();
-    assert!(audited.iter().any(|entry| matches!(&entry.deed, Deed::Denied { call: None, denial, .. } if denial.thing.contains("region"))));
+    assert!(audited.iter().any(
+        |entry| matches!(&entry.deed, Deed::Denied { call: None, denial, .. } if denial.thing.contains("region"))
+    ));
 }

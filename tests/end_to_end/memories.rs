@@ -6,7 +6,13 @@ use agent_core::change::{CallRecord, HiddenMessage};
 use agent_core::message::{Digest, Media, MessageId, Role, StoredMessage};
 use agent_core::plugin::Recollection;
 use agent_core::run::AtLimit;
-use agent_memory::{Approvals, Audit, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, CountedTrial, Deed, Deletion, KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, RecordRange, RememberedFact, Rollback, ServedPlugin, SessionFilter, SessionLog, SessionMeta, SessionSummary, SqliteStore, StoreError, StoredGrant, StoredOutboxItem, StoredRecord, StoredTrial, Succession, Swap, TimedEvent, VersionFilter};
+use agent_memory::{
+    Approvals, Audit, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, CountedTrial, Deed, Deletion,
+    KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, OpenMode,
+    OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, RecordRange, RememberedFact, Rollback,
+    ServedPlugin, SessionFilter, SessionLog, SessionMeta, SessionSummary, SqliteStore, StoreError, StoredGrant,
+    StoredOutboxItem, StoredRecord, StoredTrial, Succession, Swap, TimedEvent, VersionFilter,
+};
 use agent_runtime::{
     AgentConfig, Checkpoint, Delegate, Host, MemoryUse, OpenSession, Session, SummaryWriter, TurnResult,
 };

@@ -46,7 +46,8 @@ fn named(name: &str, number: u32) -> Vec<u8> {
 
 /// A component with a manifest of that name and no requests.
 fn named_as(name: &str, component: &[u8]) -> Vec<u8> {
-    with_manifest(component, &Manifest { name: name.to_owned(), version: "1.0.0".into(), ..Manifest::default() }).unwrap()
+    with_manifest(component, &Manifest { name: name.to_owned(), version: "1.0.0".into(), ..Manifest::default() })
+        .unwrap()
 }
 
 /// As `cp` to another name and `mv` do it.

@@ -32,7 +32,9 @@ pub use input::{
     Prospect, Refused, RepliedStep, ResolvedCall, Summarised, TurnContext,
 };
 pub use planning::{Asked, MadePlan, Offer, Plan, PlanBudgets, PlannedStep};
-pub use state::{AtLimit, Entry, LoopConfig, Mask, PinnedAgent, PinnedPlugin, PromptBudget, RestoreError, Run, StepPlan, Turn};
+pub use state::{
+    AtLimit, Entry, LoopConfig, Mask, PinnedAgent, PinnedPlugin, PromptBudget, RestoreError, Run, StepPlan, Turn,
+};
 
 use crate::approval::Leave;
 use crate::change::Change;

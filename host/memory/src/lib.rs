@@ -27,7 +27,8 @@ pub use session_log::{
 };
 pub use sqlite::{Options, SqliteStore, Stats, Synchronous};
 pub use versions::{
-    CountedTrial, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoredTrial, Succession, VersionEnd, VersionFilter,
+    CountedTrial, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoredTrial, Succession, VersionEnd,
+    VersionFilter,
 };
 
 /// All that the host keeps.

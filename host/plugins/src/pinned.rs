@@ -54,7 +54,12 @@ impl PinnedGrants {
             config: of(&self.config, &current.config),
             // What cannot be read any more grants nothing.
             http: self.http.iter().filter_map(|pattern| pattern.parse().ok()).collect(),
-            secrets: current.secrets.iter().filter(|secret| self.secrets.contains(&place_of(secret))).cloned().collect(),
+            secrets: current
+                .secrets
+                .iter()
+                .filter(|secret| self.secrets.contains(&place_of(secret)))
+                .cloned()
+                .collect(),
             key_value: self.key_value,
         };
         begun_with.within(current)
@@ -105,7 +110,11 @@ mod tests {
         assert!(!serde_json::to_string(&begun.pinned()).expect("it serialises").contains("first-value"));
         assert_eq!(stored(&begun).with_values_of(&all("other-value")), all("other-value"), "values are today's");
         assert_eq!(stored(&begun).with_values_of(&Grants::default()), Grants::default(), "a revocation acts");
-        assert_eq!(stored(&Grants::default()).with_values_of(&begun), Grants::default(), "nothing is granted meanwhile");
+        assert_eq!(
+            stored(&Grants::default()).with_values_of(&begun),
+            Grants::default(),
+            "nothing is granted meanwhile"
+        );
         let less = Grants { trees: vec![tree("/srv", Access::Read)], ..all("first-value") };
         assert_eq!(stored(&begun).with_values_of(&less).trees, less.trees);
         assert_eq!(stored(&less).with_values_of(&begun).trees, less.trees);

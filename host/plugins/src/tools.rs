@@ -246,7 +246,8 @@ mod tests {
         ] {
             assert!(reason(schema).contains("the input schema of `a`"), "{schema}");
         }
-        let output = wit::Definition { output_schema: Some(r#"{"pattern":"("}"#.to_owned()), ..definition("a", OBJECT) };
+        let output =
+            wit::Definition { output_schema: Some(r#"{"pattern":"("}"#.to_owned()), ..definition("a", OBJECT) };
         assert!(definitions_in(vec![output]).expect_err("refused").contains("the output schema of `a`"));
     }
 

@@ -252,10 +252,7 @@ impl Session {
             agent,
             live,
             media: media.clone(),
-            ports: Ports {
-                media: Some(media),
-                key_value: Some(Arc::new(StoredValues(host.store.clone()))),
-            },
+            ports: Ports { media: Some(media), key_value: Some(Arc::new(StoredValues(host.store.clone()))) },
             downscaler: host.downscaler.clone(),
             subject,
             delegated_by: run.delegated_by.clone(),
@@ -462,12 +459,10 @@ impl Session {
             false => Generation::from_digests(&self.shared.sandbox, &plugins).await,
         };
         let agent = match generation {
-            Ok(generation) => {
-                pinned::resumed(&current, generation, pinned.as_ref()).map_err(|error| error.to_string())
-            }
+            Ok(generation) => pinned::resumed(&current, generation, pinned.as_ref()).map_err(|error| error.to_string()),
             // What is decided about the turn needs none of them, least of all that it is cancelled.
             Err(error) if purpose == Purpose::Decide => {
-                tracing::warn!(session = %self.run.session, %error, "the open turn's plugins are not loaded");
+                tracing::info!(session = %self.run.session, %error, "the open turn's plugins are not loaded");
                 return Ok(());
             }
             Err(error) if error.is_lasting() => Err(error.to_string()),

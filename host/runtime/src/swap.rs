@@ -389,7 +389,8 @@ impl PluginKeeper {
             unwritten.traps > 0 || unwritten.calls > 0 && on_trial.trial.counts().is_over()
         };
         let worth_it = self.trials.iter().filter(|(_, on_trial)| is_worth_it(on_trial));
-        let worth_it: Vec<(String, OnTrial)> = worth_it.map(|(name, on_trial)| (name.clone(), on_trial.clone())).collect();
+        let worth_it: Vec<(String, OnTrial)> =
+            worth_it.map(|(name, on_trial)| (name.clone(), on_trial.clone())).collect();
         for (plugin, on_trial) in worth_it {
             let failed = on_trial.trial.counts().is_failed();
             let counted = trials::count(&*self.store, &self.name, &plugin, &on_trial).await;

@@ -1,6 +1,7 @@
 //! Whose a name is, and what becomes of a file that others hinder (row 18, L7, P10).
 
 use super::{Ground, named, put, version};
+use crate::support::saying;
 use agent_memory::PluginVersions;
 use agent_plugins::digest_of;
 use agent_runtime::swap::directory_name;
@@ -13,7 +14,7 @@ fn short(bytes: &[u8]) -> String {
 /// in the alphabet.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_18_a_name_belongs_to_the_file_that_serves() {
-    let mut ground = Ground::new(&[]).await;
+    let mut ground = Ground::new(&[saying("Hi.")]).await;
     put(&ground.file("aaa.wasm"), &version(2));
     let (subject, reason) = ground.refusal().await;
     assert!(subject.ends_with("aaa.wasm") && reason.contains("plugins/probe.wasm"), "{subject}: {reason}");
@@ -33,7 +34,7 @@ async fn row_18_a_name_belongs_to_the_file_that_serves() {
 /// Row 18: where none serves, of two files neither does, as when a host starts.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_18_of_two_newcomers_neither_has_the_name() {
-    let mut ground = Ground::new(&[]).await;
+    let mut ground = Ground::new(&[saying("Hi.")]).await;
     for (name, number) in [("aaa.wasm", 2), ("zzz.wasm", 3)] {
         put(&ground.file(name), &version(number));
         assert!(ground.refusal().await.0.ends_with(name));
@@ -47,7 +48,7 @@ async fn row_18_of_two_newcomers_neither_has_the_name() {
 /// P10: a file that cannot stand beside the others is refused by its name, and hinders nobody else's change.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_file_with_others_tools_hinders_no_other_change() {
-    let mut ground = Ground::new(&[]).await;
+    let mut ground = Ground::new(&[saying("Hi.")]).await;
     let words = named("aaa-words", 7);
     put(&ground.file("words.wasm"), &words);
     let (subject, reason) = ground.refusal().await;

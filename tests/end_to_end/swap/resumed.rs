@@ -35,7 +35,8 @@ async fn open(house: &House, agent: &Arc<Agent>, subject: &str) -> Result<Sessio
 
 async fn answered(session: &mut Session) -> TurnResult {
     let call = session.state().waits().remove(0).call;
-    let event = json!({"specversion": "1.0", "id": "e1", "source": "/test", "type": "done", "parentid": call, "data": {}});
+    let event =
+        json!({"specversion": "1.0", "id": "e1", "source": "/test", "type": "done", "parentid": call, "data": {}});
     session.respond(CloudEvent::parse(event.to_string().as_bytes()).unwrap()).await.unwrap();
     session.run(None, CancellationToken::new()).await.unwrap()
 }
@@ -52,7 +53,8 @@ async fn p10_grants_are_pinned_over_a_restart() {
     let agent = next(&house, granting, &[reads(), saying("Done."), reads(), saying("Done.")]).await;
     let mut session = open(&house, &agent, &subject).await.unwrap();
     assert!(matches!(answered(&mut session).await, TurnResult::Finished(_)));
-    let errors = |results: Vec<(String, bool, String)>| results.into_iter().map(|(_, error, _)| error).collect::<Vec<_>>();
+    let errors =
+        |results: Vec<(String, bool, String)>| results.into_iter().map(|(_, error, _)| error).collect::<Vec<_>>();
     assert_eq!(errors(results(&house, &session).await), [false, true, true], "nothing is granted in mid-turn");
     turn(&mut session, "Again.").await;
     assert_eq!(errors(results(&house, &session).await), [false, true, true, false, false], "the next turn has it");
@@ -91,7 +93,9 @@ async fn p10_a_component_that_is_refused_for_good() {
     let house = House::new(&["probe"]).await;
     let no_plugin = b"\0asm\x01\0\0\0";
     house.sandbox.store().unwrap().put(&digest_of(no_plugin), no_plugin).unwrap();
-    for (which, cancelled) in [(OpenSession::Existing as fn(String) -> OpenSession, false), (OpenSession::ToDecide, true)] {
+    for (which, cancelled) in
+        [(OpenSession::Existing as fn(String) -> OpenSession, false), (OpenSession::ToDecide, true)]
+    {
         let subject = suspended(&house, AgentConfig::new("test")).await;
         let opened = house.store.open(&subject, OpenMode::Existing, SessionMeta::default()).await.unwrap();
         let mut state: Value = serde_json::from_slice(&opened.snapshot.unwrap()).unwrap();
@@ -111,8 +115,7 @@ async fn p10_a_component_that_is_refused_for_good() {
             assert_eq!(session.run(None, token).await.unwrap(), TurnResult::Cancelled);
         } else {
             let ended = end(session.state());
-            let is_changed =
-                matches!(&ended, Some(agent_core::run::TurnEnd::Failed(TurnError::PluginChanged { reason })) if reason.contains("probe"));
+            let is_changed = matches!(&ended, Some(agent_core::run::TurnEnd::Failed(TurnError::PluginChanged { reason })) if reason.contains("probe"));
             assert!(is_changed, "{ended:?}");
         }
         session.close().await.unwrap();

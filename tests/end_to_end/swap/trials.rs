@@ -148,7 +148,7 @@ async fn p10_a_canary_is_asked_when_a_host_starts() {
 /// P10: that an old version cannot be brought back is told once, however often it is looked.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_rollback_to_what_is_gone_is_told_once() {
-    let mut ground = Ground::new(&[]).await;
+    let mut ground = Ground::new(&[saying("Hi.")]).await;
     let rollback = agent_memory::Rollback {
         directory: directory_name(&ground.file("")),
         plugin: "probe".to_owned(),

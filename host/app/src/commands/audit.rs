@@ -54,7 +54,11 @@ fn shown(entry: &AuditEntry) -> String {
             (format!("{BOLD}{who}{BOLD:#} was denied {}", line(&denial.thing)), line(&place))
         }
         Deed::Revoked { grant, .. } => {
-            let what = format!("{BOLD}{}{BOLD:#}@{} is not allowed for good any more", line(&grant.tool), grant.digest.short());
+            let what = format!(
+                "{BOLD}{}{BOLD:#}@{} is not allowed for good any more",
+                line(&grant.tool),
+                grant.digest.short()
+            );
             (what, line(&grant.agent))
         }
         Deed::Approval { session, call, tool, source, verdict } => {

@@ -5,8 +5,8 @@ use crate::data::DataDirectory;
 use crate::exit::Failure;
 use crate::settings::Settings;
 use crate::setup::{self, agents::Projects};
-use crate::terminal::{BOLD, Terminal, YELLOW, text};
 use crate::terminal::turn::Kept;
+use crate::terminal::{BOLD, Terminal, YELLOW, text};
 use agent_memory::{Rollback, SessionLog, SqliteStore, Store, StoreError};
 use agent_runtime::{
     CheckpointObserver, Downscaler, Host, LiveAgent, Notice, OpenSession, Session, SessionError, swap,

@@ -467,7 +467,9 @@ fn fits(input: &Input, session: &Session) -> bool {
     };
     match (input, session.run.action()) {
         (Input::Start { .. }, action) => matches!(action, Action::Idle | Action::Ended),
-        (Input::Cancel | Input::Failed(_) | Input::Recover | Input::Denied { .. }, action) => !matches!(action, Action::Idle | Action::Ended),
+        (Input::Cancel | Input::Failed(_) | Input::Recover | Input::Denied { .. }, action) => {
+            !matches!(action, Action::Idle | Action::Ended)
+        }
         (Input::Context { .. }, action) => action == Action::BuildContext,
         (Input::Summarised(_), action) => matches!(action, Action::Summarise(_)),
         (Input::Reply(_), action) => matches!(action, Action::CallModel(_)),

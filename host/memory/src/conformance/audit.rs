@@ -81,7 +81,12 @@ pub(super) async fn denials_and_approvals_come_with_their_commit(place: Place) {
     let deeds: Vec<_> = all(store).await.into_iter().map(|entry| entry.deed).collect();
     let session = || "tester/1".to_owned();
     let expected = [
-        Deed::Denied { session: session(), call: Some(id.clone()), source: Some(source.clone()), denial: denial.clone() },
+        Deed::Denied {
+            session: session(),
+            call: Some(id.clone()),
+            source: Some(source.clone()),
+            denial: denial.clone(),
+        },
         Deed::Denied { session: session(), call: None, source: None, denial },
         Deed::Approval {
             session: session(),

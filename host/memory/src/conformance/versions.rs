@@ -12,7 +12,13 @@ fn digest(byte: u8) -> Digest {
 }
 
 fn served(plugin: &str, byte: u8, instead: VersionEnd) -> ServedPlugin {
-    ServedPlugin { plugin: plugin.to_owned(), digest: digest(byte), origin: format!("{plugin}.wasm"), instead, trial: None }
+    ServedPlugin {
+        plugin: plugin.to_owned(),
+        digest: digest(byte),
+        origin: format!("{plugin}.wasm"),
+        instead,
+        trial: None,
+    }
 }
 
 async fn all(store: &Arc<dyn Store>, plugin: Option<&str>) -> Vec<PluginVersion> {

@@ -85,9 +85,7 @@ fn new_ones<'d>(connection: &Connection, deeds: &'d [Deed]) -> Result<Vec<&'d De
     for deed in deeds {
         let is_told = match deed {
             Deed::Granted { .. } => last(connection, deed)?.as_ref() == Some(deed),
-            Deed::HostGranted { grants, .. } => {
-                last(connection, deed)?.map_or(grants.is_empty(), |last| last == *deed)
-            }
+            Deed::HostGranted { grants, .. } => last(connection, deed)?.map_or(grants.is_empty(), |last| last == *deed),
             _ => false,
         };
         if !is_told {

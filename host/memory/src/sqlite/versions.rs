@@ -33,7 +33,8 @@ impl PluginVersions for SqliteStore {
     async fn served(&self, directory: &str) -> Result<Vec<(String, Digest)>, StoreError> {
         let directory = directory.to_owned();
         self.read(move |connection| {
-            let sql = "SELECT plugin, digest FROM plugin_versions WHERE directory = ?1 AND ended IS NULL ORDER BY plugin";
+            let sql =
+                "SELECT plugin, digest FROM plugin_versions WHERE directory = ?1 AND ended IS NULL ORDER BY plugin";
             collect(connection, sql, [directory], |row| Ok((row.get(0)?, digest(row.get(1)?)?)))
         })
         .await
@@ -180,7 +181,8 @@ impl<'s> Difference<'s> {
         let gone = self.ended.iter().filter(|ended| self.begun.iter().all(|begun| begun.plugin != ended.plugin));
         let gone = gone.map(|ended| (&ended.plugin, None));
         let begun = self.begun.iter().map(|begun| (&begun.plugin, Some(begun.digest.clone())));
-        let from = |plugin: &str| self.ended.iter().find(|ended| ended.plugin == plugin).map(|ended| ended.digest.clone());
+        let from =
+            |plugin: &str| self.ended.iter().find(|ended| ended.plugin == plugin).map(|ended| ended.digest.clone());
         let both = gone.chain(begun);
         both.map(|(plugin, to)| Succession { plugin: plugin.clone(), from: from(plugin), to }).collect()
     }

@@ -7,10 +7,10 @@ use crate::live::{LiveAgent, OnTrial, Standing};
 use agent_core::message::Digest;
 use agent_memory::{Deed, Rollback, ServedPlugin, Store, StoreError, StoredTrial, VersionEnd};
 use agent_plugins::{Generation, GenerationError, Grants, LoadedPlugin, Sandbox, TreeGrant, Trial, TrialCounts};
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What hinders plugins from serving as they were left.
 #[derive(Debug, thiserror::Error)]
@@ -96,8 +96,10 @@ pub async fn begin(
         from: change.from,
         to: change.to,
     });
-    let refusals = refused.iter().map(|(subject, reason)| {
-        Deed::Refused { directory: name.clone(), subject: subject.clone(), reason: reason.clone() }
+    let refusals = refused.iter().map(|(subject, reason)| Deed::Refused {
+        directory: name.clone(),
+        subject: subject.clone(),
+        reason: reason.clone(),
     });
     store.audit(swaps.chain(refusals).chain(grants(agent)).collect()).await?;
     Ok(refused.into_iter().map(|(subject, reason)| Notice::Refused { subject, reason }).collect())

@@ -86,7 +86,8 @@ fn with(
     // What the agent keeps goes on with its own trial.
     let of = |name: &String, chosen: &Chosen| {
         let known = [trials.get(name), now.standing().trials.get(name)].into_iter().flatten();
-        let mut known = known.filter(|on_trial| chosen.instead_of.is_none() && on_trial.digest == *chosen.plugin.digest());
+        let mut known =
+            known.filter(|on_trial| chosen.instead_of.is_none() && on_trial.digest == *chosen.plugin.digest());
         Some((name.clone(), known.next()?.clone()))
     };
     let standing = Standing {
