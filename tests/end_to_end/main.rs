@@ -14,6 +14,7 @@ mod configuration;
 mod contract;
 mod costs;
 mod crash;
+mod denials;
 mod eviction;
 mod examples;
 mod explain;

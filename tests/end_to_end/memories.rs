@@ -9,11 +9,11 @@ use agent_core::message::{Digest, Media, MessageId, Role, StoredMessage, TurnInp
 use agent_core::plugin::Recollection;
 use agent_core::run::AtLimit;
 use agent_memory::{
-    Approvals, Audit, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, Deed, Deletion, KeyValue, Lease,
-    MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, OpenMode, OpenedSession,
-    Outbox, OutboxFilter, PluginVersion, PluginVersions, RecordRange, RememberedFact, Rollback, ServedPlugin,
-    SessionFilter, SessionLog, SessionMeta, SessionSummary, SqliteStore, StoreError, StoredGrant, StoredOutboxItem,
-    StoredRecord, Swap, TimedEvent, VersionFilter,
+    Approvals, Audit, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, CountedTrial, Deed, Deletion,
+    KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, OpenMode,
+    OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, RecordRange, RememberedFact, Rollback,
+    ServedPlugin, SessionFilter, SessionLog, SessionMeta, SessionSummary, SqliteStore, StoreError, StoredGrant,
+    StoredOutboxItem, StoredRecord, StoredTrial, Succession, Swap, TimedEvent, VersionFilter,
 };
 use agent_runtime::{
     AgentConfig, Checkpoint, Delegate, Host, MemoryUse, OpenSession, ServiceConfig, Session, SummaryWriter, TurnResult,
@@ -480,11 +480,15 @@ as_the_real_store! {
         fn audited(since: i64, after: u64, limit: usize) -> Vec<AuditEntry>;
     }
     PluginVersions {
-        fn serve(directory: &str, serving: Vec<ServedPlugin>) -> ();
+        fn serve(directory: &str, serving: Vec<ServedPlugin>) -> Vec<Succession>;
         fn versions(which: VersionFilter, limit: usize) -> Vec<PluginVersion>;
         fn needed_versions(last: u32) -> Vec<Digest>;
         fn roll_back(rollback: Rollback) -> ();
         fn undo_rollback(directory: &str, plugin: &str) -> bool;
         fn rollbacks(directory: &str) -> Vec<Rollback>;
+        fn served(directory: &str) -> Vec<(String, Digest)>;
+        fn trials(directory: &str) -> Vec<StoredTrial>;
+        fn count_trial(counted: CountedTrial) -> Option<StoredTrial>;
+        fn end_trial(directory: &str, plugin: &str) -> ();
     }
 }

@@ -3,6 +3,9 @@
 
 mod by_hand;
 mod load;
+mod names;
+mod resumed;
+mod trials;
 
 use crate::support::{House, calling, components, event_types, events, results, saying, script, turn};
 use agent_core::event::EventKind;
@@ -33,6 +36,18 @@ fn version_with(number: u32, canary: Option<Canary>) -> Vec<u8> {
     let manifest =
         Manifest { name: "probe".to_owned(), version: format!("{number}.0.0"), asks, canary, ..Manifest::default() };
     with_manifest(&std::fs::read(components().join("probe.wasm")).unwrap(), &manifest).unwrap()
+}
+
+/// The same code under another name.
+fn named(name: &str, number: u32) -> Vec<u8> {
+    let manifest = Manifest { name: name.to_owned(), version: format!("{number}.0.0"), ..Manifest::default() };
+    with_manifest(&std::fs::read(components().join("probe.wasm")).unwrap(), &manifest).unwrap()
+}
+
+/// A component with a manifest of that name and no requests.
+fn named_as(name: &str, component: &[u8]) -> Vec<u8> {
+    with_manifest(component, &Manifest { name: name.to_owned(), version: "1.0.0".into(), ..Manifest::default() })
+        .unwrap()
 }
 
 /// As `cp` to another name and `mv` do it.
@@ -70,6 +85,17 @@ impl Ground {
     /// Waits until the agent has exactly these bytes as its probe.
     async fn until(&mut self, bytes: &[u8]) {
         until(&self.live, &digest_of(bytes)).await;
+    }
+
+    /// Waits until the agent has no plugin.
+    async fn until_none(&mut self) {
+        let live = self.live.clone();
+        wait(&move || live.current().generation().plugins().len() == 0).await;
+    }
+
+    /// What the agent has.
+    fn serves(&self) -> Vec<Digest> {
+        self.live.current().generation().plugins().map(|plugin| plugin.digest().clone()).collect()
     }
 
     async fn refusal(&mut self) -> (String, String) {

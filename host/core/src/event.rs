@@ -413,10 +413,11 @@ pub enum EventKind {
         /// What this turn has.
         to: Digest,
     },
-    /// A plugin wanted what it is not granted (P6).
+    /// A plugin wanted what it is not granted, or a model what its agent may not do (P6).
     Denied {
-        /// The call that wanted it.
-        call: CallId,
+        /// The call that wanted it. None: a context builder, between calls.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<CallId>,
         /// Who, what, and what to add to the configuration.
         #[serde(flatten)]
         denial: Denial,

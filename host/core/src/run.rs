@@ -37,8 +37,8 @@ pub use input::{
 pub use planning::{Asked, MadePlan, Offer, Plan, PlanBudgets, PlannedStep};
 pub use refusal::MAX_CALLS;
 pub use state::{
-    Announced, AtLimit, Emission, Entry, LoopConfig, Mask, PinnedPlugin, PromptBudget, RestoreError, Run, StepPlan,
-    Turn,
+    Announced, AtLimit, Emission, Entry, LoopConfig, Mask, PinnedAgent, PinnedPlugin, PromptBudget, RestoreError, Run,
+    StepPlan, Turn,
 };
 
 use crate::approval::Leave;

@@ -14,7 +14,7 @@ pub trait Approvals: Send + Sync {
     /// The agent's grants, the latest first. There are as many as people have given, at most [`crate::MAX_PAGE`].
     async fn allowed(&self, agent: &str) -> Result<Vec<StoredGrant>, StoreError>;
 
-    /// Takes a grant back; says whether it was there.
+    /// Takes a grant back, which is an entry of the audit log; says whether it was there.
     async fn revoke(&self, id: &str) -> Result<bool, StoreError>;
 }
 

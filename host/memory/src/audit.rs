@@ -2,7 +2,7 @@
 //! Entries are only ever added; they outlive the sessions that they tell of.
 
 use crate::StoreError;
-use agent_core::approval::ApprovalWord;
+use agent_core::approval::{ApprovalWord, LastingGrant};
 use agent_core::change::Denial;
 use agent_core::message::{CallId, Digest};
 use agent_core::tool::ToolSource;
@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 /// The audit log. Denials and approvals of a session enter it with the commit that holds their events, by themselves.
 #[async_trait]
 pub trait Audit: Send + Sync {
-    /// Adds entries, all or none. [`Deed::Granted`] that says what the last one of its agent and plugin says adds nothing.
+    /// Adds entries, all or none. Of [`Deed::Granted`] and
+    /// [`Deed::HostGranted`] only what differs from the last one of its agent and plugin is added.
     async fn audit(&self, deeds: Vec<Deed>) -> Result<(), StoreError>;
 
     /// Entries behind number `after` that are not older than `since` (microseconds since 1970), the oldest first, at most
@@ -47,12 +48,20 @@ pub enum Deed {
         /// What it may do, in words, without values. Empty: nothing.
         grants: Vec<String>,
     },
-    /// A plugin wanted what it is not granted (P6).
+    /// What the host's own file tools may do for an agent. Nothing is told only where there was something before.
+    HostGranted {
+        /// The agent's name.
+        agent: String,
+        /// In words. Empty: nothing.
+        grants: Vec<String>,
+    },
+    /// A plugin wanted what it is not granted, or a model what its agent may not do (P6).
     Denied {
         /// Subject of the session.
         session: String,
-        /// The call that wanted it.
-        call: CallId,
+        /// The call that wanted it. None: a context builder, between calls.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<CallId>,
         /// Where its tool comes from, with the whole digest.
         source: Option<ToolSource>,
         /// Who, what, and what to add to the configuration.
@@ -71,6 +80,14 @@ pub enum Deed {
         source: Option<ToolSource>,
         /// How.
         verdict: ApprovalWord,
+    },
+    /// Somebody took back what was allowed for good (L17).
+    Revoked {
+        /// Id of the grant.
+        id: String,
+        /// What it allowed.
+        #[serde(flatten)]
+        grant: LastingGrant,
     },
     /// Another version of a plugin serves from now on (P10).
     Swapped {
@@ -96,6 +113,17 @@ pub enum Deed {
         /// Why.
         because: String,
     },
+    /// Somebody let the file of a plugin that was taken back decide again (P10).
+    RollbackUndone {
+        /// The plugins' directory.
+        directory: String,
+        /// The plugin's name.
+        plugin: String,
+        /// What served instead.
+        from: Digest,
+        /// What had been taken back.
+        to: Digest,
+    },
     /// A file, or what would serve with it, was not taken (P10).
     Refused {
         /// The plugins' directory.
@@ -112,10 +140,13 @@ impl Deed {
     pub fn word(&self) -> &'static str {
         match self {
             Deed::Granted { .. } => "granted",
+            Deed::HostGranted { .. } => "host_granted",
             Deed::Denied { .. } => "denied",
             Deed::Approval { .. } => "approval",
+            Deed::Revoked { .. } => "revoked",
             Deed::Swapped { .. } => "swapped",
             Deed::RolledBack { .. } => "rolled_back",
+            Deed::RollbackUndone { .. } => "rollback_undone",
             Deed::Refused { .. } => "refused",
         }
     }
@@ -125,9 +156,11 @@ impl Deed {
         match self {
             Deed::Granted { agent, plugin, .. } => format!("{agent}/{plugin}"),
             Deed::Denied { session, .. } | Deed::Approval { session, .. } => session.clone(),
-            Deed::Swapped { directory, plugin, .. } | Deed::RolledBack { directory, plugin, .. } => {
-                format!("{directory}/{plugin}")
-            }
+            Deed::HostGranted { agent, .. } => agent.clone(),
+            Deed::Revoked { grant, .. } => format!("{}/{}", grant.agent, grant.tool),
+            Deed::Swapped { directory, plugin, .. }
+            | Deed::RolledBack { directory, plugin, .. }
+            | Deed::RollbackUndone { directory, plugin, .. } => format!("{directory}/{plugin}"),
             Deed::Refused { directory, subject, .. } => format!("{directory}/{subject}"),
         }
     }

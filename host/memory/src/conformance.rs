@@ -53,8 +53,11 @@ pub async fn run(mut new_place: impl FnMut() -> Place) {
     audit::entries_are_added_in_order(new_place()).await;
     audit::the_same_grants_are_one_entry(new_place()).await;
     audit::denials_and_approvals_come_with_their_commit(new_place()).await;
+    audit::host_grants_and_revocations_are_entries(new_place()).await;
     versions::versions_begin_and_end(new_place()).await;
     versions::a_plugin_is_taken_back_once(new_place()).await;
+    versions::what_has_changed_is_said_once(new_place()).await;
+    versions::trials_add_up_until_they_end(new_place()).await;
     leases::a_session_has_one_holder(new_place()).await;
     leases::a_lost_lease_cannot_write(new_place()).await;
     leases::another_instance_waits_for_the_release(new_place()).await;

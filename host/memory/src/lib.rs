@@ -27,7 +27,10 @@ pub use session_log::{
     RecordRange, SessionFilter, SessionLog, SessionMeta, SessionSummary, Status, StepRecord, StoredRecord, TimedEvent,
 };
 pub use sqlite::{Options, SqliteStore, Stats, Synchronous};
-pub use versions::{PluginVersion, PluginVersions, Rollback, ServedPlugin, VersionEnd, VersionFilter};
+pub use versions::{
+    CountedTrial, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoredTrial, Succession, VersionEnd,
+    VersionFilter,
+};
 
 /// All that the host keeps.
 pub trait Store: SessionLog + Outbox + Blobs + KeyValue + Memories + Approvals + Audit + PluginVersions {}

@@ -9,14 +9,27 @@ use serde::{Deserialize, Serialize};
 #[async_trait]
 pub trait PluginVersions: Send + Sync {
     /// Says what a directory serves from now on, all of it: versions that are new begin, those that are not among it any
-    /// more end. What served already goes on.
-    async fn serve(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<(), StoreError>;
+    /// more end, and their trials with them. What served already goes on. Returns what that has changed, by plugin; of two
+    /// processes that say the same, one changes it.
+    async fn serve(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<Vec<Succession>, StoreError>;
+
+    /// What a directory serves, by plugin.
+    async fn served(&self, directory: &str) -> Result<Vec<(String, Digest)>, StoreError>;
 
     /// Versions, the latest first, at most `limit`.
     async fn versions(&self, which: VersionFilter, limit: usize) -> Result<Vec<PluginVersion>, StoreError>;
 
     /// Components that must be kept: what serves, the last versions of each plugin, and what rollbacks serve instead.
     async fn needed_versions(&self, last: u32) -> Result<Vec<Digest>, StoreError>;
+
+    /// Versions of a directory that serve and are on trial.
+    async fn trials(&self, directory: &str) -> Result<Vec<StoredTrial>, StoreError>;
+
+    /// Adds calls to a trial, and says how it stands then; none where that version is not on trial (any more).
+    async fn count_trial(&self, counted: CountedTrial) -> Result<Option<StoredTrial>, StoreError>;
+
+    /// Ends a version's trial, whatever it came to.
+    async fn end_trial(&self, directory: &str, plugin: &str) -> Result<(), StoreError>;
 
     /// Takes a version back. One that was there for the plugin before is replaced.
     async fn roll_back(&self, rollback: Rollback) -> Result<(), StoreError>;
@@ -48,6 +61,49 @@ pub struct ServedPlugin {
     pub origin: String,
     /// Why the version before it ends, if there is one.
     pub instead: VersionEnd,
+    /// The version that it is on trial in place of, if it begins now. None: it is not on trial.
+    pub trial: Option<Digest>,
+}
+
+/// One plugin that is served in another version than before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Succession {
+    /// Its name.
+    pub plugin: String,
+    /// What served. None: nothing.
+    pub from: Option<Digest>,
+    /// What serves. None: nothing.
+    pub to: Option<Digest>,
+}
+
+/// A version on trial, with what its calls have come to in all processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredTrial {
+    /// The plugin's name.
+    pub plugin: String,
+    /// What is on trial.
+    pub digest: Digest,
+    /// What served before it.
+    pub before: Digest,
+    /// Calls so far.
+    pub calls: u32,
+    /// Those of them that trapped.
+    pub traps: u32,
+}
+
+/// Calls to add to a trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountedTrial {
+    /// The plugins' directory.
+    pub directory: String,
+    /// The plugin's name.
+    pub plugin: String,
+    /// What was called.
+    pub digest: Digest,
+    /// How often.
+    pub calls: u32,
+    /// How often it trapped.
+    pub traps: u32,
 }
 
 /// Why a version serves no longer.

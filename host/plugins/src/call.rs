@@ -119,6 +119,7 @@ impl Sandbox {
                     Ok(Ok(tools::outcome_in(outcome, media).await?))
                 }
                 Err(error) => {
+                    record.failed();
                     let denials = record.denials();
                     let missing = Missing { unmet: &setup.unmet, guessed: &setup.guessed, denials: &denials };
                     Ok(Err(tools::error_in(error, missing)))
@@ -145,14 +146,17 @@ impl Sandbox {
         let ticket = ticket(setup, (turn(scope), scope), setup.limits.builder_time, reach).asking(request);
         let media = SessionMedia { port: ports.media.as_deref(), session: &scope.session };
         let request = requests::builder_out(request);
-        self.run(ticket, |mut store, _| async move {
+        self.run(ticket, |mut store, record| async move {
             let instance = entrance.instance.instantiate_async(&mut store).await?;
             let guest = entrance.indices.load(&mut store, &instance)?;
             let answer = guest.call_init(&mut store, &request).await?;
             drop(store);
             match answer {
                 Ok(prompt) => Ok(Ok(requests::prompt_in(prompt, media).await?)),
-                Err(failure) => Ok(Err(convert::failure_in(failure))),
+                Err(failure) => {
+                    record.failed();
+                    Ok(Err(convert::failure_in(failure)))
+                }
             }
         })
         .await
@@ -174,12 +178,15 @@ impl Sandbox {
         let reach = reach(setup, scope, ports);
         let ticket = ticket(setup, (turn(scope), scope), setup.limits.builder_time, reach).asking(request);
         let request = requests::step_out(request);
-        self.run(ticket, |mut store, _| async move {
+        self.run(ticket, |mut store, record| async move {
             let instance = entrance.instance.instantiate_async(&mut store).await?;
             let guest = entrance.indices.load(&mut store, &instance)?;
             match guest.call_step(&mut store, &request).await? {
                 Ok(sections) => Ok(Ok(requests::sections_in(sections)?)),
-                Err(failure) => Ok(Err(convert::failure_in(failure))),
+                Err(failure) => {
+                    record.failed();
+                    Ok(Err(convert::failure_in(failure)))
+                }
             }
         })
         .await
@@ -256,9 +263,9 @@ impl Ticket {
 }
 
 pub(crate) fn ticket(setup: &PluginSetup, (call, scope): (String, &Scope), wall: Duration, reach: Reach) -> Ticket {
-    let (lane, lifted) = match reach.authority {
-        Authority::Granted => (LaneName::Calls, LIFTED_BYTES),
-        Authority::Inert => (LaneName::Pure, LIFTED_BYTES_WITHOUT_MEDIA),
+    let (lane, lifted, unmet) = match reach.authority {
+        Authority::Granted => (LaneName::Calls, LIFTED_BYTES, Arc::clone(&setup.guessed)),
+        Authority::Inert => (LaneName::Pure, LIFTED_BYTES_WITHOUT_MEDIA, Arc::default()),
     };
     Ticket {
         plugin: Arc::clone(&setup.plugin.identity),
@@ -273,6 +280,7 @@ pub(crate) fn ticket(setup: &PluginSetup, (call, scope): (String, &Scope), wall:
         memory: setup.limits.memory,
         lifted,
         reach,
+        unmet,
         trial: setup.trial.clone(),
     }
 }
@@ -283,12 +291,10 @@ pub(crate) fn reach(setup: &PluginSetup, scope: &Scope, ports: &Ports) -> Reach 
         grants: Arc::clone(&setup.grants),
         agent: scope.agent.clone(),
         session: scope.session.clone(),
-        turn: scope.turn,
         media: ports.media.clone(),
         program: None,
         key_value: ports.key_value.clone(),
         model: ports.model.clone(),
-        audit: ports.audit.clone(),
     }
 }
 

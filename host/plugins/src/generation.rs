@@ -69,6 +69,20 @@ pub enum GenerationError {
     NoStore,
 }
 
+impl GenerationError {
+    /// Whether a pinned generation is gone for good; else it may be there another time.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            GenerationError::Gone { reason, .. } => {
+                matches!(reason, PluginStoreError::Missing { .. } | PluginStoreError::Damaged { .. })
+            }
+            GenerationError::Load { reason, .. } => reason.is_lasting(),
+            GenerationError::NoStore => true,
+            GenerationError::Directory { .. } => false,
+        }
+    }
+}
+
 impl Generation {
     /// All components (`*.wasm`) of a directory, sorted by name, without its subdirectories. Files that are no plugins
     /// are reported beside; each plugin is kept in the plugin store.

@@ -4,12 +4,13 @@
 use crate::http::{self, HttpPattern, Secret};
 use crate::identity::PluginIdentity;
 use crate::manifest::{Access, Manifest};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
 /// A directory with everything below it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeGrant {
     /// Where it is.
     pub host: PathBuf,
@@ -266,6 +267,15 @@ pub(crate) fn model_denied(plugin: &str, asked: Option<u64>) -> (String, GrantAd
     let grant = format!("model_tokens={}", asked.unwrap_or(PROPOSED_TOKENS));
     let advice = advice(plugin, grant.replace('=', " = "), grant);
     ("asking the agent's model".to_owned(), advice)
+}
+
+/// How the opening of a file in a granted tree is named to people, and granted.
+pub(crate) fn file_denied(plugin: &str, path: &str, access: Access) -> (String, GrantAdvice) {
+    let advice = files_advice(plugin, access).advice;
+    match access {
+        Access::Read => (format!("opening {}", quoted(path)), advice),
+        Access::ReadWrite => (format!("opening {} for writing", quoted(path)), advice),
+    }
 }
 
 fn secret_advice(plugin: &str, name: &str) -> GrantAdvice {

@@ -5,7 +5,6 @@
 //! [`CallReport`].
 
 mod admission;
-mod audit;
 mod bindings;
 mod cache;
 mod call;
@@ -27,9 +26,11 @@ pub mod limits;
 mod linkers;
 mod load;
 mod logging;
+mod lookups;
 mod manifest;
 mod media;
 mod opening;
+mod pinned;
 mod plain;
 mod plugin;
 mod record;
@@ -45,7 +46,6 @@ mod tools;
 mod trial;
 mod turns;
 
-pub use audit::{AuditPort, AuditedCall};
 pub use call::{ToolCallContext, ToolCallRequest};
 pub use compiler::{CompilerCommand, serve_compiler};
 pub use directory::{Look, PluginDirectory, Seen};
@@ -64,6 +64,7 @@ pub use load::{CodeSource, LoadError, LoadEvent, Progress};
 pub use logging::LostLog;
 pub use manifest::{Access, Asks, Canary, MANIFEST_SECTION, Manifest, ManifestError, with_manifest};
 pub use media::{MediaPort, MediaRange, MediumToStore, PortError, Ports};
+pub use pinned::PinnedGrants;
 pub use plain::LeftOut;
 pub use plugin::{LoadedPlugin, PluginSetup};
 pub use run::CallReport;
@@ -71,4 +72,4 @@ pub use sandbox::{Sandbox, SandboxError, SandboxOptions};
 pub use scan::{MadeFor, NotAComponent};
 pub use state::TreeProblem;
 pub use store::{PluginStore, PluginStoreError, StoredComponent, digest_of};
-pub use trial::{TRIAL_CALLS, TRIAL_TRAPS, Trial};
+pub use trial::{TRIAL_CALLS, TRIAL_TRAPS, Trial, TrialCounts};

@@ -86,8 +86,10 @@ pub enum LoadError {
     #[error("it cannot be started: {0}")]
     Start(#[source] CallFailure),
     /// What it says about its tools is not allowed.
-    #[error("its tool definitions are not usable: {reason}")]
+    #[error("the tool definitions of {plugin} are not usable: {reason}")]
     Definitions {
+        /// Whose.
+        plugin: Arc<PluginIdentity>,
         /// Which tool, and why.
         reason: String,
     },
@@ -105,6 +107,32 @@ pub enum LoadError {
     /// The host gave up.
     #[error("the host stopped loading it: {0}")]
     Stopped(String),
+}
+
+impl LoadError {
+    /// Whether the same bytes will be refused by this host whenever they are tried; else it may go better another time.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            LoadError::TooLarge { .. }
+            | LoadError::NotAComponent(_)
+            | LoadError::Interface(_)
+            | LoadError::Manifest(_)
+            | LoadError::NothingOffered { .. }
+            | LoadError::Link { .. }
+            | LoadError::Export { .. }
+            | LoadError::Definitions { .. }
+            | LoadError::DuplicateName { .. } => true,
+            LoadError::Start(failure) => {
+                matches!(failure, CallFailure::Trap { .. } | CallFailure::InvalidResult { .. })
+            }
+            // A compiler may have been stopped by a machine that is full.
+            LoadError::Compile { .. }
+            | LoadError::CompileTime(_)
+            | LoadError::Read(_)
+            | LoadError::Store(_)
+            | LoadError::Stopped(_) => false,
+        }
+    }
 }
 
 /// Progress of loading, for people.
@@ -338,7 +366,8 @@ impl Sandbox {
             })
             .await;
         let definitions = report.result.map_err(LoadError::Start)?;
-        tools::definitions_in(definitions).map_err(|reason| LoadError::Definitions { reason })
+        let refused = |reason| LoadError::Definitions { plugin: Arc::clone(identity), reason };
+        tools::definitions_in(definitions).map_err(refused)
     }
 
     async fn check_kind(
@@ -510,6 +539,7 @@ fn load_ticket(new: &New, kind: Kind) -> Ticket {
         memory: CallLimits::default().memory,
         lifted: LIFTED_BYTES_WITHOUT_MEDIA,
         reach: Reach::nothing(kind.authority()),
+        unmet: Arc::default(),
         trial: None,
     }
 }

@@ -1,6 +1,5 @@
 //! The conversation's media for guests: `media-store` of the contract over the port that the runtime implements.
 
-use crate::audit::AuditPort;
 use crate::bindings::agent_host::plugin::{media_store, types};
 use crate::convert;
 use crate::host_model::ModelPort;
@@ -21,8 +20,6 @@ pub struct Ports {
     pub key_value: Option<Arc<dyn KeyValuePort>>,
     /// The agent's model.
     pub model: Option<Arc<dyn ModelPort>>,
-    /// Is told of refusals.
-    pub audit: Option<Arc<dyn AuditPort>>,
 }
 
 /// Reads and stores the media of sessions.

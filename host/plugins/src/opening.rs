@@ -1,13 +1,19 @@
 //! Opening a file of a granted tree: what is neither a file nor a directory is refused before it is opened, since opening a
 //! named pipe waits for its other end on a thread that nobody could free, and a device does whatever it does (row 33).
 
+use crate::grants::file_denied;
+use crate::manifest::Access;
 use crate::state::CallState;
+use crate::text::clean;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, DescriptorType, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
 };
+
+/// Bytes of a path that a denial names.
+const SHOWN: usize = 256;
 
 /// What a guest gives to `open-at`.
 type Arguments = (Resource<Descriptor>, PathFlags, String, OpenFlags, DescriptorFlags);
@@ -37,8 +43,16 @@ async fn open(state: &mut CallState, (directory, path_flags, path, open, access)
     {
         return Ok(Err(ErrorCode::NotPermitted));
     }
-    match files.open_at(directory, path_flags, path, open, access).await {
-        Ok(opened) => Ok(Ok(opened)),
-        Err(error) => Ok(Err(error.downcast()?)),
+    let refused = match files.open_at(directory, path_flags, path.clone(), open, access).await {
+        Ok(opened) => return Ok(Ok(opened)),
+        Err(error) => error.downcast()?,
+    };
+    if matches!(refused, ErrorCode::NotPermitted | ErrorCode::ReadOnly) {
+        let changes = access.intersects(DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY)
+            || open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE);
+        let access = if changes { Access::ReadWrite } else { Access::Read };
+        let (thing, advice) = file_denied(&state.record.plugin.name, &clean(&path, SHOWN), access);
+        state.record.deny(thing, advice);
     }
+    Ok(Err(refused))
 }

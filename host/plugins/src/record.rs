@@ -1,11 +1,11 @@
 //! What is known of one running call, shared between the guest's store and the host that waits for it: its cost, the
 //! limit that stopped it, what it was denied, and what it logged.
 
-use crate::audit::{AuditPort, AuditedCall};
-use crate::grants::{Denial, GrantAdvice};
+use crate::grants::{Denial, GrantAdvice, Unmet};
 use crate::identity::PluginIdentity;
 use crate::limits::Limit;
 use crate::logging::GuestLog;
+use crate::lookups::Lookups;
 use crate::turns::{Turn, Turns};
 use agent_core::tool::{CallCost, ModelUse};
 use std::future::Future;
@@ -26,7 +26,8 @@ pub(crate) struct CallRecord {
     /// Whose call it is: turns are shared between agents.
     agent: Arc<str>,
     pub(crate) log: Mutex<GuestLog>,
-    audit: Option<(Arc<dyn AuditPort>, AuditedCall)>,
+    pub(crate) lookups: Lookups,
+    pub(crate) unmet: Arc<[Unmet]>,
     started: Instant,
     wall_limit: Duration,
     cpu_limit: Duration,
@@ -57,7 +58,8 @@ impl CallRecord {
             call,
             agent,
             log: Mutex::default(),
-            audit: None,
+            lookups: Lookups::default(),
+            unmet: Arc::default(),
             started: Instant::now(),
             wall_limit,
             cpu_limit,
@@ -75,9 +77,9 @@ impl CallRecord {
         }
     }
 
-    /// With somebody who is told of refusals.
-    pub(crate) fn audited(mut self, audit: Option<(Arc<dyn AuditPort>, AuditedCall)>) -> Self {
-        self.audit = audit;
+    /// What is not granted to its plugin, where a call may fail of it.
+    pub(crate) fn lacking(mut self, unmet: Arc<[Unmet]>) -> Self {
+        self.unmet = unmet;
         self
     }
 
@@ -130,9 +132,6 @@ impl CallRecord {
         if denials.len() < DENIALS && !denials.iter().any(|denial| denial.thing == thing) {
             let denial = Denial { plugin: (*self.plugin).clone(), thing, advice };
             tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "denied {}", denial.thing);
-            if let Some((audit, call)) = &self.audit {
-                audit.denied(call, &denial);
-            }
             denials.push(denial);
         }
     }

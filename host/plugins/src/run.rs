@@ -4,7 +4,7 @@
 use crate::admission::{LaneName, QueueFull};
 use crate::engine::Metering;
 use crate::failure::{CallFailure, Stop};
-use crate::grants::Denial;
+use crate::grants::{Denial, Unmet};
 use crate::identity::PluginIdentity;
 use crate::limits::{HANDLES, Limit};
 use crate::logging::LostLog;
@@ -99,6 +99,8 @@ pub(crate) struct Ticket {
     /// Bytes that the guest may hand to the host at once.
     pub(crate) lifted: usize,
     pub(crate) reach: Reach,
+    /// What its plugin is not granted.
+    pub(crate) unmet: Arc<[Unmet]>,
     /// What the call counts for.
     pub(crate) trial: Option<Arc<Trial>>,
 }
@@ -122,9 +124,8 @@ impl Sandbox {
         };
         let queued = waiting.elapsed();
         let (wall, lifted) = (ticket.wall, ticket.lifted);
-        let audit = ticket.reach.audit(&ticket.call);
-        let record =
-            Arc::new(CallRecord::new(ticket.plugin, (ticket.call, ticket.agent), wall, ticket.cpu).audited(audit));
+        let record = CallRecord::new(ticket.plugin, (ticket.call, ticket.agent), wall, ticket.cpu);
+        let record = Arc::new(record.lacking(ticket.unmet));
         record.give(ticket.asked);
         let result =
             match CallState::new(Arc::clone(&record), ticket.reach, Arc::clone(&self.shared.network), ticket.memory) {
@@ -143,6 +144,9 @@ impl Sandbox {
             };
         if let Some(trial) = &ticket.trial {
             trial.note(&result);
+        }
+        if result.is_err() {
+            record.failed();
         }
         let lost_log = record.finish_log();
         let mut cost = record.cost(queued);

@@ -1,6 +1,5 @@
 //! The data of one call's store: its authority, its limits, and the host's side of its handles.
 
-use crate::audit::{AuditPort, AuditedCall};
 use crate::bindings::wasi::{config, logging};
 use crate::grants::{Grants, config_advice, config_thing};
 use crate::host_model::ModelPort;
@@ -67,13 +66,11 @@ pub(crate) struct Reach {
     pub(crate) grants: Arc<Grants>,
     pub(crate) agent: String,
     pub(crate) session: String,
-    pub(crate) turn: u32,
     pub(crate) media: Option<Arc<dyn MediaPort>>,
     /// The command-line program that the call runs.
     pub(crate) program: Option<Arc<Program>>,
     pub(crate) key_value: Option<Arc<dyn KeyValuePort>>,
     pub(crate) model: Option<Arc<dyn ModelPort>>,
-    pub(crate) audit: Option<Arc<dyn AuditPort>>,
 }
 
 impl Reach {
@@ -84,20 +81,11 @@ impl Reach {
             grants: Arc::default(),
             agent: String::new(),
             session: String::new(),
-            turn: 0,
             media: None,
             key_value: None,
             model: None,
-            audit: None,
             program: None,
         }
-    }
-
-    /// Whoever keeps a record of refusals, with whose call this is.
-    pub(crate) fn audit(&self, call: &str) -> Option<(Arc<dyn AuditPort>, AuditedCall)> {
-        let audit = self.audit.clone()?;
-        let (agent, session) = (self.agent.clone(), self.session.clone());
-        Some((audit, AuditedCall { agent, session, turn: self.turn, call: call.to_owned() }))
     }
 }
 

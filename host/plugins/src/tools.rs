@@ -8,6 +8,7 @@ use crate::limits::{DESCRIPTION_BYTES, ERROR_TEXT_BYTES, Limit, RESULT_MEDIUM_BY
 use crate::media::MediumToStore;
 use crate::text::{clean, cut};
 use agent_core::message::Content;
+use agent_core::schema::Schema;
 use agent_core::tool::{ServiceRequest, ToolDefinition, ToolDone, ToolError, ToolOutcome, Traits, Violation};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -61,7 +62,12 @@ fn definition_in(definition: wit::Definition) -> Result<ToolDefinition, String> 
 
 fn schema(text: &str, tool: &str, which: &str) -> Result<Value, String> {
     let schema = json_or_reason(text, &format!("the {which} schema of `{tool}`"))?;
-    if schema.is_object() { Ok(schema) } else { Err(format!("the {which} schema of `{tool}` is not a JSON object")) }
+    if !schema.is_object() {
+        return Err(format!("the {which} schema of `{tool}` is not a JSON object"));
+    }
+    // As strictly as where it will be used: what fails there would hinder all other plugins.
+    Schema::compile(&schema).map_err(|error| format!("the {which} schema of `{tool}`: {error}"))?;
+    Ok(schema)
 }
 
 fn traits_in(traits: wit::Traits) -> Traits {
@@ -237,6 +243,22 @@ mod tests {
             assert!(reason(vec![definition("a", schema)]).contains("schema of `a`"), "{schema}");
         }
         assert!(reason(vec![definition("a", OBJECT); TOOLS + 1]).contains("1025 tools"));
+    }
+
+    // P12, S3: a schema that no call could be checked with is found at load, by whoever loads the file.
+    #[test]
+    fn schemas_are_compiled() {
+        let reason = |schema: &str| definitions_in(vec![definition("a", schema)]).expect_err(schema);
+        for schema in [
+            r#"{"type":"object","properties":{"n":{"pattern":"("}}}"#,
+            r#"{"type":"object","properties":{"n":{"type":"text"}}}"#,
+            r#"{"type":"object","properties":{"n":{"$ref":"http://example.org/a.json"}}}"#,
+        ] {
+            assert!(reason(schema).contains("the input schema of `a`"), "{schema}");
+        }
+        let output =
+            wit::Definition { output_schema: Some(r#"{"pattern":"("}"#.to_owned()), ..definition("a", OBJECT) };
+        assert!(definitions_in(vec![output]).expect_err("refused").contains("the output schema of `a`"));
     }
 
     // P6: a denial names the plugin's missing grant and the line to add.

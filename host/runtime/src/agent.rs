@@ -7,6 +7,7 @@ use crate::live::Standing;
 use crate::models::Models;
 use crate::offering::ToolVectors;
 use crate::outbox::OutboxConfig;
+use crate::pinned::{self, PinnedTools};
 use crate::registry::{Availability, Registry, RegistryError};
 use crate::remember::MemoryUse;
 use crate::services::ServiceConfig;
@@ -197,6 +198,8 @@ pub struct Agent {
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
     registry: Registry,
+    /// Of a turn that began before this process: the tools that it began with.
+    began_with: Option<Arc<PinnedTools>>,
     output_schema: Option<Schema>,
     fingerprint: String,
     tool_vectors: ToolVectors,
@@ -208,6 +211,7 @@ struct Parts {
     standing: Arc<Standing>,
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
+    began_with: Option<Arc<PinnedTools>>,
 }
 
 impl Agent {
@@ -215,11 +219,12 @@ impl Agent {
     /// it when a turn begins: no server is asked before.
     pub fn new(config: AgentConfig, models: impl Into<Models>, generation: Generation) -> Result<Self, AgentError> {
         let servers = McpServers::new(config.mcp.iter().cloned())?;
-        Self::build(config, models.into(), Parts { generation, standing: Arc::default(), servers, catalogue: None })
+        let (standing, catalogue, began_with) = (Arc::default(), None, None);
+        Self::build(config, models.into(), Parts { generation, standing, servers, catalogue, began_with })
     }
 
     fn build(config: AgentConfig, models: Models, parts: Parts) -> Result<Self, AgentError> {
-        let Parts { generation, standing, servers, catalogue } = parts;
+        let Parts { generation, standing, servers, catalogue, began_with } = parts;
         for (name, service) in &config.services {
             let wrong = |(event_type, error)| AgentError::Service { name: name.clone(), event_type, error };
             service.check().map_err(wrong)?;
@@ -228,10 +233,15 @@ impl Agent {
         let absent = catalogue.iter().flat_map(|catalogue| catalogue.problems()).filter_map(McpError::absent);
         let absent = absent.map(|(server, reason)| (server.to_owned(), reason));
         let registry = registry(&config, &generation, catalogue.as_deref())?.without(absent);
+        let registry = match &began_with {
+            Some(tools) => registry.withholding(|tool| pinned::availability(tool, tools)),
+            None => registry,
+        };
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
         let setups = generation.plugins().map(|plugin| {
             let PluginAllowance { grants, limits, .. } = config.plugins.get(plugin.name()).cloned().unwrap_or_default();
-            let trial = standing.trials.get(plugin.name()).cloned();
+            let on_trial = standing.trials.get(plugin.name()).filter(|on_trial| on_trial.digest == *plugin.digest());
+            let trial = on_trial.map(|on_trial| on_trial.trial.clone());
             (plugin.name().to_owned(), PluginSetup::new(plugin.clone(), grants, limits).on_trial(trial))
         });
         let setups = setups.collect();
@@ -245,6 +255,7 @@ impl Agent {
             servers,
             catalogue,
             registry,
+            began_with,
             output_schema,
             fingerprint,
             tool_vectors,
@@ -316,7 +327,19 @@ impl Agent {
             standing: self.standing.clone(),
             servers: self.servers.clone(),
             catalogue: self.catalogue.clone(),
+            began_with: self.began_with.clone(),
         }
+    }
+
+    /// The same agent as a turn has it that began before this process did.
+    pub(crate) fn resumed(
+        &self,
+        config: AgentConfig,
+        generation: Generation,
+        tools: PinnedTools,
+    ) -> Result<Self, AgentError> {
+        let (standing, began_with) = (Arc::default(), Some(Arc::new(tools)));
+        Self::build(config, self.models.clone(), Parts { generation, standing, began_with, ..self.parts() })
     }
 
     /// Its MCP servers. All agents that were made of one another share them.

@@ -13,7 +13,7 @@ use agent_core::approval::{
     ApprovalAnswer, ApprovalPolicy, ApprovalRules, ApprovalVerdict, AskedAgain, GrantScope, LastingGrant, Leave,
     Ruling, ScopedGrant, canonical_json, edit_note,
 };
-use agent_core::change::{CallChange, CallRecord, Change};
+use agent_core::change::{CallChange, CallRecord, Change, Denial};
 use agent_core::event::{ApprovalDetails, ApprovalItem, EventKind};
 use agent_core::message::{CallId, Content, Digest};
 use agent_core::run::{Approval, Dispatch, Disposition, Input, Refused, ResolvedCall};
@@ -114,7 +114,10 @@ pub(crate) fn availability(
 ) -> Availability {
     let ruling = rules.ruling(definition, source);
     match ruling.policy {
-        ApprovalPolicy::Deny => Availability::Withheld(denied(&definition.name, &ruling.because)),
+        ApprovalPolicy::Deny => {
+            let message = denied(&definition.name, &ruling.because);
+            Availability::Withheld { message, advice: allowing(&ruling.because) }
+        }
         ApprovalPolicy::Allow | ApprovalPolicy::Ask => otherwise,
     }
 }
@@ -150,6 +153,11 @@ fn changed_since(record: &CallRecord, tool: &RegisteredTool, asked: Asked) -> Op
 
 fn denied(tool: &str, because: &str) -> String {
     format!("the agent's configuration denies `{tool}`: {because} = \"deny\"")
+}
+
+/// What would allow it.
+fn allowing(because: &str) -> String {
+    format!("change {because} = \"deny\" in the agent's configuration")
 }
 
 /// Grants for good that commits have asked for are remembered now, also those of a process that died before it could.
@@ -283,6 +291,10 @@ impl Session {
             if loop_break(tool).is_some() {
                 continue;
             }
+            if let Some((message, _)) = tool.withheld() {
+                let error = ToolError::Denied { message };
+                return Ok(Some(Input::Forbidden { call: record.id.clone(), error }));
+            }
             let ruling = self.shared.ruling(tool);
             let asked = if ruling.policy == ApprovalPolicy::Ask { Asked::Somebody } else { Asked::Nobody };
             if let Some(error) = changed_since(record, tool, asked) {
@@ -315,6 +327,22 @@ impl Session {
             }
         }
         Ok((!again.is_empty()).then_some(Input::AskAgain { calls: again }))
+    }
+
+    /// What is told beside a call that is forbidden at the last moment: who was denied what (O3).
+    pub(crate) fn denial_of(&self, instead: &Input, records: &[CallRecord]) -> Option<(Option<CallId>, Denial)> {
+        let Input::Forbidden { call, error: ToolError::Denied { .. } } = instead else { return None };
+        let record = records.iter().find(|record| record.id == *call)?;
+        let tool = self.shared.agent.registry().get(&record.name)?;
+        let denial = match tool.withheld() {
+            Some((_, denial)) => denial,
+            None => {
+                let because = self.shared.agent.config().approvals.ruling(&tool.definition, &tool.source).because;
+                let (plugin, thing) = (tool.source.to_string(), format!("`{}`", record.name));
+                Denial { plugin, thing, grant: allowing(&because) }
+            }
+        };
+        Some((Some(call.clone()), denial))
     }
 
     fn asks(&self, tool: &RegisteredTool) -> bool {

@@ -43,7 +43,7 @@ pub(crate) enum Ran {
     /// With its result.
     Done(CallResult),
     /// It has asked for a service instead (P2).
-    Pending(Box<HandedOn>, CallCost),
+    Pending(Box<HandedOn>, CallCost, Vec<Denial>),
 }
 
 /// Runs a call to its result. `Err` is the host's own failure, which ends the turn (L9).
@@ -65,7 +65,7 @@ pub(crate) async fn run(shared: &Shared, record: &CallRecord, attempt: u32, scop
         let mut brought = once(shared, tool, record, (attempt, scope.clone())).await?;
         tried += 1;
         if let Some(handed_on) = brought.handed_on.take() {
-            return Ok(Ran::Pending(handed_on, brought.cost));
+            return Ok(Ran::Pending(handed_on, brought.cost, brought.denials));
         }
         if let Ok(done) = &brought.outcome
             && let Err(error) = tool.check_structured(done.structured.as_ref())
@@ -133,13 +133,18 @@ async fn in_plugin(
         Err(failure @ CallFailure::Host { .. }) => return Err(TurnError::HostFailed { message: failure.to_string() }),
         Err(failure) => Err(failure.for_model()),
     };
-    let denials = report.denials.iter().map(|denial| Denial {
+    let (cost, denials) = (report.cost, denials_in(&report.denials));
+    Ok(Brought { outcome, cost, denials, handed_on, tool: ToolPresence::There })
+}
+
+/// What a plugin was refused, for events and the audit log.
+pub(crate) fn denials_in(denials: &[agent_plugins::Denial]) -> Vec<Denial> {
+    let denials = denials.iter().map(|denial| Denial {
         plugin: denial.plugin.to_string(),
         thing: denial.thing.clone(),
         grant: denial.advice.to_string(),
     });
-    let (cost, denials) = (report.cost, denials.collect());
-    Ok(Brought { outcome, cost, denials, handed_on, tool: ToolPresence::There })
+    denials.collect()
 }
 
 impl Brought {

@@ -1,5 +1,6 @@
 //! The beginning of a turn: the context builder's answer, or the host's own prompt assembly (L2, L22).
 
+use crate::calls::denials_in;
 use crate::drive::Deed;
 use crate::registry::tokens_of;
 use crate::session::{Notes, Session};
@@ -63,6 +64,11 @@ impl Session {
         }
     }
 
+    /// What was refused to a plugin that no call has asked is told with the next thing that is committed (O3).
+    pub(crate) fn note_denials(&mut self, denials: &[agent_plugins::Denial]) {
+        self.denied.extend(denials_in(denials).into_iter().map(|denial| (None, denial)));
+    }
+
     pub(crate) fn ports(&self) -> Ports {
         self.shared.ports.clone()
     }
@@ -108,7 +114,7 @@ impl Session {
             offered,
             plan,
         };
-        Ok((Input::Context { context }, Notes { records, texts }))
+        Ok((Input::Context { context }, Notes { records, texts, ..Notes::default() }))
     }
 
     async fn ask_builder(
@@ -144,6 +150,7 @@ impl Session {
             budget: budget.for_plugins(),
         };
         let report = self.shared.sandbox.build_context(builder, &request, &self.ports()).await;
+        self.note_denials(&report.denials);
         let (plugin, cost) = (builder.plugin().identity().to_string(), report.cost);
         Ok(AskedBuilder { plugin, built: answer(builder, report)?, cost })
     }

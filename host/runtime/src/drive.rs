@@ -171,7 +171,8 @@ impl Session {
             return Ok(Dispatched::Failed(TurnError::HostFailed { message }));
         }
         if let Some(instead) = self.stopped(&records, &dispatches).await? {
-            self.commit((instead, Notes::default()), running, cancel).await?;
+            let denials = self.denial_of(&instead, &records).into_iter().collect();
+            self.commit((instead, Notes { denials, ..Notes::default() }), running, cancel).await?;
             return Ok(Dispatched::Some);
         }
         let records = records.into_iter().zip(dispatches);
@@ -265,9 +266,10 @@ async fn came(
 async fn await_outcome(running: &mut Running) -> Deed {
     match running.join_next().await {
         Some(Ok((call, Ok(Ran::Done(result))))) => Ok((Input::Outcome { call, result }, Notes::default())),
-        Some(Ok((call, Ok(Ran::Pending(handed_on, cost))))) => {
+        Some(Ok((call, Ok(Ran::Pending(handed_on, cost, denials))))) => {
             let HandedOn { awaits, contract } = *handed_on;
-            let notes = Notes { texts: contract.into_iter().collect(), ..Notes::default() };
+            let denials = denials.into_iter().map(|denial| (Some(call.clone()), denial)).collect();
+            let notes = Notes { texts: contract.into_iter().collect(), denials, ..Notes::default() };
             Ok((Input::Pending { call, awaits, cost }, notes))
         }
         Some(Ok((_, Err(error)))) => Err(error),

@@ -4,6 +4,7 @@ use crate::agent::{Agent, AgentError, Answered};
 use agent_core::message::Digest;
 use agent_plugins::Trial;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
@@ -23,7 +24,20 @@ pub struct Standing {
     /// Versions that were taken back, by plugin: what its file holds.
     pub rolled_back: BTreeMap<String, Digest>,
     /// New versions whose calls are counted, by plugin.
-    pub trials: BTreeMap<String, Arc<Trial>>,
+    pub trials: BTreeMap<String, OnTrial>,
+    /// Files whose version did not pass its canary when the agent was made, so that an earlier one serves.
+    pub refused: BTreeMap<PathBuf, Digest>,
+}
+
+/// A version on trial.
+#[derive(Clone, Debug)]
+pub struct OnTrial {
+    /// What is on trial.
+    pub digest: Digest,
+    /// What served before it.
+    pub before: Digest,
+    /// Its calls.
+    pub trial: Arc<Trial>,
 }
 
 impl LiveAgent {

@@ -174,6 +174,7 @@ impl Session {
             state: turn.state.clone(),
         };
         let report = self.shared.sandbox.build_step(&builder, &request, &self.ports()).await;
+        self.note_denials(&report.denials);
         let cost = report.cost;
         let sections = answer(&builder, report)?;
         let body = json!({"plugin": builder.plugin().identity().to_string(), "answer": sections, "cost": cost});

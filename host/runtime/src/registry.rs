@@ -3,6 +3,7 @@
 use crate::approvals::digest_of_tool;
 use crate::builtins::{but_the_result, loop_break};
 use crate::services::{Reserved, with_reserved, without_reserved, without_reserved_value};
+use agent_core::change::Denial;
 use agent_core::message::Digest;
 use agent_core::model::{OfferedTool, RequestedCall};
 use agent_core::names::ToolNames;
@@ -43,8 +44,13 @@ pub struct RegisteredTool {
 pub enum Availability {
     /// It is.
     Offered,
-    /// It is not, since it could do nothing without a grant; a call is told this.
-    Withheld(String),
+    /// It is not: it could do nothing without a grant, or the agent may not use it. A call is told so.
+    Withheld {
+        /// For the model.
+        message: String,
+        /// What would allow it, for people.
+        advice: String,
+    },
 }
 
 /// The tools of one agent: an immutable snapshot.
@@ -102,12 +108,27 @@ impl Registry {
             }
             registry.tools.insert(name, Arc::new(tool));
         }
-        let offered = registry.tools.values().filter(|tool| tool.availability == Availability::Offered);
-        let offered: Vec<Arc<RegisteredTool>> = offered.cloned().collect();
         registry.names = ToolNames::new(registry.tools.keys().map(String::as_str));
-        registry.offered = offered.iter().map(|tool| registry.offer(tool)).collect();
-        registry.tokens = registry.offered.iter().map(tokens_of).fold(0, u32::saturating_add);
-        Ok(registry)
+        Ok(registry.offering())
+    }
+
+    /// The same tools, each as available as this says.
+    pub(crate) fn withholding(mut self, availability: impl Fn(&RegisteredTool) -> Availability) -> Self {
+        for tool in self.tools.values_mut() {
+            let availability = availability(tool);
+            if let Some(tool) = Arc::get_mut(tool) {
+                tool.availability = availability;
+            }
+        }
+        self.offering()
+    }
+
+    /// Measures what is offered.
+    fn offering(mut self) -> Self {
+        let offered = self.tools.values().filter(|tool| tool.availability == Availability::Offered);
+        self.offered = offered.map(|tool| self.offer(tool)).collect();
+        self.tokens = self.offered.iter().map(tokens_of).fold(0, u32::saturating_add);
+        self
     }
 
     /// The same tools, and MCP servers whose tools would be there if they could be reached, each with the reason (I5).
@@ -195,9 +216,13 @@ impl Registry {
             let (name, approval) = (author.to_owned(), Approval::NotNeeded);
             return ResolvedCall { name, arguments, source: None, disposition, approval };
         };
-        let disposition = match readable.and_then(|()| tool.admit(&arguments)) {
+        let disposition = match readable.map(|()| tool.withheld()).and_then(|withheld| match withheld {
+            Some(withheld) => Ok(Some(withheld)),
+            None => tool.admit(&arguments).map(|()| None),
+        }) {
             Err(error) => Disposition::Refused(error),
-            Ok(()) => match loop_break(tool) {
+            Ok(Some((message, denial))) => Disposition::Withheld { message, denial },
+            Ok(None) => match loop_break(tool) {
                 Some(breaks) => Disposition::Breaks(breaks),
                 None => Disposition::Ready {
                     priority: tool.definition.priority,
@@ -279,10 +304,14 @@ impl RegisteredTool {
         }
     }
 
+    /// Why nobody may call it, where nobody may (P6).
+    pub(crate) fn withheld(&self) -> Option<(String, Denial)> {
+        let Availability::Withheld { message, advice } = &self.availability else { return None };
+        let thing = format!("`{}`", self.definition.name);
+        Some((message.clone(), Denial { plugin: self.source.to_string(), thing, grant: advice.clone() }))
+    }
+
     fn admit(&self, arguments: &Value) -> Result<(), ToolError> {
-        if let Availability::Withheld(message) = &self.availability {
-            return Err(ToolError::Denied { message: message.clone() });
-        }
         self.check_arguments(arguments).map_err(|violations| ToolError::InvalidArguments { violations })
     }
 
@@ -347,7 +376,8 @@ mod tests {
     }
 
     fn registry() -> Registry {
-        let withheld = Availability::Withheld("add `read = [\".\"]`".to_owned());
+        let (message, advice) = ("there is no tree".to_owned(), "add `read = [\".\"]`".to_owned());
+        let withheld = Availability::Withheld { message, advice };
         Registry::new([
             (tool("text.count"), plugin("text"), Availability::Offered),
             (tool("read_file"), ToolSource::BuiltIn, withheld),
@@ -461,9 +491,10 @@ mod tests {
         let registry = registry();
         assert_eq!(registry.offered().len(), 1);
         let resolved = registry.resolve(&call("read_file", "{\"path\": \"a\"}"));
-        assert!(
-            matches!(resolved.disposition, Disposition::Refused(ToolError::Denied { message }) if message.contains("add"))
-        );
+        let Disposition::Withheld { message, denial } = resolved.disposition else { panic!("{resolved:?}") };
+        assert_eq!(message, "there is no tree");
+        let (plugin, thing) = ("the host".to_owned(), "`read_file`".to_owned());
+        assert_eq!(denial, Denial { plugin, thing, grant: "add `read = [\".\"]`".to_owned() });
     }
 
     /// L25: the index of a snapshot is made once, and says what a new one would.

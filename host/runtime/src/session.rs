@@ -15,16 +15,16 @@ use crate::key_values::StoredValues;
 use crate::live::LiveAgent;
 use crate::media::{Downscaler, StoredMedia};
 use crate::outbox::Owing;
+use crate::pinned;
 use crate::remember::Results;
 use crate::user::UserName;
-use agent_core::change::{CallRecord, Change};
+use agent_core::change::{CallRecord, Change, Denial};
 use agent_core::event::{Event, Suspension};
 use agent_core::message::{CallId, Digest, ID_ENDING, MessageId, StoredMessage, TurnInput};
 use agent_core::plugin::TraceContext;
 use agent_core::run::{Action, Decision, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
 use agent_mcp::Held;
 use agent_memory::{Commit, Lease, OpenMode, SessionMeta, Status, StepRecord, Store, StoreError, digest_of};
-use agent_plugins::PluginStoreError::{Damaged, Missing};
 use agent_plugins::{
     Generation, GenerationError, Grants, MediaPort, ModelPort, PluginSetup, Ports, Sandbox, TreeGrant, trees_within,
 };
@@ -61,6 +61,16 @@ pub enum OpenSession {
     New,
     /// That of this subject.
     Existing(String),
+    /// The same, to decide something about its open turn, which cannot go on here. That its plugins cannot be loaded is
+    /// no hindrance.
+    ToDecide(String),
+}
+
+/// What a session is opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    GoOn,
+    Decide,
 }
 
 /// A session that cannot be worked on.
@@ -191,6 +201,8 @@ impl Shared {
 pub(crate) struct Notes {
     pub(crate) records: Vec<StepRecord>,
     pub(crate) texts: Vec<String>,
+    /// What was refused meanwhile beside a call's own outcome: told before the change.
+    pub(crate) denials: Vec<(Option<CallId>, Denial)>,
 }
 
 /// A session that is open in this process.
@@ -207,6 +219,8 @@ pub struct Session {
     pub(crate) was_left: bool,
     /// What is committed to be remembered, and is not written yet.
     pub(crate) owing: Owing,
+    /// Refused to plugins that no call has asked, and not told yet.
+    pub(crate) denied: Vec<(Option<CallId>, Denial)>,
     opened_at: u64,
     /// MCP servers that a decision was checked against, until the turn that goes on holds them itself.
     held: Option<Held>,
@@ -222,11 +236,12 @@ impl Session {
     pub async fn open(host: &Host, agent: impl Into<LiveAgent>, which: OpenSession) -> Result<Self, SessionError> {
         let agent = agent.into();
         let name = agent.current().config().name.clone();
-        let (subject, mode) = match which {
-            OpenSession::New => (new_subject(&name), OpenMode::CreateNew),
-            OpenSession::Existing(subject) => (subject, OpenMode::Existing),
+        let (subject, mode, purpose) = match which {
+            OpenSession::New => (new_subject(&name), OpenMode::CreateNew, Purpose::GoOn),
+            OpenSession::Existing(subject) => (subject, OpenMode::Existing, Purpose::GoOn),
+            OpenSession::ToDecide(subject) => (subject, OpenMode::Existing, Purpose::Decide),
         };
-        Self::open_as(host, agent, (Run::new(subject, name), mode), Watchers::new()).await
+        Self::open_for(host, agent, (Run::new(subject, name), mode), (Watchers::new(), purpose)).await
     }
 
     /// The same for a session that is as `new` where nothing of it is stored yet.
@@ -235,6 +250,15 @@ impl Session {
         live: LiveAgent,
         (new, mode): (Run, OpenMode),
         watchers: Watchers,
+    ) -> Result<Self, SessionError> {
+        Self::open_for(host, live, (new, mode), (watchers, Purpose::GoOn)).await
+    }
+
+    async fn open_for(
+        host: &Host,
+        live: LiveAgent,
+        (new, mode): (Run, OpenMode),
+        (watchers, purpose): (Watchers, Purpose),
     ) -> Result<Self, SessionError> {
         let agent = live.current();
         let subject = new.session.clone();
@@ -263,7 +287,6 @@ impl Session {
                 media: Some(media),
                 key_value: Some(Arc::new(StoredValues(host.store.clone()))),
                 model: Some(model_of(&agent, &ledger, &subject)),
-                audit: None,
             },
             agent,
             ledger,
@@ -283,6 +306,7 @@ impl Session {
             retry_at: None,
             was_left: false,
             owing: Owing::Nothing,
+            denied: Vec::new(),
             opened_at: opened.last_event,
             held: None,
             lease: opened.lease,
@@ -291,7 +315,7 @@ impl Session {
             calls: HashMap::new(),
             stored_texts: HashSet::new(),
         };
-        match session.take_up().await {
+        match session.take_up(purpose).await {
             Ok(()) => {
                 // What the process before this one could not deliver any more.
                 if session.revision > 0 {
@@ -385,12 +409,12 @@ impl Session {
         if let Some(user) = user {
             self.use_agent(self.shared.agent.for_user(Some(user.as_str()))?);
         }
-        let plugins = self.shared.agent.pins();
+        let (plugins, pinned) = (self.shared.agent.pins(), Some(pinned::pins_of(&self.shared.agent)));
         let config = match bounds {
             Bounds::Own => self.shared.agent.bounds(),
             Bounds::Given(config) => LoopConfig { user: self.shared.agent.config().user.clone(), ..config },
         };
-        self.apply(Input::Start { input, config, plugins, trace }, Notes::default()).await?;
+        self.apply(Input::Start { input, config, plugins, pinned, trace }, Notes::default()).await?;
         self.shared.ledger.begin(&self.run);
         self.prepare(&cancel).await;
         let result = self.drive(&cancel).await;
@@ -461,8 +485,9 @@ impl Session {
         Ok(self.shared.store.release(self.lease).await?)
     }
 
-    /// The only way to change the session. What plugins have asked of the model comes before what follows from it.
-    pub(crate) async fn apply(&mut self, input: Input, notes: Notes) -> Result<(), SessionError> {
+    /// The only way to change the session. What plugins have asked of the model, and what was refused meanwhile (O3), come
+    /// before what follows from it.
+    pub(crate) async fn apply(&mut self, input: Input, mut notes: Notes) -> Result<(), SessionError> {
         while let Some(Settlement { input, body, texts }) = self.shared.ledger.next() {
             if self.run.is_open() {
                 let step = self.run.turn.as_ref().map_or(0, |turn| turn.interactions);
@@ -470,6 +495,11 @@ impl Session {
                 self.note(&mut notes, step, RECORD_KIND, body);
                 self.apply_one(input, notes).await?;
             }
+        }
+        let mut denials = std::mem::take(&mut notes.denials);
+        if self.run.is_open() && !(self.denied.is_empty() && denials.is_empty()) {
+            denials.splice(0..0, self.denied.drain(..));
+            self.apply_one(Input::Denied { denials }, Notes::default()).await?;
         }
         self.apply_one(input, notes).await
     }
@@ -509,7 +539,7 @@ impl Session {
     }
 
     /// Goes on where another process stopped: with the plugins of the open turn, and with what was running decided.
-    async fn take_up(&mut self) -> Result<(), SessionError> {
+    async fn take_up(&mut self, purpose: Purpose) -> Result<(), SessionError> {
         if !self.run.is_open() {
             return Ok(());
         }
@@ -518,23 +548,31 @@ impl Session {
         }
         self.recover().await?;
         self.expire_due().await?;
-        let pins = self.run.turn.as_ref().map(|turn| turn.plugins.clone()).unwrap_or_default();
-        let pinned: Vec<_> = pins.into_iter().map(|pin| (pin.name, pin.digest)).collect();
-        let current = self.shared.agent.clone();
-        if pinned == current.generation().pinned() {
+        let Some(turn) = &self.run.turn else { return Ok(()) };
+        let plugins: Vec<_> = turn.plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
+        let (current, pinned) = (self.shared.agent.clone(), turn.pinned.clone());
+        let is_current = plugins == current.generation().pinned();
+        if is_current && pinned.as_ref().is_none_or(|pinned| *pinned == pinned::pins_of(&current)) {
             return Ok(());
         }
-        let agent = match Generation::from_digests(&self.shared.sandbox, &pinned).await {
-            Ok(generation) => current.with_generation(generation).map_err(|error| error.to_string()),
-            Err(
-                error @ (GenerationError::Gone { reason: Missing { .. } | Damaged { .. }, .. }
-                | GenerationError::NoStore),
-            ) => Err(error.to_string()),
+        let generation = match is_current {
+            true => Ok(current.generation().clone()),
+            false => Generation::from_digests(&self.shared.sandbox, &plugins).await,
+        };
+        let agent = match generation {
+            Ok(generation) => pinned::resumed(&current, generation, pinned.as_ref()).map_err(|error| error.to_string()),
+            // What is decided about the turn needs none of them, least of all that it is cancelled.
+            Err(error) if purpose == Purpose::Decide => {
+                tracing::info!(session = %self.run.session, %error, "the open turn's plugins are not loaded");
+                return Ok(());
+            }
+            Err(error) if error.is_lasting() => Err(error.to_string()),
             // It may be there the next time: the turn stays open.
             Err(error) => return Err(error.into()),
         };
         match agent {
             Ok(agent) => self.use_agent(Arc::new(agent)),
+            Err(_) if purpose == Purpose::Decide => {}
             Err(reason) => {
                 self.apply(Input::Failed(TurnError::PluginChanged { reason }), Notes::default()).await?;
             }
@@ -648,6 +686,7 @@ fn name_of(input: &Input) -> &'static str {
         Input::Approval { .. } => "approval",
         Input::AskAgain { .. } => "ask_again",
         Input::Forbidden { .. } => "forbidden",
+        Input::Denied { .. } => "denied",
         Input::Resolve { .. } => "resolve",
     }
 }

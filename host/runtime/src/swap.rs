@@ -2,12 +2,16 @@
 //! (P10).
 
 mod ledger;
+mod offer;
 mod prune;
+mod trials;
 
-use crate::live::{LiveAgent, Standing};
+use crate::agent::Agent;
+use crate::live::{LiveAgent, OnTrial, Standing};
 use agent_core::message::Digest;
-use agent_memory::{Deed, Rollback, Store, StoreError, VersionEnd};
-use agent_plugins::{Generation, GenerationError, LoadedPlugin, Look, PluginDirectory, Sandbox, Seen, Trial};
+use agent_memory::{Deed, Rollback, Store, StoreError};
+use agent_plugins::{LoadedPlugin, Look, PluginDirectory, Sandbox, Seen, Trial, TrialCounts};
+use offer::{Declined, differences};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,8 +20,9 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
 use tokio_util::sync::CancellationToken;
 
-pub use ledger::{begin, directory_name, serving, write_down_grants};
+pub use ledger::{BeginError, begin, directory_name, serving, write_down_grants};
 pub use prune::{KEPT_VERSIONS, Pruned, prune};
+pub use trials::finish;
 
 /// Between two looks at a directory in which nothing happens.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
@@ -74,14 +79,20 @@ pub struct PluginKeeper {
     rollbacks: Vec<Rollback>,
     /// What serves, by plugin.
     serving: BTreeMap<String, Chosen>,
-    /// What no agent could work with: not tried again before something changes.
+    /// What some agents could not work with: not offered again before something changes.
     in_vain: Option<BTreeMap<String, Chosen>>,
-    /// Versions on trial with what served before them, by plugin.
+    /// Which agent has declined which version of which plugin: told already.
+    declined: BTreeSet<(String, String, Option<Digest>)>,
+    /// Versions on trial, by plugin.
     trials: BTreeMap<String, OnTrial>,
-    failed: Arc<Notify>,
-    /// The last failure of the watch itself: told once.
-    trouble: String,
+    trapped: Arc<Notify>,
+    /// What keeps failing, by what it is about: told once.
+    troubles: BTreeMap<String, String>,
 }
+
+/// What the watch itself may fail at.
+const LOOKING: &str = "the directory";
+const STORING: &str = "the store";
 
 /// A plugin as it shall serve.
 #[derive(Clone)]
@@ -97,12 +108,6 @@ impl PartialEq for Chosen {
     }
 }
 
-struct OnTrial {
-    trial: Arc<Trial>,
-    before: Digest,
-    digest: Digest,
-}
-
 impl PluginKeeper {
     /// Watches a directory for these agents, which have [begun](begin) already. Notices that nobody takes are dropped.
     pub fn new(
@@ -111,7 +116,10 @@ impl PluginKeeper {
         agents: Vec<LiveAgent>,
         notices: Sender<Notice>,
     ) -> Self {
-        let serving = agents.first().map(serving_of).unwrap_or_default();
+        let first = agents.first().map(LiveAgent::current);
+        let standing = first.as_ref().map(|agent| agent.standing().clone()).unwrap_or_default();
+        let serving = first.map(|agent| serving_of(&agent)).unwrap_or_default();
+        share(&agents, &standing);
         Self {
             store,
             directory: PluginDirectory::new(sandbox.clone(), directory.to_owned()),
@@ -121,40 +129,41 @@ impl PluginKeeper {
             notices,
             // A file that is bad from the first look on leaves what it held before.
             accepted: serving.values().map(|chosen| (chosen.path.clone(), chosen.plugin.clone())).collect(),
-            refused: BTreeMap::new(),
+            refused: standing.refused,
             rollbacks: Vec::new(),
             serving,
             in_vain: None,
-            trials: BTreeMap::new(),
-            failed: Arc::default(),
-            trouble: String::new(),
+            declined: BTreeSet::new(),
+            trials: standing.trials,
+            trapped: Arc::default(),
+            troubles: BTreeMap::new(),
         }
     }
 
     /// Looks, and publishes, until it is cancelled.
     pub async fn keep(mut self, cancel: CancellationToken) {
         let (mut looks, mut seen, mut wait) = (0_u32, None, WHILE_RESTLESS);
-        let failed = self.failed.clone();
+        let trapped = self.trapped.clone();
         loop {
             tokio::select! {
                 () = cancel.cancelled() => return,
-                () = failed.notified() => {}
+                () = trapped.notified() => {}
                 () = tokio::time::sleep(wait) => {}
             }
             if looks.is_multiple_of(LOOKS_PER_READING) {
                 self.read_rollbacks().await;
             }
             looks = looks.wrapping_add(1);
-            self.end_trials().await;
+            self.count_trials().await;
             wait = match self.directory.look().await {
                 Ok(Look::Restless) => WHILE_RESTLESS,
                 Ok(Look::Quiet(found)) => {
-                    self.trouble.clear();
+                    self.troubles.remove(LOOKING);
                     seen = Some(self.accept(found).await);
                     BETWEEN_LOOKS
                 }
                 Err(error) => {
-                    self.trouble(error.to_string());
+                    self.trouble(LOOKING, error.to_string());
                     BETWEEN_LOOKS
                 }
             };
@@ -197,22 +206,58 @@ impl PluginKeeper {
 
     /// Publishes what the files and the rollbacks come to, if it is not what serves.
     async fn settle(&mut self, there: &BTreeSet<PathBuf>) {
-        let mut chosen: BTreeMap<String, Chosen> = BTreeMap::new();
+        let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         for path in there {
-            let Some(plugin) = self.accepted.get(path).cloned() else { continue };
-            if let Some(other) = chosen.get(plugin.name()) {
-                let reason = format!("its name `{}` is taken by {}", plugin.name(), other.path.display());
-                if self.refused.insert(path.clone(), plugin.digest().clone()).as_ref() != Some(plugin.digest()) {
-                    self.refuse(path.display().to_string(), reason).await;
-                }
-                continue;
+            if let Some(plugin) = self.accepted.get(path) {
+                files.entry(plugin.name().to_owned()).or_default().push(path.clone());
             }
-            let choice = self.choose(path, plugin).await;
-            chosen.insert(choice.plugin.name().to_owned(), choice);
+        }
+        let mut chosen: BTreeMap<String, Chosen> = BTreeMap::new();
+        for (name, paths) in files {
+            let owner = self.owner(&name, &paths);
+            for path in paths.iter().filter(|path| Some(*path) != owner.as_ref()) {
+                self.refuse_name(&name, path, (owner.as_deref(), &paths)).await;
+            }
+            let Some(path) = owner else { continue };
+            let Some(plugin) = self.accepted.get(&path).cloned() else { continue };
+            // What was refused for its name is told again if it loses it again.
+            if self.refused.get(&path) == Some(plugin.digest()) {
+                self.refused.remove(&path);
+            }
+            let choice = self.choose(&path, plugin).await;
+            chosen.insert(name, choice);
         }
         if chosen != self.serving && self.in_vain.as_ref() != Some(&chosen) {
             self.publish(chosen).await;
         }
+    }
+
+    /// A name belongs to the file that serves under it, with what it is granted. Where none does, one file may have it, and
+    /// of several none: as little as when a host starts.
+    fn owner(&self, name: &str, paths: &[PathBuf]) -> Option<PathBuf> {
+        let serves = self.serving.get(name).map(|chosen| &chosen.path);
+        match (serves.filter(|path| paths.contains(path)), paths) {
+            (Some(path), _) => Some(path.clone()),
+            (None, [only]) => Some(only.clone()),
+            (None, _) => None,
+        }
+    }
+
+    async fn refuse_name(&mut self, name: &str, path: &Path, (owner, paths): (Option<&Path>, &[PathBuf])) {
+        let Some(plugin) = self.accepted.get(path).cloned() else { return };
+        if self.refused.get(path) == Some(plugin.digest()) {
+            return;
+        }
+        self.refused.insert(path.to_owned(), plugin.digest().clone());
+        let whose = match owner {
+            Some(owner) => format!("its name belongs to {}, which serves", owner.display()),
+            None => {
+                let others = paths.iter().filter(|other| *other != path).map(|other| other.display().to_string());
+                format!("{} has the same name `{name}`", others.collect::<Vec<_>>().join(", "))
+            }
+        };
+        let reason = format!("{} is not taken: {whose}; rename one of them in its plugin.toml", plugin.identity());
+        self.refuse(path.display().to_string(), reason).await;
     }
 
     /// The file's version, or the one that serves as long as that is taken back.
@@ -222,7 +267,7 @@ impl PluginKeeper {
         let Some(rollback) = self.rollbacks.iter().find(|rollback| rollback.plugin == name).cloned() else {
             return as_it_is;
         };
-        if rollback.from != *as_it_is.plugin.digest() {
+        if rollback.from != *as_it_is.plugin.digest() && !self.is_declined(&as_it_is) {
             self.rollbacks.retain(|rollback| rollback.plugin != name);
             let undone = self.store.undo_rollback(&self.name, &name).await;
             self.stored(undone.map(drop));
@@ -232,73 +277,136 @@ impl PluginKeeper {
             return Chosen { instead_of: Some(rollback.from), ..serving.clone() };
         }
         match self.sandbox.load_stored(&name, &rollback.to).await {
-            Ok(plugin) => Chosen { plugin, instead_of: Some(rollback.from), ..as_it_is },
+            Ok(plugin) => {
+                self.troubles.remove(&name);
+                Chosen { plugin, instead_of: Some(rollback.from), ..as_it_is }
+            }
             Err(error) => {
-                self.trouble(format!("`{name}` cannot be rolled back: {error}"));
+                self.trouble(&name, format!("`{name}` cannot be rolled back: {error}"));
                 self.serving.get(&name).cloned().unwrap_or(as_it_is)
             }
         }
     }
 
-    /// Gives each agent the new generation, all at once for those who take it next. An agent that cannot work with it
-    /// keeps what it has.
+    /// Whether an agent cannot work with the file's version: then it is not what a rollback has to give way to.
+    fn is_declined(&self, file: &Chosen) -> bool {
+        let is_it = |(_, plugin, digest): &(String, String, Option<Digest>)| {
+            plugin == file.plugin.name() && digest.as_ref() == Some(file.plugin.digest())
+        };
+        self.declined.iter().any(is_it)
+    }
+
+    /// Offers each agent the new generation, all of it at once for those who take it next. What no agent can work with stays
+    /// as it was, and the rest is taken.
     async fn publish(&mut self, chosen: BTreeMap<String, Chosen>) {
-        let before = std::mem::take(&mut self.serving);
-        self.begin_trials(&before, &chosen);
-        let plugins = chosen.values().map(|chosen| (chosen.path.clone(), chosen.plugin.clone()));
-        let generation = Generation::of_files(plugins);
-        let rolled_back = chosen.iter().filter_map(|(name, chosen)| Some((name.clone(), chosen.instead_of.clone()?)));
-        let trials = self.trials.iter().map(|(name, on_trial)| (name.clone(), on_trial.trial.clone()));
-        let standing = Standing { rolled_back: rolled_back.collect(), trials: trials.collect() };
-        let mut taken = self.agents.is_empty();
-        for agent in self.agents.clone() {
-            match agent.change(|agent| agent.with_plugins(generation.clone(), standing.clone())) {
-                Ok(_) => taken = true,
-                Err(error) => {
-                    let subject = format!("the agent `{}`", agent.current().config().name);
-                    self.refuse(subject, error.to_string()).await;
+        let trials = self.trials_with(&chosen);
+        let declined: Vec<Declined> =
+            self.agents.iter().flat_map(|agent| offer::offer(agent, &chosen, &trials)).collect();
+        let by_all = |plugin: &String| {
+            let count = declined.iter().filter(|declined| declined.plugin == *plugin).count();
+            count > 0 && count == self.agents.len()
+        };
+        let changes = differences(&self.serving, &chosen);
+        let (left, taken): (Vec<_>, Vec<_>) = changes.into_iter().partition(by_all);
+        let before = self.serving.clone();
+        for plugin in taken {
+            match chosen.get(&plugin) {
+                Some(chosen) => self.serving.insert(plugin, chosen.clone()),
+                None => self.serving.remove(&plugin),
+            };
+        }
+        let serving = &self.serving;
+        let goes_on = |name: &String, on_trial: &mut OnTrial| {
+            let serves = serving.get(name).filter(|chosen| chosen.instead_of.is_none());
+            serves.is_some_and(|chosen| *chosen.plugin.digest() == on_trial.digest)
+        };
+        // One whose successor was declined goes on.
+        self.trials.extend(trials.into_iter().filter(|(name, _)| !left.contains(name)));
+        self.trials.retain(goes_on);
+        self.tell_declined(&chosen, declined, &left).await;
+        self.in_vain = (self.serving != chosen).then_some(chosen);
+        if self.serving != before {
+            self.tell(&before).await;
+        }
+    }
+
+    /// Which agent cannot work with which file, each told once as long as that is so.
+    async fn tell_declined(&mut self, chosen: &BTreeMap<String, Chosen>, declined: Vec<Declined>, by_all: &[String]) {
+        let told = std::mem::take(&mut self.declined);
+        // What was not offered this time, since an earlier version serves instead, is declined still.
+        let is_held = |(_, plugin, digest): &&(String, String, Option<Digest>)| {
+            let holds = |file: &Arc<LoadedPlugin>| file.name() == plugin && Some(file.digest()) == digest.as_ref();
+            let is_offered = chosen.get(plugin).is_some_and(|chosen| holds(&chosen.plugin));
+            !is_offered && self.accepted.values().any(holds)
+        };
+        self.declined = told.iter().filter(is_held).cloned().collect();
+        let mut files = BTreeSet::new();
+        for Declined { agent, plugin, error } in declined {
+            let file = chosen.get(&plugin);
+            let key = (agent.clone(), plugin.clone(), file.map(|chosen| chosen.plugin.digest().clone()));
+            let is_told = told.contains(&key);
+            self.declined.insert(key);
+            let (subject, reason) = match file {
+                Some(file) if by_all.contains(&plugin) => {
+                    if !files.insert(plugin) {
+                        continue;
+                    }
+                    (file.path.display().to_string(), format!("{} is not taken: {error}", file.plugin.identity()))
                 }
+                Some(file) => {
+                    let what = format!("{} of {} is not taken", file.plugin.identity(), file.path.display());
+                    (format!("the agent `{agent}`"), format!("{what}: {error}"))
+                }
+                None => (format!("the agent `{agent}`"), format!("`{plugin}`, whose file is gone, stays: {error}")),
+            };
+            if !is_told {
+                self.refuse(subject, reason).await;
             }
         }
-        if !taken {
-            (self.serving, self.in_vain) = (before, Some(chosen));
-            return;
-        }
-        self.in_vain = None;
-        self.serving = chosen;
-        self.tell(&before).await;
     }
 
-    /// A version that replaces another one is on trial.
-    fn begin_trials(&mut self, before: &BTreeMap<String, Chosen>, chosen: &BTreeMap<String, Chosen>) {
-        self.trials.retain(|name, on_trial| {
-            chosen.get(name).is_some_and(|now| now.instead_of.is_none() && *now.plugin.digest() == on_trial.digest)
-        });
+    /// The trials as they will be with these plugins: a version that replaces another one is on trial.
+    fn trials_with(&self, chosen: &BTreeMap<String, Chosen>) -> BTreeMap<String, OnTrial> {
+        let mut trials = BTreeMap::new();
         for (name, now) in chosen.iter().filter(|(_, now)| now.instead_of.is_none()) {
-            if let Some(before) = before.get(name).filter(|before| before.plugin.digest() != now.plugin.digest()) {
-                let trial = Arc::new(Trial::new(self.failed.clone()));
-                let (before, digest) = (before.plugin.digest().clone(), now.plugin.digest().clone());
-                self.trials.insert(name.clone(), OnTrial { trial, before, digest });
+            let digest = now.plugin.digest().clone();
+            let known = self.trials.get(name).filter(|on_trial| on_trial.digest == digest);
+            let before = self.serving.get(name).map(|before| before.plugin.digest().clone());
+            if let Some(known) = known {
+                trials.insert(name.clone(), known.clone());
+            } else if let Some(before) = before.filter(|before| *before != digest) {
+                let trial = Arc::new(Trial::new(TrialCounts::default(), self.trapped.clone()));
+                trials.insert(name.clone(), OnTrial { digest, before, trial });
             }
         }
+        trials
     }
 
-    /// Takes back what has failed its trial.
-    async fn end_trials(&mut self) {
-        let failed: Vec<String> = self
-            .trials
-            .iter()
-            .filter(|(_, on_trial)| on_trial.trial.is_failed())
-            .map(|(name, _)| name.clone())
-            .collect();
-        for plugin in failed {
-            let Some(OnTrial { before, digest, .. }) = self.trials.remove(&plugin) else { continue };
-            let directory = self.name.clone();
-            let rollback = Rollback { directory, plugin, from: digest, to: before, why: VersionEnd::Trapped };
-            self.rollbacks.retain(|other| other.plugin != rollback.plugin);
-            self.rollbacks.push(rollback.clone());
-            let stored = self.store.roll_back(rollback).await;
-            self.stored(stored);
+    /// Writes down traps and what is over, and takes back what has failed its trial.
+    async fn count_trials(&mut self) {
+        let is_worth_it = |on_trial: &OnTrial| {
+            let unwritten = on_trial.trial.unwritten();
+            unwritten.traps > 0 || unwritten.calls > 0 && on_trial.trial.counts().is_over()
+        };
+        let worth_it = self.trials.iter().filter(|(_, on_trial)| is_worth_it(on_trial));
+        let worth_it: Vec<(String, OnTrial)> =
+            worth_it.map(|(name, on_trial)| (name.clone(), on_trial.clone())).collect();
+        for (plugin, on_trial) in worth_it {
+            let failed = on_trial.trial.counts().is_failed();
+            let counted = trials::count(&*self.store, &self.name, &plugin, &on_trial).await;
+            let rollback = match counted {
+                Ok(rollback) => rollback,
+                // A version that crashes is taken back also where that cannot be written down.
+                Err(error) => {
+                    self.stored(Err(error));
+                    failed.then(|| trials::rollback_of(&self.name, &plugin, &on_trial))
+                }
+            };
+            if let Some(rollback) = rollback {
+                self.trials.remove(&plugin);
+                self.rollbacks.retain(|other| other.plugin != rollback.plugin);
+                self.rollbacks.push(rollback);
+            }
         }
     }
 
@@ -324,41 +432,43 @@ impl PluginKeeper {
     }
 
     fn stored(&mut self, result: Result<(), StoreError>) {
-        if let Err(error) = result {
-            self.trouble(format!("what became of the plugins cannot be stored: {error}"));
+        match result {
+            Ok(()) => drop(self.troubles.remove(STORING)),
+            Err(error) => self.trouble(STORING, format!("what became of the plugins cannot be stored: {error}")),
         }
     }
 
-    /// Said once until something else goes wrong, or nothing.
-    fn trouble(&mut self, reason: String) {
-        if self.trouble != reason {
+    /// Said once until it is over, or something else goes wrong there.
+    fn trouble(&mut self, about: &str, reason: String) {
+        if self.troubles.get(about) != Some(&reason) {
             tracing::warn!(directory = self.name, "{reason}");
             self.notice(Notice::Refused { subject: self.name.clone(), reason: reason.clone() });
-            self.trouble = reason;
+            self.troubles.insert(about.to_owned(), reason);
+        }
+    }
+}
+
+/// The agents of one directory count for the same trials.
+fn share(agents: &[LiveAgent], standing: &Standing) {
+    for agent in agents.iter().skip(1) {
+        let shared = |agent: &Agent| {
+            let standing = Standing { trials: standing.trials.clone(), ..agent.standing().clone() };
+            agent.with_plugins(agent.generation().clone(), standing)
+        };
+        if !standing.trials.is_empty()
+            && let Err(error) = agent.change(shared)
+        {
+            tracing::warn!(%error, "an agent counts for a trial of its own");
         }
     }
 }
 
 /// What an agent has, as its keeper knows it.
-fn serving_of(agent: &LiveAgent) -> BTreeMap<String, Chosen> {
-    let agent = agent.current();
+fn serving_of(agent: &Agent) -> BTreeMap<String, Chosen> {
     let plugins = agent.generation().plugins().map(|plugin| {
         let path = agent.generation().origin(plugin.name()).map(Path::to_owned).unwrap_or_default();
         let instead_of = agent.standing().rolled_back.get(plugin.name()).cloned();
         (plugin.name().to_owned(), Chosen { path, plugin: plugin.clone(), instead_of })
     });
     plugins.collect()
-}
-
-/// A plugin from the store in place of one that was taken back.
-async fn instead(
-    sandbox: &Sandbox,
-    plugin: &Arc<LoadedPlugin>,
-    rollbacks: &[Rollback],
-) -> Result<Option<Arc<LoadedPlugin>>, GenerationError> {
-    let holds = |rollback: &&Rollback| rollback.plugin == plugin.name() && rollback.from == *plugin.digest();
-    match rollbacks.iter().find(holds) {
-        Some(rollback) => sandbox.load_stored(plugin.name(), &rollback.to).await.map(Some),
-        None => Ok(None),
-    }
 }

@@ -44,9 +44,22 @@ fn shown(entry: &AuditEntry) -> String {
             let grants = if grants.is_empty() { "nothing".to_owned() } else { line(&grants.join(", ")) };
             (format!("{BOLD}{}{BOLD:#}@{} is granted {grants}", line(plugin), digest.short()), line(agent))
         }
+        Deed::HostGranted { agent, grants } => {
+            let grants = if grants.is_empty() { "nothing".to_owned() } else { line(&grants.join(", ")) };
+            (format!("{BOLD}the host's own tools{BOLD:#} are granted {grants}"), line(agent))
+        }
         Deed::Denied { session, call, source, denial } => {
             let who = source.as_ref().map_or_else(|| line(&denial.plugin), from);
-            (format!("{BOLD}{who}{BOLD:#} was denied {}", line(&denial.thing)), line(&format!("{session}/{call}")))
+            let place = call.as_ref().map_or_else(|| session.clone(), |call| format!("{session}/{call}"));
+            (format!("{BOLD}{who}{BOLD:#} was denied {}", line(&denial.thing)), line(&place))
+        }
+        Deed::Revoked { grant, .. } => {
+            let what = format!(
+                "{BOLD}{}{BOLD:#}@{} is not allowed for good any more",
+                line(&grant.tool),
+                grant.digest.short()
+            );
+            (what, line(&grant.agent))
         }
         Deed::Approval { session, call, tool, source, verdict } => {
             let verdict = match verdict {
@@ -66,6 +79,10 @@ fn shown(entry: &AuditEntry) -> String {
         Deed::RolledBack { directory, plugin, from, to, because } => {
             let versions = format!("{} → {}", from.short(), to.short());
             (format!("{BOLD}{}{BOLD:#} was rolled back: {versions}, {}", line(plugin), line(because)), line(directory))
+        }
+        Deed::RollbackUndone { directory, plugin, from, to } => {
+            let versions = format!("{} → {}", from.short(), to.short());
+            (format!("{BOLD}{}{BOLD:#} is what its file holds again: {versions}", line(plugin)), line(directory))
         }
         Deed::Refused { directory, subject, reason } => {
             (format!("{BOLD}{}{BOLD:#} was not taken: {}", line(subject), line(reason)), line(directory))

@@ -89,7 +89,9 @@ pub(crate) async fn chat(
     let left = chat.talk(&mut editor).await;
     let servers = chat.agent.current().servers().clone();
     let is_told_to_end = chat.interrupts.is_leaving();
+    let store = chat.host.store.clone();
     let closed = chat.close().await;
+    opening::finish(&*store, &live, terminal).await;
     if is_told_to_end {
         servers.hurry();
     }

@@ -6,11 +6,11 @@ use crate::exit::Failure;
 use crate::settings::Settings;
 use crate::setup;
 use crate::setup::agents::{self, MadeAgent, Projects};
-use crate::terminal::Terminal;
 use crate::terminal::turn::Kept;
-use agent_memory::{SessionLog, SqliteStore, StoreError};
+use crate::terminal::{BOLD, Terminal, YELLOW, text};
+use agent_memory::{Rollback, SessionLog, SqliteStore, Store, StoreError};
 use agent_runtime::{
-    CheckpointObserver, Downscaler, FirstUse, Host, LiveAgent, OpenSession, Session, SessionError, swap,
+    CheckpointObserver, Downscaler, FirstUse, Host, LiveAgent, Notice, OpenSession, Session, SessionError, swap,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -73,8 +73,12 @@ pub(crate) async fn open_in(
     let mut made = delegates.made;
     made.push(MadeAgent { live: agent.clone(), arguments: run.agent.clone(), settings: settings.clone() });
     for MadeAgent { live, settings, .. } in &made {
-        if let Some(folder) = &settings.plugins {
-            swap::begin(&*store, &sandbox, folder, live).await.map_err(Failure::refused)?;
+        let Some(folder) = &settings.plugins else { continue };
+        for notice in swap::begin(&*store, &sandbox, folder, live).await.map_err(Failure::refused)? {
+            if let Notice::Refused { subject, reason } = notice {
+                let told = format!("{subject}: {reason}\n  what was there before goes on serving");
+                terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&told)));
+            }
         }
     }
     let (sender, first_uses) = tokio::sync::mpsc::channel(FIRST_USES);
@@ -83,6 +87,21 @@ pub(crate) async fn open_in(
     let session = patiently(&host, &agent, which, patience).await?;
     let kept = Kept { store: host.store.clone(), data };
     Ok(Opened { settings, host, agent, made, first_uses, session, kept })
+}
+
+/// What the calls of new versions came to counts in the next process, too (P10).
+pub(crate) async fn finish(store: &dyn Store, live: &[(PathBuf, LiveAgent)], terminal: &Terminal) {
+    for (folder, agent) in live {
+        match swap::finish(store, folder, agent).await {
+            Ok(taken_back) => taken_back.into_iter().for_each(|Rollback { plugin, from, to, .. }| {
+                let (plugin, from, to) = (text::one_line(&plugin, 64), from.short().to_owned(), to.short().to_owned());
+                terminal.note(format!(
+                    "{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} has crashed too often: {from} → {to}, until its file changes"
+                ));
+            }),
+            Err(error) => terminal.note(format!("{YELLOW}!{YELLOW:#} trials of plugins were not counted: {error}")),
+        }
+    }
 }
 
 /// Where tests kill the process; nowhere in a release.

@@ -160,7 +160,7 @@ async fn open_to_decide(
     let none = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
     let model = provider("offline", Path::new("")).map_err(Failure::refused)?;
     let agent = Agent::new(AgentConfig::new(&session.agent), model, none).map_err(Failure::refused)?;
-    let which = OpenSession::Existing(session.subject.clone());
+    let which = OpenSession::ToDecide(session.subject.clone());
     opening::patiently(&host, &Arc::new(agent).into(), which, patience).await
 }
 

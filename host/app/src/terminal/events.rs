@@ -263,7 +263,7 @@ mod tests {
             thing: "reading files".into(),
             grant: "add to agent.toml:\n[plugins.files.grants]\nread = [\".\"]\nor pass --grant files:read=DIR".into(),
         };
-        let denied = EventKind::Denied { call: CallId("call_1_1_1".into()), denial };
+        let denied = EventKind::Denied { call: Some(CallId("call_1_1_1".into())), denial };
         insta::assert_snapshot!(shown(denied), @r#"
         ! files@0123456789ab was denied reading files; to allow it, add to agent.toml:
             [plugins.files.grants]

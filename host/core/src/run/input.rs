@@ -4,9 +4,9 @@ use super::batch::Batch;
 use super::depth::{MAX_JSON_DEPTH, is_too_deep};
 use super::end::TurnError;
 use super::planning::{MadePlan, PlanBudgets};
-use super::state::{LoopConfig, Mask, Phase, PinnedPlugin, PromptBudget, Run};
+use super::state::{LoopConfig, Mask, Phase, PinnedAgent, PinnedPlugin, PromptBudget, Run};
 use crate::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain, LastingGrant};
-use crate::change::CallResult;
+use crate::change::{CallResult, Denial};
 use crate::cloud_event::CloudEvent;
 use crate::event::WaitCause;
 use crate::loop_break::LoopBreak;
@@ -30,6 +30,9 @@ pub enum Input {
         config: LoopConfig,
         /// The generation it is pinned to.
         plugins: Vec<PinnedPlugin>,
+        /// What else of its agent it keeps.
+        #[serde(default)]
+        pinned: Option<PinnedAgent>,
         /// The trace it belongs to.
         trace: TraceContext,
     },
@@ -109,6 +112,12 @@ pub enum Input {
         call: CallId,
         /// How.
         decision: Decision,
+    },
+    /// Refused to plugins that work for the turn between its calls: its context builder, or a call that goes on
+    /// elsewhere (P6).
+    Denied {
+        /// At least one, each with the call that wanted it.
+        denials: Vec<(Option<CallId>, Denial)>,
     },
     /// The last turn that is still in the view leaves it; it stays stored (D5).
     Undo,
@@ -323,8 +332,15 @@ pub enum Disposition {
         /// For the model.
         message: String,
     },
-    /// Its arguments violate its schema, or it is not allowed (L8).
+    /// Its arguments violate its schema (L8).
     Refused(ToolError),
+    /// The agent is not granted what it needs, or its configuration denies it (P6, L17).
+    Withheld {
+        /// For the model.
+        message: String,
+        /// For people.
+        denial: Denial,
+    },
     /// It ends the turn, once the others of its batch have their results (L18).
     Breaks(LoopBreak),
 }
@@ -397,7 +413,7 @@ impl Run {
         }
         let turn = self.turn.as_ref().filter(|turn| !turn.is_over()).ok_or(Refused::NoTurn)?;
         match (input, &turn.phase) {
-            (Input::Failed(_) | Input::Cancel | Input::Recover | Input::Asked { .. }, _)
+            (Input::Failed(_) | Input::Cancel | Input::Recover | Input::Asked { .. } | Input::Denied { .. }, _)
             | (Input::Context { .. }, Phase::Building)
             | (Input::Summarised(_), Phase::Summarising { .. })
             | (Input::Reply(_), Phase::Calling { .. })

@@ -234,7 +234,10 @@ impl Run {
     fn one_call_of(&mut self, reply: RepliedStep, (step, of): (u32, u32)) -> RepliedStep {
         let priority = |call: &ResolvedCall| match call.disposition {
             Disposition::Ready { priority, .. } => Some(priority),
-            Disposition::Breaks(_) | Disposition::NotFound { .. } | Disposition::Refused(_) => None,
+            Disposition::Breaks(_)
+            | Disposition::NotFound { .. }
+            | Disposition::Refused(_)
+            | Disposition::Withheld { .. } => None,
         };
         let highest = reply.calls.iter().filter_map(priority).max();
         let chosen = reply.calls.iter().position(|call| highest.is_some() && priority(call) == highest);

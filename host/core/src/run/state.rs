@@ -16,6 +16,7 @@ use crate::plugin::{Budget, History, Lifecycle, OutputData, Section, TraceContex
 use crate::summary::HistorySummary;
 use crate::tool::ModelUse;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The version of the state's shape. A released shape stays readable.
@@ -114,6 +115,29 @@ impl PinnedPlugin {
     pub fn new(name: impl Into<String>, digest: Digest) -> Self {
         Self { name: name.into(), digest, instead_of: None }
     }
+}
+
+/// What a turn keeps of its agent beside its plugins (P10). A turn of an older host has none, and takes today's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinnedAgent {
+    /// What plugins were granted, by plugin, as the sandbox writes it: without values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub grants: BTreeMap<String, Value>,
+    /// What the host's own tools were granted, likewise.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub host_grants: Value,
+    /// The plugin that builds the context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_builder: Option<String>,
+    /// Plugins that validate the output, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub validators: Vec<String>,
+    /// Plugin by the provider's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub media_policies: BTreeMap<String, String>,
+    /// Definitions of the tools that are no plugin's and no MCP server's, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, Digest>,
 }
 
 /// The bounds of a turn, taken from the agent when the turn begins.
@@ -273,6 +297,9 @@ pub struct Turn {
     pub config: LoopConfig,
     /// The generation it is pinned to.
     pub plugins: Vec<PinnedPlugin>,
+    /// What else it keeps. None: an older host began it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<PinnedAgent>,
     /// The trace it belongs to.
     pub trace: TraceContext,
     /// Why the next prompt is built.

@@ -296,6 +296,9 @@ impl Run {
                 let (result, guarded) = self.guarded(&mut entry, result, switch);
                 let shown = self.shown(&id, &result);
                 entry.state = Progress::Done { tokens: tokens::of_text(&shown) };
+                for denial in result.denials.iter().cloned() {
+                    self.emit(change, EventKind::Denied { call: Some(id.clone()), denial });
+                }
                 self.emit(change, event(id.clone(), name.clone(), shown));
                 (record.state, record.result) = (CallState::Finished, Some(result));
                 if guarded == Guarded::TurnedOff {
@@ -514,7 +517,7 @@ impl Run {
 
     fn record_result(&mut self, (id, name): (&CallId, String), result: CallResult, shown: String, change: &mut Change) {
         for denial in result.denials.iter().cloned() {
-            self.emit(change, EventKind::Denied { call: id.clone(), denial });
+            self.emit(change, EventKind::Denied { call: Some(id.clone()), denial });
         }
         if result.is_error {
             self.note_failure(&name, &shown);
@@ -552,6 +555,14 @@ fn beginning(disposition: Disposition, approval: &Approval, highest: Option<i32>
         },
         Disposition::Refused(error) => Beginning::Settled {
             result: text_result(&error.for_model(), true),
+            switch: Switch::There,
+            event: |call, name, content| EventKind::ToolResultError { call, name, content, cost: Default::default() },
+        },
+        Disposition::Withheld { message, denial } => Beginning::Settled {
+            result: CallResult {
+                denials: vec![denial],
+                ..text_result(&ToolError::Denied { message }.for_model(), true)
+            },
             switch: Switch::There,
             event: |call, name, content| EventKind::ToolResultError { call, name, content, cost: Default::default() },
         },

@@ -4,7 +4,7 @@ use super::batch::Progress;
 use super::depth;
 use super::end::{TurnEnd, TurnError};
 use super::input::{Decision, Input, OutputVerdict, TurnContext};
-use super::state::{Entry, LoopConfig, Phase, PinnedPlugin, PromptBudget, Run, Turn};
+use super::state::{Entry, LoopConfig, Phase, PinnedAgent, PinnedPlugin, PromptBudget, Run, Turn};
 use super::step::text_result;
 use super::swap;
 use crate::change::{Body, Change, Departure, HiddenMessage, NewMessage, OutboxEffect, OutboxItem};
@@ -25,7 +25,9 @@ impl Run {
     /// Applies an input that [`Run::check`] has let through.
     pub(super) fn transition(&mut self, input: Input, change: &mut Change) {
         match input {
-            Input::Start { input, config, plugins, trace } => self.start(input, config, (plugins, trace), change),
+            Input::Start { input, config, plugins, pinned, trace } => {
+                self.start((input, trace), config, (plugins, pinned), change);
+            }
             Input::Context { context } => self.context(context, change),
             Input::Summarised(summarised) => self.summarised(summarised, change),
             Input::Reply(reply) => self.reply(reply, change),
@@ -47,6 +49,11 @@ impl Run {
             Input::AskAgain { calls } => self.ask_again(calls, change),
             Input::Forbidden { call, error } => self.settle(&call, text_result(&error.for_model(), true), change),
             Input::Resolve { call, decision } => self.resolve(&call, decision, change),
+            Input::Denied { denials } => {
+                for (call, denial) in denials {
+                    self.emit(change, EventKind::Denied { call, denial });
+                }
+            }
             Input::Undo => self.undo(change),
             Input::Asked { plugin, used } => self.asked(plugin, used),
         }
@@ -63,9 +70,9 @@ impl Run {
 
     fn start(
         &mut self,
-        input: TurnInput,
+        (input, trace): (TurnInput, TraceContext),
         config: LoopConfig,
-        (plugins, trace): (Vec<PinnedPlugin>, TraceContext),
+        (plugins, pinned): (Vec<PinnedPlugin>, Option<PinnedAgent>),
         change: &mut Change,
     ) {
         self.turns += 1;
@@ -76,6 +83,7 @@ impl Run {
             input: depth::shallow_input(input),
             config,
             plugins,
+            pinned,
             trace,
             lifecycle: Lifecycle::Init,
             interactions: 0,

@@ -106,7 +106,7 @@ fn l1_one_turn_at_a_time() {
     session.begin(LoopConfig::default());
     let trace = session.run.turn.as_ref().unwrap().trace.clone();
     let input = TurnInput::Text("again".into());
-    let start = Input::Start { input, config: LoopConfig::default(), plugins: Vec::new(), trace };
+    let start = Input::Start { input, config: LoopConfig::default(), plugins: Vec::new(), pinned: None, trace };
     assert_eq!(session.tell(start.clone()), Err(Refused::TurnOpen(1)));
     session.answer("done");
     assert_eq!(session.run.action(), Action::Ended);

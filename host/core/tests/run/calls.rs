@@ -1,7 +1,8 @@
 //! The calls of one reply: priorities, refusals, scheduling, order (L6–L9).
 
 use crate::session::{Session, call, dispatched, kinds, of_priority, outcome, plain, repeatable, sequential};
-use agent_core::change::{Body, CallChange, CallState, Change};
+use agent_core::change::{Body, CallChange, CallState, Change, Denial};
+use agent_core::event::EventKind;
 use agent_core::message::{CallId, Part, Role};
 use agent_core::run::{Action, Disposition, Input, LoopConfig, Refused, ResolvedCall};
 use agent_core::tool::{ToolError, Violation};
@@ -67,6 +68,35 @@ fn l8_refused_arguments_name_pointer_and_rule_and_never_run() {
         (&"/path".into(), &"required".into())
     );
     assert_eq!(ids(session.run.action()), ["call_1_1_2"]);
+}
+
+fn denial() -> Denial {
+    Denial { plugin: "host".into(), thing: "`read_file`".into(), grant: "add a line".into() }
+}
+
+/// P6, O3: what the configuration denies is an event of its own, before the call's error.
+#[test]
+fn p6_a_withheld_call_is_an_error_and_a_denial() {
+    let mut session = Session::calling(LoopConfig::default());
+    let withheld = Disposition::Withheld { message: "there is no tree".into(), denial: denial() };
+    let change = session.reply("", vec![call("read_file", withheld), plain("b")]);
+    assert_eq!(kinds(&change), ["stream_complete", "denied", "tool_result_error"]);
+    assert!(stored_result(&session, "call_1_1_1").contains("there is no tree"));
+    let id = Some(CallId("call_1_1_1".into()));
+    assert_eq!(change.events[1].kind, EventKind::Denied { call: id, denial: denial() });
+    assert_eq!(ids(session.run.action()), ["call_1_1_2"]);
+}
+
+/// P6: what is denied between calls is told in any phase of an open turn, and changes nothing else.
+#[test]
+fn p6_denials_between_calls_are_told() {
+    let mut session = Session::calling(LoopConfig::default());
+    let before = session.run.action();
+    let change = session.must(Input::Denied { denials: vec![(None, denial()), (None, denial())] });
+    assert_eq!(kinds(&change), ["denied", "denied"]);
+    assert_eq!(session.run.action(), before);
+    session.must(Input::Cancel);
+    assert_eq!(session.tell(Input::Denied { denials: vec![(None, denial())] }), Err(Refused::NoTurn));
 }
 
 #[test]

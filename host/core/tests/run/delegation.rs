@@ -12,7 +12,8 @@ use serde_json::json;
 fn begun(mut run: Run, config: LoopConfig) -> Run {
     let trace = TraceContext { traceparent: "00-1-2-01".into(), tracestate: None };
     let input = TurnInput::Text("Do it.".into());
-    run.apply(Input::Start { input, config, plugins: Vec::new(), trace }).expect("a new session takes an input");
+    run.apply(Input::Start { input, config, plugins: Vec::new(), pinned: None, trace })
+        .expect("a new session takes an input");
     run
 }
 

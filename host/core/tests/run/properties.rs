@@ -3,7 +3,7 @@
 
 use crate::session::{Session, WIDE, call, dispatched, grant, rejected, reply, restored, result, waiting_for};
 use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain, GrantScope, LastingGrant, ScopedGrant};
-use agent_core::change::CallState;
+use agent_core::change::{CallState, Denial};
 use agent_core::event::WaitCause;
 use agent_core::loop_break::{Finish, LoopBreak};
 use agent_core::message::{CallId, Digest, Message, Role, TurnInput};
@@ -92,6 +92,10 @@ fn dispositions() -> impl Strategy<Value = Disposition> {
             .prop_map(Disposition::Breaks),
         1 => Just(Disposition::NotFound { message: "there is no such tool".into() }),
         1 => Just(Disposition::Refused(ToolError::Denied { message: "not granted".into() })),
+        1 => Just(Disposition::Withheld {
+            message: "not granted".into(),
+            denial: Denial { plugin: "host".into(), thing: "`tool`".into(), grant: "grant it".into() },
+        }),
     ]
 }
 
@@ -185,6 +189,7 @@ impl Move {
             },
             config: self.config.clone(),
             plugins: Vec::new(),
+            pinned: None,
             trace: TraceContext { traceparent: "00-1-2-01".into(), tracestate: None },
         }
     }
@@ -468,7 +473,7 @@ fn fits(input: &Input, session: &Session) -> bool {
     };
     match (input, session.run.action()) {
         (Input::Start { .. }, action) => matches!(action, Action::Idle | Action::Ended),
-        (Input::Cancel | Input::Failed(_) | Input::Recover | Input::Asked { .. }, action) => {
+        (Input::Cancel | Input::Failed(_) | Input::Recover | Input::Asked { .. } | Input::Denied { .. }, action) => {
             !matches!(action, Action::Idle | Action::Ended)
         }
         (Input::Context { .. }, action) => action == Action::BuildContext,

@@ -67,7 +67,7 @@ impl Session {
     pub(crate) fn start(&mut self, input: TurnInput, config: LoopConfig) -> Change {
         let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned();
         let trace = TraceContext { traceparent, tracestate: None };
-        self.must(Input::Start { input, config, plugins: Vec::new(), trace })
+        self.must(Input::Start { input, config, plugins: Vec::new(), pinned: None, trace })
     }
 
     pub(crate) fn context(&mut self, context: TurnContext) -> Change {

@@ -62,7 +62,7 @@ fn l1_every_stored_state_goes_on() {
         let turns = going.run.turns;
         let input = TurnInput::Text("and now?".to_owned());
         let (config, trace) = (LoopConfig::default(), trace());
-        going.tell(Input::Start { input, config, plugins: Vec::new(), trace });
+        going.tell(Input::Start { input, config, plugins: Vec::new(), pinned: None, trace });
         going.go_to_the_end();
         let end = going.run.turn.as_ref().and_then(|turn| turn.end());
         assert!(matches!(end, Some(TurnEnd::Finished(output)) if output.data == "done"), "{}: {end:?}", going.name);
@@ -246,7 +246,7 @@ fn beginnings() -> Vec<Told> {
             let trace = TraceContext { tracestate: Some("vendor=1".to_owned()), ..trace() };
             let input = TurnInput::Message(vec![Part::Text("Look".to_owned()), Part::Media(picture())]);
             let plugins = vec![plugin];
-            vec![session.must(Input::Start { input, config: LoopConfig::default(), plugins, trace })]
+            vec![session.must(Input::Start { input, config: LoopConfig::default(), plugins, pinned: None, trace })]
         }),
         told("calling", |session| vec![session.begin(LoopConfig::default())]),
         told("calling_built", |session| vec![session.start(text(), bounds()), session.context(built())]),

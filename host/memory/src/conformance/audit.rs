@@ -2,7 +2,7 @@
 
 use super::{Place, Writing, call, commit_of, event, finished};
 use crate::{AuditEntry, Deed, Store};
-use agent_core::approval::ApprovalWord;
+use agent_core::approval::{ApprovalWord, LastingGrant};
 use agent_core::change::{CallChange, Change, Denial};
 use agent_core::event::EventKind;
 use agent_core::message::{CallId, Digest};
@@ -67,11 +67,12 @@ pub(super) async fn denials_and_approvals_come_with_their_commit(place: Place) {
     let denial = Denial { plugin: "files@0707".into(), thing: "reading".into(), grant: "add".into() };
     let id = CallId("c1".to_owned());
     let events = vec![
-        event("tester/1", 1, EventKind::Denied { call: id.clone(), denial: denial.clone() }),
-        event("tester/1", 2, EventKind::Resumed),
+        event("tester/1", 1, EventKind::Denied { call: Some(id.clone()), denial: denial.clone() }),
+        event("tester/1", 2, EventKind::Denied { call: None, denial: denial.clone() }),
+        event("tester/1", 3, EventKind::Resumed),
         event(
             "tester/1",
-            3,
+            4,
             EventKind::ApprovalResolved { call: id.clone(), name: "files.read".into(), verdict: ApprovalWord::Once },
         ),
     ];
@@ -80,7 +81,13 @@ pub(super) async fn denials_and_approvals_come_with_their_commit(place: Place) {
     let deeds: Vec<_> = all(store).await.into_iter().map(|entry| entry.deed).collect();
     let session = || "tester/1".to_owned();
     let expected = [
-        Deed::Denied { session: session(), call: id.clone(), source: Some(source.clone()), denial },
+        Deed::Denied {
+            session: session(),
+            call: Some(id.clone()),
+            source: Some(source.clone()),
+            denial: denial.clone(),
+        },
+        Deed::Denied { session: session(), call: None, source: None, denial },
         Deed::Approval {
             session: session(),
             call: id,
@@ -96,5 +103,24 @@ pub(super) async fn denials_and_approvals_come_with_their_commit(place: Place) {
     assert!(writing.commit(commit_of(again)).await.is_err(), "its numbers are taken");
     writing.done().await;
     store.delete("tester/1").await.unwrap();
-    assert_eq!(all(store).await.len(), 2);
+    assert_eq!(all(store).await.len(), 3);
+}
+
+pub(super) async fn host_grants_and_revocations_are_entries(place: Place) {
+    let store = &place.store;
+    let host = |grants: &[&str]| Deed::HostGranted {
+        agent: "tester".to_owned(),
+        grants: grants.iter().map(|grant| (*grant).to_owned()).collect(),
+    };
+    for deed in [host(&[]), host(&["read /a"]), host(&["read /a"]), host(&[]), host(&[])] {
+        store.audit(vec![deed]).await.unwrap();
+    }
+    let (agent, tool) = ("tester".to_owned(), "files.write".to_owned());
+    let grant = LastingGrant { agent, tool, digest: digest(1), arguments: None };
+    store.allow(grant.clone()).await.unwrap();
+    let id = store.allowed("tester").await.unwrap().remove(0).id;
+    assert_eq!(store.revoke(&id).await, Ok(true));
+    assert_eq!(store.revoke(&id).await, Ok(false));
+    let deeds: Vec<_> = all(store).await.into_iter().map(|entry| entry.deed).collect();
+    assert_eq!(deeds, [host(&["read /a"]), host(&[]), Deed::Revoked { id, grant }]);
 }

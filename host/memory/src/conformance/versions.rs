@@ -1,7 +1,9 @@
 //! P10: which versions of plugins have served is kept, with why each ended, and what was taken back.
 
 use super::Place;
-use crate::{PluginVersion, Rollback, ServedPlugin, Store, VersionEnd, VersionFilter};
+use crate::{
+    CountedTrial, PluginVersion, Rollback, ServedPlugin, Store, StoredTrial, Succession, VersionEnd, VersionFilter,
+};
 use agent_core::message::Digest;
 use std::sync::Arc;
 
@@ -10,7 +12,13 @@ fn digest(byte: u8) -> Digest {
 }
 
 fn served(plugin: &str, byte: u8, instead: VersionEnd) -> ServedPlugin {
-    ServedPlugin { plugin: plugin.to_owned(), digest: digest(byte), origin: format!("{plugin}.wasm"), instead }
+    ServedPlugin {
+        plugin: plugin.to_owned(),
+        digest: digest(byte),
+        origin: format!("{plugin}.wasm"),
+        instead,
+        trial: None,
+    }
 }
 
 async fn all(store: &Arc<dyn Store>, plugin: Option<&str>) -> Vec<PluginVersion> {
@@ -68,4 +76,58 @@ pub(super) async fn a_plugin_is_taken_back_once(place: Place) {
     assert_eq!(store.undo_rollback("/one", "text").await, Ok(false));
     assert_eq!(store.rollbacks("/one").await, Ok(Vec::new()));
     assert_eq!(store.rollbacks("/two").await.unwrap().len(), 1);
+}
+
+pub(super) async fn what_has_changed_is_said_once(place: Place) {
+    let store = &place.store;
+    let change = |plugin: &str, from: Option<u8>, to: Option<u8>| Succession {
+        plugin: plugin.to_owned(),
+        from: from.map(digest),
+        to: to.map(digest),
+    };
+    let serve = |serving: Vec<ServedPlugin>| async move { store.serve("/one", serving).await.unwrap() };
+    let both = |byte| vec![served("calc", 1, VersionEnd::Replaced), served("text", byte, VersionEnd::Replaced)];
+    assert_eq!(serve(both(2)).await, [change("calc", None, Some(1)), change("text", None, Some(2))]);
+    assert_eq!(serve(both(2)).await, []);
+    let now = store.served("/one").await.unwrap();
+    assert_eq!(now, [("calc".to_owned(), digest(1)), ("text".to_owned(), digest(2))]);
+    assert_eq!(serve(both(3)).await, [change("text", Some(2), Some(3))]);
+    assert_eq!(serve(vec![served("calc", 1, VersionEnd::Replaced)]).await, [change("text", Some(3), None)]);
+}
+
+pub(super) async fn trials_add_up_until_they_end(place: Place) {
+    let store = &place.store;
+    let on_trial = |byte: u8, before: u8| ServedPlugin {
+        trial: Some(digest(before)),
+        ..served("text", byte, VersionEnd::Replaced)
+    };
+    let count = |byte: u8, calls: u32, traps: u32| {
+        let (directory, plugin) = ("/one".to_owned(), "text".to_owned());
+        store.count_trial(CountedTrial { directory, plugin, digest: digest(byte), calls, traps })
+    };
+    let stored = |calls: u32, traps: u32| StoredTrial {
+        plugin: "text".to_owned(),
+        digest: digest(2),
+        before: digest(1),
+        calls,
+        traps,
+    };
+    store.serve("/one", vec![served("text", 1, VersionEnd::Replaced)]).await.unwrap();
+    assert_eq!(store.trials("/one").await, Ok(Vec::new()), "the first version is on no trial");
+    store.serve("/one", vec![on_trial(2, 1)]).await.unwrap();
+    assert_eq!(store.trials("/one").await.unwrap(), [stored(0, 0)]);
+    assert_eq!(count(2, 3, 1).await.unwrap(), Some(stored(3, 1)));
+    assert_eq!(count(2, 1, 1).await.unwrap(), Some(stored(4, 2)));
+    assert_eq!(count(3, 1, 1).await.unwrap(), None, "another version is on no trial");
+    store.serve("/one", vec![on_trial(2, 1)]).await.unwrap();
+    assert_eq!(store.trials("/one").await.unwrap(), [stored(4, 2)], "what serves already goes on");
+    if let Some(another) = &place.another {
+        assert_eq!(another.trials("/one").await.unwrap(), [stored(4, 2)], "in another process, too");
+    }
+    assert!(store.needed_versions(1).await.unwrap().contains(&digest(1)), "what it may be rolled back to is kept");
+    store.serve("/one", vec![on_trial(3, 2)]).await.unwrap();
+    assert_eq!(count(2, 1, 1).await.unwrap(), None, "it serves no more");
+    assert_eq!(store.trials("/one").await.unwrap()[0].digest, digest(3));
+    store.end_trial("/one", "text").await.unwrap();
+    assert_eq!(store.trials("/one").await, Ok(Vec::new()));
 }

@@ -1,10 +1,11 @@
 //! Lasting approvals: one row per grant, named by the digest of what it says.
 
 use super::SqliteStore;
+use super::audit;
 use super::failure::{Failure, invalid};
 use super::queries::{collect, now, page, rfc3339};
 use super::writer::Effort;
-use crate::{Approvals, MAX_PAGE, StoreError, StoredGrant, digest_of};
+use crate::{Approvals, Deed, MAX_PAGE, StoreError, StoredGrant, digest_of};
 use agent_core::approval::LastingGrant;
 use agent_core::message::Digest;
 use async_trait::async_trait;
@@ -41,7 +42,12 @@ impl Approvals for SqliteStore {
     async fn revoke(&self, id: &str) -> Result<bool, StoreError> {
         let id = id.to_owned();
         self.write(Effort::Short, move |connection| {
-            Ok(connection.prepare_cached("DELETE FROM approvals WHERE id = ?1")?.execute([id])? > 0)
+            let sql = "DELETE FROM approvals WHERE id = ?1 RETURNING id, agent, tool, digest, arguments, given";
+            let Some(StoredGrant { id, grant, .. }) = collect(connection, sql, [id], stored_grant)?.pop() else {
+                return Ok(false);
+            };
+            audit::insert(connection, &Deed::Revoked { id, grant }, now())?;
+            Ok(true)
         })
         .await
     }

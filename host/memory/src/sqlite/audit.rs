@@ -7,6 +7,7 @@ use super::writer::Effort;
 use crate::{Audit, AuditEntry, Deed, StoreError};
 use agent_core::event::EventKind;
 use agent_core::message::CallId;
+use agent_core::tool::ToolSource;
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -47,7 +48,7 @@ impl AuditedEvent {
     /// Writes the entry. The call's source is in its record, which was written before.
     pub(super) fn write(&self, connection: &Connection, session: (i64, &str), time: i64) -> Result<(), Failure> {
         let (number, subject) = session;
-        let source = |call: &CallId| -> Result<_, Failure> {
+        let source = |call: &CallId| -> Result<Option<ToolSource>, Failure> {
             let mut statement = connection.prepare_cached("SELECT source FROM calls WHERE session = ?1 AND id = ?2")?;
             let found = statement.query_row(params![number, call.0], |row| row.get::<_, Option<String>>(0));
             found.optional()?.flatten().as_deref().map(from_json).transpose()
@@ -55,7 +56,8 @@ impl AuditedEvent {
         let session = subject.to_owned();
         let deed = match &self.0 {
             EventKind::Denied { call, denial } => {
-                Deed::Denied { session, source: source(call)?, call: call.clone(), denial: denial.clone() }
+                let source = call.as_ref().map(source).transpose()?.flatten();
+                Deed::Denied { session, source, call: call.clone(), denial: denial.clone() }
             }
             EventKind::ApprovalResolved { call, name, verdict } => Deed::Approval {
                 session,
@@ -70,7 +72,7 @@ impl AuditedEvent {
     }
 }
 
-fn insert(connection: &Connection, deed: &Deed, time: i64) -> Result<(), Failure> {
+pub(super) fn insert(connection: &Connection, deed: &Deed, time: i64) -> Result<(), Failure> {
     let body = to_json("an entry of the audit log", deed)?;
     connection
         .prepare_cached("INSERT INTO audit (time, kind, subject, body) VALUES (?1, ?2, ?3, ?4)")?
@@ -81,21 +83,24 @@ fn insert(connection: &Connection, deed: &Deed, time: i64) -> Result<(), Failure
 fn new_ones<'d>(connection: &Connection, deeds: &'d [Deed]) -> Result<Vec<&'d Deed>, Failure> {
     let mut new = Vec::new();
     for deed in deeds {
-        if !(matches!(deed, Deed::Granted { .. }) && is_last(connection, deed)?) {
+        let is_told = match deed {
+            Deed::Granted { .. } => last(connection, deed)?.as_ref() == Some(deed),
+            Deed::HostGranted { grants, .. } => last(connection, deed)?.map_or(grants.is_empty(), |last| last == *deed),
+            _ => false,
+        };
+        if !is_told {
             new.push(deed);
         }
     }
     Ok(new)
 }
 
-fn is_last(connection: &Connection, deed: &Deed) -> Result<bool, Failure> {
+/// The last entry about the same.
+fn last(connection: &Connection, deed: &Deed) -> Result<Option<Deed>, Failure> {
     let sql = "SELECT body FROM audit WHERE kind = ?1 AND subject = ?2 ORDER BY number DESC LIMIT 1";
     let mut statement = connection.prepare_cached(sql)?;
     let last = statement.query_row(params![deed.word(), deed.subject()], |row| row.get::<_, String>(0)).optional()?;
-    Ok(match last {
-        Some(last) => from_json::<Deed>(&last)? == *deed,
-        None => false,
-    })
+    last.as_deref().map(from_json).transpose()
 }
 
 fn entry(row: &Row<'_>) -> Result<AuditEntry, Failure> {

@@ -9,7 +9,7 @@ use std::path::Path;
 const APPLICATION_ID: i64 = 0x6167_686f;
 
 /// In order; `user_version` counts those that a file has.
-const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH];
+const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH];
 
 /// Refuses what another program or a newer host has written. Writes nothing.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure> {
@@ -280,6 +280,19 @@ CREATE TABLE plugin_rollbacks (
     serving TEXT NOT NULL,
     why TEXT NOT NULL,
     time INTEGER NOT NULL,
+    PRIMARY KEY (directory, plugin)
+) STRICT, WITHOUT ROWID;
+";
+
+/// Versions of plugins on trial, over all processes. What served before this was known has stood its trial.
+const SIXTH: &str = "
+CREATE TABLE plugin_trials (
+    directory TEXT NOT NULL,
+    plugin TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    before TEXT NOT NULL,
+    calls INTEGER NOT NULL,
+    traps INTEGER NOT NULL,
     PRIMARY KEY (directory, plugin)
 ) STRICT, WITHOUT ROWID;
 ";

@@ -1,25 +1,41 @@
-//! Versions of plugins: one row for each time in which one served, and one for each plugin that was taken back.
+//! Versions of plugins: one row for each time in which one served, one for each that is on trial, and one for each plugin
+//! that was taken back.
 
 use super::SqliteStore;
 use super::failure::Failure;
 use super::queries::{collect, now, page, rfc3339, unsigned};
 use super::writer::Effort;
-use crate::{MAX_PAGE, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoreError, VersionEnd, VersionFilter};
+use crate::{
+    CountedTrial, MAX_PAGE, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoreError, StoredTrial, Succession,
+    VersionEnd, VersionFilter,
+};
 use agent_core::message::Digest;
 use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
 
 #[async_trait]
 impl PluginVersions for SqliteStore {
-    async fn serve(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<(), StoreError> {
+    async fn serve(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<Vec<Succession>, StoreError> {
         let directory = directory.to_owned();
         let (of, wanted) = (directory.clone(), serving.clone());
         // Most starts change nothing, and then nothing is written.
         if self.read(move |connection| Ok(Difference::of(connection, &of, &wanted)?.is_empty())).await? {
-            return Ok(());
+            return Ok(Vec::new());
         }
         self.write(Effort::Short, move |connection| {
-            Difference::of(connection, &directory, &serving)?.write(connection, &directory)
+            let difference = Difference::of(connection, &directory, &serving)?;
+            difference.write(connection, &directory)?;
+            Ok(difference.successions())
+        })
+        .await
+    }
+
+    async fn served(&self, directory: &str) -> Result<Vec<(String, Digest)>, StoreError> {
+        let directory = directory.to_owned();
+        self.read(move |connection| {
+            let sql =
+                "SELECT plugin, digest FROM plugin_versions WHERE directory = ?1 AND ended IS NULL ORDER BY plugin";
+            collect(connection, sql, [directory], |row| Ok((row.get(0)?, digest(row.get(1)?)?)))
         })
         .await
     }
@@ -41,8 +57,41 @@ impl PluginVersions for SqliteStore {
                                PARTITION BY directory, plugin ORDER BY number DESC
                            ) AS age FROM plugin_versions
                        ) WHERE ended IS NULL OR age <= ?1
-                       UNION SELECT serving FROM plugin_rollbacks UNION SELECT rolled_back FROM plugin_rollbacks";
+                       UNION SELECT serving FROM plugin_rollbacks UNION SELECT rolled_back FROM plugin_rollbacks
+                       UNION SELECT before FROM plugin_trials";
             collect(connection, sql, [last], |row| digest(row.get(0)?))
+        })
+        .await
+    }
+
+    async fn trials(&self, directory: &str) -> Result<Vec<StoredTrial>, StoreError> {
+        let directory = directory.to_owned();
+        self.read(move |connection| {
+            let sql = "SELECT plugin, digest, before, calls, traps FROM plugin_trials
+                       WHERE directory = ?1 ORDER BY plugin LIMIT ?2";
+            collect(connection, sql, params![directory, page(MAX_PAGE)], trial)
+        })
+        .await
+    }
+
+    async fn count_trial(&self, counted: CountedTrial) -> Result<Option<StoredTrial>, StoreError> {
+        self.write(Effort::Short, move |connection| {
+            let CountedTrial { directory, plugin, digest, calls, traps } = &counted;
+            let sql = "UPDATE plugin_trials SET calls = calls + ?4, traps = traps + ?5
+                       WHERE directory = ?1 AND plugin = ?2 AND digest = ?3
+                       RETURNING plugin, digest, before, calls, traps";
+            let parameters = params![directory, plugin, digest.as_str(), calls, traps];
+            Ok(collect(connection, sql, parameters, trial)?.pop())
+        })
+        .await
+    }
+
+    async fn end_trial(&self, directory: &str, plugin: &str) -> Result<(), StoreError> {
+        let (directory, plugin) = (directory.to_owned(), plugin.to_owned());
+        self.write(Effort::Short, move |connection| {
+            let sql = "DELETE FROM plugin_trials WHERE directory = ?1 AND plugin = ?2";
+            connection.prepare_cached(sql)?.execute([directory, plugin])?;
+            Ok(())
         })
         .await
     }
@@ -92,8 +141,15 @@ impl PluginVersions for SqliteStore {
 
 /// What differs between what serves by the table and what shall.
 struct Difference<'s> {
-    ended: Vec<(i64, VersionEnd)>,
+    ended: Vec<Ended>,
     begun: Vec<&'s ServedPlugin>,
+}
+
+struct Ended {
+    number: i64,
+    plugin: String,
+    digest: Digest,
+    why: VersionEnd,
 }
 
 impl<'s> Difference<'s> {
@@ -107,11 +163,12 @@ impl<'s> Difference<'s> {
         };
         let begun = serving.iter().filter(|served| !is_open(served)).collect();
         let ended = open.iter().filter_map(|(number, plugin, digest)| {
-            match serving.iter().find(|served| served.plugin == *plugin) {
-                None => Some((*number, VersionEnd::Removed)),
-                Some(served) if served.digest != *digest => Some((*number, served.instead)),
-                Some(_) => None,
-            }
+            let why = match serving.iter().find(|served| served.plugin == *plugin) {
+                None => VersionEnd::Removed,
+                Some(served) if served.digest != *digest => served.instead,
+                Some(_) => return None,
+            };
+            Some(Ended { number: *number, plugin: plugin.clone(), digest: digest.clone(), why })
         });
         Ok(Self { ended: ended.collect(), begun })
     }
@@ -120,17 +177,37 @@ impl<'s> Difference<'s> {
         self.ended.is_empty() && self.begun.is_empty()
     }
 
+    fn successions(&self) -> Vec<Succession> {
+        let gone = self.ended.iter().filter(|ended| self.begun.iter().all(|begun| begun.plugin != ended.plugin));
+        let gone = gone.map(|ended| (&ended.plugin, None));
+        let begun = self.begun.iter().map(|begun| (&begun.plugin, Some(begun.digest.clone())));
+        let from =
+            |plugin: &str| self.ended.iter().find(|ended| ended.plugin == plugin).map(|ended| ended.digest.clone());
+        let both = gone.chain(begun);
+        both.map(|(plugin, to)| Succession { plugin: plugin.clone(), from: from(plugin), to }).collect()
+    }
+
     fn write(&self, connection: &Connection, directory: &str) -> Result<(), Failure> {
         let time = now();
         let mut end = connection.prepare_cached("UPDATE plugin_versions SET ended = ?2, why = ?3 WHERE number = ?1")?;
-        for (number, why) in &self.ended {
+        let mut end_trial =
+            connection.prepare_cached("DELETE FROM plugin_trials WHERE directory = ?1 AND plugin = ?2")?;
+        for Ended { number, plugin, why, .. } in &self.ended {
             end.execute(params![number, time, why.as_str()])?;
+            end_trial.execute(params![directory, plugin])?;
         }
         let mut begin = connection.prepare_cached(
             "INSERT INTO plugin_versions (directory, plugin, digest, origin, began) VALUES (?1, ?2, ?3, ?4, ?5)",
         )?;
-        for ServedPlugin { plugin, digest, origin, .. } in &self.begun {
+        let mut begin_trial = connection.prepare_cached(
+            "INSERT OR REPLACE INTO plugin_trials (directory, plugin, digest, before, calls, traps)
+             VALUES (?1, ?2, ?3, ?4, 0, 0)",
+        )?;
+        for ServedPlugin { plugin, digest, origin, trial, .. } in &self.begun {
             begin.execute(params![directory, plugin, digest.as_str(), origin, time])?;
+            if let Some(before) = trial {
+                begin_trial.execute(params![directory, plugin, digest.as_str(), before.as_str()])?;
+            }
         }
         Ok(())
     }
@@ -146,6 +223,16 @@ fn version(row: &Row<'_>) -> Result<PluginVersion, Failure> {
         began: rfc3339(row.get(5)?)?,
         ended: row.get::<_, Option<i64>>(6)?.map(rfc3339).transpose()?,
         why: row.get::<_, Option<String>>(7)?.as_deref().map(end).transpose()?,
+    })
+}
+
+fn trial(row: &Row<'_>) -> Result<StoredTrial, Failure> {
+    Ok(StoredTrial {
+        plugin: row.get(0)?,
+        digest: digest(row.get(1)?)?,
+        before: digest(row.get(2)?)?,
+        calls: row.get(3)?,
+        traps: row.get(4)?,
     })
 }
 

@@ -100,6 +100,7 @@ async fn answer(
         _ => return Err(host("the values are of another function")),
     };
     Ok(answer.map(ToolOutcome::Done).map_err(|message| {
+        record.failed();
         let denials = record.denials();
         let missing = Missing { unmet: &setup.unmet, guessed: &setup.guessed, denials: &denials };
         tools::error_in(wit::Error::Failed(message), missing)

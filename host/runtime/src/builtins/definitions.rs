@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// The built-in tools of an agent. Without a granted tree the file tools keep their names and are not offered.
 pub fn definitions(trees_granted: bool) -> Vec<(ToolDefinition, ToolSource, Availability)> {
-    let files = if trees_granted { Availability::Offered } else { Availability::Withheld(no_tree()) };
+    let files = if trees_granted { Availability::Offered } else { no_tree() };
     let tools = [
         (
             name::LIST_DIRECTORY,
@@ -75,8 +75,9 @@ fn object(required: &[&str], properties: Value) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-fn no_tree() -> String {
-    "the host's own file tools have no granted tree; add `[host.grants]` `read = [\".\"]` to the agent's configuration, or \
-     `--grant host:read=.` to the command line"
-        .to_owned()
+fn no_tree() -> Availability {
+    let advice = "add `[host.grants]` `read = [\".\"]` to the agent's configuration, or `--grant host:read=.` to the \
+        command line";
+    let message = format!("the host's own file tools have no granted tree; {advice}");
+    Availability::Withheld { message, advice: advice.to_owned() }
 }

@@ -48,7 +48,7 @@ pub(super) fn tools(agent: &Agent, width: usize) -> String {
                 let description = text::cut(description, room.saturating_sub(asks.len()));
                 format!("{BOLD}{name}{BOLD:#}  {YELLOW}{asks}{YELLOW:#}{DIM}{description}{DIM:#}")
             }
-            Availability::Withheld(reason) => format!("{YELLOW}{name}{YELLOW:#}  {}", text::cut(reason, room)),
+            Availability::Withheld { message, .. } => format!("{YELLOW}{name}{YELLOW:#}  {}", text::cut(message, room)),
         }
     });
     let lines: Vec<_> = lines.collect();

@@ -50,15 +50,19 @@ pub(super) async fn rollback(
     let store = setup::store(&data)?;
     let (directory, versions) = versions_of(&store, &asked.plugin, asked.plugins).await?;
     let plugin = asked.plugin;
+    let standing = store.rollbacks(&directory).await.map_err(Failure::failed)?;
+    let standing = standing.into_iter().find(|rollback| rollback.plugin == plugin);
     if asked.undo {
-        if !store.undo_rollback(&directory, &plugin).await.map_err(Failure::failed)? {
+        let undone = store.undo_rollback(&directory, &plugin).await.map_err(Failure::failed)?;
+        let Some(rollback) = standing.filter(|_| undone) else {
             return Err(Failure::refused(format!("`{plugin}` is not rolled back in {directory}: its file serves")));
-        }
+        };
+        let Rollback { from: to, to: from, .. } = rollback;
+        let deed = Deed::RollbackUndone { directory: directory.clone(), plugin: plugin.clone(), from, to };
+        store.audit(vec![deed]).await.map_err(Failure::failed)?;
         terminal.note(format!("{BOLD}{plugin}{BOLD:#} is again what its file in {directory} holds"));
         return Ok(());
     }
-    let standing = store.rollbacks(&directory).await.map_err(Failure::failed)?;
-    let standing = standing.into_iter().find(|rollback| rollback.plugin == plugin);
     let serving = versions.iter().find(|version| version.ended.is_none()).map(|version| &version.digest);
     let Some(held) = standing.as_ref().map(|rollback| &rollback.from).or(serving) else {
         return Err(Failure::refused(format!("`{plugin}` is not in {directory} any more: bring its file back first")));

@@ -66,19 +66,19 @@ pub(super) async fn respond(
     // What an approval is checked against must be there in any case.
     let needs_agent = event.event_type == APPROVAL_RESOLVED;
     let goes_on = asked.then == Then::GoOn && names_agent;
-    let (mut session, kept) = match goes_on || needs_agent {
+    let (mut session, kept, live) = match goes_on || needs_agent {
         true => {
             let agent = asked.agent.clone();
             let run = RunArguments { agent, session: Some(found.subject.clone()), ..RunArguments::default() };
             let settings = setup::settings(&run.agent, terminal).await?;
-            let Opened { session, kept, .. } =
+            let Opened { session, kept, live, .. } =
                 opening::open_in(&run, (settings, data.clone()), PATIENCE, terminal).await?;
-            (session, kept)
+            (session, kept, live)
         }
         // To record an answer the stored state is enough (L1).
         false => {
             let session = super::open_to_decide(store.clone(), &found, data, PATIENCE).await?;
-            (session, Kept { store, data: data.clone() })
+            (session, Kept { store, data: data.clone() }, Vec::new())
         }
     };
     let responded = session.respond(event).await;
@@ -90,7 +90,12 @@ pub(super) async fn respond(
         Err(error) => Err(Failure::refused(error)),
     };
     match said {
-        Ok(()) if goes_on => go_on(session, kept, asked.format, terminal).await,
+        Ok(()) if goes_on => {
+            let store = kept.store.clone();
+            let exit = go_on(session, kept, asked.format, terminal).await;
+            opening::finish(&*store, &live, terminal).await;
+            exit
+        }
         said => {
             let parent = session.state().delegated_by.clone();
             session.close().await.map_err(Failure::failed)?;

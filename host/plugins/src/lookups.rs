@@ -1,0 +1,62 @@
+//! Where a guest looks for what it may have, and finds nothing: WASI has no word for "denied" there, so the host notes that
+//! it looked. A call that then fails was denied it (P6, O3); one that copes was not.
+
+use crate::grants::Unmet;
+use crate::record::CallRecord;
+use crate::state::CallState;
+use std::sync::atomic::{AtomicBool, Ordering};
+use wasmtime::component::Linker;
+use wasmtime::{Result, StoreContextMut};
+use wasmtime_wasi::cli::WasiCliView;
+use wasmtime_wasi::filesystem::WasiFilesystemView;
+use wasmtime_wasi::p2::bindings::cli::environment::Host as _;
+use wasmtime_wasi::p2::bindings::filesystem::preopens::Host as _;
+
+/// What one call has looked for in vain.
+#[derive(Default)]
+pub(crate) struct Lookups {
+    trees: AtomicBool,
+    environment: AtomicBool,
+}
+
+impl Lookups {
+    fn looked_for(&self, unmet: &Unmet) -> bool {
+        let looked = match unmet.thing.as_str() {
+            "reading files" | "reading and writing files" => &self.trees,
+            thing if thing.starts_with("the environment variable ") => &self.environment,
+            _ => return false,
+        };
+        looked.load(Ordering::Relaxed)
+    }
+}
+
+impl CallRecord {
+    /// The call has failed: what it looked for and is not granted was denied to it.
+    pub(crate) fn failed(&self) {
+        for unmet in self.unmet.iter().filter(|unmet| self.lookups.looked_for(unmet)) {
+            self.deny(unmet.thing.clone(), unmet.advice.clone());
+        }
+    }
+}
+
+/// Puts the notes before WASI's own functions.
+pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
+    // As wasmtime-wasi names them.
+    linker.instance("wasi:filesystem/preopens@0.2.12")?.func_wrap(
+        "get-directories",
+        |mut store: StoreContextMut<'_, CallState>, ()| {
+            let state = store.data_mut();
+            let found = state.filesystem().get_directories()?;
+            state.record.lookups.trees.fetch_or(found.is_empty(), Ordering::Relaxed);
+            Ok((found,))
+        },
+    )?;
+    linker.instance("wasi:cli/environment@0.2.12")?.func_wrap(
+        "get-environment",
+        |mut store: StoreContextMut<'_, CallState>, ()| {
+            let state = store.data_mut();
+            state.record.lookups.environment.store(true, Ordering::Relaxed);
+            Ok((state.cli().get_environment()?,))
+        },
+    )
+}

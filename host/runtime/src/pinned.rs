@@ -1,0 +1,86 @@
+//! What an open turn keeps of its agent, and the agent as such a turn has it after a restart: what it began with, as far as
+//! it is still granted (P10).
+
+use crate::agent::{Agent, AgentConfig, AgentError, PluginAllowance};
+use crate::builtins::loop_break;
+use crate::registry::{Availability, RegisteredTool};
+use agent_core::message::Digest;
+use agent_core::run::PinnedAgent;
+use agent_core::tool::ToolSource;
+use agent_plugins::{Generation, Grants, PinnedGrants};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Tools by what they were when the turn began.
+pub(crate) type PinnedTools = BTreeMap<String, Digest>;
+
+/// Whether a turn keeps a tool by its definition: plugins are kept by their components, MCP servers say anew what they
+/// have, and to end a turn must always be possible.
+fn is_pinned(tool: &RegisteredTool) -> bool {
+    match tool.source {
+        ToolSource::Service { .. } | ToolSource::Agent { .. } | ToolSource::BuiltIn => loop_break(tool).is_none(),
+        _ => false,
+    }
+}
+
+/// A tool that is another one than the turn began with, or came later, is the next turn's: its calls are told so (row 19).
+pub(crate) fn availability(tool: &RegisteredTool, pinned: &PinnedTools) -> Availability {
+    let name = &tool.definition.name;
+    let what = match pinned.get(name) {
+        _ if !is_pinned(tool) => return tool.availability.clone(),
+        Some(digest) if *digest == tool.digest => return tool.availability.clone(),
+        Some(_) => "was changed since this turn began",
+        None => "is there only since this turn began",
+    };
+    let message = format!("`{name}` of {} {what}: go on without it; the next turn can call it", tool.source);
+    Availability::Withheld { message, advice: "begin another turn: it has the tool as it is now".to_owned() }
+}
+
+/// What a turn that begins now keeps.
+pub(crate) fn pins_of(agent: &Agent) -> PinnedAgent {
+    let config = agent.config();
+    let grants = config.plugins.iter().filter(|(name, _)| agent.generation().plugin(name).is_some());
+    let tools = agent.registry().tools().filter(|tool| is_pinned(tool));
+    let host = Grants { trees: config.host_trees.clone(), ..Grants::default() };
+    PinnedAgent {
+        grants: grants.map(|(name, allowance)| (name.clone(), written(&allowance.grants))).collect(),
+        host_grants: written(&host),
+        context_builder: config.context_builder.clone(),
+        validators: config.validators.clone(),
+        media_policies: config.media_policies.clone(),
+        tools: tools.map(|tool| (tool.definition.name.clone(), tool.digest.clone())).collect(),
+    }
+}
+
+/// The agent as a turn has it that began with these plugins: what it kept, with the values and as far as granted now.
+pub(crate) fn resumed(
+    current: &Agent,
+    generation: Generation,
+    pinned: Option<&PinnedAgent>,
+) -> Result<Agent, AgentError> {
+    let Some(pinned) = pinned else { return current.with_generation(generation) };
+    let now = current.config();
+    let plugins = now.plugins.iter().map(|(name, allowance)| {
+        let grants = pinned.grants.get(name).map(|grants| read(grants).with_values_of(&allowance.grants));
+        (name.clone(), PluginAllowance { grants: grants.unwrap_or_default(), ..allowance.clone() })
+    });
+    let host = Grants { trees: now.host_trees.clone(), ..Grants::default() };
+    let config = AgentConfig {
+        plugins: plugins.collect(),
+        host_trees: read(&pinned.host_grants).with_values_of(&host).trees,
+        context_builder: pinned.context_builder.clone(),
+        validators: pinned.validators.clone(),
+        media_policies: pinned.media_policies.clone(),
+        ..now.clone()
+    };
+    current.resumed(config, generation, pinned.tools.clone())
+}
+
+fn written(grants: &Grants) -> Value {
+    serde_json::to_value(grants.pinned()).expect("names and paths serialise")
+}
+
+/// What cannot be read grants nothing.
+fn read(grants: &Value) -> PinnedGrants {
+    serde_json::from_value(grants.clone()).unwrap_or_default()
+}

@@ -1,0 +1,102 @@
+//! What is denied is told, whoever was denied it and however the call ended: an event, and an entry of the audit log (P6,
+//! O3).
+
+use crate::support::{House, calling, events, saying, script, turn};
+use agent_core::approval::ApprovalPolicy;
+use agent_core::event::EventKind;
+use agent_core::tool::ToolSource;
+use agent_memory::{Audit, Deed};
+use agent_runtime::{AgentConfig, TurnResult};
+use serde_json::{Value, json};
+
+/// What was denied in a session whose model makes this call: as events, and as the log has it.
+async fn denied(house: &House, config: AgentConfig, call: (&str, Value)) -> Vec<(String, bool, bool)> {
+    let mut session = house.session(config, script(&[calling(&[call]), saying("Done.")])).await;
+    turn(&mut session, "Go.").await;
+    let mut told = Vec::new();
+    for event in events(house, &session).await {
+        if let EventKind::Denied { call, denial } = event.kind {
+            told.push((denial, call));
+        }
+    }
+    let audited = house.store.audited(0, 0, 1_000).await.unwrap();
+    let mut logged = Vec::new();
+    for entry in audited {
+        match entry.deed {
+            Deed::Denied { session: of, call, source, denial } if of == session.subject() => {
+                assert_eq!(source.is_some(), call.is_some(), "a call has a source: {denial:?}");
+                assert!(source.is_none_or(|source| !matches!(source, ToolSource::Mcp { .. })));
+                logged.push((denial, call));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(told, logged, "O3: the log has what the events say");
+    told.into_iter().map(|(denial, call)| (denial.thing, call.is_some(), denial.grant.is_empty())).collect()
+}
+
+fn look(then: &str) -> (&'static str, Value) {
+    ("probe.look", json!({"name": "PROBE", "then": then}))
+}
+
+fn of_call(thing: &str) -> (String, bool, bool) {
+    (thing.to_owned(), true, false)
+}
+
+/// P6: a file or a variable is denied to a call that looked for it in vain and failed, whether it says so, says something
+/// else, or crashes; the call that copes was denied only what the host itself refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn p6_files_and_variables_are_denied_to_calls_that_fail_of_it() {
+    let house = House::new(&["probe"]).await;
+    let config = || AgentConfig::new("test");
+    let key = of_call("the configuration value \"PROBE\"");
+    let all = vec![key.clone(), of_call("reading and writing files"), of_call("the environment variable PROBE")];
+    assert_eq!(denied(&house, config(), look("cope")).await, [key.clone()]);
+    assert_eq!(denied(&house, config(), look("pending")).await, [key], "also where the call goes on elsewhere (P2)");
+    assert_eq!(denied(&house, config(), look("fail")).await, all);
+    assert_eq!(denied(&house, config(), look("panic")).await, all);
+    // It looks for no files.
+    let variable = denied(&house, config(), ("probe.env", json!({"name": "PROBE"}))).await;
+    assert_eq!(variable, [of_call("the environment variable PROBE")]);
+}
+
+/// P6: a path that leads out of a granted tree, and writing where only reading is granted.
+#[tokio::test(flavor = "multi_thread")]
+async fn p6_a_refused_file_is_a_denial() {
+    use agent_plugins::{Access, Grants, TreeGrant};
+    let house = House::new(&["probe"]).await;
+    let mut config = AgentConfig::new("test");
+    let tree = TreeGrant { host: house.tree(), guest: ".".to_owned(), access: Access::Read };
+    let grants = Grants { trees: vec![tree], ..Grants::default() };
+    config.plugins.insert("probe".to_owned(), agent_runtime::PluginAllowance { grants, ..Default::default() });
+    let told = denied(&house, config, ("probe.count", json!({"path": "effects.txt"}))).await;
+    assert!(told.contains(&of_call("opening \"effects.txt\" for writing")), "{told:?}");
+}
+
+/// P6, L17: what the configuration denies a model is denied as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn p6_withheld_and_forbidden_tools_are_denials() {
+    let house = House::new(&["probe"]).await;
+    let told = denied(&house, AgentConfig::new("test"), ("read_file", json!({"path": "a"}))).await;
+    assert_eq!(told, [of_call("`read_file`")]);
+    let mut config = AgentConfig::new("test");
+    config.approvals.tools.insert("probe.echo".to_owned(), ApprovalPolicy::Deny);
+    assert_eq!(denied(&house, config, ("probe.echo", json!({"text": "a"}))).await, [of_call("`probe.echo`")]);
+}
+
+/// P6: a context builder is no call, and what it is denied is told, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn p6_a_builder_that_is_denied_something() {
+    let house = House::new(&["stateful-builder"]).await;
+    let config = AgentConfig { context_builder: Some("stateful-builder".to_owned()), ..AgentConfig::new("test") };
+    let mut session = house.session(config, script(&[saying("Done.")])).await;
+    assert!(matches!(turn(&mut session, "config region").await, TurnResult::Finished(_)));
+    let told: Vec<_> = events(&house, &session).await.into_iter().map(|event| event.kind).collect();
+    let denied = told.iter().position(|kind| matches!(kind, EventKind::Denied { call: None, .. }));
+    let built = told.iter().position(|kind| matches!(kind, EventKind::ContextBuilt { .. }));
+    assert!(denied.is_some() && denied < built, "{told:?}");
+    let audited = house.store.audited(0, 0, 100).await.unwrap();
+    assert!(audited.iter().any(
+        |entry| matches!(&entry.deed, Deed::Denied { call: None, denial, .. } if denial.thing.contains("region"))
+    ));
+}
