@@ -24,12 +24,14 @@ pub struct PinnedGrants {
     secrets: BTreeSet<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key_value: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_tokens: Option<u64>,
 }
 
 impl Grants {
     /// As a turn keeps them.
     pub fn pinned(&self) -> PinnedGrants {
-        let Grants { trees, env, config, http, secrets, key_value } = self;
+        let Grants { trees, env, config, http, secrets, key_value, model_tokens } = self;
         PinnedGrants {
             trees: trees.clone(),
             env: env.keys().cloned().collect(),
@@ -37,6 +39,7 @@ impl Grants {
             http: http.iter().map(ToString::to_string).collect(),
             secrets: secrets.iter().map(place_of).collect(),
             key_value: *key_value,
+            model_tokens: *model_tokens,
         }
     }
 }
@@ -61,6 +64,7 @@ impl PinnedGrants {
                 .cloned()
                 .collect(),
             key_value: self.key_value,
+            model_tokens: self.model_tokens,
         };
         begun_with.within(current)
     }

@@ -132,7 +132,7 @@ pub async fn serving(
 
 /// Writes down which plugins of an agent have which grants now, where that differs from what was written last (O3).
 pub async fn write_down_grants(store: &dyn Store, agent: &LiveAgent) -> Result<(), StoreError> {
-    store.audit(grants(agent).collect()).await
+    store.audit(grants(agent)).await
 }
 
 /// How the plugins of a process that begins stand beside those that served last.
@@ -295,7 +295,8 @@ fn in_words(grants: &Grants) -> Vec<String> {
         format!("secret {} to {}", secret.name(), hosts.join(" and "))
     });
     let values = grants.key_value.map(|bytes| format!("key_value_mib {}", bytes >> 20));
-    trees.chain(variables).chain(settings).chain(requests).chain(secrets).chain(values).collect()
+    let model = grants.model_tokens.map(|tokens| format!("model_tokens {tokens}"));
+    trees.chain(variables).chain(settings).chain(requests).chain(secrets).chain(values).chain(model).collect()
 }
 
 fn tree_in_words(tree: &TreeGrant) -> String {
