@@ -3,6 +3,7 @@
 use crate::models::Models;
 use agent_core::message::Message;
 use agent_core::model::{ModelRequest, Reply, Usage};
+use agent_core::plugin::Lifecycle;
 use agent_core::run::{Input, Run};
 use agent_core::tokens;
 use agent_core::tool::ModelUse;
@@ -232,6 +233,8 @@ fn request(model: &Arc<dyn Provider>, question: &ModelQuestion, held: &Held) -> 
     }
     Ok(ModelRequest {
         model,
+        // A question is a prompt of its own, the first and the last.
+        lifecycle: Lifecycle::Init,
         system: question.system.iter().cloned().collect(),
         messages: question.messages.clone(),
         downscaled: Vec::new(),
