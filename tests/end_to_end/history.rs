@@ -49,7 +49,7 @@ async fn l13_the_output_carries_the_whole_conversation() {
         summary: SummaryWriter::Extract,
         ..AgentConfig::new("test")
     };
-    config.outbox.completions = Emission::Emitted;
+    config.outbox.announced.completions = Emission::Emitted;
     let mut session = house.session(config, json!({"window": 8_000, "replies": replies})).await;
     assert_eq!(words(&output(&mut session, &long("walrus")).await), ["walrus 1", "Noted. 1"]);
     let second = output(&mut session, &long("otter")).await;

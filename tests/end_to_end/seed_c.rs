@@ -6,7 +6,7 @@ use crate::support::{House, calling, events, records, script};
 use agent_core::event::EventKind;
 use agent_core::message::TurnInput;
 use agent_core::text_dialect::ToolDialect;
-use agent_memory::{Memories, Memory, MemoryFilter, MemoryKind};
+use agent_memory::{Memories, Memory, MemoryKind};
 use agent_models::{Provider, ProviderConfig, Providers};
 use agent_runtime::{Agent, AgentConfig, Models, OpenSession, PlanningModels, Session, TurnResult};
 use serde_json::{Value, json};

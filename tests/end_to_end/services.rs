@@ -324,7 +324,7 @@ async fn l1_every_resume_without_a_stored_state_is_no_context() {
 async fn i6_failed_and_cancelled_turns_are_events() {
     let house = House::new(&[]).await;
     let mut config = AgentConfig::new("test");
-    config.outbox.completions = Emission::Emitted;
+    config.outbox.announced.completions = Emission::Emitted;
     let failing = json!({"error": {"status": 401, "message": "no key"}});
     let mut session = house.session(config, script(&[failing])).await;
     assert!(matches!(turn(&mut session, "Go.").await, TurnResult::Failed(_)));

@@ -366,7 +366,7 @@ impl Sandbox {
             })
             .await;
         let definitions = report.result.map_err(LoadError::Start)?;
-        let refused = |reason| LoadError::Definitions { plugin: Arc::clone(identity), reason };
+        let refused = |reason| LoadError::Definitions { plugin: Arc::clone(&new.identity), reason };
         tools::definitions_in(definitions).map_err(refused)
     }
 

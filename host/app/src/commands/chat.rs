@@ -91,7 +91,7 @@ pub(crate) async fn chat(
     let is_told_to_end = chat.interrupts.is_leaving();
     let store = chat.host.store.clone();
     let closed = chat.close().await;
-    opening::finish(&*store, &live, terminal).await;
+    opening::finish(&*store, &made, terminal).await;
     if is_told_to_end {
         servers.hurry();
     }

@@ -90,9 +90,10 @@ pub(crate) async fn open_in(
 }
 
 /// What the calls of new versions came to counts in the next process, too (P10).
-pub(crate) async fn finish(store: &dyn Store, live: &[(PathBuf, LiveAgent)], terminal: &Terminal) {
-    for (folder, agent) in live {
-        match swap::finish(store, folder, agent).await {
+pub(crate) async fn finish(store: &dyn Store, made: &[MadeAgent], terminal: &Terminal) {
+    for MadeAgent { live, settings, .. } in made {
+        let Some(folder) = &settings.plugins else { continue };
+        match swap::finish(store, folder, live).await {
             Ok(taken_back) => taken_back.into_iter().for_each(|Rollback { plugin, from, to, .. }| {
                 let (plugin, from, to) = (text::one_line(&plugin, 64), from.short().to_owned(), to.short().to_owned());
                 terminal.note(format!(

@@ -75,7 +75,7 @@ pub(super) async fn once(
     let result = turns(&mut session, prompt, (&mut view, &mut asker), cancel).await;
     let parent = session.state().delegated_by.clone().filter(|_| !session.state().is_open());
     let closed = session.close().await;
-    opening::finish(&*store, &live, terminal).await;
+    opening::finish(&*store, &made, terminal).await;
     let servers = agent.current().servers().clone();
     if cancel.is_cancelled() {
         servers.hurry();

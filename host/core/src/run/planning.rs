@@ -253,7 +253,10 @@ impl Run {
                 Disposition::Breaks(_) if chosen.is_some() => {
                     call.disposition = Disposition::Ready { priority: 0, sequential: false, repeatable: false };
                 }
-                Disposition::Breaks(_) | Disposition::NotFound { .. } | Disposition::Refused(_) => {}
+                Disposition::Breaks(_)
+                | Disposition::NotFound { .. }
+                | Disposition::Refused(_)
+                | Disposition::Withheld { .. } => {}
             }
             call
         });
@@ -307,7 +310,7 @@ impl Run {
 fn why_not(call: &ResolvedCall) -> String {
     let why = match &call.disposition {
         Disposition::Refused(error) => error.for_people(),
-        Disposition::NotFound { message } => message.clone(),
+        Disposition::NotFound { message } | Disposition::Withheld { message, .. } => message.clone(),
         Disposition::Ready { .. } | Disposition::Breaks(_) => "it is no part of a plan".to_owned(),
     };
     format!("`{}`: {why}", call.name)

@@ -66,14 +66,14 @@ pub(super) async fn respond(
     // What an approval is checked against must be there in any case.
     let needs_agent = event.event_type == APPROVAL_RESOLVED;
     let goes_on = asked.then == Then::GoOn && names_agent;
-    let (mut session, kept, live) = match goes_on || needs_agent {
+    let (mut session, kept, made) = match goes_on || needs_agent {
         true => {
             let agent = asked.agent.clone();
             let run = RunArguments { agent, session: Some(found.subject.clone()), ..RunArguments::default() };
             let settings = setup::settings(&run.agent, terminal).await?;
-            let Opened { session, kept, live, .. } =
+            let Opened { session, kept, made, .. } =
                 opening::open_in(&run, (settings, data.clone()), PATIENCE, terminal).await?;
-            (session, kept, live)
+            (session, kept, made)
         }
         // To record an answer the stored state is enough (L1).
         false => {
@@ -93,7 +93,7 @@ pub(super) async fn respond(
         Ok(()) if goes_on => {
             let store = kept.store.clone();
             let exit = go_on(session, kept, asked.format, terminal).await;
-            opening::finish(&*store, &live, terminal).await;
+            opening::finish(&*store, &made, terminal).await;
             exit
         }
         said => {
