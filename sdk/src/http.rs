@@ -103,6 +103,9 @@ mod backend {
             ErrorCode::HttpRequestDenied | ErrorCode::DestinationIpProhibited => HttpError::Denied(shown.clone()),
             ErrorCode::InternalError(Some(text)) => HttpError::Unavailable(text),
             ErrorCode::HttpResponseBodySize(Some(limit)) => HttpError::TooLarge(limit as usize),
+            ErrorCode::TlsCertificateError => {
+                HttpError::Unavailable("the server's certificate is not trusted here".to_owned())
+            }
             other => HttpError::Unavailable(other.to_string()),
         };
         let outgoing = outgoing(&request)?;

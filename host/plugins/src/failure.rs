@@ -141,7 +141,7 @@ impl Stop {
 
 /// Limits that wasmtime keeps itself. Some of its errors have no public type, so their text decides.
 fn limit_of(error: &wasmtime::Error, (lifted, fuel): (usize, Option<u64>)) -> Option<Limit> {
-    use crate::limits::{HANDLES, WASM_STACK_BYTES};
+    use crate::limits::{HANDLES, HEADER_BYTES, WASM_STACK_BYTES};
     if error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow) {
         return Some(Limit::Stack(WASM_STACK_BYTES));
     }
@@ -156,6 +156,8 @@ fn limit_of(error: &wasmtime::Error, (lifted, fuel): (usize, Option<u64>)) -> Op
         Some(Limit::LiftedBytes(lifted))
     } else if text.contains("store handle limit exceeded") || text.contains("resource table has no free keys") {
         Some(Limit::Handles(HANDLES))
+    } else if text.contains("total size of fields exceeds limit") {
+        Some(Limit::Headers(HEADER_BYTES))
     } else if text.contains("resource limit exceeded") {
         Some(Limit::Instances)
     } else {

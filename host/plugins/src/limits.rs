@@ -195,6 +195,8 @@ pub enum Limit {
     Handles(usize),
     /// Random bytes of the call.
     RandomBytes(u64),
+    /// Bytes of a request's headers.
+    Headers(usize),
     /// Bytes handed to the host at once.
     LiftedBytes(usize),
     /// Bytes of text and JSON in a result.
@@ -219,6 +221,7 @@ impl fmt::Display for Limit {
             Limit::Stack(bytes) => write!(formatter, "stack of {}", Bytes(*bytes)),
             Limit::Handles(count) => write!(formatter, "{count} resource handles"),
             Limit::RandomBytes(bytes) => write!(formatter, "{} of random numbers", Bytes(*bytes as usize)),
+            Limit::Headers(bytes) => write!(formatter, "{} of headers", Bytes(*bytes)),
             Limit::LiftedBytes(bytes) => write!(formatter, "{} handed to the host at once", Bytes(*bytes)),
             Limit::ResultText(bytes) => write!(formatter, "{} of text and JSON in a result", Bytes(*bytes)),
             Limit::ResultMedium(bytes) => write!(formatter, "{} for a medium in a result", Bytes(*bytes)),

@@ -1,4 +1,4 @@
-//! Opening a file of a granted tree: what is neither a file nor a directory is refused before it is opened, since opening a
+//! What opens a file of a granted tree: what is neither a file nor a directory is refused before it is opened, since opening a
 //! named pipe waits for its other end on a thread that nobody could free, and a device does whatever it does (row 33).
 
 use crate::grants::file_denied;
@@ -9,22 +9,31 @@ use wasmtime::component::{Linker, Resource};
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
 use wasmtime_wasi::p2::bindings::filesystem::types::{
-    DescriptorFlags, DescriptorType, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
+    DescriptorFlags, DescriptorType, ErrorCode, HostDescriptor, NewTimestamp, OpenFlags, PathFlags,
 };
 
 /// Bytes of a path that a denial names.
 const SHOWN: usize = 256;
 
 /// What a guest gives to `open-at`.
-type Arguments = (Resource<Descriptor>, PathFlags, String, OpenFlags, DescriptorFlags);
-type Opened = std::result::Result<Resource<Descriptor>, ErrorCode>;
+type Opening = (Resource<Descriptor>, PathFlags, String, OpenFlags, DescriptorFlags);
+/// What a guest gives to `set-times-at`, which opens the file, too.
+type Dating = (Resource<Descriptor>, PathFlags, String, NewTimestamp, NewTimestamp);
+type Answer<T> = std::result::Result<T, ErrorCode>;
 
-/// Puts the check before WASI's own function.
+/// Puts the check before WASI's own functions.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
-    linker.instance(FILESYSTEM)?.func_wrap_async(
+    let mut filesystem = linker.instance(FILESYSTEM)?;
+    filesystem.func_wrap_async(
         "[method]descriptor.open-at",
-        |mut store: StoreContextMut<'_, CallState>, arguments: Arguments| {
+        |mut store: StoreContextMut<'_, CallState>, arguments: Opening| {
             Box::new(async move { Ok((open(store.data_mut(), arguments).await?,)) })
+        },
+    )?;
+    filesystem.func_wrap_async(
+        "[method]descriptor.set-times-at",
+        |mut store: StoreContextMut<'_, CallState>, arguments: Dating| {
+            Box::new(async move { Ok((date(store.data_mut(), arguments).await?,)) })
         },
     )
 }
@@ -32,18 +41,14 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
 /// As wasmtime-wasi names it.
 const FILESYSTEM: &str = "wasi:filesystem/types@0.2.12";
 
-async fn open(state: &mut CallState, (directory, path_flags, path, open, access): Arguments) -> Result<Opened> {
-    let mut files = state.filesystem();
-    let same_directory = Resource::new_borrow(directory.rep());
-    if let Ok(found) = files.stat_at(same_directory, path_flags, path.clone()).await
-        && !matches!(
-            found.type_,
-            DescriptorType::RegularFile | DescriptorType::Directory | DescriptorType::SymbolicLink
-        )
-    {
+async fn open(
+    state: &mut CallState,
+    (directory, path_flags, path, open, access): Opening,
+) -> Result<Answer<Resource<Descriptor>>> {
+    if is_none(state, &directory, path_flags, &path).await {
         return Ok(Err(ErrorCode::NotPermitted));
     }
-    let refused = match files.open_at(directory, path_flags, path.clone(), open, access).await {
+    let refused = match state.filesystem().open_at(directory, path_flags, path.clone(), open, access).await {
         Ok(opened) => return Ok(Ok(opened)),
         Err(error) => error.downcast()?,
     };
@@ -55,4 +60,23 @@ async fn open(state: &mut CallState, (directory, path_flags, path, open, access)
         state.record.deny(thing, advice);
     }
     Ok(Err(refused))
+}
+
+async fn date(state: &mut CallState, (directory, path_flags, path, accessed, changed): Dating) -> Result<Answer<()>> {
+    if is_none(state, &directory, path_flags, &path).await {
+        return Ok(Err(ErrorCode::NotPermitted));
+    }
+    match state.filesystem().set_times_at(directory, path_flags, path, accessed, changed).await {
+        Ok(()) => Ok(Ok(())),
+        Err(error) => Ok(Err(error.downcast()?)),
+    }
+}
+
+/// Whether something is there that is neither a file, a directory nor a link.
+async fn is_none(state: &mut CallState, directory: &Resource<Descriptor>, path_flags: PathFlags, path: &str) -> bool {
+    let same_directory = Resource::new_borrow(directory.rep());
+    let found = state.filesystem().stat_at(same_directory, path_flags, path.to_owned()).await;
+    found.is_ok_and(|found| {
+        !matches!(found.type_, DescriptorType::RegularFile | DescriptorType::Directory | DescriptorType::SymbolicLink)
+    })
 }

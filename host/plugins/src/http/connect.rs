@@ -108,8 +108,15 @@ impl Network {
         let configuration = self.tls.get_or_try_init(configuration).await.map_err(NoConnection::Failed)?;
         let stream = TlsConnector::from(Arc::clone(configuration)).connect(name, socket).await;
         stream.map(|stream| Box::new(stream) as Box<dyn Wire>).map_err(|error| {
-            tracing::debug!(target: "plugin", host = url.host_str(), %error, "no TLS connection");
-            NoConnection::Failed(Error::TlsCertificateError)
+            let is_about_trust = |error: &rustls::Error| matches!(error, rustls::Error::InvalidCertificate(_));
+            let (host, inner) = (url.host_str(), error.get_ref().and_then(|inner| inner.downcast_ref()));
+            if inner.is_some_and(is_about_trust) {
+                tracing::warn!(target: "plugin", host, %error, "the server's certificate is not trusted; if its \
+                    authority is one of your own, name its file in SSL_CERT_FILE");
+                return NoConnection::Failed(Error::TlsCertificateError);
+            }
+            tracing::debug!(target: "plugin", host, %error, "no TLS connection");
+            NoConnection::Failed(Error::TlsProtocolError)
         })
     }
 }

@@ -157,7 +157,7 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
         Ok::<_, hyper::Error>((sender.send_request(request).await?, connection))
     };
     let (response, connection) =
-        tokio::time::timeout(answer_time, exchange).await.map_err(|_| Error::ConnectionReadTimeout)??;
+        tokio::time::timeout(answer_time, exchange).await.map_err(|_| Error::ConnectionReadTimeout)?.map_err(cause)?;
     tracing::debug!(target: "plugin", plugin = %record.plugin, call = %record.call, status = response.status().as_u16(), "{}", shown(&method, &url));
     let (mut parts, body) = response.into_parts();
     mask_headers(&mut parts.headers, &mask)?;
@@ -168,6 +168,14 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
         Ok(())
     };
     Ok((Response::from_parts(parts, body), Box::new(driver)))
+}
+
+/// Why an exchange failed. Of a body that was cut at its bound, hyper says only that there is something wrong with it.
+fn cause(error: hyper::Error) -> Error {
+    match std::error::Error::source(&error).and_then(|inner| inner.downcast_ref()) {
+        Some(Error::HttpRequestBodySize(limit)) => Error::HttpRequestBodySize(*limit),
+        _ => error.into(),
+    }
 }
 
 /// Overwrites secrets that a server repeats in its headers.

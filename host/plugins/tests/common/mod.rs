@@ -46,6 +46,20 @@ pub(crate) fn tool_text(interface: &str, memory: u32) -> String {
     filled(COMPONENT, interface, memory)
 }
 
+/// A component of one tool, which does nothing and says this of itself.
+pub(crate) fn described(name: &str, description: &str, schema: &str) -> Vec<u8> {
+    let definitions = tools_described(&[(name, description)], schema);
+    // Behind all texts, with room for arguments of a megabyte.
+    let free = 1024 + (name.len() + description.len() + schema.len()).next_multiple_of(1024) as u32;
+    let pages = (free >> 16) + 40;
+    let text = COMPONENT
+        .replace("(i32.const 8192)", &format!("(i32.const {free})"))
+        .replace("INTERFACE", "agent-host:plugin/tool@0.1.0")
+        .replace("PAGES", &pages.to_string())
+        .replace("DEFINITIONS", &definitions);
+    wat::parse_str(text).expect("the component is valid")
+}
+
 fn parse(text: &str, interface: &str, memory: u32) -> Vec<u8> {
     wat::parse_str(filled(text, interface, memory)).expect("the component is valid")
 }
@@ -95,22 +109,28 @@ fn context(time_limit: Duration) -> ToolCallContext {
     ToolCallContext { id: CallId("1.1.1".to_owned()), attempt: 1, time_limit, scope }
 }
 
-/// Data at address 64: the list's pointer and length, the definitions from 128 on, their texts from 1024 on.
 fn definitions(names: &[&str]) -> String {
-    const SCHEMA: &str = r#"{"type":"object"}"#;
-    let mut texts = SCHEMA.as_bytes().to_vec();
+    let tools: Vec<_> = names.iter().map(|name| (*name, *name)).collect();
+    tools_described(&tools, r#"{"type":"object"}"#)
+}
+
+/// Data at address 64: the list's pointer and length, the definitions from 128 on, their texts from 1024 on.
+fn tools_described(tools: &[(&str, &str)], schema: &str) -> String {
+    let mut texts = schema.as_bytes().to_vec();
+    let mut place = |text: &str| {
+        texts.extend_from_slice(text.as_bytes());
+        [1024 + (texts.len() - text.len()) as u32, text.len() as u32]
+    };
     let mut records = Vec::new();
-    for name in names {
-        let address = 1024 + texts.len() as u32;
-        texts.extend_from_slice(name.as_bytes());
-        let text = [address, name.len() as u32];
+    for (name, description) in tools {
+        let (name, description) = (place(name), place(description));
         let none = [0, 0, 0];
-        let schema = [1024, SCHEMA.len() as u32];
+        let schema = [1024, schema.len() as u32];
         // Name, title, description, input schema, output schema, traits (idempotent), priority.
-        let words = [&text[..], &none, &text, &schema, &none, &[0b100, 0]].concat();
+        let words = [&name[..], &none, &description, &schema, &none, &[0b100, 0]].concat();
         records.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     }
-    let list = [128_u32, names.len() as u32].map(u32::to_le_bytes).concat();
+    let list = [128_u32, tools.len() as u32].map(u32::to_le_bytes).concat();
     let data = |address: u32, bytes: &[u8]| {
         let bytes: String = bytes.iter().map(|byte| format!("\\{byte:02x}")).collect();
         format!("(data (i32.const {address}) \"{bytes}\")")

@@ -1,0 +1,98 @@
+//! Those who judge: row 22, and the pictures of row 34.
+
+use crate::scene::{Scene, alone};
+use crate::support::{saying, turn};
+use agent_core::run::TurnError;
+use agent_runtime::{AgentConfig, TurnResult};
+use serde_json::Value;
+
+/// Row 22: a validator that traps, loops, fails or answers nonsense ends its turn with an error that names it.
+#[test]
+fn row_22_validators() {
+    alone(async {
+        let scene = Scene::new(&["bad-validator"]).await;
+        let attack = async |_| {
+            for words in ["trap", "no problems", "bad json", "spin", "fail"] {
+                let mut config = AgentConfig::new("validated");
+                config.validators = vec!["bad-validator".to_owned()];
+                let mut session = scene.session(config, &[saying(words)]).await;
+                let result = turn(&mut session, "Go.").await;
+                let TurnResult::Failed(TurnError::PluginFailed { plugin, message }) = result else {
+                    panic!("`{words}` went through: {result:?}")
+                };
+                assert_eq!(plugin, scene.identity("bad-validator"), "{message}");
+                assert!(words != "spin" || message.contains("of 250ms"), "{message}");
+                session.close().await.unwrap();
+            }
+        };
+        scene.repeat("row 22, validators", attack).await;
+    });
+}
+
+/// Row 22: the same of a media policy; the medium is not sent.
+#[test]
+fn row_22_policies() {
+    alone(async {
+        let scene = Scene::new(&["bad-policy"]).await;
+        let attack = async |_| {
+            for name in ["trap", "spin", "too few", "no size", "fail"] {
+                let mut config = AgentConfig::new("judged");
+                config.media_policies.insert("scripted".to_owned(), "bad-policy".to_owned());
+                let mut session = scene.session(config, &[saying("Never said.")]).await;
+                let medium = agent_plugins::MediumToStore {
+                    bytes: picture(8, 8),
+                    mime_type: "image/png".to_owned(),
+                    name: Some(name.to_owned()),
+                };
+                let medium = session.attach(medium).await.unwrap();
+                let parts =
+                    vec![agent_core::message::Part::Text("Look.".to_owned()), agent_core::message::Part::Media(medium)];
+                let input = Some(agent_core::message::TurnInput::Message(parts));
+                let result = session.run(input, tokio_util::sync::CancellationToken::new()).await.unwrap();
+                // Which of them the policy meets is said by the medium's name, as in the end-to-end tests.
+                let TurnResult::Failed(TurnError::PluginFailed { plugin, .. }) = result else {
+                    panic!("`{name}` went through: {result:?}")
+                };
+                assert_eq!(plugin, scene.identity("bad-policy"));
+                session.close().await.unwrap();
+            }
+        };
+        scene.repeat("row 22, policies", attack).await;
+    });
+}
+
+/// A picture that is what it claims, or claims other dimensions than it has.
+fn picture(width: u32, height: u32) -> Vec<u8> {
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    image::DynamicImage::new_luma8(1, 1).write_to(&mut bytes, image::ImageFormat::Png).unwrap();
+    let mut bytes = bytes.into_inner();
+    bytes[16..20].copy_from_slice(&width.to_be_bytes());
+    bytes[20..24].copy_from_slice(&height.to_be_bytes());
+    let sum = !bytes[12..29].iter().fold(u32::MAX, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { 0xedb8_8320 ^ (sum >> 1) } else { sum >> 1 })
+    });
+    bytes[29..33].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+/// Row 34: a picture that claims 3,600 megapixels costs nobody anything: the turn goes on, and the plugin that opens it says so.
+#[test]
+fn row_34_pictures() {
+    alone(async {
+        let scene = Scene::new(&["image", "mask-openai"]).await;
+        let tree = crate::files::tree(&scene, "pictures");
+        std::fs::write(tree.join("bomb.png"), picture(60_000, 60_000)).unwrap();
+        let grants = || crate::files::trees(&[(&tree, agent_plugins::Access::Read)]);
+        let attack = async |_| {
+            let mut config = crate::scene::granted("image", grants(), Default::default());
+            config.media_policies.insert("scripted".to_owned(), "mask-openai".to_owned());
+            let path = serde_json::json!({"path": "pictures/bomb.png"});
+            let scale: Value = serde_json::json!({"from": path, "width": 100});
+            let calls = [("image.open", path.clone()), ("image.scale", scale)];
+            for (is_error, text) in scene.calls(config, &calls).await {
+                assert!(is_error && text.contains("megapixels"), "{text}");
+            }
+        };
+        scene.repeat("row 34, pictures", attack).await;
+    });
+}

@@ -1,0 +1,285 @@
+//! The network: rows 7, 14 and 15, the bounds of requests, and requests over TLS.
+
+use crate::guests::component;
+use crate::scene::{Scene, alone, granted};
+use crate::server::{Server, read_head};
+use crate::support::{House, components, scratch};
+use agent_plugins::{CallLimits, Grants, HostLimits, LoadError, NameResolver, Sandbox, SandboxOptions};
+use agent_runtime::AgentConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+fn asking(patterns: &[&str]) -> AgentConfig {
+    let http = patterns.iter().map(|text| text.parse().expect(text)).collect();
+    granted("intruder", Grants { http, ..Grants::default() }, CallLimits::default())
+}
+
+fn to(server: &Server) -> AgentConfig {
+    granted("intruder", server.grants(), CallLimits::default())
+}
+
+/// Each repeat makes so many requests; an agent's plugin has 60 a minute, so that each repeat is another agent's.
+fn named(mut config: AgentConfig, time: usize) -> AgentConfig {
+    config.name = format!("attacker-{time}");
+    config
+}
+
+/// Row 7: an endless answer ends at 10 MiB, an endless request at 1 MiB, with errors that name the bound.
+#[test]
+fn row_7_endless_bodies() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let (endless, swallow) = (Server::endless(), Server::swallow());
+        let attack = async |time| {
+            let url = json!({"url": endless.url("/")});
+            let (is_error, text) = scene.call(named(to(&endless), time), "intruder.get", url).await;
+            assert!(!is_error && text.contains(&format!("exceeds limit: {} bytes", 10 << 20)), "{text}");
+            let url = json!({"url": swallow.url("/")});
+            let (is_error, text) = scene.call(named(to(&swallow), time), "intruder.upload", url).await;
+            let said: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+            let sent = said["sent"].as_u64().unwrap_or_default();
+            assert!(!is_error && sent <= 2 << 20, "{text}");
+            assert!(said["answer"].as_str().is_some_and(|answer| answer.contains("HttpRequestBodySize")), "{text}");
+        };
+        scene.repeat("row 7, bodies", attack).await;
+    });
+}
+
+/// Row 7: headers of more than 32 KiB are refused, in a request before anything is sent, and in an answer.
+#[test]
+fn row_7_giant_headers() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let mut answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n".to_vec();
+        for number in 0..60 {
+            answer.extend(format!("x-{number}: {}\r\n", "y".repeat(1_000)).bytes());
+        }
+        answer.extend(b"\r\n");
+        let (ok, large) = (Server::ok(), Server::answering(answer));
+        let attack = async |time| {
+            let before = ok.connections();
+            let arguments = json!({"url": ok.url("/"), "bytes": 64_000});
+            let call = ("intruder", "intruder.headers", arguments);
+            scene.stopped(named(to(&ok), time), call, "32 KiB of headers").await;
+            assert_eq!(ok.connections(), before, "nothing was sent");
+            let arguments = json!({"url": ok.url("/"), "bytes": 16_000});
+            let (is_error, text) = scene.call(named(to(&ok), time), "intruder.headers", arguments).await;
+            assert!(!is_error && text.contains("200"), "what fits is sent: {text}");
+            let arguments = json!({"url": large.url("/")});
+            let (is_error, text) = scene.call(named(to(&large), time), "intruder.get", arguments).await;
+            assert!(!is_error && !text.contains("200 with"), "{text}");
+        };
+        scene.repeat("row 7, headers", attack).await;
+    });
+}
+
+/// Limits: 32 requests of a call, counted also where nobody waits for their answers; 60 of an agent's plugin in a minute.
+#[test]
+fn limits_numbers_of_requests() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let server = Server::ok();
+        let attack = async |time| {
+            let config = || named(to(&server), time);
+            let before = server.connections();
+            let get = |times: u32| json!({"url": server.url("/"), "times": times});
+            let (is_error, text) = scene.call(config(), "intruder.get", get(40)).await;
+            let answers: Vec<String> = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+            let fine = answers.iter().filter(|answer| answer.starts_with("200")).count();
+            assert!(!is_error && fine == 32 && answers[32].contains("limit: 32 requests in a call"), "{text}");
+            let (is_error, text) = scene.call(config(), "intruder.get", get(30)).await;
+            let answers: Vec<String> = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+            let fine = answers.iter().filter(|answer| answer.starts_with("200")).count();
+            assert!(!is_error && fine == 28 && answers[28].contains("60 requests per minute"), "{text}");
+            assert_eq!(server.connections() - before, 60);
+        };
+        scene.repeat("limits, numbers of requests", attack).await;
+        let silent = Server::silent();
+        let attack = async |time| {
+            let arguments = json!({"url": silent.url("/"), "times": 32});
+            let (is_error, text) = scene.call(named(to(&silent), time), "intruder.abandon", arguments).await;
+            assert!(!is_error && text == "32", "{text}");
+        };
+        scene.repeat("limits, abandoned requests", attack).await;
+    });
+}
+
+/// Row 14: sockets and names are denied; what is unknown is refused at load, and named.
+#[test]
+fn row_14_imports() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let server = Server::ok();
+        let attack = async |_| {
+            let config = asking(&["GET http://*:*"]);
+            let arguments = json!({"port": server.address.port()});
+            let (is_error, text) = scene.call(config, "intruder.sockets", arguments).await;
+            let done: Vec<String> = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+            let harmless = |deed: &String| deed.starts_with("made a ");
+            assert!(!is_error && done.iter().all(harmless), "{done:?}");
+            assert_eq!(server.connections(), 0);
+            for import in
+                ["acme:thing/api@1.0.0", "wasi:sockets/tcp@0.3.0", "wasi:nn/tensor@0.2.0", "agent-host:host/x"]
+            {
+                let bytes = component(&format!(r#"(import "{import}" (instance))"#));
+                let refused = scene.house.sandbox.load_bytes("importing", bytes).await;
+                let Err(refused @ LoadError::Interface(_)) = refused else { panic!("{import}: {refused:?}") };
+                assert!(refused.to_string().contains(import), "{refused}");
+            }
+        };
+        scene.repeat("row 14", attack).await;
+    });
+}
+
+/// Names of the test: each leads to the addresses that it spells, the last one to another one each time it is asked.
+#[derive(Debug)]
+struct Names {
+    asked: AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl NameResolver for Names {
+    async fn resolve(&self, name: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
+        let asked = self.asked.fetch_add(1, Ordering::SeqCst);
+        let public: SocketAddr = "192.0.2.1:80".parse().unwrap();
+        let here = SocketAddr::from(([127, 0, 0, 1], port));
+        Ok(match name {
+            "here.example" => vec![here],
+            "both.example" => vec![public, here],
+            "metadata.example" => vec![SocketAddr::from(([169, 254, 169, 254], port))],
+            "mapped.example" => vec![format!("[::ffff:127.0.0.1]:{port}").parse().unwrap()],
+            "nat64.example" => vec![format!("[64:ff9b::7f00:1]:{port}").parse().unwrap()],
+            "turning.example" if asked.is_multiple_of(2) => vec![public],
+            "turning.example" => vec![here],
+            _ => Vec::new(),
+        })
+    }
+}
+
+/// Row 15: addresses of the inside in every spelling, names that lead there, and redirects to one: nothing ever connects.
+#[test]
+fn row_15_addresses_of_the_inside() {
+    alone(async {
+        let mut house = House::new(&["probe", "intruder"]).await;
+        let options = SandboxOptions {
+            compiler: None,
+            cache_directory: Some(scratch().join("cache")),
+            store_directory: Some(house.directory.path().join("store")),
+            limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
+            resolver: Some(Arc::new(Names { asked: AtomicUsize::new(0) })),
+        };
+        house.sandbox = Sandbox::new(options).expect("the sandbox starts");
+        let scene = Scene::in_house(house).await;
+        let inside = Server::ok();
+        let port = inside.address.port();
+        let hosts = [
+            "127.0.0.1",
+            "2130706433",
+            "0x7f.1",
+            "0177.0.0.1",
+            "127.1",
+            "0.0.0.0",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:7f00:1]",
+            "[64:ff9b::127.0.0.1]",
+            "localhost",
+            "localhost.",
+            "LOCALHOST",
+            "169.254.169.254",
+            "here.example",
+            "both.example",
+            "metadata.example",
+            "mapped.example",
+            "nat64.example",
+            "turning.example",
+            "user@127.0.0.1",
+            "127.0.0.1:80@127.0.0.1",
+            "public.example#@127.0.0.1",
+        ];
+        let attack = async |time| {
+            for (number, host) in hosts.iter().enumerate() {
+                let config = named(asking(&["http://*:*", "https://*:*"]), 1_000 * time + number);
+                let arguments = json!({"url": format!("http://{host}:{port}/")});
+                let (_, text) = scene.call(config, "intruder.get", arguments).await;
+                assert!(!text.contains("200 with"), "{host}: {text}");
+            }
+            assert_eq!(inside.connections(), 0, "nothing connected");
+        };
+        scene.repeat("row 15, addresses", attack).await;
+        let target = inside.url("/secret");
+        let redirect = format!("HTTP/1.1 302 Found\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n");
+        let redirecting = Server::answering(redirect.into_bytes());
+        let attack = async |time| {
+            let config = named(to(&redirecting), time);
+            let (_, text) = scene.call(config, "intruder.get", json!({"url": redirecting.url("/")})).await;
+            assert!(text.contains("302 with 0 bytes"), "the guest sees the redirect, and the host does not go: {text}");
+            assert_eq!(inside.connections(), 0, "nothing connected");
+        };
+        scene.repeat("row 15, redirects", attack).await;
+    });
+}
+
+fn tls(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/tls").join(name)
+}
+
+/// A server that speaks TLS with a certificate of the test's own authority, and echoes what it is sent.
+fn encrypted() -> Server {
+    let certificate = CertificateDer::from_pem_file(tls("server.pem")).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_file(tls("server.key")).expect("a key");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let configuration = builder.unwrap().with_no_client_auth().with_single_cert(vec![certificate], key);
+    let configuration = Arc::new(configuration.expect("a pair"));
+    Server::new(move |stream| {
+        let connection = rustls::ServerConnection::new(configuration.clone()).expect("a connection");
+        let mut stream = rustls::StreamOwned::new(connection, stream);
+        if read_head(&mut stream) {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecure");
+            let _ = stream.flush();
+        }
+    })
+}
+
+/// `web.fetch` with the real binary, which trusts these authorities beside none.
+fn fetch(authorities: &Path, url: &str) -> Output {
+    let data = tempfile::tempdir().unwrap();
+    let pattern = format!("web:http=private GET https://*:{}", url.rsplit(':').next().unwrap().trim_end_matches('/'));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    command.args(["plugin", "call"]).arg(components().join("web.wasm")).args(["--grant", &pattern]);
+    command.args(["web.fetch", &json!({"url": url}).to_string()]).arg("--data").arg(data.path());
+    command.env("SSL_CERT_FILE", authorities).env("SSL_CERT_DIR", "/nonexistent").env_remove("HTTPS_PROXY");
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// P6: over TLS a server is who its certificate says: trusted where its authority is, by the name and the address that are in
+/// it; an authority of one's own is named by `SSL_CERT_FILE`.
+#[test]
+fn p6_requests_over_tls() {
+    alone(async {
+        let server = encrypted();
+        let port = server.address.port();
+        let trusted = fetch(&tls("authority.pem"), &format!("https://localhost:{port}/"));
+        let said = |output: &Output| {
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+        };
+        assert!(trusted.status.success() && said(&trusted).contains("secure"), "{}", said(&trusted));
+        let by_address = fetch(&tls("authority.pem"), &format!("https://127.0.0.1:{port}/"));
+        assert!(by_address.status.success(), "{}", said(&by_address));
+        // Its own certificate is no authority, and 127.0.0.2 is another's name.
+        for (authorities, host) in [("server.pem", "localhost"), ("authority.pem", "127.0.0.2")] {
+            let refused = fetch(&tls(authorities), &format!("https://{host}:{port}/"));
+            assert!(!refused.status.success() && !said(&refused).contains("secure"), "{host}: {}", said(&refused));
+            assert!(said(&refused).contains("certificate") || host != "localhost", "{}", said(&refused));
+        }
+    });
+}

@@ -1,0 +1,110 @@
+//! Servers on loopback that behave as badly as servers can. Each has one thread, and serves one connection at a time
+//! unless it never answers.
+
+use agent_plugins::Grants;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A server, and how many connections it has had.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// Serves each connection with this.
+    pub(crate) fn new(serve: impl Fn(TcpStream) + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let address = listener.local_addr().expect("bound");
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&connections);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                counted.fetch_add(1, Ordering::SeqCst);
+                // Nobody waits for ever, whatever the other side does.
+                let _ = stream.set_read_timeout(Some(Duration::from_secs(20)));
+                serve(stream);
+            }
+        });
+        Self { address, connections }
+    }
+
+    /// Answers each request with these bytes, when its head has come.
+    pub(crate) fn answering(answer: Vec<u8>) -> Self {
+        Self::new(move |mut stream| {
+            if read_head(&mut stream) {
+                let _ = stream.write_all(&answer);
+            }
+        })
+    }
+
+    /// Answers with `ok`.
+    pub(crate) fn ok() -> Self {
+        Self::answering(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok".to_vec())
+    }
+
+    /// Never answers, and waits until the other side goes.
+    pub(crate) fn silent() -> Self {
+        Self::new(|mut stream| while stream.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {})
+    }
+
+    /// Answers one byte at a time.
+    pub(crate) fn drip() -> Self {
+        Self::new(|mut stream| {
+            read_head(&mut stream);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n");
+            while stream.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        })
+    }
+
+    /// Answers with a body that never ends.
+    pub(crate) fn endless() -> Self {
+        Self::new(|mut stream| {
+            read_head(&mut stream);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+            while stream.write_all(&[b'x'; 64 << 10]).is_ok() {}
+        })
+    }
+
+    /// Reads whatever comes, and answers when it has ended.
+    pub(crate) fn swallow() -> Self {
+        Self::new(|mut stream| while stream.read(&mut [0; 64 << 10]).is_ok_and(|read| read > 0) {})
+    }
+
+    /// Its address with a path.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Grants that let a plugin ask it anything.
+    pub(crate) fn grants(&self) -> Grants {
+        Grants { http: vec![format!("http://{}", self.address).parse().expect("a pattern")], ..Grants::default() }
+    }
+
+    /// Connections that it has had.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+/// Reads a request's head; false where there is none.
+pub(crate) fn read_head(stream: &mut impl Read) -> bool {
+    head(stream).is_some()
+}
+
+/// A request's head, if it comes whole.
+pub(crate) fn head(stream: &mut impl Read) -> Option<String> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) if head.len() < 1 << 20 => head.push(byte[0]),
+            _ => return None,
+        }
+    }
+    Some(String::from_utf8_lossy(&head).into_owned())
+}

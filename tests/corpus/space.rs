@@ -1,0 +1,311 @@
+//! Space: rows 3 to 6, 8 and 9.
+
+use crate::guests::{ONE, USUAL, component, guest, numbers};
+use crate::scene::{Scene, alone, hurried};
+use agent_plugins::{Grants, LoadError};
+use serde_json::json;
+use std::fmt::Write;
+
+/// Row 3: copies of many megabytes and fills, over and over; recursion, direct and through a table.
+#[test]
+fn row_3_giant_copies_and_deep_recursion() {
+    let code = r#"
+        (table $table 1 funcref)
+        (elem (i32.const 0) $indirect)
+        (type $step (func (param i64) (result i64)))
+        (func (export "copying") (result i32)
+          (drop (memory.grow (i32.const 900)))
+          (loop $again
+            (memory.copy (i32.const 0) (i32.const 29000000) (i32.const 29000000))
+            (memory.fill (i32.const 0) (i32.const 7) (i32.const 58000000))
+            (br $again))
+          (i32.const 0))
+        (func (export "beyond") (result i32)
+          (memory.copy (i32.const 0) (i32.const 8) (i32.const -16)) (i32.const 0))
+        (func $direct (type $step)
+          (i64.add (call $direct (i64.add (local.get 0) (i64.const 1))) (local.get 0)))
+        (func $indirect (type $step)
+          (i64.add
+            (call_indirect (type $step) (i64.add (local.get 0) (i64.const 1)) (i32.const 0)) (local.get 0)))
+        (func (export "recursing") (result i32) (i32.wrap_i64 (call $direct (i64.const 0))))
+        (func (export "roundabout") (result i32) (i32.wrap_i64 (call $indirect (i64.const 0))))"#;
+    let functions = ["copying", "beyond", "recursing", "roundabout"];
+    alone(async {
+        let scene = Scene::with(&[], &[("heavy", numbers(code, &functions))]).await;
+        for (name, limit) in [
+            ("copying", "wall time of 300ms"),
+            ("beyond", "out of bounds"),
+            ("recursing", "stack of 512 KiB"),
+            ("roundabout", "stack of 512 KiB"),
+        ] {
+            let attack = async |_| {
+                scene.stopped(hurried("heavy", Grants::default()), ("heavy", name, json!({})), limit).await;
+            };
+            scene.repeat(&format!("row 3, {name}"), attack).await;
+        }
+    });
+}
+
+/// Row 4: memories and tables that grow as long as they may, and objects of the engine's own heap.
+#[test]
+fn row_4_bombs_that_grow() {
+    let mut code = r#"
+        (table $table 1 funcref)
+        (func (export "growing") (result i32)
+          (loop $more
+            (if (i32.eq (memory.grow (i32.const 16)) (i32.const -1)) (then unreachable))
+            (br $more))
+          (i32.const 0))
+        (func (export "widening") (result i32)
+          (loop $more
+            (if (i32.eq (table.grow $table (ref.null func) (i32.const 1000)) (i32.const -1)) (then unreachable))
+            (br $more))
+          (i32.const 0))
+        (func (export "failing") (result i32)
+          (drop (memory.grow (i32.const 60000)))
+          (drop (memory.grow (i32.const 60000)))
+          (drop (table.grow $table (ref.null func) (i32.const 100000000)))
+          ;; Half of the memory still fits.
+          (i32.ne (memory.grow (i32.const 500)) (i32.const -1)))"#
+        .to_owned();
+    let mut many = String::from(r#"(func (export "many") (result i32) (loop $more "#);
+    for number in 1..16 {
+        let _ = write!(code, "(memory $m{number} 1)");
+        let _ = write!(many, "(if (i32.eq (memory.grow $m{number} (i32.const 16)) (i32.const -1)) (then unreachable))");
+    }
+    let code = format!("{code} {many} (br $more)) (i32.const 0))");
+    alone(async {
+        let bombs = numbers(&code, &["growing", "widening", "failing", "many"]);
+        let scene = Scene::with(&[], &[("bombs", bombs), ("heap", heap())]).await;
+        for (plugin, name, limit) in [
+            ("bombs", "growing", "memory of 64 MiB"),
+            ("bombs", "many", "memory of 64 MiB"),
+            ("bombs", "widening", "table size of 10000 elements"),
+            ("heap", "listing", "memory of 64 MiB"),
+            ("heap", "doubling", "memory of 64 MiB"),
+        ] {
+            let attack = async |_| {
+                scene.stopped(hurried(plugin, Grants::default()), (plugin, name, json!({})), limit).await;
+            };
+            scene.repeat(&format!("row 4, {name}"), attack).await;
+        }
+        let attack = async |_| {
+            let (is_error, text) = scene.call(hurried("bombs", Grants::default()), "failing", json!({})).await;
+            assert!(!is_error && text == "1", "what did not grow is not counted: {text}");
+        };
+        scene.repeat("row 4, failing", attack).await;
+    });
+}
+
+/// Objects on the engine's heap, all of them kept: a list, and an array that doubles.
+fn heap() -> Vec<u8> {
+    let code = format!(
+        r#"(type $bytes (array (mut i8)))
+           (type $node (struct (field (ref null $node)) (field (ref $bytes))))
+           {USUAL}
+           (func (export "listing") (result i32)
+             (local $last (ref null $node))
+             (loop $more
+               (local.set $last
+                 (struct.new $node (local.get $last) (array.new_default $bytes (i32.const 100000))))
+               (br $more))
+             (i32.const 0))
+           (func (export "doubling") (result i32)
+             (local $size i32)
+             (local $last (ref null $bytes))
+             (local.set $size (i32.const 65536))
+             (loop $more
+               (local.set $last (array.new_default $bytes (local.get $size)))
+               (local.set $size (i32.shl (local.get $size) (i32.const 1)))
+               (br_if $more (i32.gt_u (local.get $size) (i32.const 0))))
+             (i32.const 0))"#
+    );
+    guest(&code, &[("listing", "(result u32)"), ("doubling", "(result u32)")])
+}
+
+/// Row 4: what asks for too much from the start is refused at load, and the reason says of what.
+#[test]
+fn row_4_bombs_that_are_large_from_the_start() {
+    let module = |rest: &str| guest(&format!("{USUAL} {ONE} {rest}"), &[("one", "(result u32)")]);
+    let memories = (0..17).map(|_| "(memory 1)").collect::<String>();
+    let instances = |count: usize| {
+        let usual = format!("(core module $small (func)) (core module $code {USUAL} {ONE})");
+        let instances: String =
+            (0..count).map(|number| format!("(core instance $i{number} (instantiate $small))")).collect();
+        component(&format!(
+            r#"{usual} {instances} (core instance $code (instantiate $code))
+               (func (export "one") (result u32) (canon lift (core func $code "one")))"#
+        ))
+    };
+    let tables = (0..65).map(|_| "(table 1 funcref)").collect::<String>();
+    let bombs = [
+        ("a large memory", module("(memory 1025)"), "memory of 64 MiB"),
+        ("a huge memory", module("(memory 65536)"), "memory"),
+        ("17 memories", module(&memories), "memories"),
+        ("a wide table", module("(table 1000000 funcref)"), "table"),
+        ("65 tables", module(&tables), "tables"),
+        ("65 instances", instances(65), "instances"),
+    ];
+    alone(async {
+        let scene = Scene::new(&[]).await;
+        let fits = scene.house.sandbox.load_bytes("many", instances(60)).await;
+        assert!(fits.is_ok(), "60 instances are not too many: {fits:?}");
+        for (what, bytes, reason) in &bombs {
+            let attack = async |_| {
+                let refused = scene.house.sandbox.load_bytes("bomb", bytes.clone()).await;
+                let Err(refused @ (LoadError::Start(_) | LoadError::Compile { .. } | LoadError::Link { .. })) = refused
+                else {
+                    panic!("{what}: {refused:?}")
+                };
+                assert!(refused.to_string().contains(reason), "{what}: {refused}");
+            };
+            scene.repeat(&format!("row 4, {what}"), attack).await;
+        }
+    });
+}
+
+/// Row 5: a thousand handles of whatever kind are enough.
+#[test]
+fn row_5_floods_of_handles() {
+    let code = r#"
+        (import "host" "new" (func $new (param i32) (result i32)))
+        (func (export "own") (result i32)
+          (loop $more (drop (call $new (i32.const 1))) (br $more)) (i32.const 0))"#;
+    let own = component(&format!(
+        r#"(type $thing (resource (rep i32)))
+           (core func $new (canon resource.new $thing))
+           (core module $code {code})
+           (core instance $code (instantiate $code (with "host" (instance (export "new" (func $new))))))
+           (func (export "own") (result u32) (canon lift (core func $code "own")))"#
+    ));
+    alone(async {
+        let scene = Scene::with(&["intruder"], &[("things", own)]).await;
+        let folder = crate::files::tree(&scene, "flood");
+        let grants = || crate::files::trees(&[(&folder, agent_plugins::Access::Read)]);
+        let limit = "1000 resource handles";
+        let attack = async |_| {
+            scene.stopped(hurried("things", Grants::default()), ("things", "own", json!({})), limit).await;
+        };
+        scene.repeat("row 5, its own", attack).await;
+        for what in ["waits", "headers", "requests", "files", "streams"] {
+            let attack = async |_| {
+                let call = ("intruder", "intruder.flood", json!({"what": what}));
+                scene.stopped(crate::scene::granted("intruder", grants(), Default::default()), call, limit).await;
+            };
+            scene.repeat(&format!("row 5, {what}"), attack).await;
+        }
+        let attack = async |_| {
+            let config = hurried("intruder", Grants::default());
+            scene.stopped(config, ("intruder", "intruder.fields", json!({})), "32 KiB of headers").await;
+            let config = hurried("intruder", Grants::default());
+            let call = ("intruder", "intruder.random", json!({}));
+            scene.stopped(config, call, "64 KiB of random numbers").await;
+        };
+        scene.repeat("row 5, headers and random numbers", attack).await;
+    });
+}
+
+/// Row 6: results that claim 200 MB, that lie outside, and that say the same megabyte a thousand times.
+#[test]
+fn row_6_giant_results() {
+    let code = format!(
+        r#"{USUAL}
+           (func $answer (param $at i32) (param $length i32) (result i32)
+             (i32.store (i32.const 64) (local.get $at)) (i32.store (i32.const 68) (local.get $length)) (i32.const 64))
+           (func (export "claims") (result i32) (call $answer (i32.const 1024) (i32.const 200000000)))
+           (func (export "outside") (result i32) (call $answer (i32.const -8) (i32.const 64)))
+           (func (export "unaligned") (result i32) (call $answer (i32.const 1025) (i32.const 4)))
+           (func (export "overlaps") (result i32)
+             (local $at i32)
+             (drop (memory.grow (i32.const 20)))
+             (local.set $at (i32.const 1024))
+             (loop $next
+               (i32.store (local.get $at) (i32.const 65536))
+               (i32.store offset=4 (local.get $at) (i32.const 1048576))
+               (local.set $at (i32.add (local.get $at) (i32.const 8)))
+               (br_if $next (i32.lt_u (local.get $at) (i32.const 9024))))
+             (call $answer (i32.const 1024) (i32.const 1000)))
+           (func (export "bytes") (result i32)
+             (drop (memory.grow (i32.const 900)))
+             (call $answer (i32.const 65536) (i32.const 58000000)))"#
+    );
+    let kinds = [
+        ("claims", "(result string)"),
+        ("outside", "(result string)"),
+        ("unaligned", "(result (list u32))"),
+        ("overlaps", "(result (list string))"),
+        ("bytes", "(result (list u8))"),
+    ];
+    alone(async {
+        let scene = Scene::with(&["probe"], &[("giants", guest(&code, &kinds))]).await;
+        for (plugin, name, arguments, limit) in [
+            ("giants", "claims", json!({}), "out of bounds"),
+            ("giants", "outside", json!({}), "out of bounds"),
+            ("giants", "unaligned", json!({}), "aligned"),
+            ("giants", "overlaps", json!({}), "handed to the host at once"),
+            ("giants", "bytes", json!({}), "handed to the host at once"),
+            ("probe", "probe.bytes", json!({"bytes": 2 << 20}), "1 MiB of text and JSON"),
+            ("probe", "probe.bytes", json!({"bytes": 32 << 20}), "handed to the host at once"),
+            ("probe", "probe.image", json!({"bytes": 5 << 20}), "4 MiB for a medium"),
+        ] {
+            let attack = async |_| {
+                let config = crate::scene::granted(plugin, Grants::default(), Default::default());
+                scene.stopped(config, (plugin, name, arguments.clone()), limit).await;
+            };
+            scene.repeat(&format!("row 6, {name} {arguments}"), attack).await;
+        }
+    });
+}
+
+/// Row 8: a flood of lines and of empty writes costs the call nothing but its time, and the host nothing.
+#[test]
+fn row_8_floods_of_logs() {
+    alone(async {
+        let scene = Scene::new(&["probe"]).await;
+        let attack = async |_| {
+            let config = crate::scene::granted("probe", Grants::default(), Default::default());
+            let (is_error, text) = scene.call(config, "probe.log", json!({"lines": 3_000, "length": 1_000})).await;
+            assert!(!is_error && text == "3000 lines", "{text}");
+        };
+        scene.repeat("row 8, lines", attack).await;
+    });
+}
+
+/// Row 9: whatever a call left in memories, tables and globals before it trapped, the next one finds none of it.
+#[test]
+fn row_9_nothing_is_left_in_a_slot() {
+    let code = r#"
+        (table $table 1000 funcref)
+        (global $seen (mut i32) (i32.const 0))
+        (elem declare func $soil)
+        (func $soil (export "soil") (result i32)
+          (local $entry i32)
+          (drop (memory.grow (i32.const 500)))
+          (memory.fill (i32.const 0) (i32.const 170) (i32.mul (memory.size) (i32.const 65536)))
+          (global.set $seen (i32.const 1))
+          (table.fill $table (i32.const 0) (ref.func $soil) (i32.const 1000))
+          unreachable)
+        (func (export "look") (result i32)
+          (local $at i32) (local $found i32)
+          (drop (memory.grow (i32.const 500)))
+          (loop $next
+            (local.set $found (i32.or (local.get $found) (i32.load (local.get $at))))
+            (local.set $at (i32.add (local.get $at) (i32.const 4)))
+            (br_if $next (i32.lt_u (local.get $at) (i32.mul (memory.size) (i32.const 65536)))))
+          (local.set $at (i32.const 0))
+          (loop $next
+            (if (i32.eqz (ref.is_null (table.get $table (local.get $at)))) (then (local.set $found (i32.const 2))))
+            (local.set $at (i32.add (local.get $at) (i32.const 1)))
+            (br_if $next (i32.lt_u (local.get $at) (i32.const 1000))))
+          (i32.or (local.get $found) (global.get $seen)))"#;
+    alone(async {
+        let scene = Scene::with(&[], &[("slot", numbers(code, &["soil", "look"]))]).await;
+        let config = || crate::scene::granted("slot", Grants::default(), Default::default());
+        let attack = async |_| {
+            scene.stopped(config(), ("slot", "soil", json!({})), "unreachable").await;
+            let looked = scene.calls(config(), &[("look", json!({})), ("look", json!({})), ("look", json!({}))]).await;
+            assert!(looked.iter().all(|(is_error, text)| !is_error && text == "0"), "{looked:?}");
+        };
+        scene.repeat("row 9", attack).await;
+    });
+}

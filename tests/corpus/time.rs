@@ -1,0 +1,209 @@
+//! Time: rows 1, 2, 10 and 35, and what starts without an end.
+
+use crate::guests;
+use crate::scene::{SHORT, Scene, alone, granted, hurried, repeats};
+use crate::server::Server;
+use crate::support::{calling, results, saying, turn};
+use agent_core::message::CallId;
+use agent_core::plugin::{Scope, TraceContext};
+use agent_plugins::{
+    CallFailure, CallLimits, CallReport, Grants, Limit, LoadError, PluginSetup, Ports, ToolCallContext, ToolCallRequest,
+};
+use agent_runtime::TurnResult;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const WALL: &str = "wall time of 300ms";
+
+/// Row 1: endless loops in a function, while it is given its arguments, after it has answered, and in host calls that do
+/// nothing; then eight at once.
+#[test]
+fn row_1_endless_loops() {
+    alone(async {
+        let scene = Scene::with(&["intruder"], &[("endless", guests::endless())]).await;
+        let calls = [("computing", json!({})), ("taking", json!({"text": "x"})), ("giving", json!({}))];
+        for (name, arguments) in calls {
+            let attack = async |_| {
+                let config = hurried("endless", Grants::default());
+                scene.stopped(config, ("endless", name, arguments.clone()), WALL).await;
+            };
+            scene.repeat(&format!("row 1, {name}"), attack).await;
+        }
+        for how in ["poll-ready", "clock", "log", "empty-writes", "environment", "key-value"] {
+            let grants = || Grants { key_value: Some(1 << 20), ..Grants::default() };
+            let attack = async |_| {
+                let call = ("intruder", "intruder.wait", json!({"how": how}));
+                scene.stopped(hurried("intruder", grants()), call, WALL).await;
+            };
+            scene.repeat(&format!("row 1, {how}"), attack).await;
+        }
+        let attack = async |_| {
+            let mut config = hurried("endless", Grants::default());
+            config.bounds.parallel_calls = 8;
+            let calls: Vec<_> = (0..8).map(|_| ("computing", json!({}))).collect();
+            for (is_error, text) in scene.calls(config, &calls).await {
+                assert!(is_error && text.contains(&scene.identity("endless")) && text.contains(WALL), "{text}");
+            }
+        };
+        scene.repeat("row 1, eight at once", attack).await;
+    });
+}
+
+/// Row 1: processor time is a limit of its own, of which waiting is no part.
+#[test]
+fn row_1_processor_time() {
+    alone(async {
+        let scene = Scene::with(&[], &[("endless", guests::endless())]).await;
+        let limits = CallLimits { cpu_time: Some(Duration::from_millis(100)), ..CallLimits::default() };
+        let attack = async |_| {
+            let config = granted("endless", Grants::default(), limits);
+            scene.stopped(config, ("endless", "computing", json!({})), "processor time of 100ms").await;
+        };
+        scene.repeat("row 1, processor time", attack).await;
+        let config = granted("probe", Grants::default(), limits);
+        let (is_error, text) = scene.call(config, "probe.sleep", json!({"ms": 500})).await;
+        assert!(!is_error, "sleeping costs no processor time: {text}");
+    });
+}
+
+/// Row 1: a component that never ends to start is refused at load; others are loaded meanwhile. Ten seconds each, so that
+/// there are few of them.
+#[test]
+fn row_1_an_endless_start() {
+    alone(async {
+        let scene = Scene::new(&[]).await;
+        let attack = async |time| {
+            // As many at once as may be loaded, each another component.
+            let loads = (0..4).map(|number| {
+                let mut bytes = guests::endless_start();
+                // A custom section: its kind, its size, its name with its length, and its content.
+                bytes.extend([0, 4, 1, b'x', number, time as u8]);
+                scene.house.sandbox.load_bytes("starting", bytes)
+            });
+            for refused in futures_join(loads).await {
+                let Err(LoadError::Start(CallFailure::Limit { limit: Limit::WallTime(_), plugin })) = refused else {
+                    panic!("{refused:?}")
+                };
+                assert!(plugin.to_string().starts_with("starting@"), "{plugin}");
+            }
+        };
+        scene.repeat_times("row 1, an endless start", repeats().div_ceil(20), attack).await;
+    });
+}
+
+async fn futures_join<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut running: Vec<_> = futures.map(Box::pin).collect();
+    let mut done: Vec<Option<T>> = running.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, done) in running.iter_mut().zip(&mut done).filter(|(_, done)| done.is_none()) {
+            if let std::task::Poll::Ready(value) = future.as_mut().poll(context) {
+                *done = Some(value);
+            }
+        }
+        if done.iter().all(Option::is_some) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}
+
+/// Row 2: sleeping in a poll, in many polls, in a request that nobody answers, and in one that is answered a byte at a time.
+#[test]
+fn row_2_sleeping_in_host_calls() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let silent = Server::silent();
+        let slow = Server::drip();
+        for (how, limit) in [("poll", WALL), ("poll-many", WALL), ("poll-same", "1000 resource handles")] {
+            let attack = async |_| {
+                let config = hurried("intruder", Grants::default());
+                scene.stopped(config, ("intruder", "intruder.wait", json!({"how": how})), limit).await;
+            };
+            scene.repeat(&format!("row 2, {how}"), attack).await;
+        }
+        for (what, server) in [("a silent server", &silent), ("a slow server", &slow)] {
+            let attack = async |_| {
+                let config = hurried("intruder", server.grants());
+                let call = ("intruder", "intruder.get", json!({"url": server.url("/")}));
+                scene.stopped(config, call, WALL).await;
+            };
+            // 60 a minute are allowed, and each call makes one.
+            scene.repeat_times(&format!("row 2, {what}"), repeats().min(25), attack).await;
+        }
+    });
+}
+
+/// Row 10: 100 calls are cancelled at moments that move on with each repeat.
+#[test]
+fn row_10_cancelled_calls() {
+    alone(async {
+        let scene = Scene::with(&["intruder"], &[("endless", guests::endless())]).await;
+        let folder = crate::files::tree(&scene, "cancelled");
+        let setup = |plugin: &str, grants: Grants| {
+            PluginSetup::new(scene.generation.plugin(plugin).unwrap().clone(), grants, CallLimits::default())
+        };
+        let trees = crate::files::trees(&[(&folder, agent_plugins::Access::ReadWrite)]);
+        let (endless, intruder) = (setup("endless", Grants::default()), setup("intruder", trees));
+        let attack = async |time| {
+            for number in 0..100_u64 {
+                let (setup, name, arguments) = match number % 4 {
+                    0 => (&endless, "computing", json!({})),
+                    1 => (&intruder, "intruder.wait", json!({"how": "poll-many"})),
+                    2 => (&intruder, "intruder.read_often", json!({"path": "own.txt", "times": 1_000_000})),
+                    _ => (&intruder, "intruder.flood", json!({"what": "files"})),
+                };
+                let moment = Duration::from_micros((number * 97 + time as u64 * 41) % 5_000);
+                let _ = tokio::time::timeout(moment, call(&scene, setup, name, arguments)).await;
+            }
+            let report = call(&scene, &intruder, "intruder.world", json!({})).await;
+            assert!(matches!(report.result, Ok(Ok(_))), "{:?}", report.result);
+        };
+        scene.repeat("row 10, 100 cancelled calls", attack).await;
+    });
+}
+
+/// A call outside of any session.
+async fn call(scene: &Scene, setup: &PluginSetup, name: &'static str, arguments: Value) -> CallReport<Answer> {
+    let trace = TraceContext { traceparent: String::new(), tracestate: None };
+    let (agent, session) = ("attacker".to_owned(), "attacker/1".to_owned());
+    let scope = Scope { agent, session, delegated_by: None, user: None, turn: 1, trace };
+    let id = CallId("call_1_1_1".to_owned());
+    let context = ToolCallContext { id, attempt: 1, time_limit: Duration::from_secs(30), scope };
+    let request = ToolCallRequest { name, args: arguments.to_string(), context };
+    scene.house.sandbox.call_tool(setup, request, &Ports::default()).await
+}
+
+type Answer = Result<agent_core::tool::ToolOutcome, agent_core::tool::ToolError>;
+
+/// Row 35: 64 endless loops of one agent, and the validator of another one meets its quarter of a second.
+#[test]
+fn row_35_a_validator_beside_64_loops() {
+    alone(async {
+        let scene = Scene::with(&["strict-json"], &[("endless", guests::endless())]).await;
+        let attack = async |_| {
+            let mut config = hurried("endless", Grants::default());
+            config.plugins.get_mut("endless").unwrap().limits.tool_time = 4 * SHORT;
+            config.bounds.parallel_calls = 64;
+            let calls: Vec<_> = (0..64).map(|_| ("computing", json!({}))).collect();
+            let mut looping = scene.session(config, &[calling(&calls), saying("Done.")]).await;
+            let mut validated = agent_runtime::AgentConfig::new("validated");
+            validated.validators = vec!["strict-json".to_owned()];
+            let mut judged = scene.session(validated, &vec![saying("{\"fine\": true}"); 5]).await;
+            let judging = async {
+                // The loops are running by then.
+                tokio::time::sleep(SHORT).await;
+                for _ in 0..5 {
+                    let result = turn(&mut judged, "Go.").await;
+                    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+                }
+            };
+            let (result, ()) = tokio::join!(turn(&mut looping, "Loop."), judging);
+            assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+            let results = results(&scene.house, &looping).await;
+            assert_eq!(results.len(), 64);
+            assert!(results.iter().all(|(_, is_error, text)| *is_error && text.contains("wall time")), "{results:?}");
+            looping.close().await.unwrap();
+            judged.close().await.unwrap();
+        };
+        scene.repeat("row 35, 64 loops", attack).await;
+    });
+}

@@ -1,0 +1,93 @@
+//! What the process holds: tasks, threads, open handles and memory, read from the runtime and from `/proc`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+
+/// How long what has ended may take to be gone: generous, since only a leak takes so long.
+const SETTLING: Duration = Duration::from_secs(60);
+/// Handles that the store may have on its own files: a writer and four readers, opened when first needed, with three files
+/// each, and one more of each while one of them is opened.
+const STORE_HANDLES: usize = 20;
+/// Growth of memory that is no leak. The allocator gives back what is free when it likes, the pool keeps a warm mebibyte
+/// for each of its 16 places, and the store fills its page caches; in 100 repeats, 48 MiB are half a mebibyte each.
+const MEMORY_KIB: u64 = 48 * 1024;
+
+/// What is held at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Usage {
+    pub(crate) tasks: usize,
+    pub(crate) threads: usize,
+    /// By what they lead to, those of the store left out.
+    pub(crate) handles: BTreeMap<String, usize>,
+    pub(crate) memory_kib: u64,
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tasks, threads, handles) = (self.tasks, self.threads, self.count());
+        write!(formatter, "{tasks} tasks, {threads} threads, {handles} handles, {} MiB", self.memory_kib / 1024)
+    }
+}
+
+impl Usage {
+    /// As it is now; `store` is the folder of the database.
+    pub(crate) fn now(store: &Path) -> Self {
+        let mut handles = BTreeMap::new();
+        let mut of_store = 0;
+        for entry in std::fs::read_dir("/proc/self/fd").expect("/proc is there").flatten() {
+            let Ok(target) = std::fs::read_link(entry.path()) else { continue };
+            if target.parent() == Some(store) && target.to_string_lossy().contains(".db") {
+                of_store += 1;
+                continue;
+            }
+            // The number of a socket or pipe says nothing.
+            let name = target.to_string_lossy().split(":[").next().unwrap_or_default().to_owned();
+            *handles.entry(name).or_default() += 1;
+        }
+        assert!(of_store <= STORE_HANDLES, "the store has {of_store} handles");
+        let status = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
+        let number = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_else(|| panic!("no {key}"));
+            line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().expect("a number")
+        };
+        let tasks = Handle::current().metrics().num_alive_tasks();
+        Self { tasks, threads: number("Threads") as usize, handles, memory_kib: number("RssAnon") }
+    }
+
+    fn count(&self) -> usize {
+        self.handles.values().sum()
+    }
+
+    /// Waits until no more tasks, threads and handles are there than before, and checks the memory.
+    pub(crate) async fn settled(&self, row: &str, store: &Path) -> Usage {
+        let begun = Instant::now();
+        loop {
+            let now = Usage::now(store);
+            if now.tasks <= self.tasks && now.threads <= self.threads && now.count() <= self.count() {
+                let grown = now.memory_kib.saturating_sub(self.memory_kib);
+                assert!(grown <= MEMORY_KIB, "{row}: memory has grown: {self} before, {now} after");
+                return now;
+            }
+            let new: Vec<_> =
+                now.handles.iter().filter(|(name, count)| self.handles.get(*name) != Some(*count)).collect();
+            assert!(begun.elapsed() < SETTLING, "{row}: left behind: {self} before, {now} after; handles {new:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until nothing ends any more.
+    pub(crate) async fn quiet(store: &Path) -> Usage {
+        let mut before = Usage::now(store);
+        loop {
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            let now = Usage::now(store);
+            if (now.tasks, now.threads, now.count()) >= (before.tasks, before.threads, before.count()) {
+                return now;
+            }
+            before = now;
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `wasi:keyvalue` in both drafts (P5): quotas that hold however small or many the values are, and numbers that count in
+//! several processes at once.
+
+use crate::scene::{Scene, alone, granted};
+use crate::support::{components, script};
+use agent_plugins::{CallLimits, Grants};
+use agent_runtime::AgentConfig;
+use serde_json::{Value, json};
+use std::process::{Command, Stdio};
+
+fn keeping(time: usize, bytes: u64) -> AgentConfig {
+    let mut config = granted("intruder", Grants { key_value: Some(bytes), ..Grants::default() }, CallLimits::default());
+    config.name = format!("keeper-{time}");
+    config
+}
+
+/// P5: the first draft does all that it says, and refuses what is beyond its bounds.
+#[test]
+fn p5_the_first_draft() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let attack = async |time| {
+            let (is_error, text) = scene.call(keeping(time, 1 << 20), "intruder.values", json!({})).await;
+            let said: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+            let expected = json!({
+                "a": b"one", "none": null, "keys": ["a", "b", "c"], "many": [true, false, true],
+                "there": [true, false], "refused": [true, true, true, true, true],
+            });
+            assert_eq!((is_error, said), (false, expected));
+            let (is_error, text) = scene.call(AgentConfig::new("nobody"), "intruder.values", json!({})).await;
+            assert!(is_error && text.contains("key_value_mib = 10"), "{text}");
+        };
+        scene.repeat("P5, the first draft", attack).await;
+    });
+}
+
+/// P8: the quota counts all buckets of a plugin together, and each entry, however small; both drafts share it.
+#[test]
+fn p8_quotas_of_values() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        const QUOTA: u64 = 64 << 10;
+        let attack = async |time| {
+            let hoards = [("first", 1_000, "a"), ("second", 0, "b"), ("first", 0, ""), ("second", 60_000, "c")];
+            let mut kept = 0;
+            for (number, (draft, bytes, bucket)) in hoards.into_iter().enumerate() {
+                let arguments = json!({"draft": draft, "bytes": bytes, "bucket": bucket});
+                let (is_error, text) = scene.call(keeping(time, QUOTA), "intruder.hoard", arguments).await;
+                let said: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+                assert!(!is_error && said["error"].as_str().is_some_and(|error| error.contains("65536")), "{text}");
+                kept += said["kept"].as_u64().unwrap();
+                assert!(number > 0 || kept > 10, "what fits is kept: {text}");
+            }
+            assert!(kept <= QUOTA / 256, "{kept} entries in {QUOTA} bytes");
+        };
+        scene.repeat("P8, quotas", attack).await;
+    });
+}
+
+/// P5: two processes count with one draft each, and no step is lost.
+#[test]
+fn p5_counting_in_two_processes() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        const STEPS: u32 = 200;
+        let attack = async |time| {
+            let folder = scene.folder().join(format!("counting-{time}"));
+            std::fs::create_dir_all(folder.join("plugins")).unwrap();
+            std::fs::copy(components().join("intruder.wasm"), folder.join("plugins/intruder.wasm")).unwrap();
+            let children: Vec<_> = ["first", "second"]
+                .into_iter()
+                .map(|draft| {
+                    let call =
+                        json!({"calls": [{"name": "intruder.count", "arguments": {"draft": draft, "times": STEPS}}]});
+                    let replies = script(&[call, json!({"text": "Counted."})]).to_string();
+                    std::fs::write(folder.join(format!("{draft}.json")), replies).unwrap();
+                    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+                    command.current_dir(&folder).args(["--plugins", "plugins", "--data", "data"]);
+                    command.args(["--grant", "intruder:key_value_mib=1"]);
+                    command.args(["--model", &format!("scripted:{draft}.json"), "--json", "Count."]);
+                    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+                })
+                .collect();
+            let mut sums = Vec::new();
+            for child in children {
+                let output = tokio::task::spawn_blocking(|| child.wait_with_output()).await.unwrap().unwrap();
+                let said = String::from_utf8_lossy(&output.stdout).into_owned();
+                assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+                let events = said.lines().map(|line| serde_json::from_str::<Value>(line).expect("an event"));
+                let result = events.filter(|event| event["type"] == "tool_result").next_back().expect("a result");
+                sums.push(result["content"].to_string().chars().filter(char::is_ascii_digit).collect::<String>());
+            }
+            sums.sort_by_key(|sum| sum.parse::<u32>().expect("a number"));
+            assert_eq!(sums[1], (2 * STEPS).to_string(), "{sums:?}");
+            std::fs::remove_dir_all(&folder).unwrap();
+        };
+        scene.repeat("P5, two processes", attack).await;
+    });
+}
