@@ -39,7 +39,7 @@ fn row_11_what_is_no_component() {
             let refused = load(random).await;
             assert!(matches!(refused, LoadError::NotAComponent(NotAComponent::Damaged { .. })), "{refused}");
             let module = load(b"\0asm\x01\0\0\0".to_vec()).await;
-            assert!(matches!(module, LoadError::NotAComponent(NotAComponent::CoreModule)), "{module}");
+            assert!(matches!(module, LoadError::NotAComponent(NotAComponent::CoreModule(_))), "{module}");
             let mut large = probe();
             large.resize(33 << 20, 0);
             assert!(matches!(load(large).await, LoadError::TooLarge { .. }));

@@ -181,6 +181,6 @@ pub(crate) fn hurried(plugin: &str, grants: Grants) -> AgentConfig {
 /// An agent that grants the plugin so much.
 pub(crate) fn granted(plugin: &str, grants: Grants, limits: CallLimits) -> AgentConfig {
     let mut config = AgentConfig::new("attacker");
-    config.plugins.insert(plugin.to_owned(), PluginAllowance { grants, limits });
+    config.plugins.insert(plugin.to_owned(), PluginAllowance { grants, limits, ..PluginAllowance::default() });
     config
 }

@@ -100,6 +100,7 @@ mod tests {
             http: vec!["GET https://*.example.com/v1/".parse().expect("a pattern")],
             secrets: vec![secret("a.example", value)],
             key_value: Some(7),
+            model_tokens: None,
         }
     }
 
