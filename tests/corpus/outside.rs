@@ -129,7 +129,7 @@ fn row_14_imports() {
             for import in
                 ["acme:thing/api@1.0.0", "wasi:sockets/tcp@0.3.0", "wasi:nn/tensor@0.2.0", "agent-host:host/x"]
             {
-                let bytes = component(&format!(r#"(import "{import}" (instance))"#));
+                let bytes = component(&format!(r#"(import "{import}" (instance (export "f" (func))))"#));
                 let refused = scene.house.sandbox.load_bytes("importing", bytes).await;
                 let Err(refused @ LoadError::Interface(_)) = refused else { panic!("{import}: {refused:?}") };
                 assert!(refused.to_string().contains(import), "{refused}");

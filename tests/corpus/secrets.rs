@@ -49,11 +49,6 @@ impl Desk<'_> {
         text
     }
 
-    /// What the first command printed.
-    fn events(&self) -> String {
-        String::from_utf8_lossy(&self.said[1].1).into_owned()
-    }
-
     /// Panics where a credential is found, as it is or in the forms in which it travels.
     fn searched(&self) {
         use base64::Engine;
@@ -73,8 +68,6 @@ impl Desk<'_> {
                 assert!(!found, "{credential} is in {place}: {}", String::from_utf8_lossy(bytes));
             }
         }
-        let is_masked = |bytes: &[u8]| bytes.windows(8).any(|window| window == b"********");
-        assert!(all.iter().any(|(_, bytes)| is_masked(bytes)), "the masks are there: {}", self.events());
     }
 }
 

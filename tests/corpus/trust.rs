@@ -36,9 +36,14 @@ fn answer(call: &str, scope: GrantScope) -> ApprovalDecision {
 
 fn waits(result: &TurnResult) -> Vec<String> {
     match result {
-        TurnResult::Suspended(suspension) => suspension.waits.iter().map(|wait| wait.call.0.clone()).collect(),
+        TurnResult::Suspended(suspension) => suspension.waits.iter().map(|wait| named(&wait.call.0)).collect(),
         other => panic!("the turn does not wait: {other:?}"),
     }
+}
+
+/// A call's id without its session's ending.
+fn named(id: &str) -> String {
+    id.rsplit_once('_').map_or(id, |(name, _)| name).to_owned()
 }
 
 async fn go_on(session: &mut Session) -> TurnResult {

@@ -333,8 +333,9 @@ async fn i6_failed_and_cancelled_turns_are_events() {
     let input = Some(TurnInput::Text("Go.".to_owned()));
     assert_eq!(session.run(input, cancelled).await.unwrap(), TurnResult::Cancelled);
     let ends = requests(&house, &session, OutboxFilter::Pending).await;
-    let said: Vec<(&str, &str)> = ends.iter().map(|end| (end.event_type.as_str(), end.id.as_str())).collect();
-    assert_eq!(said, [("agent-host.turn.failed", "turn_1"), ("agent-host.turn.cancelled", "turn_2")]);
+    let said: Vec<(&str, String)> = ends.iter().map(|end| (end.event_type.as_str(), short(&end.id))).collect();
+    let (first, second) = ("turn_1".to_owned(), "turn_2".to_owned());
+    assert_eq!(said, [("agent-host.turn.failed", first), ("agent-host.turn.cancelled", second)]);
     let data = ends[0].data.as_ref().expect("data");
     assert_eq!(data["code"], json!("model_failed"));
     assert!(data["message"].as_str().unwrap().contains("no key"), "{data}");

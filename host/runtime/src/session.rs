@@ -445,6 +445,7 @@ impl Session {
     }
 
     /// Nothing is resumed where nothing is stored (L1): no turn of the session has ever been begun.
+    #[expect(clippy::result_large_err, reason = "the error of all that a session does; nobody moves it often")]
     pub(crate) fn has_context(&self) -> Result<(), SessionError> {
         if self.revision > 0 {
             return Ok(());

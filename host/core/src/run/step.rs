@@ -36,7 +36,7 @@ enum Beginning {
     Asks { sequential: bool, repeatable: bool },
     Breaks(LoopBreak),
     Deferred,
-    Settled { result: CallResult, switch: Switch, event: fn(CallId, String, String) -> EventKind },
+    Settled { result: Box<CallResult>, switch: Switch, event: fn(CallId, String, String) -> EventKind },
 }
 
 impl Run {
@@ -293,7 +293,7 @@ impl Run {
                 (record.state, record.result) = (CallState::Finished, Some(text_result(why, true)));
             }
             Beginning::Settled { result, switch, event } => {
-                let (result, guarded) = self.guarded(&mut entry, result, switch);
+                let (result, guarded) = self.guarded(&mut entry, *result, switch);
                 let shown = self.shown(&id, &result);
                 entry.state = Progress::Done { tokens: tokens::of_text(&shown) };
                 for denial in result.denials.iter().cloned() {
@@ -549,20 +549,20 @@ fn beginning(disposition: Disposition, approval: &Approval, highest: Option<i32>
         }
         Disposition::Ready { sequential, repeatable, .. } => Beginning::Waits { sequential, repeatable },
         Disposition::NotFound { message } => Beginning::Settled {
-            result: text_result(&ToolError::NotFound { message }.for_model(), true),
+            result: Box::new(text_result(&ToolError::NotFound { message }.for_model(), true)),
             switch: Switch::Missing,
             event: |call, name, _| EventKind::ToolNotFound { call, name },
         },
         Disposition::Refused(error) => Beginning::Settled {
-            result: text_result(&error.for_model(), true),
+            result: Box::new(text_result(&error.for_model(), true)),
             switch: Switch::There,
             event: |call, name, content| EventKind::ToolResultError { call, name, content, cost: Default::default() },
         },
         Disposition::Withheld { message, denial } => Beginning::Settled {
-            result: CallResult {
+            result: Box::new(CallResult {
                 denials: vec![denial],
                 ..text_result(&ToolError::Denied { message }.for_model(), true)
-            },
+            }),
             switch: Switch::There,
             event: |call, name, content| EventKind::ToolResultError { call, name, content, cost: Default::default() },
         },

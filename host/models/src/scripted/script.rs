@@ -325,7 +325,7 @@ mod tests {
         insta::assert_snapshot!(error(r#"{"text": "a", "chunks": ["b"]}"#), @"the script s.json, reply 1: `chunks` do not make `text`: leave one of them out");
         insta::assert_snapshot!(error(r#"{"text": "a", "chunks": 0}"#), @"the script s.json, reply 1: `chunks` is 0: write a number from 1, or a list of pieces");
         insta::assert_snapshot!(error(r#"{"text": "a", "delay_ms": 600001}"#), @"the script s.json, reply 1: `delay_ms` is 600001: at most 600000");
-        insta::assert_snapshot!(error(r#"{"text": "a", "expect": {"rolls": ["user"]}}"#), @"the script s.json, line 1, column 32, replies[0].expect.rolls: unknown field `rolls`, expected one of `messages`, `roles`, `seen_counts`, `tools`, `offers`, `withholds`, `last_contains`, `contains`, `lacks`, `system_contains`, `output_schema`");
+        insta::assert_snapshot!(error(r#"{"text": "a", "expect": {"rolls": ["user"]}}"#), @"the script s.json, line 1, column 32, replies[0].expect.rolls: unknown field `rolls`, expected one of `lifecycle`, `messages`, `roles`, `seen_counts`, `tools`, `offers`, `withholds`, `last_contains`, `contains`, `lacks`, `system_contains`, `output_schema`");
         insta::assert_snapshot!(error(r#"[{"text": "a", "expect": {"last_contains": 3}}]"#), @"the script s.json, line 1, column 45, replies[0].expect.last_contains: expected a string or a list of strings");
     }
 }

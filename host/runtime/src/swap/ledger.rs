@@ -300,8 +300,9 @@ fn in_words(grants: &Grants) -> Vec<String> {
 }
 
 fn tree_in_words(tree: &TreeGrant) -> String {
+    let whole = directory_name(&tree.host);
     match tree.access {
-        agent_plugins::Access::Read => format!("read {}", tree.host.display()),
-        agent_plugins::Access::ReadWrite => format!("read and write {}", tree.host.display()),
+        agent_plugins::Access::Read => format!("read {whole}"),
+        agent_plugins::Access::ReadWrite => format!("read and write {whole}"),
     }
 }
