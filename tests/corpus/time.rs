@@ -126,7 +126,7 @@ fn row_2_sleeping_in_host_calls() {
                 let (is_error, text) = scene.call(config, "intruder.get", json!({"url": server.url("/")})).await;
                 // The request ends with the call at the latest: the guest may still be told so before it is stopped.
                 let stopped = text.contains(&scene.identity("intruder")) && text.contains(WALL);
-                assert!(is_error && (stopped || text.contains("timeout")), "{text}");
+                assert!((is_error && stopped) || text.contains("timeout"), "{text}");
             };
             // 60 a minute are allowed, and each call makes one.
             scene.repeat_times(&format!("row 2, {what}"), repeats().min(25), attack).await;

@@ -86,7 +86,8 @@ async fn precompiled_code_is_refused() {
 // Row 14: an unknown import is named, and one of another type too.
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_imports_are_refused_by_name() {
-    let unknown = refusal(component(r#"(component (import "acme:thing/api@1.0.0" (instance)))"#)).await;
+    let unknown =
+        refusal(component(r#"(component (import "acme:thing/api@1.0.0" (instance (export "f" (func)))))"#)).await;
     assert!(unknown.to_string().contains("`acme:thing/api@1.0.0`"), "{unknown}");
     let mistyped = r#"(import "wasi:io/poll@0.2.0" (instance (export "poll" (func (param "x" u32)))))"#;
     let tool = tool_component_importing(mistyped);
