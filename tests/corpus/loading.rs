@@ -14,7 +14,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 #[path = "../../host/plugins/tests/common/mod.rs"]
-#[allow(dead_code, reason = "of which this takes a part")]
 mod common;
 
 use common::described;
@@ -168,7 +167,8 @@ fn row_23_damaged_components() {
             let digest = digest_of(&bytes);
             store.put(&digest, &bytes).unwrap();
             let file = stored(scene.folder(), digest.hex());
-            let damages: [&dyn Fn(&mut Vec<u8>); 4] = [
+            type Damage<'d> = &'d dyn Fn(&mut Vec<u8>);
+            let damages: [Damage<'_>; 4] = [
                 &|bytes| {
                     let middle = bytes.len() / 2 + time;
                     bytes[middle] ^= 1;

@@ -86,8 +86,8 @@ fn p5_counting_in_two_processes() {
                 let output = tokio::task::spawn_blocking(|| child.wait_with_output()).await.unwrap().unwrap();
                 let said = String::from_utf8_lossy(&output.stdout).into_owned();
                 assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-                let events = said.lines().map(|line| serde_json::from_str::<Value>(line).expect("an event"));
-                let result = events.filter(|event| event["type"] == "tool_result").next_back().expect("a result");
+                let mut events = said.lines().map(|line| serde_json::from_str::<Value>(line).expect("an event"));
+                let result = events.rfind(|event| event["type"] == "tool_result").expect("a result");
                 sums.push(result["content"].to_string().chars().filter(char::is_ascii_digit).collect::<String>());
             }
             sums.sort_by_key(|sum| sum.parse::<u32>().expect("a number"));

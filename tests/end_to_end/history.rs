@@ -30,11 +30,11 @@ fn words(output: &Output) -> Vec<String> {
 
 async fn last_event(house: &House, session: &Session) -> CloudEvent {
     let items = house.store.outbox(Some(session.subject()), OutboxFilter::All, 0, 99).await.unwrap();
-    let events = items.into_iter().filter_map(|item| match item.item.effect {
+    let mut events = items.into_iter().filter_map(|item| match item.item.effect {
         OutboxEffect::Event(event) => Some(event),
         _ => None,
     });
-    events.last().expect("an event")
+    events.next_back().expect("an event")
 }
 
 /// L13, L27, D5: all messages of the session, those of earlier turns and those that have left the prompt, too, in order; not
