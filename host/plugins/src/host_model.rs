@@ -78,10 +78,15 @@ pub enum ModelRefusal {
 
 impl wit::Host for CallState {
     async fn ask(&mut self, question: wit::Question) -> wasmtime::Result<Result<wit::Answer, wit::Error>> {
-        let (Some(budget), Some(port)) = (self.grants.model_tokens, self.model.clone()) else {
+        let Some(budget) = self.grants.model_tokens else {
             let (thing, advice) = model_denied(&self.record.plugin.name, None);
             self.record.deny(thing, advice);
             return Ok(Err(wit::Error::Denied));
+        };
+        let Some(port) = self.model.clone() else {
+            return Ok(Err(wit::Error::Failed(
+                "this call stands in no agent's turn, so that it has no model".to_owned(),
+            )));
         };
         let question = match question_in(question) {
             Ok((question, bytes)) => {
