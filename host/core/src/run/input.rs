@@ -21,7 +21,6 @@ use serde_json::Value;
 /// What has happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and none waits in a buffer")]
 pub enum Input {
     /// An input begins a turn (L1).
     Start {

@@ -31,7 +31,6 @@ pub(super) fn text_result(text: &str, is_error: bool) -> CallResult {
 }
 
 /// What a call of a reply begins with: it waits, or it has its result already.
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and none is kept")]
 enum Beginning {
     Waits { sequential: bool, repeatable: bool },
     Asks { sequential: bool, repeatable: bool },
