@@ -4,7 +4,7 @@
 use crate::scene::{Scene, alone};
 use crate::server::{Server, head};
 use crate::support::{calling, components, saying, script};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -103,6 +103,11 @@ fn row_16_credentials_are_nowhere() {
             let mut desk = Desk { folder: &folder, said: Vec::new() };
             let events = desk.run(&["--agent", "agent.toml", "-vv", "--json", "Go."]);
             assert!(events.contains("loop_end"), "{events} {:?}", desk.said);
+            let begun = events.lines().find(|line| line.contains("\"tool_call\"")).expect("calls are events");
+            let call = serde_json::from_str::<Value>(begun).unwrap()["call"].as_str().unwrap().to_owned();
+            let masked = events.matches(&format!("earer {}", "*".repeat(TOKEN.len()))).count();
+            assert_eq!(masked, 2, "the guest was answered, and the host has covered it: {events}");
+            assert!(events.contains("{\\\"variables\\\":[],"), "no plugin sees the host's environment: {events}");
             let base = refusing.url("/v1");
             desk.run(&[
                 "--agent",
@@ -118,7 +123,7 @@ fn row_16_credentials_are_nowhere() {
             for arguments in [
                 &["session", "show", "desk"][..],
                 &["session", "show", "desk", "--json"],
-                &["session", "show", "desk", "--call", "call_1_1_1"],
+                &["session", "show", "desk", "--call", &call],
                 &["session", "export", "desk"],
                 &["session", "list", "--json"],
                 &["audit", "--json"],
@@ -128,8 +133,6 @@ fn row_16_credentials_are_nowhere() {
                 desk.run(arguments);
             }
             desk.searched();
-            let world = desk.said.iter().map(|(_, bytes)| String::from_utf8_lossy(bytes)).collect::<String>();
-            assert!(!world.contains("HARBOUR_TOKEN\\\",\\\""), "no plugin sees the host's environment");
             std::fs::remove_dir_all(&folder).unwrap();
         };
         scene.repeat("row 16", attack).await;

@@ -34,16 +34,12 @@ fn answer(call: &str, scope: GrantScope) -> ApprovalDecision {
     ApprovalDecision { call: CallId(call.to_owned()), verdict: Verdict::Allow { scope, edited: None } }
 }
 
-fn waits(result: &TurnResult) -> Vec<String> {
+/// The one call that waits; panics where the turn does not wait.
+fn waiting(result: &TurnResult) -> String {
     match result {
-        TurnResult::Suspended(suspension) => suspension.waits.iter().map(|wait| named(&wait.call.0)).collect(),
-        other => panic!("the turn does not wait: {other:?}"),
+        TurnResult::Suspended(suspension) if suspension.waits.len() == 1 => suspension.waits[0].call.0.clone(),
+        other => panic!("no one call waits: {other:?}"),
     }
-}
-
-/// A call's id without its session's ending.
-fn named(id: &str) -> String {
-    id.rsplit_once('_').map_or(id, |(name, _)| name).to_owned()
 }
 
 async fn go_on(session: &mut Session) -> TurnResult {
@@ -67,17 +63,16 @@ fn rows_17_and_20_a_model_that_obeys_and_answers_that_are_replayed() {
             ];
             let mut session = scene.session(paying(&tree, time), &replies).await;
             let mut other = scene.session(paying(&tree, time), &[calling(&[(PAY, payment(3))]), saying("Done.")]).await;
-            assert_eq!(waits(&turn(&mut session, "What is to do?").await), ["call_1_2_1"]);
-            assert_eq!(waits(&turn(&mut other, "Pay.").await), ["call_1_1_1"]);
+            let first = waiting(&turn(&mut session, "What is to do?").await);
+            let foreign = waiting(&turn(&mut other, "Pay.").await);
             assert_eq!(ledger(&tree), before, "nobody has allowed anything");
-            assert!(
-                other.approve(vec![answer("call_1_2_1", GrantScope::Once)]).await.is_err(),
-                "another session's call"
-            );
-            session.approve(vec![answer("call_1_2_1", GrantScope::Once)]).await.unwrap();
-            assert!(session.approve(vec![answer("call_1_2_1", GrantScope::Once)]).await.is_err(), "it counts once");
-            assert_eq!(waits(&go_on(&mut session).await), ["call_1_3_1"], "other arguments are asked for");
-            assert!(session.approve(vec![answer("call_1_2_1", GrantScope::Once)]).await.is_err(), "it is over");
+            assert!(other.approve(vec![answer(&first, GrantScope::Once)]).await.is_err(), "another session's call");
+            assert!(session.approve(vec![answer(&foreign, GrantScope::Once)]).await.is_err(), "and the other way");
+            session.approve(vec![answer(&first, GrantScope::Once)]).await.unwrap();
+            assert!(session.approve(vec![answer(&first, GrantScope::Once)]).await.is_err(), "it counts once");
+            let second = waiting(&go_on(&mut session).await);
+            assert_ne!(second, first, "other arguments are asked for");
+            assert!(session.approve(vec![answer(&first, GrantScope::Once)]).await.is_err(), "it is over");
             assert_eq!(ledger(&tree), before + 1);
             session.close().await.unwrap();
             other.close().await.unwrap();
@@ -96,16 +91,18 @@ fn row_19_a_plugin_that_has_changed() {
         // A custom section: its kind, its size, and its name with its length.
         changed.extend([0, 2, 1, b'x']);
         let attack = async |time| {
+            let before = ledger(&tree);
             let replies: Vec<_> =
                 (1..4).flat_map(|amount| [calling(&[(PAY, payment(amount))]), saying("Done.")]).collect();
             let mut session = scene.session(paying(&tree, time), &replies).await;
-            assert_eq!(waits(&turn(&mut session, "Pay.").await), ["call_1_1_1"]);
-            session.approve(vec![answer("call_1_1_1", GrantScope::Always)]).await.unwrap();
+            let asked = waiting(&turn(&mut session, "Pay.").await);
+            session.approve(vec![answer(&asked, GrantScope::Always)]).await.unwrap();
             assert!(matches!(go_on(&mut session).await, TurnResult::Finished(_)));
             assert!(matches!(turn(&mut session, "Again.").await, TurnResult::Finished(_)), "it is remembered");
             let plugin = scene.house.sandbox.load_bytes("payer", changed.clone()).await.unwrap();
             session.live().change(|agent| agent.with_generation(Generation::new([plugin]))).unwrap();
-            assert_eq!(waits(&turn(&mut session, "Once more.").await), ["call_3_1_1"]);
+            waiting(&turn(&mut session, "Once more.").await);
+            assert_eq!(ledger(&tree), before + 2, "what has changed has not run");
             session.close().await.unwrap();
         };
         scene.repeat("row 19", attack).await;
