@@ -210,6 +210,42 @@ async fn p10_a_tool_that_changed_over_a_restart_does_not_run_unseen() {
     closed(session).await;
 }
 
+/// P10: a turn keeps a snapshot of all that its servers had when it began. In another process it calls what is still the
+/// same; of what is another tool, is gone or came meanwhile the model is told so, and the next turn takes it as it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn p10_a_turn_keeps_the_whole_lists_of_its_servers() {
+    let was_changed = "`desk.echo` of MCP server desk was changed since this turn began";
+    let is_gone = "MCP server desk has no tool `desk.echo` any more, which it had when this turn began";
+    let came = "`desk.late` of MCP server desk is there only since this turn began";
+    for (mode, echo, late) in [("renewed", was_changed, "there is no tool `desk"), ("fewer", is_gone, came)] {
+        let house = House::new(&[]).await;
+        let (config, diary) = server(&house, "desk", "good");
+        let calls = [("desk.echo", json!({})), ("desk.look", json!({"text": "seen"})), ("desk.late", json!({}))];
+        let replies = script(&[calling(&[("desk.hang", json!({}))]), calling(&calls), saying("I see.")]);
+        let mut session = house.session(configured(vec![config]), replies.clone()).await;
+        tokio::select! {
+            result = session.run(Some(TurnInput::Text("Go.".to_owned())), CancellationToken::new()) => {
+                panic!("it hangs: {result:?}");
+            }
+            _ = diary.until_noted("tools/call") => {}
+        }
+        let subject = session.subject().to_owned();
+        closed(session).await;
+        let (config, _) = server(&house, "desk", mode);
+        let agent = house.agent(configured(vec![config]), replies).await;
+        let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
+        session.resolve(CallId("call_1_1_1".to_owned()), Decision::Retry).await.unwrap();
+        let result = session.run(None, CancellationToken::new()).await.unwrap();
+        assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+        let results = results(&house, &session).await;
+        let [_, echoed, looked, later] = &results[..] else { panic!("{results:?}") };
+        assert!(echoed.1 && echoed.2.contains(echo), "{mode}: {}", echoed.2);
+        assert!(!looked.1 && looked.2.contains("seen"), "{mode}: what is the same is called: {}", looked.2);
+        assert!(later.1 && later.2.contains(late), "{mode}: {}", later.2);
+        closed(session).await;
+    }
+}
+
 /// L29: cancelling a turn stops its call at the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_a_cancelled_turn_cancels_its_call_at_the_server() {

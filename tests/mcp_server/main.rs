@@ -103,6 +103,11 @@ fn list(mode: &str, page: usize, message: &Message) {
         "filesystem" => {
             message.answer(&format!(r#"{{"tools":[{}]}}"#, desktop_tool("move_file", &["source", "destination"])));
         }
+        // Another release, without most of its tools and with a new one.
+        "fewer" => {
+            let look = tool("look", r#"{"readOnlyHint":true,"openWorldHint":false}"#);
+            message.answer(&format!(r#"{{"tools":[{look},{}]}}"#, tool("late", "{}")));
+        }
         "nonsense-list" => message.answer(r#"{"tools":"many"}"#),
         "hang-list" => {}
         _ => {

@@ -234,7 +234,13 @@ impl Agent {
         let absent = absent.map(|(server, reason)| (server.to_owned(), reason));
         let registry = registry(&config, &generation, catalogue.as_deref())?.without(absent);
         let registry = match &began_with {
-            Some(tools) => registry.withholding(|tool| pinned::availability(tool, tools)),
+            // Before the servers have said what they have now, nothing of theirs is gone.
+            Some(tools) if catalogue.is_none() && !config.mcp.is_empty() => {
+                registry.withholding(|tool| pinned::availability(tool, tools))
+            }
+            Some(tools) => {
+                registry.withholding(|tool| pinned::availability(tool, tools)).without_gone(tools.of_servers())
+            }
             None => registry,
         };
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();

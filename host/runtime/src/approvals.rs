@@ -142,9 +142,12 @@ fn changed_since(record: &CallRecord, tool: &RegisteredTool, asked: Asked) -> Op
         (Asked::Somebody, Ok(())) => None,
         (Asked::Nobody, Ok(())) => {
             let name = &record.name;
+            let then = match tool.availability {
+                Availability::Renewed { .. } => "go on without it; the next turn can call it",
+                _ => "read what it says now, and call it again if it is still what you want",
+            };
             let message = format!(
-                "MCP server {server} says something else of `{name}` than when it was called, so it was not run: read what it \
-                 says now, and call it again if it is still what you want"
+                "MCP server {server} says something else of `{name}` than when it was called, so it was not run: {then}"
             );
             Some(ToolError::Failed { message })
         }
@@ -291,7 +294,9 @@ impl Session {
             if loop_break(tool).is_some() {
                 continue;
             }
-            if let Some((message, _)) = tool.withheld() {
+            let was_called = changed_since(record, tool, Asked::Nobody).is_some();
+            let is_renewed = was_called && matches!(tool.availability, Availability::Renewed { .. });
+            if let Some((message, _)) = tool.withheld().filter(|_| !is_renewed) {
                 let error = ToolError::Denied { message };
                 return Ok(Some(Input::Forbidden { call: record.id.clone(), error }));
             }

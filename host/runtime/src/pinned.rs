@@ -11,36 +11,71 @@ use agent_plugins::{Generation, Grants, PinnedGrants};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Tools by what they were when the turn began.
-pub(crate) type PinnedTools = BTreeMap<String, Digest>;
+/// Tools by what they were when the turn began, by name.
+type Definitions = BTreeMap<String, Digest>;
 
-/// Whether a turn keeps a tool by its definition: plugins are kept by their components, MCP servers say anew what they
-/// have, and to end a turn must always be possible.
-fn is_pinned(tool: &RegisteredTool) -> bool {
-    match tool.source {
-        ToolSource::Service { .. } | ToolSource::Agent { .. } | ToolSource::BuiltIn => loop_break(tool).is_none(),
-        _ => false,
+/// Those of a turn: a snapshot of all that it could call beside its plugins.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PinnedTools {
+    own: Definitions,
+    /// By server. None: the turn did not keep them.
+    servers: Option<BTreeMap<String, Definitions>>,
+}
+
+impl PinnedTools {
+    /// What a turn that keeps this tool by its definition has of it; `None`: it does not keep such tools. Plugins are kept
+    /// by their components, and to end a turn must always be possible.
+    fn of(&self, tool: &RegisteredTool) -> Option<Option<&Digest>> {
+        let name = &tool.definition.name;
+        match &tool.source {
+            ToolSource::Mcp { server, .. } => {
+                let servers = self.servers.as_ref()?;
+                Some(servers.get(server).and_then(|tools| tools.get(name)))
+            }
+            _ => is_own(tool).then(|| self.own.get(name)),
+        }
     }
+
+    /// Tools of servers that there were, by name, each with its server.
+    pub(crate) fn of_servers(&self) -> impl Iterator<Item = (&str, &str)> {
+        let servers = self.servers.iter().flatten();
+        servers.flat_map(|(server, tools)| tools.keys().map(|name| (name.as_str(), server.as_str())))
+    }
+}
+
+fn is_own(tool: &RegisteredTool) -> bool {
+    let is_own = matches!(tool.source, ToolSource::Service { .. } | ToolSource::Agent { .. } | ToolSource::BuiltIn);
+    is_own && loop_break(tool).is_none()
 }
 
 /// A tool that is another one than the turn began with, or came later, is the next turn's: its calls are told so (row 19).
 pub(crate) fn availability(tool: &RegisteredTool, pinned: &PinnedTools) -> Availability {
     let name = &tool.definition.name;
-    let what = match pinned.get(name) {
-        _ if !is_pinned(tool) => return tool.availability.clone(),
-        Some(digest) if *digest == tool.digest => return tool.availability.clone(),
-        Some(_) => "was changed since this turn began",
-        None => "is there only since this turn began",
+    let what = match pinned.of(tool) {
+        None => return tool.availability.clone(),
+        Some(Some(digest)) if *digest == tool.digest => return tool.availability.clone(),
+        Some(Some(_)) => "was changed since this turn began",
+        Some(None) => "is there only since this turn began",
     };
     let message = format!("`{name}` of {} {what}: go on without it; the next turn can call it", tool.source);
-    Availability::Withheld { message, advice: "begin another turn: it has the tool as it is now".to_owned() }
+    let advice = "begin another turn: it has the tool as it is now".to_owned();
+    match tool.source {
+        ToolSource::Mcp { .. } => Availability::Renewed { message, advice },
+        _ => Availability::Withheld { message, advice },
+    }
 }
 
 /// What a turn that begins now keeps.
 pub(crate) fn pins_of(agent: &Agent) -> PinnedAgent {
     let config = agent.config();
     let grants = config.plugins.iter().filter(|(name, _)| agent.generation().plugin(name).is_some());
-    let tools = agent.registry().tools().filter(|tool| is_pinned(tool));
+    let definition = |tool: &RegisteredTool| (tool.definition.name.clone(), tool.digest.clone());
+    let mut servers: BTreeMap<String, Definitions> = BTreeMap::new();
+    for tool in agent.registry().tools() {
+        if let ToolSource::Mcp { server, .. } = &tool.source {
+            servers.entry(server.clone()).or_default().extend([definition(tool)]);
+        }
+    }
     let host = Grants { trees: config.host_trees.clone(), ..Grants::default() };
     PinnedAgent {
         grants: grants.map(|(name, allowance)| (name.clone(), written(&allowance.grants))).collect(),
@@ -48,7 +83,8 @@ pub(crate) fn pins_of(agent: &Agent) -> PinnedAgent {
         context_builder: config.context_builder.clone(),
         validators: config.validators.clone(),
         media_policies: config.media_policies.clone(),
-        tools: tools.map(|tool| (tool.definition.name.clone(), tool.digest.clone())).collect(),
+        tools: agent.registry().tools().filter(|tool| is_own(tool)).map(|tool| definition(tool)).collect(),
+        servers: Some(servers),
     }
 }
 
@@ -73,7 +109,8 @@ pub(crate) fn resumed(
         media_policies: pinned.media_policies.clone(),
         ..now.clone()
     };
-    current.resumed(config, generation, pinned.tools.clone())
+    let tools = PinnedTools { own: pinned.tools.clone(), servers: pinned.servers.clone() };
+    current.resumed(config, generation, tools)
 }
 
 fn written(grants: &Grants) -> Value {

@@ -51,6 +51,14 @@ pub enum Availability {
         /// What would allow it, for people.
         advice: String,
     },
+    /// It is not: its server says something else of it than when the turn began. New calls are told so; what becomes of
+    /// those that were made before is decided when they are to run.
+    Renewed {
+        /// For the model.
+        message: String,
+        /// For people.
+        advice: String,
+    },
 }
 
 /// The tools of one agent: an immutable snapshot.
@@ -64,6 +72,8 @@ pub struct Registry {
     words: OnceLock<Index>,
     /// MCP servers whose tools are not there, and why.
     absent: BTreeMap<String, String>,
+    /// Tools of MCP servers that the turn began with and that are there no more, each with its server.
+    gone: BTreeMap<String, String>,
 }
 
 /// Tools that cannot stand in one registry.
@@ -134,6 +144,13 @@ impl Registry {
     /// The same tools, and MCP servers whose tools would be there if they could be reached, each with the reason (I5).
     pub(crate) fn without(mut self, absent: impl IntoIterator<Item = (String, String)>) -> Self {
         self.absent.extend(absent);
+        self
+    }
+
+    /// The same tools, and of those that a turn began with the ones that are there no more, each with its server (P10).
+    pub(crate) fn without_gone<'n>(mut self, began_with: impl Iterator<Item = (&'n str, &'n str)>) -> Self {
+        let gone = began_with.filter(|(name, _)| !self.tools.contains_key(*name));
+        self.gone = gone.map(|(name, server)| (name.to_owned(), server.to_owned())).collect();
         self
     }
 
@@ -211,7 +228,16 @@ impl Registry {
                 let (name, approval) = (author.to_owned(), Approval::NotNeeded);
                 return ResolvedCall { name, arguments, source: Some(source), disposition, approval };
             }
-            let message = format!("there is no tool `{author}`; {}", self.known());
+            let message = match self.gone.iter().find(|(name, _)| {
+                name.as_str() == author || ToolNames::new([name.as_str()]).provider_name(name) == Some(author)
+            }) {
+                Some((name, server)) => format!(
+                    "MCP server {server} has no tool `{name}` any more, which it had when this turn began: go on without \
+                     it; {}",
+                    self.known()
+                ),
+                None => format!("there is no tool `{author}`; {}", self.known()),
+            };
             let disposition = Disposition::NotFound { message };
             let (name, approval) = (author.to_owned(), Approval::NotNeeded);
             return ResolvedCall { name, arguments, source: None, disposition, approval };
@@ -306,7 +332,11 @@ impl RegisteredTool {
 
     /// Why nobody may call it, where nobody may (P6).
     pub(crate) fn withheld(&self) -> Option<(String, Denial)> {
-        let Availability::Withheld { message, advice } = &self.availability else { return None };
+        let (Availability::Withheld { message, advice } | Availability::Renewed { message, advice }) =
+            &self.availability
+        else {
+            return None;
+        };
         let thing = format!("`{}`", self.definition.name);
         Some((message.clone(), Denial { plugin: self.source.to_string(), thing, grant: advice.clone() }))
     }

@@ -138,6 +138,9 @@ pub struct PinnedAgent {
     /// Definitions of the tools that are no plugin's and no MCP server's, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, Digest>,
+    /// Definitions of the tools of MCP servers, by server and name. None: written by a host that did not keep them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<BTreeMap<String, BTreeMap<String, Digest>>>,
 }
 
 /// The bounds of a turn, taken from the agent when the turn begins.

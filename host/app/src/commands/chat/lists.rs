@@ -48,7 +48,9 @@ pub(super) fn tools(agent: &Agent, width: usize) -> String {
                 let description = text::cut(description, room.saturating_sub(asks.len()));
                 format!("{BOLD}{name}{BOLD:#}  {YELLOW}{asks}{YELLOW:#}{DIM}{description}{DIM:#}")
             }
-            Availability::Withheld { message, .. } => format!("{YELLOW}{name}{YELLOW:#}  {}", text::cut(message, room)),
+            Availability::Withheld { message, .. } | Availability::Renewed { message, .. } => {
+                format!("{YELLOW}{name}{YELLOW:#}  {}", text::cut(message, room))
+            }
         }
     });
     let lines: Vec<_> = lines.collect();
