@@ -18,6 +18,7 @@ mod denials;
 mod eviction;
 mod examples;
 mod explain;
+mod fairness;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
 mod guests;

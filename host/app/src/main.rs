@@ -38,7 +38,10 @@ fn main() -> ExitCode {
     let terminal = Terminal::new();
     logging::start(arguments.common.verbose, &terminal);
     let outcome = arguments.check().map_err(Failure::refused).and_then(|()| {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(agent_plugins::worker_threads())
+            .enable_all()
+            .build();
         let runtime = runtime.map_err(|error| Failure::refused(format!("the threads cannot be started: {error}")))?;
         let outcome = runtime.block_on(execute(arguments, &terminal));
         // By now the store is closed and its writer has ended. A thread that still reads a guest's file may do so for

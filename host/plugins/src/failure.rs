@@ -1,6 +1,7 @@
 //! How a call ends that brought no answer: a trap, a limit, a broken contract, a full queue, or the host's own failure.
 //! A guest's typed error is none of these: it is an answer.
 
+use crate::admission::QueueFull;
 use crate::identity::{Kind, PluginIdentity};
 use crate::limits::{ERROR_TEXT_BYTES, Limit};
 use crate::record::CallRecord;
@@ -39,12 +40,12 @@ pub enum CallFailure {
         reason: String,
     },
     /// Too many calls are waiting already.
-    #[error("{plugin} was not called: {queue} calls are waiting already; try again later")]
+    #[error("{plugin} was not called, at the limit of {full}; try again later")]
     Busy {
         /// Who.
         plugin: Arc<PluginIdentity>,
-        /// The queue's bound.
-        queue: usize,
+        /// Which queue, with its bound.
+        full: QueueFull,
     },
     /// A granted directory is not there.
     #[error("{plugin} was not called: {problem}; correct `{}` under [plugins.{}.grants], or make the directory",
@@ -168,20 +169,10 @@ fn limit_of(error: &wasmtime::Error, (lifted, fuel): (usize, Option<u64>)) -> Op
 fn trap_message(error: &wasmtime::Error, record: &CallRecord) -> String {
     let cause = match error.downcast_ref::<wasmtime_wasi::I32Exit>() {
         Some(exit) => format!("it left with exit code {}", exit.0),
-        None => clean(&cause_of(error), ERROR_TEXT_BYTES),
+        None => clean(&error.root_cause().to_string(), ERROR_TEXT_BYTES),
     };
     match record.last_words() {
         words if words.is_empty() => cause,
         words => format!("{cause}; its last words: {words}"),
-    }
-}
-
-/// The innermost cause. Calls of known imports that are not offered end here too: their text is made plain.
-fn cause_of(error: &wasmtime::Error) -> String {
-    let cause = error.root_cause().to_string();
-    let import = cause.strip_prefix("unknown import: `").and_then(|rest| rest.strip_suffix("` has not been defined"));
-    match import {
-        Some(import) => format!("it called `{import}`, which this host does not offer to plugins"),
-        None => cause,
     }
 }

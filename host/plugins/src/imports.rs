@@ -183,6 +183,11 @@ pub(crate) fn kinds<'a>(exports: impl Iterator<Item = &'a str>) -> Result<Vec<Ki
     Ok(kinds)
 }
 
+/// Whether the interface is known and not offered. Its name has been checked.
+pub(crate) fn is_denied(name: &str) -> bool {
+    InterfaceName::parse(name).is_some_and(|interface| interface.is_in(&DENIED))
+}
+
 fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
     let unknown = || InterfaceProblem::Unknown { names: vec![name.to_owned()] };
     if WASI_DRAFTS.contains(&name) {
@@ -197,10 +202,7 @@ fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
         check_own(name, &interface, &MODEL_INTERFACES)?;
         return Ok(Imports::Implemented);
     }
-    let is_in = |table: &[(&str, &[&str])]| {
-        table.iter().any(|(package, names)| *package == interface.package && names.contains(&interface.interface))
-    };
-    if is_in(&DENIED) {
+    if interface.is_in(&DENIED) {
         return Ok(Imports::SomeDenied);
     }
     let drafts = WASI_DRAFTS.iter().filter(|draft| draft.split('@').next() == name.split('@').next());
@@ -209,7 +211,7 @@ fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
         let (known, advice) = (drafts.join(" and "), "rebuild it against one of these");
         return Err(InterfaceProblem::StandardVersion { name: name.to_owned(), known, advice });
     }
-    if !is_in(&WASI) {
+    if !interface.is_in(&WASI) {
         return Err(unknown());
     }
     match interface.version {
@@ -257,6 +259,10 @@ impl<'a> InterfaceName<'a> {
         };
         let (package, interface) = path.split_once('/')?;
         package.contains(':').then_some(Self { package, interface, version })
+    }
+
+    fn is_in(&self, table: &[(&str, &[&str])]) -> bool {
+        table.iter().any(|(package, names)| *package == self.package && names.contains(&self.interface))
     }
 }
 

@@ -46,6 +46,7 @@ mod tools;
 mod trial;
 mod turns;
 
+pub use admission::QueueFull;
 pub use call::{ToolCallContext, ToolCallRequest};
 pub use compiler::{CompilerCommand, serve_compiler};
 pub use directory::{Look, PluginDirectory, Seen};
@@ -73,3 +74,4 @@ pub use scan::{MadeFor, NotAComponent};
 pub use state::TreeProblem;
 pub use store::{PluginStore, PluginStoreError, StoredComponent, digest_of};
 pub use trial::{TRIAL_CALLS, TRIAL_TRAPS, Trial, TrialCounts};
+pub use turns::worker_threads;

@@ -4,10 +4,11 @@ use crate::bindings::agent_host::model::host_model;
 use crate::bindings::agent_host::plugin::{media_store, types};
 use crate::bindings::wasi::{config, logging};
 use crate::identity::Authority;
-use crate::imports::Imports;
+use crate::imports::{self, Imports};
 use crate::media::{GrowingMedium, OpenMedium};
 use crate::state::CallState;
-use wasmtime::component::{Component, HasData, HasSelf, InstancePre, Linker, Resource};
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Component, HasData, HasSelf, InstancePre, Linker, Resource, ResourceType};
 use wasmtime::{Engine, Result, StoreContextMut};
 use wasmtime_wasi::p2::bindings::random::{insecure, random};
 
@@ -41,12 +42,42 @@ impl Linkers {
         if imports == Imports::Implemented {
             return linker.instantiate_pre(component);
         }
-        // The names were checked before: what is still undefined is known and not offered.
         let mut linker = linker.clone();
-        linker.define_unknown_imports_as_traps(component)?;
+        refuse_denied(&mut linker, component)?;
         linker.instantiate_pre(component)
     }
 }
+
+/// Defines what is known and not offered, and nothing else: a function that some other interface lacks stays an import that
+/// nobody has (P5).
+fn refuse_denied(linker: &mut Linker<CallState>, component: &Component) -> Result<()> {
+    let engine = component.engine();
+    for (interface, import) in component.component_type().imports(engine) {
+        let ComponentItem::ComponentInstance(instance) = import.ty else { continue };
+        if !imports::is_denied(interface) {
+            continue;
+        }
+        let mut defined = linker.instance(interface)?;
+        for (name, export) in instance.exports(engine) {
+            match export.ty {
+                ComponentItem::ComponentFunc(_) => {
+                    let called = format!("{interface}#{name}");
+                    defined.func_new(name, move |_, _, _, _| Err(NotOffered(called.clone()).into()))?;
+                }
+                ComponentItem::Resource(_) => {
+                    defined.resource(name, ResourceType::host::<NotOffered>(), |_, _| Ok(()))?;
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A function of an interface that is known and not offered.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("it called `{0}`, which this host does not offer to plugins")]
+struct NotOffered(String);
 
 /// What both have: WASI, whose context decides what it reaches, and logging.
 fn common(engine: &Engine) -> Result<Linker<CallState>> {

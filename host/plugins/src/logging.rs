@@ -224,12 +224,7 @@ mod tests {
 
     fn record() -> CallRecord {
         let plugin = PluginIdentity { name: "noisy".to_owned(), digest: digest_of(b"noisy") };
-        CallRecord::new(
-            Arc::new(plugin),
-            ("1.1.1".to_owned(), "a".into()),
-            Duration::from_secs(1),
-            Duration::from_secs(1),
-        )
+        CallRecord::new(Arc::new(plugin), "1.1.1".to_owned(), Duration::from_secs(1), Duration::from_secs(1))
     }
 
     // Row 8: a log flood is truncated and counted, by lines, by line length and in all.

@@ -3,14 +3,14 @@
 
 use crate::grants::{Denial, GrantAdvice, Unmet};
 use crate::identity::PluginIdentity;
-use crate::limits::Limit;
+use crate::limits::{EPOCH_TICK, Limit};
 use crate::logging::GuestLog;
 use crate::lookups::Lookups;
-use crate::turns::{Turn, Turns};
+use crate::turns::Next;
 use agent_core::tool::{CallCost, ModelUse};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -23,40 +23,34 @@ pub(crate) struct CallRecord {
     pub(crate) plugin: Arc<PluginIdentity>,
     /// The call's id, for the log.
     pub(crate) call: String,
-    /// Whose call it is: turns are shared between agents.
-    agent: Arc<str>,
     pub(crate) log: Mutex<GuestLog>,
     pub(crate) lookups: Lookups,
     pub(crate) unmet: Arc<[Unmet]>,
     started: Instant,
-    wall_limit: Duration,
+    pub(crate) wall_limit: Duration,
     cpu_limit: Duration,
     cpu: AtomicU64,
     /// Nanoseconds from `started` to the current poll.
     polled: AtomicU64,
+    /// Nanoseconds of waiting for turns, which are no part of the wall time.
+    waited: AtomicU64,
     memory: AtomicU64,
     given: AtomicU64,
     taken: AtomicU64,
     requests: AtomicU64,
     fuel: OnceLock<u64>,
     model: Mutex<ModelUse>,
+    /// The guest was interrupted, and goes on when it has a turn.
+    interrupted: AtomicBool,
     limit: Mutex<Option<Limit>>,
     denials: Mutex<Vec<Denial>>,
-    /// The right to keep a processor busy for more than a tick.
-    turn: Mutex<Option<Turn>>,
 }
 
 impl CallRecord {
-    pub(crate) fn new(
-        plugin: Arc<PluginIdentity>,
-        (call, agent): (String, Arc<str>),
-        wall_limit: Duration,
-        cpu_limit: Duration,
-    ) -> Self {
+    pub(crate) fn new(plugin: Arc<PluginIdentity>, call: String, wall_limit: Duration, cpu_limit: Duration) -> Self {
         Self {
             plugin,
             call,
-            agent,
             log: Mutex::default(),
             lookups: Lookups::default(),
             unmet: Arc::default(),
@@ -65,15 +59,16 @@ impl CallRecord {
             cpu_limit,
             cpu: AtomicU64::new(0),
             polled: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
             memory: AtomicU64::new(0),
             given: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             fuel: OnceLock::new(),
             model: Mutex::default(),
+            interrupted: AtomicBool::new(false),
             limit: Mutex::default(),
             denials: Mutex::default(),
-            turn: Mutex::default(),
         }
     }
 
@@ -85,7 +80,22 @@ impl CallRecord {
 
     /// Time until the call ends.
     pub(crate) fn time_left(&self) -> Duration {
-        self.wall_limit.saturating_sub(self.started.elapsed())
+        self.wall_limit.saturating_sub(self.wall())
+    }
+
+    /// Wall time so far. Waiting for a turn is none.
+    fn wall(&self) -> Duration {
+        self.started.elapsed().saturating_sub(self.waited())
+    }
+
+    /// Time in which the guest could have gone on and had no turn.
+    fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited.load(Ordering::Relaxed))
+    }
+
+    /// Counts waiting for a turn.
+    pub(crate) fn wait(&self, time: Duration) {
+        self.waited.fetch_add(nanos(time), Ordering::Relaxed);
     }
 
     /// Notes the first limit that the guest ran into.
@@ -143,8 +153,8 @@ impl CallRecord {
     pub(crate) fn cost(&self, queued: Duration) -> CallCost {
         CallCost {
             cpu_us: self.cpu.load(Ordering::Relaxed) / 1_000,
-            wall_us: micros(self.started.elapsed()),
-            queue_us: micros(queued),
+            wall_us: micros(self.wall()),
+            queue_us: micros(queued + self.waited()),
             memory_bytes: self.memory.load(Ordering::Relaxed),
             bytes_in: self.given.load(Ordering::Relaxed),
             bytes_out: self.taken.load(Ordering::Relaxed),
@@ -154,48 +164,38 @@ impl CallRecord {
         }
     }
 
-    /// Polls the guest, counting its processor time. A guest that waits gives its turn back.
+    /// Polls the guest, counting its processor time.
     pub(crate) fn poll<F: Future>(&self, guest: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
         let begun = self.started.elapsed();
         self.polled.store(nanos(begun), Ordering::Relaxed);
         let poll = guest.poll(context);
         self.cpu.fetch_add(nanos(self.started.elapsed() - begun), Ordering::Relaxed);
-        if poll.is_pending() {
-            lock(&self.turn).take();
-        }
         poll
     }
 
-    /// What happens to a running guest at an epoch tick: it is stopped at its limits, and yields. In the lane of tools
-    /// it goes on when it gets a turn: so many take turns as leave the host a processor, one agent after the other.
-    pub(crate) fn tick(self: &Arc<Self>, turns: Option<&Arc<Turns>>) -> wasmtime::Result<UpdateDeadline> {
-        let now = self.started.elapsed();
-        let cpu = self.cpu.load(Ordering::Relaxed) + nanos(now).saturating_sub(self.polled.load(Ordering::Relaxed));
-        let limit = if now >= self.wall_limit {
+    /// What the guest wants after a poll that did not end it: where it was interrupted, to go on.
+    pub(crate) fn next(&self) -> Next {
+        if self.interrupted.swap(false, Ordering::Relaxed) { Next::Turn } else { Next::Nothing }
+    }
+
+    /// What happens to a running guest at an epoch tick: it is stopped at its limits, and gives its turn back.
+    pub(crate) fn tick(&self) -> wasmtime::Result<UpdateDeadline> {
+        let now = nanos(self.started.elapsed());
+        let polled = now.saturating_sub(self.polled.load(Ordering::Relaxed));
+        let wall = now.saturating_sub(self.waited.load(Ordering::Relaxed));
+        let limit = if wall >= nanos(self.wall_limit) {
             Limit::WallTime(self.wall_limit)
-        } else if cpu >= nanos(self.cpu_limit) {
+        } else if self.cpu.load(Ordering::Relaxed) + polled >= nanos(self.cpu_limit) {
             Limit::CpuTime(self.cpu_limit)
+        } else if polled < nanos(EPOCH_TICK) / 2 {
+            // Its turn has only begun: the tick was one that it slept through, or came just now.
+            return Ok(UpdateDeadline::Continue(1));
         } else {
-            return Ok(self.next_turn(turns));
+            self.interrupted.store(true, Ordering::Relaxed);
+            return Ok(UpdateDeadline::Yield(1));
         };
         self.hit(limit);
         Err(wasmtime::Error::msg("the call's time is over"))
-    }
-
-    fn next_turn(self: &Arc<Self>, turns: Option<&Arc<Turns>>) -> UpdateDeadline {
-        let Some(turns) = turns else {
-            return UpdateDeadline::Yield(1);
-        };
-        lock(&self.turn).take();
-        let (record, turns) = (Arc::clone(self), Arc::clone(turns));
-        UpdateDeadline::YieldCustom(
-            1,
-            Box::pin(async move {
-                tokio::task::yield_now().await;
-                let turn = turns.acquire(&record.agent).await;
-                *lock(&record.turn) = Some(turn);
-            }),
-        )
     }
 }
 

@@ -8,6 +8,7 @@ use crate::limits::HostLimits;
 use crate::linkers::Linkers;
 use crate::record::lock;
 use crate::sandbox::SandboxError;
+use crate::turns::GuestTurns;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use wasmtime::Engine;
@@ -27,13 +28,14 @@ pub(crate) struct Rooms {
     metered: Mutex<Option<Arc<Room>>>,
     limits: HostLimits,
     cache_directory: Option<PathBuf>,
+    turns: Arc<GuestTurns>,
 }
 
 impl Room {
     fn new(
         limits: HostLimits,
         cache_directory: Option<&PathBuf>,
-        metering: Metering,
+        (metering, turns): (Metering, &Arc<GuestTurns>),
     ) -> Result<Arc<Self>, SandboxError> {
         let engine_error = |error: wasmtime::Error| SandboxError::Engine { reason: format!("{error:#}") };
         let engine = engine::engine(limits, metering).map_err(engine_error)?;
@@ -43,15 +45,19 @@ impl Room {
                 .map_err(|source| SandboxError::Cache { path: path.clone(), source })
         });
         let cache = cache.transpose()?.flatten();
-        let ticker = Ticker::start(engine.clone()).map_err(SandboxError::Ticker)?;
+        let ticker = Ticker::start(engine.clone(), Arc::clone(turns)).map_err(SandboxError::Ticker)?;
         Ok(Arc::new(Self { engine, metering, linkers, cache, _ticker: ticker }))
     }
 }
 
 impl Rooms {
-    pub(crate) fn new(limits: HostLimits, cache_directory: Option<PathBuf>) -> Result<Self, SandboxError> {
-        let plain = Room::new(limits, cache_directory.as_ref(), Metering::Off)?;
-        Ok(Self { plain, metered: Mutex::default(), limits, cache_directory })
+    pub(crate) fn new(
+        limits: HostLimits,
+        cache_directory: Option<PathBuf>,
+        turns: Arc<GuestTurns>,
+    ) -> Result<Self, SandboxError> {
+        let plain = Room::new(limits, cache_directory.as_ref(), (Metering::Off, &turns))?;
+        Ok(Self { plain, metered: Mutex::default(), limits, cache_directory, turns })
     }
 
     /// The room for plugins whose fuel is counted, or not.
@@ -63,7 +69,7 @@ impl Rooms {
         if let Some(room) = &*metered {
             return Ok(Arc::clone(room));
         }
-        let room = Room::new(self.limits, self.cache_directory.as_ref(), Metering::Fuel)?;
+        let room = Room::new(self.limits, self.cache_directory.as_ref(), (Metering::Fuel, &self.turns))?;
         Ok(Arc::clone(metered.insert(room)))
     }
 }

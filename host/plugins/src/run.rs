@@ -1,7 +1,7 @@
 //! The way of one call through the sandbox: a place, a fresh store, the guest under its limits, a report. It is the
 //! same for all kinds.
 
-use crate::admission::{LaneName, QueueFull};
+use crate::admission::LaneName;
 use crate::engine::Metering;
 use crate::failure::{CallFailure, Stop};
 use crate::grants::{Denial, Unmet};
@@ -13,12 +13,14 @@ use crate::room::Room;
 use crate::sandbox::Sandbox;
 use crate::state::{CallState, Reach};
 use crate::trial::Trial;
+use crate::turns::Waiter;
 use agent_core::tool::CallCost;
 use serde::Serialize;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use wasmtime::{AsContext, AsContextMut, Store, StoreContext, StoreContextMut};
 
@@ -118,26 +120,21 @@ impl Sandbox {
         let waiting = Instant::now();
         let _place = match self.shared.admission.enter(ticket.lane, ticket.memory, &ticket.agent).await {
             Ok(place) => place,
-            Err(QueueFull(queue)) => {
-                return CallReport::refused(CallFailure::Busy { plugin: ticket.plugin, queue });
-            }
+            Err(full) => return CallReport::refused(CallFailure::Busy { plugin: ticket.plugin, full }),
         };
         let queued = waiting.elapsed();
         let (wall, lifted) = (ticket.wall, ticket.lifted);
-        let record = CallRecord::new(ticket.plugin, (ticket.call, ticket.agent), wall, ticket.cpu);
+        let record = CallRecord::new(ticket.plugin, ticket.call, wall, ticket.cpu);
         let record = Arc::new(record.lacking(ticket.unmet));
         record.give(ticket.asked);
         let result =
             match CallState::new(Arc::clone(&record), ticket.reach, Arc::clone(&self.shared.network), ticket.memory) {
                 Ok(state) => {
-                    let store = self.fresh_store(state, &ticket.room, (ticket.lane, lifted, ticket.fuel));
-                    let mut run = pin!(guest(store, Arc::clone(&record)));
-                    let metered = poll_fn(|context| record.poll(run.as_mut(), context));
-                    match tokio::time::timeout(wall, metered).await {
+                    let store = fresh_store(state, &ticket.room, (lifted, ticket.fuel));
+                    let waiter = self.shared.turns.of(ticket.lane).waiter(&ticket.agent);
+                    match in_turns(guest(store, Arc::clone(&record)), &record, waiter).await {
                         Ok(result) => result.map_err(|stop| stop.into_failure(&record, (lifted, ticket.fuel))),
-                        Err(_) => {
-                            Err(CallFailure::Limit { plugin: record.plugin.clone(), limit: Limit::WallTime(wall) })
-                        }
+                        Err(limit) => Err(CallFailure::Limit { plugin: record.plugin.clone(), limit }),
                     }
                 }
                 Err(problem) => Err(CallFailure::Grant { plugin: record.plugin.clone(), problem }),
@@ -156,28 +153,50 @@ impl Sandbox {
         }
         CallReport { result, cost, denials: record.denials(), lost_log }
     }
+}
 
-    fn fresh_store(
-        &self,
-        state: CallState,
-        room: &Room,
-        (lane, lifted, fuel): (LaneName, usize, Option<u64>),
-    ) -> GuestStore {
-        let record = Arc::clone(&state.record);
-        let mut store = Store::new(&room.engine, state);
-        store.limiter(|state| state);
-        store.set_hostcall_fuel(lifted);
-        store.set_max_component_handles(HANDLES);
-        store.set_epoch_deadline(1);
-        // Only the lane of tools takes turns: the others are short, and must not wait behind it.
-        let turns = (lane == LaneName::Calls).then(|| Arc::clone(&self.shared.turns));
-        store.epoch_deadline_callback(move |_| record.tick(turns.as_ref()));
-        let mut store = GuestStore { store, fuel: None };
-        if room.metering == Metering::Fuel {
-            store.fill(fuel.unwrap_or(u64::MAX));
+/// Runs a guest to its end, or to the end of its wall time. Each poll takes a turn and gives it back: while the guest
+/// waits for something it has none, and while it waits for one its time stands still.
+async fn in_turns<F: Future>(guest: F, record: &CallRecord, mut waiter: Waiter<'_>) -> Result<F::Output, Limit> {
+    let (mut guest, mut alarm) = (pin!(guest), pin!(tokio::time::sleep(record.time_left())));
+    let mut waiting: Option<Instant> = None;
+    poll_fn(|context| {
+        let mut waited = None;
+        let poll = waiter.take(context, |context| {
+            waited = waiting.take().map(|since| since.elapsed());
+            record.wait(waited.unwrap_or_default());
+            let poll = record.poll(guest.as_mut(), context);
+            (poll, record.next())
+        });
+        match poll {
+            Poll::Ready(Poll::Ready(output)) => return Poll::Ready(Ok(output)),
+            Poll::Ready(Poll::Pending) => {}
+            Poll::Pending => {
+                waiting.get_or_insert_with(Instant::now);
+                return Poll::Pending;
+            }
         }
-        store
+        if waited.is_some() {
+            alarm.as_mut().reset(tokio::time::Instant::now() + record.time_left());
+        }
+        alarm.as_mut().poll(context).map(|()| Err(Limit::WallTime(record.wall_limit)))
+    })
+    .await
+}
+
+fn fresh_store(state: CallState, room: &Room, (lifted, fuel): (usize, Option<u64>)) -> GuestStore {
+    let record = Arc::clone(&state.record);
+    let mut store = Store::new(&room.engine, state);
+    store.limiter(|state| state);
+    store.set_hostcall_fuel(lifted);
+    store.set_max_component_handles(HANDLES);
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(move |_| record.tick());
+    let mut store = GuestStore { store, fuel: None };
+    if room.metering == Metering::Fuel {
+        store.fill(fuel.unwrap_or(u64::MAX));
     }
+    store
 }
 
 /// A guest's store. When it goes, however the call ends, its fuel is read.

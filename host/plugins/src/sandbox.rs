@@ -9,12 +9,11 @@ use crate::plugin::LoadedPlugin;
 use crate::record::lock;
 use crate::room::Rooms;
 use crate::store::PluginStore;
-use crate::turns::Turns;
+use crate::turns::GuestTurns;
 use agent_core::message::Digest;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
-use std::thread::available_parallelism;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -67,8 +66,7 @@ pub struct Sandbox {
 pub(crate) struct Shared {
     pub(crate) rooms: Rooms,
     pub(crate) admission: Admission,
-    /// Turns of guests that keep a processor busy.
-    pub(crate) turns: Arc<Turns>,
+    pub(crate) turns: Arc<GuestTurns>,
     pub(crate) network: Arc<Network>,
     pub(crate) compiling: Arc<Semaphore>,
     pub(crate) compile_time: Duration,
@@ -83,13 +81,12 @@ type LoadedKey = (Digest, String, Metering);
 impl Sandbox {
     /// Starts the engine. Once per process is enough.
     pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
-        let rooms = Rooms::new(options.limits, options.cache_directory)?;
-        // One processor stays free for the host, so that its timers and events are served in time.
-        let turns = available_parallelism().map_or(1, |processors| processors.get().saturating_sub(1).max(1));
+        let turns = GuestTurns::new();
+        let rooms = Rooms::new(options.limits, options.cache_directory, Arc::clone(&turns))?;
         let shared = Shared {
             rooms,
             admission: Admission::new(options.limits),
-            turns: Turns::new(turns),
+            turns,
             network: Arc::new(Network::new(options.resolver.unwrap_or_else(|| Arc::new(SystemResolver)))),
             compiling: Arc::new(Semaphore::new(COMPILING)),
             compile_time: options.limits.compile_time,

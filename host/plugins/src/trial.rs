@@ -101,6 +101,7 @@ fn join(counts: TrialCounts) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::QueueFull;
     use crate::identity::PluginIdentity;
     use agent_core::message::Digest;
 
@@ -151,7 +152,7 @@ mod tests {
         let trial = Trial::new(TrialCounts::default(), Arc::default());
         let plugin = Arc::new(PluginIdentity { name: "p".to_owned(), digest: Digest::from_sha256([1; 32]) });
         for _ in 0..5 {
-            trial.note::<()>(&Err(CallFailure::Busy { plugin: plugin.clone(), queue: 1 }));
+            trial.note::<()>(&Err(CallFailure::Busy { plugin: plugin.clone(), full: QueueFull::All(1) }));
         }
         assert_eq!(trial.counts(), TrialCounts::default());
     }

@@ -3,7 +3,7 @@
 mod common;
 
 use agent_plugins::{
-    CallFailure, CallLimits, Generation, Grants, HostLimits, Limit, PluginSetup, Sandbox, SandboxOptions,
+    CallFailure, CallLimits, Generation, Grants, HostLimits, Limit, PluginSetup, QueueFull, Sandbox, SandboxOptions,
 };
 use common::{call, tool_component};
 use futures::StreamExt;
@@ -41,7 +41,7 @@ async fn an_endless_loop_is_stopped() {
 #[tokio::test(flavor = "multi_thread")]
 async fn places_are_free_after_loops_traps_and_cancellations() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
-    let spins = (0..8).map(|_| call(&sandbox, &setup, "spin", SHORT));
+    let spins = (0..6).map(|_| call(&sandbox, &setup, "spin", SHORT));
     for report in futures::future::join_all(spins).await {
         assert!(matches!(report.result, Err(CallFailure::Limit { .. })), "{report:?}");
     }
@@ -54,7 +54,7 @@ async fn places_are_free_after_loops_traps_and_cancellations() {
         let spin = call(&sandbox, &setup, "spin", LONG);
         assert!(tokio::time::timeout(Duration::from_micros(pause * 250), spin).await.is_err(), "it is cancelled");
     }
-    let calls = (0..8).map(|_| call(&sandbox, &setup, "noop", LONG));
+    let calls = (0..6).map(|_| call(&sandbox, &setup, "noop", LONG));
     for report in futures::future::join_all(calls).await {
         assert!(matches!(report.result, Ok(Ok(_))), "{report:?}");
     }
@@ -64,10 +64,12 @@ async fn places_are_free_after_loops_traps_and_cancellations() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_is_a_typed_error() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
-    let mut spins: FuturesUnordered<_> = (0..9).map(|_| call(&sandbox, &setup, "spin", LONG)).collect();
-    let first = spins.next().await.expect("four run, four wait, and one is told so");
+    let mut spins: FuturesUnordered<_> = (0..7).map(|_| call(&sandbox, &setup, "spin", LONG)).collect();
+    let first = spins.next().await.expect("three run, three wait, and one is told so: the rest is for other agents");
     let Err(busy) = first.result else { panic!("{first:?}") };
-    assert!(matches!(busy, CallFailure::Busy { queue: 4, .. }), "{busy}");
+    assert!(matches!(busy, CallFailure::Busy { full: QueueFull::OfAgent(3), .. }), "{busy}");
+    let (plugin, said) = (setup.plugin().identity().to_string(), busy.to_string());
+    assert!(said.starts_with(&plugin) && said.contains("3 waiting calls of one agent"), "{said}");
     assert!(busy.for_model().for_model().contains("unavailable"));
     drop(spins);
     assert!(matches!(call(&sandbox, &setup, "noop", LONG).await.result, Ok(Ok(_))));

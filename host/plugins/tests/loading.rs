@@ -108,6 +108,20 @@ async fn known_imports_that_are_not_offered_are_denied_when_called() {
     assert!(failure.contains("wasi:http/incoming-handler@0.2.0") && failure.contains("does not offer"), "{failure}");
 }
 
+// P5, row 14: what is not offered is no cover for functions that other interfaces do not have.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_function_is_refused_beside_an_interface_that_is_not_offered() {
+    for denied in ["wasi:blobstore/blobstore@0.2.0-draft", "wasi:http/incoming-handler@0.2.0"] {
+        let imports = format!(
+            r#"(import "{denied}" (instance (export "anything" (func))))
+               (import "wasi:io/poll@0.2.0" (instance (export "poll-for-ever" (func))))"#
+        );
+        let error = refusal(tool_component_importing(&imports)).await;
+        let is_named = |reason: &str| reason.contains("wasi:io/poll") && reason.contains("poll-for-ever");
+        assert!(matches!(&error, LoadError::Link { reason } if is_named(reason)), "{error}");
+    }
+}
+
 // P12: an export with other types is found at load, by instantiating it once.
 #[tokio::test(flavor = "multi_thread")]
 async fn exports_of_other_types_are_refused() {
