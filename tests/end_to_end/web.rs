@@ -229,6 +229,111 @@ fn stored_bytes(directory: &std::path::Path) -> Vec<u8> {
     files.flat_map(|entry| std::fs::read(entry.path()).unwrap()).collect()
 }
 
+/// A server that keeps its connections, and counts those that it has had and those that are open.
+struct Keeping {
+    address: SocketAddr,
+    had: Arc<AtomicUsize>,
+    open: Arc<AtomicUsize>,
+}
+
+impl Keeping {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let address = listener.local_addr().expect("bound");
+        let (had, open) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (counted, counted_open) = (Arc::clone(&had), Arc::clone(&open));
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                counted.fetch_add(1, Ordering::SeqCst);
+                counted_open.fetch_add(1, Ordering::SeqCst);
+                let open = Arc::clone(&counted_open);
+                std::thread::spawn(move || {
+                    let (mut head, mut byte) = (Vec::new(), [0]);
+                    while stream.read(&mut byte).is_ok_and(|read| read == 1) {
+                        head.push(byte[0]);
+                        if head.ends_with(b"\r\n\r\n") {
+                            head.clear();
+                            stream.write_all(&page("", "still here")).expect("it is read");
+                        }
+                    }
+                    open.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        Self { address, had, open }
+    }
+
+    fn had(&self) -> usize {
+        self.had.load(Ordering::SeqCst)
+    }
+
+    /// Waits until no connection is open.
+    async fn left_alone(&self) {
+        let alone = async {
+            while self.open.load(Ordering::SeqCst) > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), alone).await.expect("all connections are closed");
+    }
+}
+
+/// P8: connections are kept for the next request of the same agent's plugin, not for another agent, and not beyond the grant
+/// that they were made under.
+#[tokio::test(flavor = "multi_thread")]
+async fn p8_connections_are_kept_for_one_agents_plugin() {
+    let house = House::new(&["web"]).await;
+    let server = Keeping::new();
+    let plugin = house.generation().await.plugin("web").expect("loaded").clone();
+    let setup =
+        |patterns: &[&str]| agent_plugins::PluginSetup::new(plugin.clone(), granting(patterns), CallLimits::default());
+    let url = format!("http://{}/", server.address);
+    let fetched = async |setup: &agent_plugins::PluginSetup, agent: &str| {
+        let request = request(agent, json!({"url": url}));
+        let report = house.sandbox.call_tool(setup, request, &agent_plugins::Ports::default()).await;
+        report.result.expect("an answer")
+    };
+    let granted = setup(&["GET http://127.0.0.1:*"]);
+    for _ in 0..3 {
+        assert!(fetched(&granted, "one").await.is_ok());
+    }
+    assert_eq!(server.had(), 1, "three calls, one connection");
+    assert!(fetched(&granted, "two").await.is_ok());
+    assert_eq!(server.had(), 2, "another agent has its own");
+    let revoked = setup(&["GET http://127.0.0.2:*"]);
+    assert!(fetched(&revoked, "one").await.is_err());
+    drop(granted);
+    server.left_alone().await;
+    assert_eq!(server.had(), 2);
+}
+
+/// P8: a server that closes its connections without a word costs no request.
+#[tokio::test(flavor = "multi_thread")]
+async fn p8_a_connection_that_the_server_closed_is_made_again() {
+    let house = House::new(&["web"]).await;
+    let server = Server::new(|_| page("", "once"));
+    let plugin = house.generation().await.plugin("web").expect("loaded").clone();
+    let setup = agent_plugins::PluginSetup::new(plugin, granting(&["GET http://127.0.0.1:*"]), CallLimits::default());
+    for _ in 0..40 {
+        let request = request("one", json!({"url": server.url("/")}));
+        let report = house.sandbox.call_tool(&setup, request, &agent_plugins::Ports::default()).await;
+        assert!(report.result.as_ref().is_ok_and(Result::is_ok), "{report:?}");
+    }
+}
+
+/// P5: requests carry the turn's trace context.
+#[tokio::test(flavor = "multi_thread")]
+async fn p5_requests_carry_the_trace() {
+    let house = House::new(&["web"]).await;
+    let server = Server::new(|_| page("", "seen"));
+    let (is_error, text) = fetch(&house, granting(&["GET http://127.0.0.1:*"]), &server.url("/")).await;
+    assert!(!is_error, "{text}");
+    let head = server.heads().remove(0);
+    let trace = head.lines().find_map(|line| line.strip_prefix("traceparent: ")).unwrap_or_default();
+    let parts: Vec<_> = trace.split('-').map(str::len).collect();
+    assert_eq!(parts, [2, 32, 16, 2], "{head}");
+}
+
 /// Row 7: an endless answer is cut, and so are endless headers; the call ends with an error and nothing hangs.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_7_endless_answers() {

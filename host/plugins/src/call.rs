@@ -11,7 +11,7 @@ use crate::plugin::PluginSetup;
 use crate::requests;
 use crate::run::{CallReport, Ticket, json_bytes};
 use crate::sandbox::Sandbox;
-use crate::state::Reach;
+use crate::state::{Reach, Trace};
 use crate::tools::{self, Missing};
 use agent_core::message::CallId;
 use agent_core::model::MediaDecision;
@@ -295,6 +295,7 @@ pub(crate) fn reach(setup: &PluginSetup, scope: &Scope, ports: &Ports) -> Reach 
         program: None,
         key_value: ports.key_value.clone(),
         model: ports.model.clone(),
+        trace: Trace::Told(scope.trace.clone()),
     }
 }
 

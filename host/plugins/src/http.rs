@@ -6,6 +6,7 @@ mod body;
 mod connect;
 mod outgoing;
 mod pattern;
+mod pool;
 mod rate;
 mod secret;
 

@@ -12,6 +12,7 @@ use crate::manifest::Access;
 use crate::media::MediaPort;
 use crate::plain::command::Program;
 use crate::record::CallRecord;
+use agent_core::plugin::TraceContext;
 use std::sync::Arc;
 use std::time::Duration;
 use wasmtime::ResourceLimiter;
@@ -49,6 +50,7 @@ pub(crate) struct CallState {
     pub(crate) growing_bytes: usize,
     authority: Authority,
     program: Option<Arc<Program>>,
+    trace: Trace,
     pub(crate) grants: Arc<Grants>,
     network: Arc<Network>,
     http: Option<Box<(WasiHttpCtx, Outgoing)>>,
@@ -71,6 +73,35 @@ pub(crate) struct Reach {
     pub(crate) program: Option<Arc<Program>>,
     pub(crate) key_value: Option<Arc<dyn KeyValuePort>>,
     pub(crate) model: Option<Arc<dyn ModelPort>>,
+    pub(crate) trace: Trace,
+}
+
+/// The W3C trace context of a call (P5), and how the guest learns it. Its requests carry it in any case.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Trace {
+    /// There is none.
+    #[default]
+    None,
+    /// From the contract's records.
+    Told(TraceContext),
+    /// From `TRACEPARENT` and `TRACESTATE` in its environment: plain functions and programs have no records for it.
+    InEnvironment(TraceContext),
+}
+
+impl Trace {
+    pub(crate) fn context(&self) -> Option<&TraceContext> {
+        match self {
+            Trace::None => None,
+            Trace::Told(context) | Trace::InEnvironment(context) => Some(context),
+        }
+    }
+
+    fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let context = if let Trace::InEnvironment(context) = self { Some(context) } else { None };
+        let parent = context.map(|context| ("TRACEPARENT", context.traceparent.as_str()));
+        let state = context.and_then(|context| Some(("TRACESTATE", context.tracestate.as_deref()?)));
+        parent.into_iter().chain(state).filter(|(_, value)| !value.is_empty())
+    }
 }
 
 impl Reach {
@@ -85,6 +116,7 @@ impl Reach {
             key_value: None,
             model: None,
             program: None,
+            trace: Trace::None,
         }
     }
 }
@@ -112,6 +144,7 @@ impl CallState {
             authority: reach.authority,
             grants: reach.grants,
             program: reach.program,
+            trace: reach.trace,
             network,
             http: None,
             wasi: None,
@@ -155,9 +188,9 @@ impl CallState {
 
 impl WasiView for CallState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let Self { wasi, record, authority, grants, program, table, .. } = self;
+        let Self { wasi, record, authority, grants, program, trace, table, .. } = self;
         let ctx = wasi.get_or_insert_with(|| {
-            let mut builder = wasi_builder(record, *authority, grants);
+            let mut builder = wasi_builder(record, *authority, (grants, trace));
             connect(program.as_ref(), record, &mut builder);
             Box::new(builder.build())
         });
@@ -167,12 +200,13 @@ impl WasiView for CallState {
 
 impl WasiHttpView for CallState {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
-        let Self { http, table, record, grants, agent, network, .. } = self;
+        let Self { http, table, record, grants, agent, network, trace, .. } = self;
         let (ctx, hooks) = &mut **http.get_or_insert_with(|| {
             let mut ctx = WasiHttpCtx::new();
             ctx.set_field_size_limit(limits::HEADER_BYTES);
             let (record, grants, network) = (Arc::clone(record), Arc::clone(grants), Arc::clone(network));
-            Box::new((ctx, Outgoing::new(record, grants, agent.clone(), network)))
+            let sender = (agent.clone(), trace.context().cloned());
+            Box::new((ctx, Outgoing::new(record, grants, sender, network)))
         });
         WasiHttpCtxView { hooks, table, ctx }
     }
@@ -277,7 +311,7 @@ impl logging::logging::Host for CallState {
 }
 
 fn wasi_with_trees(state: &CallState) -> Result<WasiCtx, TreeProblem> {
-    let mut builder = wasi_builder(&state.record, state.authority, &state.grants);
+    let mut builder = wasi_builder(&state.record, state.authority, (&state.grants, &state.trace));
     connect(state.program.as_ref(), &state.record, &mut builder);
     for tree in &state.grants.trees {
         let (permissions, key) = match tree.access {
@@ -302,7 +336,7 @@ fn connect(program: Option<&Arc<Program>>, record: &Arc<CallRecord>, builder: &m
 }
 
 /// WASI without file trees.
-fn wasi_builder(record: &Arc<CallRecord>, authority: Authority, grants: &Grants) -> WasiCtxBuilder {
+fn wasi_builder(record: &Arc<CallRecord>, authority: Authority, (grants, trace): (&Grants, &Trace)) -> WasiCtxBuilder {
     let mut builder = WasiCtxBuilder::new();
     let stream = |source| GuestStream { record: Arc::clone(record), source };
     builder
@@ -315,6 +349,9 @@ fn wasi_builder(record: &Arc<CallRecord>, authority: Authority, grants: &Grants)
     match authority {
         Authority::Granted => {
             for (name, value) in &grants.env {
+                builder.env(name, value);
+            }
+            for (name, value) in trace.variables().filter(|(name, _)| !grants.env.contains_key(*name)) {
                 builder.env(name, value);
             }
         }

@@ -1,8 +1,11 @@
 //! Bodies that end: what a guest sends and what it is answered, each with its bound.
 
+use super::pool::Lease;
 use super::secret::Mask;
 use crate::record::CallRecord;
+use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -21,6 +24,12 @@ pub(crate) struct Question {
 impl Question {
     pub(crate) fn new(body: WasiBody, limit: usize, record: Arc<CallRecord>) -> Self {
         Self { body, left: limit, limit, record }
+    }
+
+    /// The same where there is nothing in it.
+    pub(crate) fn again(&self) -> Option<Self> {
+        let empty = || Empty::new().map_err(|never: Infallible| match never {}).boxed_unsync();
+        self.body.is_end_stream().then(|| Self::new(empty(), self.limit, Arc::clone(&self.record)))
     }
 }
 
@@ -68,17 +77,35 @@ pub(crate) struct Answer {
     alarm: Pin<Box<Sleep>>,
     ended: bool,
     record: Arc<CallRecord>,
+    /// The connection that it comes over, until its end.
+    lease: Option<Lease>,
 }
 
 impl Answer {
     pub(crate) fn new(body: Incoming, limit: usize, times: Times, (mask, record): (Mask, Arc<CallRecord>)) -> Self {
         let alarm = Box::pin(tokio::time::sleep_until(times.next()));
-        Self { body, left: limit, limit, mask, times, alarm, ended: false, record }
+        Self { body, left: limit, limit, mask, times, alarm, ended: false, record, lease: None }
+    }
+
+    /// Over this connection, which is kept where all of the answer is read.
+    pub(crate) fn over(mut self, lease: Lease) -> Self {
+        self.lease = Some(lease);
+        self
     }
 
     fn end(&mut self, error: Error) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         self.ended = true;
+        self.lease = None;
         Poll::Ready(Some(Err(error)))
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        // A guest that knows the length does not ask for the end.
+        if self.body.is_end_stream() {
+            self.lease.take().into_iter().for_each(Lease::give_back);
+        }
     }
 }
 
@@ -105,6 +132,7 @@ impl Body for Answer {
                 Some(Err(error)) => return self.end(error.into()),
                 None => {
                     self.ended = true;
+                    self.lease.take().into_iter().for_each(Lease::give_back);
                     let rest = self.mask.rest();
                     return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest.into()))));
                 }

@@ -1,6 +1,7 @@
 //! One connection: the name is resolved here, every address is checked, and the socket goes to an address that was.
 
 use super::pattern::HttpPattern;
+use super::pool::Pool;
 use super::rate::Rates;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -40,6 +41,7 @@ pub(crate) struct Network {
     /// Made at the first encrypted request: reading the system's certificates takes a while.
     tls: OnceCell<Arc<ClientConfig>>,
     pub(crate) rates: Rates,
+    pub(crate) pool: Arc<Pool>,
 }
 
 /// Why there is no connection.
@@ -57,17 +59,17 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 impl Network {
     pub(crate) fn new(resolver: Arc<dyn NameResolver>) -> Self {
-        Self { resolver, tls: OnceCell::new(), rates: Rates::default() }
+        Self { resolver, tls: OnceCell::new(), rates: Rates::default(), pool: Arc::default() }
     }
 
     /// Connects to where the URL points, if the patterns admit every address that its name has: one that is refused
-    /// means that the name is not what it seems.
+    /// means that the name is not what it seems. Says to which address.
     pub(crate) async fn connect(
         &self,
         url: &Url,
         patterns: &[HttpPattern],
         time: Duration,
-    ) -> Result<Box<dyn Wire>, NoConnection> {
+    ) -> Result<(Box<dyn Wire>, IpAddr), NoConnection> {
         let connected = tokio::time::timeout(time, async {
             let addresses = self.addresses(url).await?;
             for address in &addresses {
@@ -78,12 +80,9 @@ impl Network {
                     return Err(NoConnection::Refused(address.ip(), what));
                 }
             }
-            let socket = first_that_answers(&addresses).await?;
-            if url.scheme() == "https" {
-                self.encrypted(url, socket).await
-            } else {
-                Ok(Box::new(socket) as Box<dyn Wire>)
-            }
+            let (socket, address) = first_that_answers(&addresses).await?;
+            let wire = if url.scheme() == "https" { self.encrypted(url, socket).await? } else { Box::new(socket) };
+            Ok((wire, address))
         });
         connected.await.map_err(|_| NoConnection::Failed(Error::ConnectionTimeout))?
     }
@@ -121,11 +120,11 @@ impl Network {
     }
 }
 
-async fn first_that_answers(addresses: &[SocketAddr]) -> Result<TcpStream, NoConnection> {
+async fn first_that_answers(addresses: &[SocketAddr]) -> Result<(TcpStream, IpAddr), NoConnection> {
     let mut last = Error::DestinationUnavailable;
     for address in addresses {
         match TcpStream::connect(address).await {
-            Ok(socket) => return Ok(socket),
+            Ok(socket) => return Ok((socket, address.ip())),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => last = Error::ConnectionRefused,
             Err(_) => last = Error::DestinationUnavailable,
         }

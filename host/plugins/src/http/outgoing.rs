@@ -3,15 +3,19 @@
 use super::body::{Answer, Question, Times};
 use super::connect::{Network, NoConnection};
 use super::pattern::HttpPattern;
+use super::pool::{Lease, Owner, Repeatable};
 use super::secret::{Mask, Secret};
 use crate::grants::{Grants, http_denied};
 use crate::limits::{HEADER_BYTES, REQUEST_BODY_BYTES, REQUEST_TIME, REQUESTS, RESPONSE_BODY_BYTES};
 use crate::record::CallRecord;
 use crate::text::clean;
+use agent_core::plugin::TraceContext;
 use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{ACCEPT_ENCODING, HOST, HeaderValue};
 use hyper::{HeaderMap, Request, Response, Uri};
+use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +30,7 @@ pub(crate) struct Outgoing {
     record: Arc<CallRecord>,
     grants: Arc<Grants>,
     agent: String,
+    trace: Option<TraceContext>,
     network: Arc<Network>,
     sent: usize,
 }
@@ -39,14 +44,21 @@ struct Authorised {
     mask: Mask,
     end: Instant,
     options: RequestOptions,
+    owner: Owner,
+    grants: Arc<Grants>,
 }
 
 type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
 type Sent = Result<(Response<WasiBody>, Driver), Error>;
 
 impl Outgoing {
-    pub(crate) fn new(record: Arc<CallRecord>, grants: Arc<Grants>, agent: String, network: Arc<Network>) -> Self {
-        Self { record, grants, agent, network, sent: 0 }
+    pub(crate) fn new(
+        record: Arc<CallRecord>,
+        grants: Arc<Grants>,
+        (agent, trace): (String, Option<TraceContext>),
+        network: Arc<Network>,
+    ) -> Self {
+        Self { record, grants, agent, trace, network, sent: 0 }
     }
 
     fn authorise(&mut self, request: Request<WasiBody>, options: RequestOptions) -> Result<Authorised, Error> {
@@ -66,13 +78,15 @@ impl Outgoing {
         self.record.request();
         let secrets: Vec<_> = self.grants.secrets.iter().filter(|secret| secret.is_for(&method, &url)).collect();
         dress(&mut parts.headers, &url, &secrets)?;
+        self.trace.iter().for_each(|trace| carry(trace, &mut parts.headers));
         // The path and the query as they were judged: no dots to climb with.
         let target = &url[url::Position::BeforePath..];
         parts.uri = target.parse::<Uri>().map_err(|_| Error::HttpRequestUriInvalid)?;
         let mask = Mask::new(secrets.into_iter());
         let request = Request::from_parts(parts, Question::new(body, REQUEST_BODY_BYTES, Arc::clone(&self.record)));
         let end = Instant::now() + REQUEST_TIME.min(self.record.time_left());
-        Ok(Authorised { request, url, patterns, mask, end, options })
+        let owner = Owner::new(&self.agent, &self.record.plugin.name, &url);
+        Ok(Authorised { request, url, patterns, mask, end, options, owner, grants: Arc::clone(&self.grants) })
     }
 
     fn count(&mut self) -> Result<(), Error> {
@@ -132,11 +146,25 @@ fn dress(headers: &mut HeaderMap, url: &Url, secrets: &[&Secret]) -> Result<(), 
     Ok(())
 }
 
+/// The call's trace context (P5), where the guest has put in none of its own.
+fn carry(trace: &TraceContext, headers: &mut HeaderMap) {
+    if headers.contains_key("traceparent") || trace.traceparent.is_empty() {
+        return;
+    }
+    // What is no header's value is nobody's trace.
+    let Ok(parent) = HeaderValue::from_str(&trace.traceparent) else { return };
+    headers.insert("traceparent", parent);
+    headers.remove("tracestate");
+    if let Some(state) = trace.tracestate.as_deref().and_then(|state| HeaderValue::from_str(state).ok()) {
+        headers.insert("tracestate", state);
+    }
+}
+
 async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network) -> Sent {
-    let Authorised { request, url, patterns, mask, end, options } = authorised;
-    let method = request.method().as_str().to_owned();
-    let connect_time = options.connect_timeout.unwrap_or(REQUEST_TIME).min(left(end));
-    let wire = network.connect(&url, &patterns, connect_time).await.map_err(|problem| match problem {
+    let method = authorised.request.method().as_str().to_owned();
+    let Authorised { request, url, patterns, mask, end, options, owner, grants } = authorised;
+    let way = Way { url: &url, patterns: &patterns, owner, grants, options, end };
+    let (response, lease) = exchange(request, &way, network).await.map_err(|problem| match problem {
         NoConnection::Failed(error) => error,
         NoConnection::Refused(address, what) => {
             let thing = format!("{}: {address} is {what}", shown(&method, &url));
@@ -145,33 +173,110 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
             Error::DestinationIpProhibited
         }
     })?;
-    let mut builder = http1::Builder::new();
-    builder.max_buf_size(HEADER_BYTES);
-    let answer_time = options.first_byte_timeout.unwrap_or(REQUEST_TIME).min(left(end));
-    let exchange = async {
-        let (mut sender, connection) = builder.handshake(TokioIo::new(wire)).await?;
-        let connection = spawn(async move {
-            // Why it broke is told by the request or by its answer.
-            let _ = connection.await;
-        });
-        Ok::<_, hyper::Error>((sender.send_request(request).await?, connection))
-    };
-    let (response, connection) =
-        tokio::time::timeout(answer_time, exchange).await.map_err(|_| Error::ConnectionReadTimeout)?.map_err(cause)?;
     tracing::debug!(target: "plugin", plugin = %record.plugin, call = %record.call, status = response.status().as_u16(), "{}", shown(&method, &url));
     let (mut parts, body) = response.into_parts();
     mask_headers(&mut parts.headers, &mask)?;
     let between = options.between_bytes_timeout.unwrap_or(REQUEST_TIME).max(Duration::from_millis(1));
-    let body = Answer::new(body, RESPONSE_BODY_BYTES, Times { end, between }, (mask, record)).boxed_unsync();
-    let driver = async move {
-        connection.await;
-        Ok(())
-    };
-    Ok((Response::from_parts(parts, body), Box::new(driver)))
+    let answer = Answer::new(body, RESPONSE_BODY_BYTES, Times { end, between }, (mask, record)).over(lease);
+    // The connection drives itself, also after this answer.
+    let driver = std::future::ready(Ok(()));
+    Ok((Response::from_parts(parts, answer.boxed_unsync()), Box::new(driver)))
+}
+
+/// Where a request goes, and in which time.
+struct Way<'a> {
+    url: &'a Url,
+    patterns: &'a [HttpPattern],
+    owner: Owner,
+    grants: Arc<Grants>,
+    options: RequestOptions,
+    end: Instant,
+}
+
+type Answered = (Response<Incoming>, Lease);
+
+/// Sends the request over a connection that is kept, else over a new one.
+async fn exchange(mut request: Request<Question>, way: &Way<'_>, network: &Network) -> Result<Answered, NoConnection> {
+    let repeatable = repeatable(&request);
+    while let Some(lease) = network.pool.take(&way.owner, way.patterns, repeatable).await {
+        let again = if repeatable == Repeatable::Yes { copy(&request) } else { None };
+        match attempt(request, lease, way).await {
+            Ok(answered) => return Ok(answered),
+            // The server closed it just then: what it has not got, or may get twice, goes over another one.
+            Err(Lost { error, unsent }) => match unsent.map(|unsent| *unsent).or(again.filter(|_| is_closed(&error))) {
+                Some(unsent) => request = unsent,
+                None => return Err(NoConnection::Failed(cause(error))),
+            },
+        }
+    }
+    let lease = connect(way, network).await?;
+    attempt(request, lease, way).await.map_err(|lost| NoConnection::Failed(cause(lost.error)))
+}
+
+async fn connect(way: &Way<'_>, network: &Network) -> Result<Lease, NoConnection> {
+    let time = way.options.connect_timeout.unwrap_or(REQUEST_TIME).min(left(way.end));
+    let (wire, address) = network.connect(way.url, way.patterns, time).await?;
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(HEADER_BYTES);
+    let made = builder.handshake(TokioIo::new(wire)).await;
+    let (sender, connection) = made.map_err(|error| NoConnection::Failed(error.into()))?;
+    let connection = spawn(async move {
+        // Why it broke is told by the request or by its answer.
+        let _ = connection.await;
+    });
+    Ok(Lease::new((sender, connection), (way.owner.clone(), address), &way.grants, &network.pool))
+}
+
+/// A request without an answer.
+struct Lost {
+    error: NoAnswer,
+    /// The request, where nothing of it has been sent.
+    unsent: Option<Box<Request<Question>>>,
+}
+
+enum NoAnswer {
+    InTime,
+    Broken(hyper::Error),
+}
+
+async fn attempt(request: Request<Question>, mut lease: Lease, way: &Way<'_>) -> Result<Answered, Lost> {
+    let time = way.options.first_byte_timeout.unwrap_or(REQUEST_TIME).min(left(way.end));
+    match tokio::time::timeout(time, lease.sender.try_send_request(request)).await {
+        Ok(Ok(response)) => Ok((response, lease)),
+        Ok(Err(mut error)) => {
+            let unsent = error.take_message().map(Box::new);
+            Err(Lost { error: NoAnswer::Broken(error.into_error()), unsent })
+        }
+        Err(_) => Err(Lost { error: NoAnswer::InTime, unsent: None }),
+    }
+}
+
+fn repeatable(request: &Request<Question>) -> Repeatable {
+    let is_repeatable = request.method().is_idempotent() && request.body().is_end_stream();
+    if is_repeatable { Repeatable::Yes } else { Repeatable::No }
+}
+
+/// The same request, where it has no body.
+fn copy(request: &Request<Question>) -> Option<Request<Question>> {
+    let mut copy = Request::new(request.body().again()?);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
+}
+
+/// Whether the server closed the connection before it answered.
+fn is_closed(error: &NoAnswer) -> bool {
+    let NoAnswer::Broken(error) = error else { return false };
+    let inner = std::error::Error::source(error).and_then(|inner| inner.downcast_ref::<io::Error>());
+    let is_broken = |error: &io::Error| matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
+    error.is_incomplete_message() || error.is_canceled() || error.is_closed() || inner.is_some_and(is_broken)
 }
 
 /// Why an exchange failed. Of a body that was cut at its bound, hyper says only that there is something wrong with it.
-fn cause(error: hyper::Error) -> Error {
+fn cause(error: NoAnswer) -> Error {
+    let NoAnswer::Broken(error) = error else { return Error::ConnectionReadTimeout };
     match std::error::Error::source(&error).and_then(|inner| inner.downcast_ref()) {
         Some(Error::HttpRequestBodySize(limit)) => Error::HttpRequestBodySize(*limit),
         _ => error.into(),

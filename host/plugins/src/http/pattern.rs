@@ -107,6 +107,15 @@ impl HttpPattern {
         Some(Self { methods, host, port, prefix: prefix.clone(), ..self.clone() })
     }
 
+    /// Whether these grant all of it, each of them a part of it.
+    pub(crate) fn is_covered_by(&self, parts: &[Self]) -> bool {
+        let is_same = |part: &&Self| (&part.host, part.port, &part.prefix) == (&self.host, self.port, &self.prefix);
+        let of_any_method = |part: &Self| part.methods.is_empty() || part.methods == self.methods;
+        let whole: Vec<_> = parts.iter().filter(is_same).collect();
+        let has_method = |method: &String| whole.iter().any(|part| part.methods.contains(method));
+        whole.iter().any(|part| of_any_method(part)) || !self.methods.is_empty() && self.methods.iter().all(has_method)
+    }
+
     /// An encoded slash or backslash may be one for the server, so that it could climb out of the prefix.
     fn is_path(&self, path: &str) -> bool {
         if self.prefix == "/" {

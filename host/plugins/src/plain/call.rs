@@ -13,6 +13,7 @@ use crate::plugin::PluginSetup;
 use crate::record::CallRecord;
 use crate::run::{CallReport, GuestStore, Ticket};
 use crate::sandbox::Sandbox;
+use crate::state::Trace;
 use crate::tools::{self, Missing};
 use agent_core::message::Content;
 use agent_core::tool::{ToolDone, ToolError, ToolOutcome, Violation};
@@ -52,6 +53,7 @@ impl Sandbox {
         let context = &request.context;
         let wall = setup.limits.tool_time.min(context.time_limit);
         let mut reach = reach(setup, &context.scope, ports);
+        reach.trace = Trace::InEnvironment(context.scope.trace.clone());
         if let Values::Command(program) = &values {
             reach.program = Some(Arc::clone(program));
         }
