@@ -99,6 +99,7 @@ async fn p3_results_resources_and_the_world() {
         ("echo.crash", json!({"words": "as told"})),
         ("echo.large", json!({"bytes": 3_000_000})),
         ("echo.environment", json!({"name": "HOME"})),
+        ("echo.environment", json!({"name": "TRACEPARENT"})),
     ];
     let outcomes = outcomes(&house, AgentConfig::new("test"), &calls).await;
     let expected = [
@@ -118,6 +119,7 @@ async fn p3_results_resources_and_the_world() {
         (true, "as told"),
         (true, "handed to the host at once"),
         (false, "null"),
+        (false, "\"00-"),
     ];
     for (((name, arguments), (is_error, text)), (fails, words)) in calls.iter().zip(&outcomes).zip(expected) {
         assert!(*is_error == fails && text.contains(words), "{name} {arguments}: {text}");
@@ -138,7 +140,10 @@ async fn p3_results_resources_and_the_world() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_docs_come_from_the_component() {
     let house = House::new(&[]).await;
-    let docs = br#"{"interfaces": {"echo": {"funcs": {"divide": {"docs": "The quotient, rounded towards zero."}}}},
+    let docs = br#"{"interfaces": {"echo": {"funcs": {"divide": {"docs": "The quotient, rounded towards zero."}},
+        "types": {"point": {"docs": "A place on the map.", "items": {"x": "Steps to the east."}},
+            "shape": {"docs": "What is drawn.", "items": {"nothing": "No line at all.", "circle": "Its radius."}},
+            "color": {"items": {"dark-green": "That of firs."}}}}},
         "worlds": {"every-type": {"func_exports": {"greet": {"docs": "Greets somebody by name."}}}}}"#;
     let mut component = std::fs::read(components().join("every-type.wasm")).unwrap();
     let name = b"package-docs";
@@ -151,6 +156,24 @@ async fn p3_docs_come_from_the_component() {
     assert_eq!(about("echo.divide"), "The quotient, rounded towards zero.");
     assert_eq!(about("greet"), "Greets somebody by name.");
     assert!(about("echo.unit").contains("`fixture:types/echo@1.2.3`"));
+    let schemas = |name: &str| {
+        let tool = plugin.tools().iter().find(|tool| tool.name == name).unwrap();
+        (tool.input_schema["properties"]["value"].clone(), tool.output_schema.clone().unwrap())
+    };
+    let (point, given) = schemas("echo.a-record");
+    assert_eq!(point["description"], "A place on the map.");
+    assert_eq!(point["properties"]["x"]["description"], "Steps to the east.");
+    assert_eq!(point["properties"]["y"].get("description"), None);
+    assert_eq!(given, point);
+    let (shape, _) = schemas("echo.a-variant");
+    assert_eq!(shape["description"], "What is drawn.\n- `nothing`: No line at all.");
+    let (circle, polygon) = (&shape["anyOf"][1]["properties"]["circle"], &shape["anyOf"][1]["properties"]["polygon"]);
+    assert_eq!(circle["description"], "Its radius.");
+    assert_eq!(polygon["items"]["description"], "A place on the map.");
+    let (color, _) = schemas("echo.an-enum");
+    assert_eq!(color["description"], "- `dark-green`: That of firs.");
+    let (flags, _) = schemas("echo.some-flags");
+    assert_eq!(flags.get("description"), None);
 }
 
 /// The program of the fixture, as the compiler leaves it: without a manifest.
@@ -202,7 +225,8 @@ async fn p3_a_command_line_program_is_one_tool() {
         (false, vec!["done early"]),
         (true, vec!["shout@", "as it was told"]),
         (true, vec!["1 MiB of text and JSON in a result"]),
-        (false, vec!["Err("]),
+        // P5: the trace context is all that it is told unasked.
+        (false, vec!["TRACEPARENT=00-", "Err("]),
         (true, vec!["/args"]),
     ];
     for (((_, arguments), (is_error, text)), (fails, words)) in asked.iter().zip(&outcomes_without).zip(expected) {

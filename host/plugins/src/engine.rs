@@ -15,7 +15,7 @@ use wasmtime::{
 const KEEP_RESIDENT: usize = limits::MIB;
 
 /// Counts up in the hash when this crate changes how it uses the engine's artifacts, or what it finds in a component.
-const CACHE_LAYOUT: u32 = 3;
+const CACHE_LAYOUT: u32 = 4;
 
 /// The contract: what is kept beside compiled code was checked against exactly this text.
 const CONTRACT: [&str; 8] = [

@@ -13,6 +13,7 @@ mod round_trip;
 mod schema;
 mod shape;
 mod survey;
+mod words;
 
 use crate::load::LoadError;
 use crate::state::CallState;

@@ -33,18 +33,28 @@ struct World {
     interface_exports: BTreeMap<String, Interface>,
     funcs: BTreeMap<String, Function>,
     func_exports: BTreeMap<String, Function>,
+    types: BTreeMap<String, TypeDocs>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Interface {
     funcs: BTreeMap<String, Function>,
+    types: BTreeMap<String, TypeDocs>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Function {
     docs: Option<String>,
+}
+
+/// What is said about a type, and about its fields, cases or flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct TypeDocs {
+    pub(super) docs: Option<String>,
+    pub(super) items: BTreeMap<String, String>,
 }
 
 impl Docs {
@@ -64,7 +74,19 @@ impl Docs {
         let first = said.next()?;
         said.all(|other| other == first).then_some(first)
     }
+
+    /// Of a type that an interface has under this name, its own or one that it uses. As above.
+    pub(super) fn of_type(&self, interface: Option<&str>, name: &str) -> Option<&TypeDocs> {
+        let own = self.packages.iter().flat_map(|package| package.types_of(interface));
+        let own: Vec<_> = own.filter_map(|types| types.get(name)).collect();
+        let everywhere = || self.packages.iter().flat_map(Package::types).filter_map(|types| types.get(name)).collect();
+        let said = if own.is_empty() { everywhere() } else { own };
+        let (first, others) = said.split_first()?;
+        others.iter().all(|other| other == first).then_some(*first)
+    }
 }
+
+type Types = BTreeMap<String, TypeDocs>;
 
 impl Package {
     fn function(&self, interface: Option<&str>, function: &str) -> Option<&str> {
@@ -84,6 +106,30 @@ impl Package {
             },
         };
         found?.docs.as_deref().filter(|docs| !docs.trim().is_empty())
+    }
+}
+
+impl Package {
+    fn types(&self) -> impl Iterator<Item = &Types> {
+        let of_worlds = self.worlds.values().flat_map(|world| {
+            let interfaces = world.interfaces.values().chain(world.interface_exports.values());
+            interfaces.map(|interface| &interface.types).chain([&world.types])
+        });
+        self.interfaces.values().map(|interface| &interface.types).chain(of_worlds)
+    }
+
+    fn types_of(&self, interface: Option<&str>) -> Vec<&Types> {
+        let worlds = self.worlds.values();
+        match interface.map(|name| name.split('@').next().unwrap_or(name)) {
+            None => worlds.map(|world| &world.types).collect(),
+            Some(path) => match path.rsplit_once('/') {
+                Some((_, name)) => self.interfaces.get(name).map(|interface| &interface.types).into_iter().collect(),
+                None => worlds
+                    .flat_map(|world| [&world.interface_exports, &world.interfaces])
+                    .filter_map(|interfaces| Some(&interfaces.get(path)?.types))
+                    .collect(),
+            },
+        }
     }
 }
 
@@ -125,5 +171,21 @@ mod tests {
         let both = Docs::read(&component(&[words, other]));
         assert_eq!(both.function(Some("docs:calc/ops"), "add"), None, "nobody knows which of them is meant");
         assert_eq!(Docs::read(b"junk").function(None, "x"), None);
+    }
+
+    // P3: types are documented where they are defined, also for who only uses them.
+    #[test]
+    fn types_have_docs_too() {
+        let words = r#"{"interfaces": {"shapes": {"types": {"point": {"docs": "A place.", "items": {"x": "East."}}}},
+            "maps": {"types": {"tile": {"docs": "Of a map."}}}, "floors": {"types": {"tile": {"docs": "Of a floor."}}}},
+            "worlds": {"w": {"types": {"mode": {"docs": "How."}}}}}"#;
+        let docs = Docs::read(&component(&[words]));
+        let said = |interface, name| docs.of_type(interface, name).and_then(|docs| docs.docs.as_deref());
+        assert_eq!(said(Some("docs:calc/shapes@0.1.0"), "point"), Some("A place."));
+        assert_eq!(said(Some("docs:calc/paint@0.1.0"), "point"), Some("A place."), "it uses the type");
+        assert_eq!(said(Some("docs:calc/maps"), "tile"), Some("Of a map."));
+        assert_eq!(said(Some("docs:calc/paint"), "tile"), None, "nobody knows which of them is meant");
+        assert_eq!(said(None, "mode"), Some("How."));
+        assert_eq!(docs.of_type(None, "point").and_then(|docs| docs.items.get("x")).map(String::as_str), Some("East."));
     }
 }

@@ -4,6 +4,7 @@ use super::arguments::read_fields;
 use super::results::write;
 use super::schema::{of, of_parameters};
 use super::shape::{Integer, Shape};
+use super::words::Words;
 use agent_core::schema::Schema;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -121,9 +122,9 @@ proptest! {
     #[test]
     fn values_come_back_the_same((shape, value) in with_value()) {
         let json = write(&shape, value.clone()).expect("the value has this type");
-        let schema = Schema::compile(&of(&shape)).expect("a schema");
-        prop_assert_eq!(schema.check(&json), Ok(()), "{} of {}", json, of(&shape));
-        let arguments = Schema::compile(&of_parameters(&[("v".to_owned(), shape.clone())])).expect("a schema");
+        let schema = Schema::compile(&of(&shape, &Words::default())).expect("a schema");
+        prop_assert_eq!(schema.check(&json), Ok(()), "{} of {}", json, of(&shape, &Words::default()));
+        let arguments = Schema::compile(&of_parameters(&[("v".to_owned(), shape.clone())], &Words::default())).expect("a schema");
         prop_assert_eq!(arguments.check(&json!({ "v": json })), Ok(()));
         let back = read(&shape, json.clone());
         prop_assert_eq!(back.as_ref(), Ok(&value), "{}", json);

@@ -2,24 +2,25 @@
 
 use super::makers::Maker;
 use super::shape::{Integer, Shape, Signature};
+use super::words::{self, Words};
 use serde_json::{Map, Value, json};
 
 /// Floats that JSON numbers cannot be.
 pub(super) const UNUSUAL_FLOATS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
 /// Of a function's arguments: an object with a property for each parameter. What is optional may be left out.
-pub(crate) fn of_parameters(parameters: &[(String, Shape)]) -> Value {
-    of_fields(parameters)
+pub(crate) fn of_parameters(parameters: &[(String, Shape)], words: &Words) -> Value {
+    of_fields(parameters, words)
 }
 
 /// Of a method's arguments: those of what makes its instance stand under `self`, where there are several makers below the
 /// name of one.
-pub(super) fn of_method(makers: &[Maker], method: &Signature) -> Value {
-    let mut schema = of_fields(&method.parameters);
+pub(super) fn of_method(makers: &[Maker], method: &Signature, words: &Words) -> Value {
+    let mut schema = of_fields(&method.parameters, words);
     let mut own = match makers {
-        [maker] => of_fields(&maker.signature.parameters),
+        [maker] => of_fields(&maker.signature.parameters, words),
         makers => {
-            let of_maker = |maker: &Maker| (maker.key().to_owned(), of_fields(&maker.signature.parameters));
+            let of_maker = |maker: &Maker| (maker.key().to_owned(), of_fields(&maker.signature.parameters, words));
             of_one(makers.iter().map(of_maker).collect())
         }
     };
@@ -38,16 +39,22 @@ pub(super) fn of_method(makers: &[Maker], method: &Signature) -> Value {
 }
 
 /// Of what a function gives, its failure left out; None: nothing, or text.
-pub(crate) fn of_result(signature: &Signature) -> Option<Value> {
+pub(crate) fn of_result(signature: &Signature, words: &Words) -> Option<Value> {
     let given = match &signature.result {
         Some(Shape::Result { ok, .. }) => ok.as_deref(),
         other => other.as_ref(),
     };
-    given.filter(|shape| **shape != Shape::String).map(of)
+    given.filter(|shape| **shape != Shape::String).map(|shape| of(shape, words))
 }
 
-/// Of the values of one type.
-pub(crate) fn of(shape: &Shape) -> Value {
+/// Of the values of one type, with what is said about it.
+pub(crate) fn of(shape: &Shape, words: &Words) -> Value {
+    let mut schema = of_values(shape, words);
+    words.describe(shape, &mut schema);
+    schema
+}
+
+fn of_values(shape: &Shape, words: &Words) -> Value {
     match shape {
         Shape::Bool => json!({"type": "boolean"}),
         Shape::Integer(integer) => of_integer(*integer),
@@ -61,10 +68,16 @@ pub(crate) fn of(shape: &Shape) -> Value {
             "items": {"type": "integer", "minimum": 0, "maximum": 255},
             "description": "Bytes: base64, or a list of numbers.",
         }),
-        Shape::List(item) => json!({"type": "array", "items": of(item)}),
-        Shape::Record(fields) => of_fields(fields),
+        Shape::List(item) => json!({"type": "array", "items": of(item, words)}),
+        Shape::Record(fields) => {
+            let mut schema = of_fields(fields, words);
+            for (name, _) in fields {
+                about(words.item(shape, name), &mut schema["properties"][name]);
+            }
+            schema
+        }
         Shape::Tuple(items) => {
-            let (count, items): (usize, Vec<_>) = (items.len(), items.iter().map(of).collect());
+            let (count, items): (usize, Vec<_>) = (items.len(), items.iter().map(|item| of(item, words)).collect());
             json!({"type": "array", "prefixItems": items, "items": false, "minItems": count, "maxItems": count})
         }
         Shape::Enum(names) => json!({"type": "string", "enum": names}),
@@ -72,13 +85,13 @@ pub(crate) fn of(shape: &Shape) -> Value {
             json!({"type": "array", "items": {"type": "string", "enum": names}, "uniqueItems": true})
         }
         Shape::Option(item) if item.has_null() => {
-            let some = of_fields(&[("some".to_owned(), (**item).clone())]);
+            let some = of_fields(&[("some".to_owned(), (**item).clone())], words);
             let mut some = some;
             some["required"] = json!(["some"]);
             nullable(some)
         }
-        Shape::Option(item) => nullable(of(item)),
-        Shape::Variant(_) | Shape::Result { .. } => of_cases(&shape.cases().unwrap_or_default()),
+        Shape::Option(item) => nullable(of(item, words)),
+        Shape::Variant(_) | Shape::Result { .. } => of_cases(shape, words),
     }
 }
 
@@ -98,23 +111,32 @@ fn of_integer(integer: Integer) -> Value {
     }
 }
 
-fn of_fields(fields: &[(String, Shape)]) -> Value {
+fn of_fields(fields: &[(String, Shape)], words: &Words) -> Value {
     let required: Vec<_> = fields.iter().filter(|(_, shape)| !shape.has_null()).map(|(name, _)| name).collect();
-    let properties: Map<_, _> = fields.iter().map(|(name, shape)| (name.clone(), of(shape))).collect();
+    let properties: Map<_, _> = fields.iter().map(|(name, shape)| (name.clone(), of(shape, words))).collect();
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
 /// A case without a payload is its name, one with a payload an object with this one property.
-fn of_cases(cases: &[(&str, Option<&Shape>)]) -> Value {
+fn of_cases(shape: &Shape, words: &Words) -> Value {
+    let cases = shape.cases().unwrap_or_default();
     let bare: Vec<_> = cases.iter().filter(|(_, payload)| payload.is_none()).map(|(name, _)| *name).collect();
-    let loaded: Map<_, _> =
-        cases.iter().filter_map(|(name, payload)| Some(((*name).to_owned(), of((*payload)?)))).collect();
+    let loaded = cases.iter().filter_map(|(name, payload)| {
+        let mut schema = of((*payload)?, words);
+        about(words.item(shape, name), &mut schema);
+        Some(((*name).to_owned(), schema))
+    });
+    let loaded: Map<_, _> = loaded.collect();
     let names = json!({"type": "string", "enum": bare});
     if loaded.is_empty() {
         return names;
     }
     let object = of_one(loaded);
     if bare.is_empty() { object } else { json!({"anyOf": [names, object]}) }
+}
+
+fn about(docs: Option<&str>, schema: &mut Value) {
+    docs.into_iter().for_each(|docs| words::add(docs.trim(), schema));
 }
 
 /// An object with one of these properties.

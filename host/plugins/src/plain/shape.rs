@@ -127,6 +127,11 @@ impl Signature {
 }
 
 impl Shape {
+    /// Of a type by itself; None: its values are no data, or it is too large.
+    pub(crate) fn of(kind: &Type) -> Option<Self> {
+        Reader { parts: PARTS, name_bytes: NAME_BYTES }.shape(kind, LEVELS).ok()
+    }
+
     /// Whether one of its values is JSON's null.
     pub(crate) fn has_null(&self) -> bool {
         matches!(self, Shape::Option(_))
@@ -140,6 +145,17 @@ impl Shape {
             }
             Shape::Result { ok, error } => Some(vec![("ok", ok.as_deref()), ("err", error.as_deref())]),
             _ => None,
+        }
+    }
+
+    /// Names that are values by themselves: of cases without a payload, and of flags.
+    pub(crate) fn bare_names(&self) -> Vec<&str> {
+        match self {
+            Shape::Enum(names) | Shape::Flags(names) => names.iter().map(String::as_str).collect(),
+            Shape::Variant(cases) => {
+                cases.iter().filter(|(_, payload)| payload.is_none()).map(|(name, _)| name.as_str()).collect()
+            }
+            _ => Vec::new(),
         }
     }
 

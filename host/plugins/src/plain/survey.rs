@@ -3,6 +3,7 @@
 use super::docs::Docs;
 use super::makers::{Maker, Makers};
 use super::shape::{Handles, Signature};
+use super::words::Words;
 use super::{Form, LeftOut, PlainFacts, PlainFunction, command, names, schema};
 use crate::imports::{self, Effects};
 use crate::limits::{DESCRIPTION_BYTES, TOOLS};
@@ -39,7 +40,13 @@ pub(crate) fn survey(component: &Component, told: &Told<'_>) -> (PlainFacts, Vec
     for (name, export) in whole.exports(engine) {
         match export.ty {
             ComponentItem::ComponentFunc(function) => functions.push((name.to_owned(), function)),
+            ComponentItem::Type(kind) => survey.types.push((None, name.to_owned(), kind)),
             ComponentItem::ComponentInstance(instance) if !imports::is_own(name) => {
+                let types = instance.exports(engine).filter_map(|(kind_name, export)| match export.ty {
+                    ComponentItem::Type(kind) => Some((Some(name.to_owned()), kind_name.to_owned(), kind)),
+                    _ => None,
+                });
+                survey.types.extend(types.take(LOOKED_AT));
                 let functions = instance.exports(engine).filter_map(|(name, export)| match export.ty {
                     ComponentItem::ComponentFunc(function) => Some((name.to_owned(), function)),
                     _ => None,
@@ -61,6 +68,8 @@ struct Survey {
     candidates: Vec<Candidate>,
     left_out: Vec<LeftOut>,
     not_listed: usize,
+    /// Types by interface and name.
+    types: Vec<(Option<String>, String, Type)>,
     /// Functions that may still be looked at.
     left: usize,
 }
@@ -118,6 +127,7 @@ impl Survey {
 
     fn finish(mut self, told: &Told<'_>) -> (PlainFacts, Vec<ToolDefinition>) {
         let docs = Docs::read(told.bytes);
+        let words = Words::new(&docs, &self.types);
         let traits = traits(told.imports);
         let taken = told.tools.iter().map(|tool| tool.name.clone()).collect();
         let candidates = std::mem::take(&mut self.candidates);
@@ -130,7 +140,7 @@ impl Survey {
                 if told.tools.len() + definitions.len() >= TOOLS {
                     return Err(format!("a component may have at most {TOOLS} tools"));
                 }
-                let definition = found.definition(name, &docs, told.manifest, traits);
+                let definition = found.definition(name, (&docs, &words), told.manifest, traits);
                 schema_bytes += check(&definition)?;
                 if schema_bytes > SCHEMA_BYTES {
                     return Err("the types of the component are too large together".to_owned());
@@ -155,7 +165,13 @@ impl Survey {
 }
 
 impl Candidate {
-    fn definition(&self, name: String, docs: &Docs, manifest: Option<&Manifest>, traits: Traits) -> ToolDefinition {
+    fn definition(
+        &self,
+        name: String,
+        (docs, words): (&Docs, &Words),
+        manifest: Option<&Manifest>,
+        traits: Traits,
+    ) -> ToolDefinition {
         if self.form == Form::Command {
             let about = manifest.map(|manifest| manifest.description.as_str()).filter(|about| !about.is_empty());
             return command::definition(name, about, traits);
@@ -165,15 +181,15 @@ impl Candidate {
             None => self.sentence(),
         };
         let input_schema = match self.makers.as_slice() {
-            [] => schema::of_parameters(&self.signature.parameters),
-            makers => schema::of_method(makers, &self.signature),
+            [] => schema::of_parameters(&self.signature.parameters, words),
+            makers => schema::of_method(makers, &self.signature, words),
         };
         ToolDefinition {
             name,
             title: None,
             description: cut(&clean(&description, DESCRIPTION_BYTES), DESCRIPTION_BYTES).to_owned(),
             input_schema,
-            output_schema: schema::of_result(&self.signature),
+            output_schema: schema::of_result(&self.signature, words),
             traits,
             priority: 0,
         }
