@@ -70,8 +70,10 @@ fn p6_explain_shows_every_kind_of_request() {
       gets      the configuration value region
       gets      the request GET https://api.example.com/v1/
       gets      the secret TOKEN, put by the host into `authorization` for https://api.example.com
-      denied    reading and writing files
-                to allow it: [plugins.wants.grants] write = ["."]
+      partly    reading and writing files; it gets reading
+                to allow all of it: [plugins.wants.grants] write = ["."]
+      partly    the request GET https://*.example.com; it gets GET https://api.example.com/v1/
+                to allow all of it: [plugins.wants.grants] http = ["GET https://*.example.com"]
       denied    the environment variable HOME
                 to allow it: [plugins.wants.grants] env = ["HOME"]
       denied    the configuration value "a.b"

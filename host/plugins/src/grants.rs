@@ -1,6 +1,8 @@
 //! Grants: what a plugin may do is what its manifest asks for ∩ what the agent's configuration grants. Default:
 //! nothing (P6).
 
+mod partly;
+
 use crate::http::{self, HttpPattern, Secret};
 use crate::identity::PluginIdentity;
 use crate::manifest::{Access, Manifest};
@@ -8,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+
+pub use partly::Partly;
+pub(crate) use partly::partly;
 
 /// A directory with everything below it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

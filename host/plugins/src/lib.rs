@@ -53,7 +53,7 @@ pub use directory::{Look, PluginDirectory, Seen};
 pub use failure::CallFailure;
 pub use first_use::{Answers, to_ask};
 pub use generation::{Generation, GenerationError, LoadProblem};
-pub use grants::{Denial, GrantAdvice, Grants, Need, TreeGrant, Unmet, trees_within};
+pub use grants::{Denial, GrantAdvice, Grants, Need, Partly, TreeGrant, Unmet, trees_within};
 pub use host_model::{ModelAnswer, ModelAsker, ModelPort, ModelQuestion, ModelRefusal};
 pub use http::within as http_within;
 pub use http::{HttpPattern, NameResolver, PatternError, Secret, SecretError, SecretTemplate, SystemResolver};

@@ -1,7 +1,7 @@
 //! A loaded plugin: checked, compiled, linked, immutable; and the same plugin with what one agent grants it.
 
 use crate::bindings::exports::agent_host::plugin as exports;
-use crate::grants::{self, Grants, Unmet};
+use crate::grants::{self, Grants, Partly, Unmet};
 use crate::identity::{Kind, PluginIdentity};
 use crate::limits::CallLimits;
 use crate::manifest::Manifest;
@@ -122,6 +122,11 @@ impl LoadedPlugin {
     /// What it asks for and these grants do not give (P6).
     pub fn unmet(&self, grants: &Grants) -> Vec<Unmet> {
         grants::unmet(self.manifest(), grants)
+    }
+
+    /// What it asks for and these grants give in part (P6).
+    pub fn partly_met(&self, grants: &Grants) -> Vec<Partly> {
+        grants::partly(self.manifest(), grants)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::grants;
 use crate::terminal::{BOLD, DIM, GREEN, YELLOW, text};
-use agent_plugins::{Access, CallLimits, Grants, LoadedPlugin, PluginSetup};
+use agent_plugins::{Access, CallLimits, GrantAdvice, Grants, LoadedPlugin, PluginSetup};
 use std::sync::Arc;
 
 /// Characters of one line.
@@ -11,6 +11,7 @@ const SHOWN: usize = 200;
 /// All of it, line by line.
 pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
     let idle = grants::idle(plugin, &grants);
+    let partly = plugin.partly_met(&grants);
     let setup = PluginSetup::new(plugin.clone(), grants, CallLimits::default());
     let mut lines = vec![format!("{BOLD}{}{BOLD:#} {DIM}{}{DIM:#}", plugin.name(), plugin.digest().short())];
     if plugin.manifest().is_none() {
@@ -20,19 +21,25 @@ pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
     for thing in given(setup.grants()) {
         lines.push(format!("  {GREEN}gets{GREEN:#}      {}", text::one_line(&thing, SHOWN)));
     }
-    for unmet in setup.unmet() {
-        let (thing, line) = (text::one_line(&unmet.thing, SHOWN), text::one_line(&unmet.advice.line, SHOWN));
-        lines.push(format!("  {YELLOW}denied{YELLOW:#}    {thing}"));
-        lines.push(format!(
-            "            {DIM}to allow it:{DIM:#} {} {line}",
-            text::one_line(&unmet.advice.table, SHOWN)
-        ));
+    for part in &partly {
+        let (thing, given) = (text::one_line(&part.thing, SHOWN), text::one_line(&part.part, SHOWN));
+        lines.push(format!("  {YELLOW}partly{YELLOW:#}    {thing}; it gets {given}"));
+        lines.push(advised("to allow all of it", &part.advice));
+    }
+    for unmet in setup.unmet().iter().filter(|unmet| !partly.iter().any(|part| part.need == unmet.need)) {
+        lines.push(format!("  {YELLOW}denied{YELLOW:#}    {}", text::one_line(&unmet.thing, SHOWN)));
+        lines.push(advised("to allow it", &unmet.advice));
     }
     lines.extend(idle.iter().map(|grant| format!("  {YELLOW}no use{YELLOW:#}    `{}` {grant}", plugin.name())));
     if setup.unmet().is_empty() && given(setup.grants()).is_empty() && plugin.manifest().is_some() {
         lines.push("  it asks for nothing, and gets nothing".to_owned());
     }
     lines.join("\n")
+}
+
+fn advised(what_for: &str, advice: &GrantAdvice) -> String {
+    let (table, line) = (text::one_line(&advice.table, SHOWN), text::one_line(&advice.line, SHOWN));
+    format!("            {DIM}{what_for}:{DIM:#} {table} {line}")
 }
 
 /// What is really given, in words.
