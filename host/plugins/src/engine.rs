@@ -1,9 +1,7 @@
 //! The wasmtime engine: every limit set explicitly, instances from a pool, a ticker that interrupts running guests.
 
 use crate::limits::{self, HostLimits};
-use crate::turns::GuestTurns;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use wasmtime::{
@@ -117,13 +115,13 @@ pub(crate) struct Ticker {
 }
 
 impl Ticker {
-    /// Begins ticking.
-    pub(crate) fn start(engine: Engine, turns: Arc<GuestTurns>) -> std::io::Result<Self> {
+    /// Begins ticking, and does this at each tick.
+    pub(crate) fn start(engine: Engine, at_each: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::Builder::new().name("plugin-epochs".into()).spawn(move || {
             while stopped.recv_timeout(limits::EPOCH_TICK) == Err(RecvTimeoutError::Timeout) {
                 engine.increment_epoch();
-                turns.pass_over();
+                at_each();
             }
         })?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })

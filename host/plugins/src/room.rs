@@ -45,7 +45,8 @@ impl Room {
                 .map_err(|source| SandboxError::Cache { path: path.clone(), source })
         });
         let cache = cache.transpose()?.flatten();
-        let ticker = Ticker::start(engine.clone(), Arc::clone(turns)).map_err(SandboxError::Ticker)?;
+        let turns = Arc::clone(turns);
+        let ticker = Ticker::start(engine.clone(), move || turns.pass_over()).map_err(SandboxError::Ticker)?;
         Ok(Arc::new(Self { engine, metering, linkers, cache, _ticker: ticker }))
     }
 }
