@@ -1,10 +1,11 @@
 //! Delegation: agents as tools of agents, with scripted models for all of them (L16, row 13).
 
-use crate::support::{House, calling, events, results, saying, script, turn};
+use crate::support::{House, calling, events, results, saying, scratch, script, turn};
 use agent_core::event::{Event, EventKind, WaitCause};
 use agent_core::message::CallId;
 use agent_core::run::{AtLimit, Decision, Output, TurnError};
 use agent_memory::{SessionFilter, SessionLog, StoreError};
+use agent_plugins::{HostLimits, Sandbox, SandboxOptions};
 use agent_runtime::{Agent, AgentConfig, Delegate, OpenSession, Session, SessionError, TurnResult};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -450,4 +451,26 @@ async fn l16_a_child_that_waits_for_somebody_leaves_its_parent_waiting() {
         assert_eq!(results(&house, &above).await[0].2, "Decided.");
         assert_eq!(sessions_of(&house, "reader").await, [below]);
     }
+}
+
+/// P8, row 13: no call holds a place while another guest runs for it. Agents that delegate to agents, all of them with calls
+/// of plugins, need no more than one place in all.
+#[tokio::test(flavor = "multi_thread")]
+async fn p8_one_place_is_enough_for_agents_that_delegate() {
+    let mut house = House::new(&["probe"]).await;
+    let limits = HostLimits { concurrent_calls: 1, compile_time: Duration::from_secs(300), ..HostLimits::default() };
+    let cache_directory = Some(scratch().join("cache"));
+    house.sandbox = Sandbox::new(SandboxOptions { limits, cache_directory, ..SandboxOptions::default() }).unwrap();
+    let echo = |text: &str| ("probe.echo", json!({"text": text}));
+    let lowest = [calling(&[echo("one"), echo("two"), echo("three")]), saying("Lowest.")];
+    let lowest = agent(&house, AgentConfig::new("lowest"), &lowest, &[]).await;
+    let middle = [calling(&[echo("four"), ("lowest", json!({"task": "Work."})), echo("five")]), saying("Middle.")];
+    let middle = agent(&house, AgentConfig::new("middle"), &middle, &[&lowest]).await;
+    let top = [calling(&[echo("six"), ("middle", json!({"task": "Work."})), echo("seven")]), saying("Top.")];
+    let top = agent(&house, AgentConfig::new("top"), &top, &[&middle]).await;
+    let mut session = session(&house, &top).await;
+    let whole = tokio::time::timeout(Duration::from_secs(60), turn(&mut session, "Go.")).await;
+    assert_eq!(finished(whole.expect("nobody waits for ever")).data, json!("Top."));
+    let results = results(&house, &session).await;
+    assert!(results.len() == 3 && results.iter().all(|(_, is_error, _)| !is_error), "{results:?}");
 }
