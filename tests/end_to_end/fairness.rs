@@ -111,16 +111,18 @@ async fn row_35_endless_loops_leave_the_others_their_turns() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_many_guests_get_no_more_than_their_agents_share() {
     const CPU: Duration = Duration::from_millis(300);
-    let house = House::new(&["probe"]).await;
+    let house = House::new(&["probe", "intruder"]).await;
     let generation = house.generation().await;
-    let probe = setup(&generation, "probe", small(Some(CPU)));
-    for (name, args) in [("probe.alternate", json!({"ms": 1})), ("probe.spin", json!({}))] {
+    let setup = |plugin| setup(&generation, plugin, small(Some(CPU)));
+    let alternating = ("intruder", "intruder.wait", json!({"how": "alternate"}));
+    let looping = ("probe", "probe.spin", json!({}));
+    for many in [alternating, looping.clone()] {
         let mut guests = JoinSet::new();
-        let (sandbox, probe) = (&house.sandbox, &probe);
-        let tasks = (0..24).map(|_| ("many", name, args.clone())).chain([("one", "probe.spin", json!({}))]);
-        for (agent, name, args) in tasks {
-            let (sandbox, probe) = (sandbox.clone(), probe.clone());
-            guests.spawn(async move { (agent, called(&sandbox, &probe, (agent, name), args).await) });
+        let name = many.1;
+        let tasks = (0..24).map(|_| ("many", many.clone())).chain([("one", looping.clone())]);
+        for (agent, (plugin, name, args)) in tasks {
+            let (sandbox, setup) = (house.sandbox.clone(), setup(plugin));
+            guests.spawn(async move { (agent, called(&sandbox, &setup, (agent, name), args).await) });
         }
         let mut ended = Vec::new();
         while let Some(guest) = guests.join_next().await {
