@@ -199,9 +199,9 @@ fn i2_several_agents_in_one_folder() {
         ["wrong", "agents/wrong.toml"],
     ];
     assert_eq!(listed, expected);
-    for name in ["agent", "writer", "reader"] {
+    for (name, session) in [("agent", "work-"), ("writer", "writer-"), ("reader", "reader/")] {
         let ended = place.run(&["--agent", name, "hello"]);
-        assert!(ended.code == Some(0) && ended.stderr.contains(&format!("session {name}/")), "{ended:?}");
+        assert!(ended.code == Some(0) && ended.stderr.contains(&format!("session {session}")), "{ended:?}");
     }
     let ended = place.run(&["--agent", "wirter", "hello"]);
     assert!(ended.code == Some(2) && ended.stderr.contains("Did you mean `writer`?"), "{ended:?}");

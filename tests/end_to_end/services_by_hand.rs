@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 const AGENT: &str = r#"
+name = "agent"
 model = "scripted:script.json"
 
 [services.payments]
@@ -258,7 +259,7 @@ fn i2_an_outbox_folder_that_is_not_there_is_named_with_its_line() {
     let place = Place::new();
     std::fs::remove_dir(place.path("out")).unwrap();
     let (code, _, stderr) = place.run(&["--agent", "agent.toml", "Buy it."]);
-    assert!(code == Some(2) && stderr.contains("agent.toml:14: outbox.directory"), "{stderr}");
+    assert!(code == Some(2) && stderr.contains("agent.toml:15: outbox.directory"), "{stderr}");
 }
 
 /// D2, D6: events of an agent without a folder wait in the database, and are written where somebody says, once.

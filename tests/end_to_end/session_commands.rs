@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
+/// Of one name in every folder, so that each goes on with what another has exported.
+const AGENT: &str = "name = \"agent\"\nmodel = \"scripted:script.json\"\nplugin_directory = \"plugins\"\n";
+
 /// Somebody with a folder, whose model has four replies.
 struct Person {
     folder: TempDir,
@@ -18,6 +21,7 @@ impl Person {
         std::fs::create_dir(folder.path().join("plugins")).unwrap();
         let replies = ["The walrus.", "The seal.", "The otter.", "The whale."].map(|text| json!({"text": text}));
         std::fs::write(folder.path().join("script.json"), json!({"replies": replies}).to_string()).unwrap();
+        std::fs::write(folder.path().join("agent.toml"), AGENT).unwrap();
         Self { folder }
     }
 
@@ -48,7 +52,7 @@ impl Person {
     }
 
     fn asks(&self, session: Option<&str>, prompt: &str) -> String {
-        let mut arguments = vec!["--plugins", "plugins", "--model", "scripted:script.json"];
+        let mut arguments = vec!["--agent", "agent.toml"];
         arguments.extend(session.iter().flat_map(|session| ["--session", *session]));
         arguments.push(prompt);
         self.says(&arguments)
@@ -121,7 +125,7 @@ async fn d5_a_session_is_exported_imported_and_deleted() {
     let noted = person.refuses(&["session", "export", &session, "-o", "nowhere/out.json"]);
     assert!(noted.contains("nowhere/out.json") && noted.contains("cannot be written"), "{noted}");
     let files = std::fs::read_dir(person.folder.path()).unwrap().count();
-    assert_eq!(files, 4, "nothing half written is left beside plugins, script, data and document");
+    assert_eq!(files, 5, "nothing half written is left beside plugins, agent.toml, script, data and document");
 
     let file = person.path("out.json");
     let file = file.to_str().unwrap();

@@ -189,6 +189,20 @@ fn a_request_to_end_ends_cleanly_at_a_prompt_and_in_a_turn() {
     assert_eq!(shown.status.code(), Some(130), "the turn is cancelled, not interrupted");
 }
 
+/// Where the signal of a closed window is ignored (`nohup`), a prompt still ends with it, instead of reading ends of input
+/// for ever.
+#[test]
+fn a_closed_window_ends_a_session_that_ignores_hangups() {
+    let desk = Desk::new(&[slowly(&numbers(), 40)]);
+    let asked = desk.command(&[]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(asked.get_program()).args(asked.get_args());
+    command.current_dir(asked.get_current_dir().unwrap()).env_remove("NO_COLOR").env("TERM", "xterm-256color");
+    let mut screen = desk.session_with(command);
+    screen.close();
+    assert_eq!(screen.exit_code(), Some(130));
+}
+
 /// What is written after the window has become narrower is wrapped at its new width, and typing still works.
 #[test]
 fn a_window_may_be_resized_while_a_reply_is_written_and_while_something_is_typed() {
@@ -304,7 +318,7 @@ fn slash_commands_answer() {
         ("/modle", "did you mean /model?"),
         ("/model offline", "offline/router answers from now on"),
         ("/undo", "there is no turn to undo"),
-        ("/session list", "agent/"),
+        ("/session list", "tree-"),
         ("/session nothing", "there is no session `nothing`"),
         ("/cancel", "there is no turn to cancel"),
     ];

@@ -21,6 +21,11 @@ use std::path::{Path, PathBuf};
 /// Reads variables of the environment.
 type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
+/// Hexadecimal digits that tell a place in an agent's name.
+const PLACE_DIGITS: usize = 6;
+/// Letters of such a name before its place.
+const LONGEST_SPOKEN: usize = 50;
+
 /// An agent as it was asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -66,7 +71,8 @@ impl Settings {
         let granted = arguments.grant.iter().filter_map(|grant| Some((grant.plugin()?, grant.origin.as_str())));
         let tables = file.plugin_tables.iter().map(|(name, place)| (name.as_str(), place.as_str()));
         let spoken_of = tables.chain(granted).map(|(name, place)| (name.to_owned(), place.to_owned())).collect();
-        let name = name(path.as_deref(), &file)?;
+        let name = name(path.as_deref(), &file)
+            .map_err(|error| Failure::refused(format!("this folder cannot be looked up: {error}")))?;
         Ok(Self { name, path, user: None, models, plugins, file, grants, spoken_of })
     }
 
@@ -112,17 +118,27 @@ impl Settings {
     }
 }
 
-/// The agent's name: what the file says, else the file's own.
-fn name(path: Option<&Path>, file: &AgentFile) -> Result<String, Failure> {
-    let named = file.name.clone().or_else(|| path.map(name_of_file)).unwrap_or_else(|| UNNAMED.to_owned());
-    if is_name(&named) {
-        return Ok(named);
+/// The agent's name: what the file says. Else one for this place alone: agents of one name share sessions, approvals and
+/// memory, and nobody has said that they shall.
+fn name(path: Option<&Path>, file: &AgentFile) -> std::io::Result<String> {
+    if let Some(name) = &file.name {
+        return Ok(name.clone());
     }
-    let file = path.unwrap_or(Path::new(AGENT_FILE)).display();
-    Err(Failure::refused(format!(
-        "{file}: `{named}` cannot be an agent's name, which is 1 to 64 letters, digits, `-`, `_` or `.`: add `name = \"…\"` to \
-         the file"
-    )))
+    let folder = path.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder.canonicalize()?;
+    let stem = path.map(name_of_file).filter(|stem| stem != UNNAMED);
+    let of_folder = || folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    let spoken = stem.or_else(of_folder).unwrap_or_else(|| UNNAMED.to_owned());
+    let place = blake3::hash(folder.as_os_str().as_encoded_bytes()).to_hex();
+    Ok(format!("{}-{}", readable(&spoken), &place[..PLACE_DIGITS]))
+}
+
+/// The text with what no name may have replaced, and cut to what leaves room for the place.
+fn readable(text: &str) -> String {
+    let allowed = |letter: char| if is_name(letter.encode_utf8(&mut [0; 4])) { letter } else { '-' };
+    let begun = text.trim_start_matches(|letter: char| !letter.is_alphanumeric());
+    let readable: String = begun.chars().map(allowed).take(LONGEST_SPOKEN).collect();
+    if is_name(&readable) { readable } else { UNNAMED.to_owned() }
 }
 
 /// An agent.toml that lies here is its author's word, not yet that of who runs it.

@@ -56,6 +56,7 @@ pub async fn run(mut new_place: impl FnMut() -> Place) {
     audit::host_grants_and_revocations_are_entries(new_place()).await;
     versions::versions_begin_and_end(new_place()).await;
     versions::a_plugin_is_taken_back_once(new_place()).await;
+    versions::a_rollback_is_in_the_history_at_once(new_place()).await;
     versions::what_has_changed_is_said_once(new_place()).await;
     versions::trials_add_up_until_they_end(new_place()).await;
     leases::a_session_has_one_holder(new_place()).await;

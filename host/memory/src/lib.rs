@@ -28,7 +28,7 @@ pub use session_log::{
 };
 pub use sqlite::{Options, SqliteStore, Stats, Synchronous};
 pub use versions::{
-    CountedTrial, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoredTrial, Succession, VersionEnd,
+    CountedTrial, PluginVersion, PluginVersions, Rollback, STORED, ServedPlugin, StoredTrial, Succession, VersionEnd,
     VersionFilter,
 };
 

@@ -336,7 +336,7 @@ impl Chat<'_> {
         let other = Session::open(&self.host, self.agent.clone(), which).await.map_err(Failure::refused)?;
         self.view = TurnView::new(self.terminal, (Format::Terminal, Use::Interactive), &other, self.kept.clone());
         let this = std::mem::replace(&mut self.session, other);
-        close(this, &self.host).await?;
+        opening::close(this, &*self.host.store).await?;
         self.show_session();
         if self.session.state().is_open() {
             self.turn(None).await?;
@@ -400,7 +400,7 @@ impl Chat<'_> {
     }
 
     async fn close(self) -> Result<(), Failure> {
-        close(self.session, &self.host).await
+        opening::close(self.session, &*self.host.store).await
     }
 
     fn say(&self, lines: impl AsRef<str>) {
@@ -423,14 +423,4 @@ impl Chat<'_> {
     fn prose(&self, words: impl AsRef<str>) {
         self.terminal.note(text::wrapped(words.as_ref(), self.terminal.width()));
     }
-}
-
-/// Gives the session back. One in which nothing was asked leaves nothing behind.
-async fn close(session: Session, host: &Host) -> Result<(), Failure> {
-    let (subject, turns) = (session.subject().to_owned(), session.state().turns);
-    session.close().await.map_err(Failure::failed)?;
-    if turns == 0 {
-        host.store.delete(&subject).await.map_err(Failure::failed)?;
-    }
-    Ok(())
 }

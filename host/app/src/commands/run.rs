@@ -74,7 +74,7 @@ pub(super) async fn once(
     let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept);
     let result = turns(&mut session, prompt, (&mut view, &mut asker), cancel).await;
     let parent = session.state().delegated_by.clone().filter(|_| !session.state().is_open());
-    let closed = session.close().await;
+    let closed = opening::close(session, &*store).await;
     opening::finish(&*store, &made, terminal).await;
     let servers = agent.current().servers().clone();
     if cancel.is_cancelled() {
@@ -82,7 +82,7 @@ pub(super) async fn once(
     }
     servers.shutdown().await;
     let exit = view.end(result?).await?;
-    closed.map_err(Failure::failed)?;
+    closed?;
     if let Some(parent) = parent {
         terminal.note(below::parent_waits(&*store, &parent, &data).await?);
     }

@@ -29,6 +29,16 @@ const LOG_BYTES: i64 = 16 << 20;
 /// How often a new file is tried that another process is turning into a database at this moment.
 const TRIES: u32 = 100;
 
+/// A file that is not there yet is its owner's alone, and so are those that SQLite puts beside it: conversations stand in
+/// them. One that is there stays as it is, since somebody may share it.
+fn make_private(path: &Path) -> io::Result<()> {
+    let mut new = fs::OpenOptions::new();
+    new.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut new, 0o600);
+    new.open(path).map(drop)
+}
+
 /// A file and how it is used.
 pub(super) struct DatabaseFile {
     path: PathBuf,
@@ -68,6 +78,8 @@ impl DatabaseFile {
     /// The write connection.
     pub(super) fn open(&self) -> Result<Connection, StoreError> {
         let size = fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
+        // What cannot be made is said by who opens it.
+        let _ = make_private(&self.path);
         self.open_and_check(size).map_err(|failure| failure.at(&self.path))
     }
 

@@ -34,7 +34,7 @@ pub(super) async fn resolve(
     let decision = decision(asked.decision, asked.text)?;
     let (session, call) = place(&asked.call, asked.session.as_deref());
     let session = match session {
-        Some(session) => super::find(&*store, Some(session)).await?,
+        Some(session) => super::find_open(&*store, session).await?,
         None => waiting_session(&*store, call).await?,
     };
     let mut open = super::open_to_decide(store.clone(), &session, data, Duration::ZERO).await?;

@@ -11,8 +11,11 @@ pub(super) const AGENT: Section = Section {
         Key {
             name: "name",
             value: Value::Text(Form::Name),
-            default: Default::Words("the file's name without `.toml`"),
-            meaning: "The agent's name: sessions belong to it, and `--agent NAME` finds it.",
+            default: Default::Words(
+                "the file's name (the folder's for `agent.toml`) and six digits that stand for the folder",
+            ),
+            meaning: "The agent's name. Agents of one name are one: sessions, memory, values and approvals belong to it, wherever \
+                      its file lies. `--agent NAME` finds it, or the file's name without `.toml`.",
             example: r#""reader""#,
         },
         Key {
