@@ -3,6 +3,7 @@
 
 mod approvals;
 mod first_use;
+mod lent;
 mod progress;
 mod screen;
 mod watched;

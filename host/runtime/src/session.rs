@@ -481,6 +481,16 @@ impl Session {
         self.lease.clone()
     }
 
+    /// How often it was changed.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Lets other processes have the session, which cannot be changed here from now on: it is to be opened again.
+    pub async fn lend(&self) -> Result<(), SessionError> {
+        Ok(self.shared.store.release(self.lease.clone()).await?)
+    }
+
     /// Gives the lease back.
     pub async fn close(self) -> Result<(), SessionError> {
         Ok(self.shared.store.release(self.lease).await?)

@@ -3,6 +3,7 @@
 mod completion;
 mod editor;
 mod history;
+mod lent;
 mod lists;
 mod slash;
 mod watch;
@@ -146,7 +147,12 @@ impl Chat<'_> {
         while !self.interrupts.is_leaving() {
             self.tell_changes();
             self.terminal.note("");
+            let held = self.lend().await?;
             let typed = editor.read().await?;
+            let leaves = matches!(typed, Typed::End | Typed::Leave) || (warned && typed == Typed::Interrupted);
+            if !leaves && !self.take_back(held).await? {
+                continue;
+            }
             let is_interrupted = typed == Typed::Interrupted;
             match typed {
                 Typed::End => return Ok(Exit::Done),
