@@ -6,7 +6,7 @@ mod history;
 mod lent;
 mod lists;
 mod slash;
-mod watch;
+pub(super) mod watch;
 
 use super::asking::{Asker, Person};
 use super::first_use::FirstUseDesk;

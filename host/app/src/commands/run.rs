@@ -2,7 +2,7 @@
 //! prompt, a session of as many turns as are asked.
 
 use super::asking::{Asker, Person};
-use super::chat;
+use super::chat::{self, watch::Watch};
 use super::first_use::FirstUseDesk;
 use super::opening::{self, Opened, open};
 use super::session::below;
@@ -65,7 +65,8 @@ pub(super) async fn once(
     (yes, cancel): (&[String], &CancellationToken),
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let Opened { mut session, kept, agent, made, first_uses, .. } = opened;
+    let Opened { host, mut session, kept, agent, made, first_uses, .. } = opened;
+    let watch = Watch::revocations(&host, &made);
     let (data, store) = (kept.data.clone(), kept.store.clone());
     let person = if format == Format::Json { Person::Nobody } else { Person::of(terminal) };
     let files = opening::files(&made);
@@ -73,6 +74,7 @@ pub(super) async fn once(
     let mut asker = Asker::new(terminal, person, (&kept.data, desk), yes);
     let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept);
     let result = turns(&mut session, prompt, (&mut view, &mut asker), cancel).await;
+    drop(watch);
     let parent = session.state().delegated_by.clone().filter(|_| !session.state().is_open());
     let closed = opening::close(session, &*store).await;
     opening::finish(&*store, &made, terminal).await;
