@@ -443,3 +443,16 @@ fn i1_a_pipe_gets_the_answer_only() {
     assert!(!printed.contains('\u{1b}'), "{printed:?}");
     assert!(output.status.success());
 }
+
+/// I1, L29: output that cannot be written is an error, which is said; that its reader has gone is none.
+#[test]
+fn i1_output_that_cannot_be_written_is_an_error() {
+    let desk = Desk::new(&[json!({"text": "All."})]);
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for options in [&["Go."] as &[&str], &["--json", "Go."]] {
+        let output = desk.command(options).stdin(Stdio::null()).stdout(full()).output().unwrap();
+        let printed = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        assert!(printed.contains("error: the output cannot be written: No space left"), "{printed}");
+    }
+}

@@ -16,7 +16,7 @@ use agent_core::message::{CallId, TurnInput};
 use agent_core::run::Action;
 use agent_runtime::{FirstUse, Session, SessionError, TurnResult, question};
 use clap::CommandFactory;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::Path;
 use std::pin::Pin;
 use tokio_util::sync::CancellationToken;
@@ -148,6 +148,7 @@ pub(super) async fn watch(
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
     let mut events = session.subscribe();
+    let mut unwritten = None;
     let result = {
         let running = session.run(input, cancel.clone());
         tokio::pin!(running);
@@ -155,9 +156,10 @@ pub(super) async fn watch(
             let first_use = tokio::select! {
                 biased;
                 event = events.recv() => {
-                    // Nobody reads any more: the client is gone (L29).
-                    if view.receive(event).await.is_err() {
+                    // Nobody reads any more: the client is gone (L29), or the disk is full.
+                    if let Err(error) = view.receive(event).await {
                         cancel.cancel();
+                        unwritten.get_or_insert(error);
                     }
                     continue;
                 }
@@ -172,6 +174,9 @@ pub(super) async fn watch(
         }
     };
     while view.receive_waiting(&mut events).await.unwrap_or(false) {}
+    if let Some(error) = unwritten.filter(|error: &std::io::Error| error.kind() != ErrorKind::BrokenPipe) {
+        return Err(Failure::output(error));
+    }
     result.map_err(|error| match error {
         // Nothing was begun, now or ever.
         SessionError::Restore { .. } => Failure::refused(error),
