@@ -49,6 +49,7 @@ mod seed_e;
 mod services;
 mod services_by_hand;
 mod session_commands;
+mod store_command;
 mod support;
 mod swap;
 #[cfg(target_os = "linux")]
