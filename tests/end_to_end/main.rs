@@ -24,6 +24,8 @@ mod guests;
 mod history;
 mod host_model;
 mod keeping;
+#[path = "../long_work/work.rs"]
+mod long_work;
 mod mcp;
 mod mcp_peers;
 mod media;
