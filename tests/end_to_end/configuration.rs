@@ -1,5 +1,7 @@
 //! agent.toml and the models of an agent, with the real binary: written, edited, checked and run (I2, M2).
 
+mod checking;
+
 use crate::support::components;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

@@ -2,6 +2,7 @@
 //! check 4).
 
 mod approvals;
+mod below;
 mod first_use;
 mod lent;
 mod progress;

@@ -122,6 +122,9 @@ pub(crate) enum Command {
     Memory(MemoryCommand),
     /// Show what plugins were granted and denied, what was allowed, and which versions served
     Audit(AuditArguments),
+    /// Check the database, and make anew in it what can be made from the rest
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Write, check and list agents' configurations
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -132,6 +135,19 @@ pub(crate) enum Command {
 
 /// Name of the command that compiles for another process of this program.
 pub(crate) const COMPILE: &str = "compile-component";
+
+/// Commands on the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Say whether the file is whole, and whether what is searched and listed says what was said; changes nothing
+    Check {
+        /// Print one JSON line per thing that was compared
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make anew what is searched and listed, from the messages, memories and states that are stored
+    Rebuild,
+}
 
 /// Commands on the outbox.
 #[derive(Debug, Subcommand)]

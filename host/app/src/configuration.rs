@@ -34,7 +34,7 @@ pub(crate) use template::template;
 use crate::grants::{Grant, Kind, Receiver, SecretGrant};
 use agent_core::approval::ApprovalRules;
 use agent_core::loop_break::Finish;
-use agent_core::run::AtLimit;
+use agent_core::run::{AtLimit, UnitWeights, Weight};
 use agent_core::text_dialect::ToolDialect;
 use agent_plugins::limits::FUEL;
 use agent_runtime::{MemoryUse, SummaryWriter};
@@ -90,6 +90,8 @@ pub(crate) struct AgentFile {
     pub(crate) max_interactions: Option<u32>,
     /// What happens there.
     pub(crate) at_limit: Option<AtLimit>,
+    /// What its model calls count for.
+    pub(crate) execution_units: UnitWeights,
     /// Corrections of a rejected output.
     pub(crate) max_corrections: Option<u32>,
     /// Tools at once.
@@ -236,6 +238,7 @@ impl AgentFile {
             executor: root.get("executor").and_then(|found| placed(&found)),
             max_interactions: number("max_interactions"),
             at_limit: text("at_limit").map(|word| if word == "error" { AtLimit::Error } else { AtLimit::Finish }),
+            execution_units: root.table("execution_units").map(|table| units(&table)).unwrap_or_default(),
             max_corrections: number("max_corrections"),
             parallel_calls: number("parallel_calls"),
             result_characters: number("result_characters"),
@@ -381,6 +384,16 @@ pub(crate) fn read_bounded(path: &Path, most: u64) -> std::io::Result<String> {
         let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
         std::io::Error::other(format!("line {line} has a byte that is no UTF-8: save the file as UTF-8"))
     })
+}
+
+fn units(table: &Table<'_>) -> UnitWeights {
+    let weight = |key, default| table.get(key).and_then(|found| Weight::of(found.amount()?)).unwrap_or(default);
+    let defaults = UnitWeights::default();
+    UnitWeights {
+        prompt_token: weight("prompt_token", defaults.prompt_token),
+        completion_token: weight("completion_token", defaults.completion_token),
+        model_call: weight("model_call", defaults.model_call),
+    }
 }
 
 fn retry(table: &Table<'_>) -> RetryTable {

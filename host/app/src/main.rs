@@ -78,6 +78,7 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
             commands::audit::run(arguments, &DataDirectory::open(asked)?, terminal).await
         }
         Some(Command::Outbox(command)) => commands::outbox::run(command, &DataDirectory::open(asked)?, terminal).await,
+        Some(Command::Store(command)) => commands::store::run(command, &DataDirectory::open(asked)?, terminal).await,
         Some(Command::Memory(command)) => commands::memory::run(command, &DataDirectory::open(asked)?, terminal).await,
         Some(Command::Approvals(command)) => {
             commands::approvals::run(command, &DataDirectory::open(asked)?, terminal).await

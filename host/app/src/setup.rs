@@ -14,7 +14,7 @@ use crate::terminal::{Terminal, YELLOW, show_build, show_load};
 use agent_core::prompt::PromptParts;
 use agent_core::run::LoopConfig;
 use agent_kit::build::{BuildError, BuiltPlugin, build_directory};
-use agent_memory::{Options, SqliteStore};
+use agent_memory::{Indexes, Options, SqliteStore};
 use agent_models::{Embedder, Provider, Providers, RetryPolicy};
 use agent_plugins::{
     CallLimits, CompilerCommand, Generation, Grants, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox,
@@ -32,6 +32,12 @@ use std::time::Duration;
 /// Opens the database.
 pub(crate) fn store(data: &DataDirectory) -> Result<Arc<SqliteStore>, Failure> {
     SqliteStore::open(data.database(), Options::default()).map(Arc::new).map_err(Failure::refused)
+}
+
+/// The same to be looked at, or to make its indexes anew.
+pub(crate) fn store_to_mend(data: &DataDirectory) -> Result<SqliteStore, Failure> {
+    let options = Options { indexes: Indexes::ToBeRebuilt, ..Options::default() };
+    SqliteStore::open(data.database(), options).map_err(Failure::refused)
 }
 
 /// Starts the sandbox on the data folder's cache and plugin store.
@@ -393,6 +399,7 @@ fn bounds(settings: &Settings) -> LoopConfig {
         finish: file.finish.unwrap_or(defaults.finish),
         persistence: file.persistence.unwrap_or(defaults.persistence),
         answer_within_ms: file.answer_within_ms.map(u64::from),
+        execution_units: file.execution_units,
         ..defaults
     }
 }

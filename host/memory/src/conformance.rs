@@ -10,6 +10,7 @@ mod key_value;
 mod leases;
 mod memories;
 mod outbox;
+mod projections;
 mod sessions;
 mod versions;
 
@@ -85,6 +86,9 @@ pub async fn run(mut new_place: impl FnMut() -> Place) {
     memories::pages_newest_first(new_place()).await;
     memories::found_for_whom_they_are_made(new_place()).await;
     memories::forgotten_with_their_turn_and_session(new_place()).await;
+    projections::they_say_what_the_log_says(new_place()).await;
+    projections::what_has_not_been_taken_in_is_no_difference(new_place()).await;
+    projections::lists_follow_the_snapshot(new_place()).await;
     hostile::strange_text_is_stored_as_text(new_place()).await;
     hostile::queries_cannot_break_the_search(new_place()).await;
     hostile::long_text(new_place()).await;

@@ -106,6 +106,17 @@ pub enum StoreError {
         /// As SQLite or the reader says it.
         problem: String,
     },
+    /// What can be searched is damaged, and can be made anew from the rest.
+    #[error(
+        "an index of words in the database `{path}` is damaged ({problem}); nothing of what was said is lost: \
+         `agent-host store rebuild` makes it anew"
+    )]
+    DamagedIndex {
+        /// The file.
+        path: PathBuf,
+        /// As SQLite says it.
+        problem: String,
+    },
     /// A newer host wrote the file.
     #[error("the database `{path}` has version {found}; this host knows up to {supported}: use a newer host")]
     Newer {

@@ -47,7 +47,7 @@ fn how_to_go_on(waits: &[Wait]) -> String {
             WaitCause::Approval => "/approve asks about its calls",
             WaitCause::Service { .. } => "/respond FILE gives a service's answer",
             WaitCause::OutcomeUnknown => "/resolve decides about a call",
-            WaitCause::Agent { .. } => "settle what waits below with the commands that stand above, then /continue",
+            WaitCause::Agent { .. } => "/approve asks what the agents below it wait for",
             WaitCause::Answer { .. } => "write the answer to its question",
         };
         if !ways.contains(&way) {

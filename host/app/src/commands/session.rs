@@ -8,7 +8,7 @@ mod call;
 mod cancel;
 mod delete;
 mod portable;
-mod resolve;
+pub(crate) mod resolve;
 pub(crate) mod respond;
 mod search;
 pub(crate) mod show;

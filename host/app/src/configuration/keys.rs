@@ -8,7 +8,7 @@ mod services;
 mod tables;
 
 use super::form::Form;
-use agent::{AGENT, MODELS, TURN};
+use agent::{AGENT, MODELS, TURN, UNITS};
 use approval::APPROVAL;
 pub(super) use mcp::{MCP, MCP_NEEDS};
 use mcp::{MCP_ADDRESS, MCP_PROCESS};
@@ -86,6 +86,7 @@ pub(super) const SECTIONS: &[Section] = &[
     AGENT,
     MODELS,
     TURN,
+    UNITS,
     APPROVAL,
     RETRY,
     PROVIDER,

@@ -23,6 +23,29 @@ fn tools_and_plans() {
     }
 }
 
+/// L5
+#[test]
+fn l5_units_are_weighed_with_numbers_that_are_finite_and_not_negative() {
+    let file = parse("[execution_units]\nprompt_token = 0.25\nmodel_call = 10\n").expect("right");
+    let units = file.execution_units;
+    let shown = [units.prompt_token, units.completion_token, units.model_call].map(agent_core::run::Weight::units);
+    assert_eq!(shown, [0.25, 1.0, 10.0]);
+    let wrong = "[execution_units]\nprompt_token = -1\ncompletion_token = inf\nmodel_call = nan\ncall = 1\n";
+    let message = parse(wrong).expect_err("wrong");
+    for part in [
+        "2:16: `execution_units.prompt_token` is out of range",
+        "3:20: `execution_units.completion_token` is out of range",
+        "4:14: `execution_units.model_call` is out of range",
+        "5:1: unknown key `execution_units.call`",
+        "allowed: a number from 0 to 1000",
+        "allowed here: prompt_token, completion_token, model_call",
+    ] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let message = parse("execution_units = 3\n").expect_err("no table");
+    assert!(message.contains("allowed: a table, `[execution_units]`"), "{message}");
+}
+
 /// I2
 #[test]
 fn a_whole_file() {
@@ -147,7 +170,7 @@ memory_mib = 512
     agents/agent.toml:2:1: unknown key `modle`
       2 | modle = "offline"
         | ^^^^^
-        = did you mean `model`? allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, agents, host, plugins, mcp, services, outbox
+        = did you mean `model`? allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, approval, retry, providers, agents, host, plugins, mcp, services, outbox
 
     agents/agent.toml:3:20: `max_interactions` is out of range
       3 | max_interactions = 0
@@ -241,7 +264,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:3:1: unknown key `attempts`
       3 | attempts = 2
         | ^^^^^^^^
-        = `attempts` stands in `[retry]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, agents, host, plugins, mcp, services, outbox
+        = `attempts` stands in `[retry]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, approval, retry, providers, agents, host, plugins, mcp, services, outbox
 
     agents/agent.toml:4:1: `name` is there twice: first in line 2
       4 | name = "b"
@@ -251,7 +274,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:5:1: unknown key `grants`
       5 | grants = { read = ["."] }
         | ^^^^^^
-        = `grants` stands in `[host.grants]` or `[plugins.NAME.grants]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, agents, host, plugins, mcp, services, outbox
+        = `grants` stands in `[host.grants]` or `[plugins.NAME.grants]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, approval, retry, providers, agents, host, plugins, mcp, services, outbox
 
     agents/agent.toml:8:1: unknown key `retry.atempts`
       8 | atempts = 3

@@ -1,7 +1,8 @@
 //! Opening a database file: what is not ours, not whole or not writable is refused before anything is written.
 
-use super::failure::Failure;
-use super::{Options, Synchronous, schema};
+use super::failure::{Failure, speaks_of_an_index};
+use super::queries::collect;
+use super::{Indexes, Options, Synchronous, schema};
 use crate::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
@@ -97,10 +98,7 @@ impl DatabaseFile {
         schema::check(&unchanged, &self.path)?;
         drop(unchanged);
         if size <= CHECKED_BYTES {
-            let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-            if verdict != "ok" {
-                return Err(Failure::Unreadable(verdict));
-            }
+            verdict(&connection, "PRAGMA quick_check(100)", self.options.indexes)?;
         }
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         self.configure(&connection)?;
@@ -123,6 +121,22 @@ impl DatabaseFile {
             connection.pragma_update_and_check(None, "max_page_count", pages.max(1), |_| Ok(()))?;
         }
         configure_all(connection, 16)
+    }
+}
+
+/// What SQLite says of a file: the first thing that is not of an index comes first, since an index can be made anew.
+pub(super) fn verdict(connection: &Connection, check: &str, indexes: Indexes) -> Result<(), Failure> {
+    let said = match collect(connection, check, [], |row| Ok(row.get::<_, String>(0)?)) {
+        // An index may be damaged beyond being checked, and ends the check of all else.
+        Err(failure) if failure.is_of_an_index() => vec![failure.to_string()],
+        said => said?,
+    };
+    let problems: Vec<String> = said.into_iter().filter(|line| line != "ok").collect();
+    match problems.iter().find(|problem| !speaks_of_an_index(problem)).or(problems.first()) {
+        None => Ok(()),
+        Some(problem) if !speaks_of_an_index(problem) => Err(Failure::Unreadable(problem.clone())),
+        Some(_) if indexes == Indexes::ToBeRebuilt => Ok(()),
+        Some(problem) => Err(Failure::BrokenIndex(problem.clone())),
     }
 }
 

@@ -69,7 +69,7 @@ async fn report(
 }
 
 /// A result must be told; an error has a usual text.
-fn decision(verdict: Verdict, text: Option<String>) -> Result<Decision, Failure> {
+pub(crate) fn decision(verdict: Verdict, text: Option<String>) -> Result<Decision, Failure> {
     match (verdict, text) {
         (Verdict::Retry, None) => Ok(Decision::Retry),
         (Verdict::Retry, Some(_)) => Err(Failure::refused("`retry` takes no text: the call runs again")),

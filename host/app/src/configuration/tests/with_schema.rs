@@ -35,6 +35,7 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "media_policies = {}",
         "output_schema = {}",
         "max_interactions = 1000\nmax_corrections = 0",
+        "[execution_units]\nprompt_token = 0\ncompletion_token = 0.125\nmodel_call = 1000",
         "[providers.openai]",
         "[providers.groq]\nheaders = { \"X-Title\" = \"a b\" }",
         "[providers.own]\nbase_url = \"https://example.com\"",
@@ -52,6 +53,10 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "[mcp.a]\nurl = \"http://127.0.0.1:1/chat/completions\"\nheader_env = { Authorization = \"A\" }",
     ];
     let wrong = [
+        "execution_units = 1",
+        "[execution_units]\nprompt_token = -1",
+        "[execution_units]\nmodel_call = 1000.5",
+        "[execution_units]\nmodel_call = \"1\"",
         "modle = \"a\"",
         "model = 1",
         "model = \" \"",

@@ -102,7 +102,12 @@ impl TurnView<'_> {
                     others.push_str("\n  or here: /respond FILE answers, /cancel ends the turn");
                 }
                 let others = (!others.is_empty()).then_some(others);
-                let below = below::waiting(&*self.kept.store, &suspension, &self.kept.data).await?;
+                let mut below = below::waiting(&*self.kept.store, &suspension, &self.kept.data).await?;
+                if self.usage == Use::Interactive && !below.is_empty() {
+                    below.push(format!(
+                        "{DIM}or here: /approve asks what can be answered, /cancel ends the turn{DIM:#}"
+                    ));
+                }
                 for lines in waiting.into_iter().chain(others).chain(below) {
                     self.page.note(Block::Note, self.fitted(lines));
                 }
