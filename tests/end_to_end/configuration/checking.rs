@@ -25,7 +25,7 @@ fn refused(place: &Place, agent: &str, words: &[&str]) {
 /// I2: what it would run, line by line; what may be put right later is a warning.
 #[test]
 fn i2_an_agent_that_is_right_is_told_as_it_would_run() {
-    let text = "model = \"scripted:replies.json\"\nplugin_directory = \"plugins\"\n\n[plugins.text.grants]\nread = [\"agents\"]\n\n\
+    let text = "name = \"buyer\"\nmodel = \"scripted:replies.json\"\nplugin_directory = \"plugins\"\n\n[plugins.text.grants]\nread = [\"agents\"]\n\n\
                 [services.pay]\ntype = \"com.example.pay\"\n\n[mcp.notes]\ncommand = \"no-such-program\"\n\n\
                 [agents.reader]\nagent = \"agents/reader.toml\"\ndescription = \"Reads.\"\n";
     let files = [
@@ -41,7 +41,7 @@ fn i2_an_agent_that_is_right_is_told_as_it_would_run() {
     let begins = |word: &str| lines.iter().any(|line| line.starts_with(word));
     for expected in [
         "agent.toml: ok",
-        "agent agent",
+        "agent buyer",
         "model scripted",
         "plugins text",
         "agents reader",
@@ -51,7 +51,7 @@ fn i2_an_agent_that_is_right_is_told_as_it_would_run() {
     ] {
         assert!(begins(expected), "no line begins with `{expected}`: {lines:?}");
     }
-    let warning = "agent.toml:11: mcp.notes.command: there is no program `no-such-program` on its PATH";
+    let warning = "agent.toml:12: mcp.notes.command: there is no program `no-such-program` on its PATH";
     assert!(ended.stderr.contains(warning), "{ended:?}");
 }
 
@@ -87,19 +87,23 @@ fn l7_two_tools_of_one_name_name_both_sources() {
 /// I2, L16: what is wrong with an agent below is shown in its own file, with line and key, however deep it is.
 #[test]
 fn i2_an_error_in_a_delegates_file_names_that_file() {
-    let below = |file: &str| format!("[agents.below]\nagent = \"{file}\"\ndescription = \"Works.\"\n");
-    let place =
-        Place::new(&[("agent.toml", &below("agents/middle.toml")), ("agents/middle.toml", &below("last.toml"))]);
+    let below = |name: &str, file: &str| {
+        format!("name = \"{name}\"\n[agents.below]\nagent = \"{file}\"\ndescription = \"Works.\"\n")
+    };
+    let place = Place::new(&[
+        ("agent.toml", &below("top", "agents/middle.toml")),
+        ("agents/middle.toml", &below("middle", "last.toml")),
+    ]);
     place.write("agents/last.toml", "name = \"last\"\nmodle = \"offline\"\n");
     refused(&place, "agent.toml", &["agents/last.toml:2:1: unknown key `modle`", "did you mean `model`?"]);
     std::fs::write(place.path("agents/last.toml"), b"model = \"\xff\"\n").unwrap();
     refused(&place, "agent.toml", &["agents/last.toml", "line 1 has a byte that is no UTF-8"]);
     std::fs::remove_file(place.path("agents/last.toml")).unwrap();
-    refused(&place, "agent.toml", &["agents/last.toml", "agents/middle.toml:2"]);
+    refused(&place, "agent.toml", &["agents/last.toml", "agents/middle.toml:3"]);
     place.write("agents/last.toml", "plugin_directory = \"nowhere\"\n");
     refused(&place, "agent.toml", &["agents/nowhere", "last"]);
-    place.write("agents/last.toml", &below("../agent.toml"));
-    refused(&place, "agent.toml", &["agents/last.toml:2", "agent → middle → last → agent"]);
+    place.write("agents/last.toml", &below("last", "../agent.toml"));
+    refused(&place, "agent.toml", &["agents/last.toml:3", "top → middle → last → top"]);
 }
 
 /// I2: what a file names must be there: folders, variables, plugins, scripts, schemas.

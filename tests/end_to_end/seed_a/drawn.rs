@@ -105,7 +105,7 @@ impl Drawing {
     }
 
     /// execute(input event, context = null) … return { context, services }.
-    async fn from_the_input_to_the_suspension(&mut self) {
+    async fn until_it_waits(&mut self) {
         let input = TurnInput::Json(json!({"city": "Bern"}));
         assert!(self.diary.started().is_empty());
         let result = self.session.run(Some(input), CancellationToken::new()).await.unwrap();
@@ -127,7 +127,7 @@ impl Drawing {
     }
 
     /// execute(service response, context: AgentState) … return { context, output }.
-    async fn from_the_response_to_the_output(&mut self) {
+    async fn until_it_answers(&mut self) {
         let subject = self.session.subject().to_owned();
         let state = self.session.state().clone();
         let call = state.waits()[0].call.clone();
@@ -151,7 +151,7 @@ impl Drawing {
     }
 
     /// Tool interaction quota exhausted: the error, and the finally block.
-    async fn to_the_quota(&mut self) {
+    async fn until_the_quota(&mut self) {
         let result = turn(&mut self.session, "And tomorrow?").await;
         let TurnResult::Failed(error @ TurnError::InteractionsExhausted { interactions: 4, .. }) = &result else {
             panic!("{result:?}")
@@ -165,9 +165,9 @@ impl Drawing {
 #[tokio::test(flavor = "multi_thread")]
 async fn seed_a_from_the_input_to_the_quota() {
     let mut drawing = Drawing::new().await;
-    drawing.from_the_input_to_the_suspension().await;
-    drawing.from_the_response_to_the_output().await;
-    drawing.to_the_quota().await;
+    drawing.until_it_waits().await;
+    drawing.until_it_answers().await;
+    drawing.until_the_quota().await;
     let Drawing { house, session, agent, .. } = drawing;
     let results: Vec<_> =
         results(&house, &session).await.into_iter().take(8).map(|(name, error, _)| (name, error)).collect();
