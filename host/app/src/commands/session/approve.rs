@@ -115,9 +115,7 @@ async fn leave(opened: Opened, data: &DataDirectory, terminal: &Terminal) -> Res
     opened.session.close().await.map_err(Failure::failed)?;
     opened.agent.current().servers().shutdown().await;
     let flag = data.flag();
-    terminal.note(format!(
-        "stored; go on with agent-host --session {session}{flag}, and the same --agent or --plugins as before"
-    ));
+    terminal.note(format!("stored; go on with agent-host --session {session}{flag}, and the same options as before"));
     Ok(Exit::Done)
 }
 

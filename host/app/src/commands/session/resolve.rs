@@ -59,9 +59,7 @@ async fn report(
     match unknown_calls(store, session).await?.as_slice() {
         [] => {
             let flag = data.flag();
-            terminal.note(format!(
-                "go on with agent-host --session {session}{flag}, and the same --agent or --plugins as before"
-            ));
+            terminal.note(format!("go on with agent-host --session {session}{flag}, and the same options as before"));
         }
         left => terminal.note(super::show::waiting(session, left, data)),
     }
