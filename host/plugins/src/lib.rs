@@ -49,7 +49,7 @@ mod trial;
 mod turns;
 
 pub use call::{ToolCallContext, ToolCallRequest};
-pub use compiler::{CompilerCommand, serve_compiler};
+pub use compiler::{CompileTime, CompilerCommand, serve_compiler};
 pub use directory::{Look, PluginDirectory, Seen};
 pub use failure::CallFailure;
 pub use first_use::{Answers, to_ask};

@@ -8,7 +8,7 @@
 #[path = "../../../host/plugins/src/engine.rs"]
 mod engine;
 #[allow(dead_code, unreachable_pub, reason = "the raw side has only the engine's")]
-#[path = "../../../host/plugins/src/limits.rs"]
+#[path = "../../../host/plugins/src/limits/host.rs"]
 mod limits;
 
 mod agent;
