@@ -87,6 +87,7 @@ fn i2_written_edited_checked_and_run() {
     let edited = written
         .replace("\n#name = \"reader\"\n", "\nname = \"accountant\"\n")
         .replace("\n#plugin_directory = ", "\nplugin_directory = ")
+        .replace("\n#[limits]\n", "\n[limits]\n")
         .replace("\n#[plugins.files.limits]\n", "\n[plugins.calc.limits]\n")
         .replace("\n#memory_mib = ", "\nmemory_mib = ");
     assert_ne!(edited, written);

@@ -73,6 +73,42 @@ async fn p6_a_refused_file_is_a_denial() {
     assert!(told.contains(&of_call("opening \"effects.txt\" for writing")), "{told:?}");
 }
 
+/// P6: whatever else would change a tree that is granted for reading only, and through which handle.
+#[tokio::test(flavor = "multi_thread")]
+async fn p6_a_refused_change_is_a_denial() {
+    use agent_plugins::{Access, Grants, TreeGrant};
+    let house = House::new(&["intruder"]).await;
+    std::fs::write(house.tree().join("own.txt"), "its own words").unwrap();
+    std::fs::create_dir(house.tree().join("folder")).unwrap();
+    let tree = TreeGrant { host: house.tree(), guest: ".".to_owned(), access: Access::Read };
+    let grants = Grants { trees: vec![tree], ..Grants::default() };
+    let config = || {
+        let mut config = AgentConfig::new("test");
+        let allowance = agent_runtime::PluginAllowance { grants: grants.clone(), ..Default::default() };
+        config.plugins.insert("intruder".to_owned(), allowance);
+        config
+    };
+    let told = denied(&house, config(), ("intruder.paths", json!({"paths": ["own.txt"]}))).await;
+    for deed in [
+        "setting the times of \"own.txt\"",
+        "making the hard link \"linked0\"",
+        "renaming \"own.txt\"",
+        "making the link \"made\"",
+        "making the folder \"own.txt\"",
+        "removing \"own.txt\"",
+        "removing the folder \"own.txt\"",
+    ] {
+        assert!(told.contains(&of_call(deed)), "{deed}: {told:?}");
+    }
+    let told = denied(&house, config(), ("intruder.handles", json!({"paths": ["own.txt"]}))).await;
+    for deed in ["resizing an open file", "setting the times of an open file"] {
+        assert!(told.contains(&of_call(deed)), "{deed}: {told:?}");
+    }
+    // What goes on in the tree itself, or is not there, was denied by nobody.
+    let told = denied(&house, config(), ("intruder.read_often", json!({"path": "absent", "times": 1}))).await;
+    assert_eq!(told, []);
+}
+
 /// P6, L17: what the configuration denies a model is denied as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_withheld_and_forbidden_tools_are_denials() {

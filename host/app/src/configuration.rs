@@ -10,6 +10,7 @@ mod edit;
 mod form;
 mod json_schema;
 mod keys;
+mod limits;
 mod mcp;
 mod nearest;
 mod output_schema;
@@ -24,6 +25,7 @@ pub(crate) use check::BUILT_IN;
 pub(crate) use edit::{Addition, Draft, EditError};
 pub(crate) use form::url_problem;
 pub(crate) use json_schema::json_schema;
+pub(crate) use limits::LimitValues;
 pub(crate) use mcp::McpTable;
 pub(crate) use nearest::nearest;
 pub(crate) use providers::ProviderTable;
@@ -36,7 +38,7 @@ use agent_core::approval::ApprovalRules;
 use agent_core::loop_break::Finish;
 use agent_core::run::{AtLimit, UnitWeights, Weight};
 use agent_core::text_dialect::ToolDialect;
-use agent_plugins::limits::FUEL;
+use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
 use agent_runtime::{MemoryUse, SummaryWriter};
 use document::{Document, Found, Table};
 use serde_json::Value;
@@ -134,8 +136,12 @@ pub(crate) struct AgentFile {
     pub(crate) services: BTreeMap<String, ServiceTable>,
     /// Where events go.
     pub(crate) outbox: OutboxTable,
-    /// Limits, by plugin.
-    pub(crate) limits: BTreeMap<String, PluginLimits>,
+    /// Limits of the calls of all plugins.
+    pub(crate) call_limits: LimitValues,
+    /// Those of single plugins, which go before them.
+    pub(crate) limits: BTreeMap<String, LimitValues>,
+    /// Limits of the host that runs the agent.
+    pub(crate) host_limits: LimitValues,
     /// Agents that it may delegate to, by the name of their tool.
     pub(crate) agents: BTreeMap<String, AgentTable>,
     /// How often work may be handed down.
@@ -180,19 +186,6 @@ pub(crate) struct RetryTable {
     pub(crate) longest_wait_ms: Option<u32>,
     /// All tries and waits together.
     pub(crate) total_ms: Option<u32>,
-}
-
-/// Limits of one plugin's calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PluginLimits {
-    /// Milliseconds from begin to end.
-    pub(crate) wall_ms: Option<u32>,
-    /// Milliseconds of processor time.
-    pub(crate) cpu_ms: Option<u32>,
-    /// MiB of all memories.
-    pub(crate) memory_mib: Option<u32>,
-    /// Units of fuel.
-    pub(crate) fuel: Option<u64>,
 }
 
 impl AgentFile {
@@ -267,7 +260,9 @@ impl AgentFile {
             approval_places: BTreeMap::new(),
             services: services::services(root, &folder),
             outbox: services::outbox(root),
+            call_limits: root.table("limits").map(|table| limits::read(&table, &CALL_LIMITS)).unwrap_or_default(),
             limits: BTreeMap::new(),
+            host_limits: LimitValues::default(),
             agents: agents::read(root, &folder),
             max_depth: number("max_depth"),
             mcp: mcp::read(root),
@@ -292,8 +287,13 @@ impl AgentFile {
     }
 
     fn read_plugins(&mut self, root: &Table<'_>) {
-        if let Some(grants) = root.table("host").and_then(|host| host.table("grants")) {
-            self.add_lists(&grants, &Receiver::Host, &[("read", Kind::Read)]);
+        if let Some(host) = root.table("host") {
+            if let Some(grants) = host.table("grants") {
+                self.add_lists(&grants, &Receiver::Host, &[("read", Kind::Read)]);
+            }
+            if let Some(table) = host.table("limits") {
+                self.host_limits = limits::read(&table, &HOST_LIMITS);
+            }
         }
         for entry in root.table("plugins").iter().flat_map(Table::entries) {
             self.plugin_tables.insert(entry.name.clone(), entry.found.place());
@@ -307,14 +307,8 @@ impl AgentFile {
             for secret in plugin.table("secrets").iter().flat_map(Table::entries) {
                 self.secrets.extend(secrets::read(&entry.name, &secret));
             }
-            if let Some(limits) = plugin.table("limits") {
-                let number = |key| limits.get(key).and_then(|found| found.number());
-                let (wall_ms, cpu_ms, memory_mib) = (number("wall_ms"), number("cpu_ms"), number("memory_mib"));
-                let fuel = limits.get("fuel").and_then(|found| match found.flag() {
-                    Some(on) => on.then_some(FUEL),
-                    None => found.large(),
-                });
-                self.limits.insert(entry.name, PluginLimits { wall_ms, cpu_ms, memory_mib, fuel });
+            if let Some(table) = plugin.table("limits") {
+                self.limits.insert(entry.name, limits::read(&table, &CALL_LIMITS));
             }
         }
     }

@@ -4,7 +4,7 @@ pub(crate) mod agents;
 mod model;
 
 use crate::arguments::{AgentArguments, COMPILE};
-use crate::configuration::{PluginLimits, ServiceTable};
+use crate::configuration::ServiceTable;
 use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::Failure;
@@ -16,9 +16,10 @@ use agent_core::run::LoopConfig;
 use agent_kit::build::{BuildError, BuiltPlugin, build_directory};
 use agent_memory::{Indexes, Options, SqliteStore};
 use agent_models::{Embedder, Provider, Providers, RetryPolicy};
+use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
 use agent_plugins::{
-    CallLimits, CompilerCommand, Generation, Grants, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox,
-    SandboxOptions,
+    CallLimits, CompilerCommand, Generation, Grants, HostLimits, LoadError, LoadEvent, LoadProblem, LoadedPlugin,
+    Sandbox, SandboxOptions,
 };
 use agent_runtime::{
     Agent, AgentConfig, AgentError, Announced, Asking, Delegate, Emission, LiveAgent, Models, OutboxConfig,
@@ -40,13 +41,25 @@ pub(crate) fn store_to_mend(data: &DataDirectory) -> Result<SqliteStore, Failure
     SqliteStore::open(data.database(), options).map_err(Failure::refused)
 }
 
-/// Starts the sandbox on the data folder's cache and plugin store.
+/// Starts the sandbox on the data folder's cache and plugin store, with the limits of who needs no agent.
 pub(crate) fn sandbox(data: &DataDirectory) -> Result<Sandbox, Failure> {
+    limited_sandbox(data, HostLimits::default())
+}
+
+/// The same with the limits that the agent's file sets for the host.
+pub(crate) fn sandbox_of(settings: &Settings, data: &DataDirectory) -> Result<Sandbox, Failure> {
+    let mut limits = HostLimits::default();
+    settings.file.host_limits.set(&HOST_LIMITS, &mut limits);
+    limited_sandbox(data, limits)
+}
+
+fn limited_sandbox(data: &DataDirectory, limits: HostLimits) -> Result<Sandbox, Failure> {
     let options = SandboxOptions {
         cache_directory: Some(data.cache()),
         store_directory: Some(data.plugins()),
         compiler: environment::this_program()
             .map(|program| CompilerCommand { program, arguments: vec![COMPILE.into()] }),
+        limits,
         ..SandboxOptions::default()
     };
     Sandbox::new(options).map_err(Failure::refused)
@@ -346,6 +359,7 @@ fn configuration(settings: &Settings) -> AgentConfig {
         memory: file.memory.unwrap_or(defaults.memory),
         include_history: file.include_history.unwrap_or(defaults.include_history),
         output_schema: file.output_schema.clone(),
+        limits: call_limits(settings),
         plugins: plugin_names(settings).map(|name| (name.to_owned(), allowance(settings, name))).collect(),
         host_trees: settings.grants.host.clone(),
         context_builder: file.context_builder.clone(),
@@ -413,21 +427,17 @@ fn plugin_names(settings: &Settings) -> impl Iterator<Item = &str> {
 /// Grants and limits of one plugin.
 fn allowance(settings: &Settings, plugin: &str) -> PluginAllowance {
     let grants = settings.grants.plugins.get(plugin).cloned().unwrap_or_default();
-    let limits = settings.file.limits.get(plugin).copied().unwrap_or_default();
+    let mut limits = call_limits(settings);
+    if let Some(own) = settings.file.limits.get(plugin) {
+        own.set(&CALL_LIMITS, &mut limits);
+    }
     let asking = if settings.file.unasked.contains(plugin) { Asking::Never } else { Asking::AtFirstUse };
-    PluginAllowance { grants, limits: call_limits(limits), asking, ..PluginAllowance::default() }
+    PluginAllowance { grants, limits, asking, ..PluginAllowance::default() }
 }
 
-/// A configured wall time holds for whatever the plugin is called for.
-fn call_limits(limits: PluginLimits) -> CallLimits {
-    let mut call = CallLimits::default();
-    if let Some(wall) = limits.wall_ms.map(milliseconds) {
-        (call.tool_time, call.builder_time, call.pure_time) = (wall, wall, wall);
-    }
-    call.cpu_time = limits.cpu_ms.map(milliseconds);
-    if let Some(mebibytes) = limits.memory_mib {
-        call.memory = mebibytes as usize * 1024 * 1024;
-    }
-    call.fuel = limits.fuel;
-    call
+/// Limits of the calls of all plugins.
+fn call_limits(settings: &Settings) -> CallLimits {
+    let mut limits = CallLimits::default();
+    settings.file.call_limits.set(&CALL_LIMITS, &mut limits);
+    limits
 }

@@ -5,6 +5,7 @@ pub mod change;
 pub mod cloud_event;
 pub mod effort;
 pub mod event;
+pub mod limits;
 pub mod loop_break;
 pub mod memory;
 pub mod message;

@@ -15,7 +15,9 @@ mod server;
 pub mod servers;
 
 pub use catalogue::{Catalogue, McpTool};
-pub use configuration::{ChildCommand, HttpAddress, Keep, McpLimits, ServerConfig, ToolSelection, Transport};
+pub use configuration::{
+    ChildCommand, HttpAddress, Keep, MCP_LIMITS, McpLimits, ServerConfig, ToolSelection, Transport,
+};
 pub use error::{McpConfigError, McpError};
 pub use result::{McpContent, McpDone};
 pub use servers::{Held, McpServers};

@@ -278,6 +278,11 @@ pub(crate) fn file_denied(plugin: &str, path: &str, access: Access) -> (String, 
     }
 }
 
+/// How changes of a tree are granted.
+pub(crate) fn file_change_advice(plugin: &str) -> GrantAdvice {
+    files_advice(plugin, Access::ReadWrite).advice
+}
+
 fn secret_advice(plugin: &str, name: &str) -> GrantAdvice {
     GrantAdvice {
         table: format!("[plugins.{}.secrets]", toml_key(plugin)),
@@ -314,7 +319,7 @@ fn toml_key(key: &str) -> String {
 }
 
 /// A TOML basic string.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 

@@ -3,7 +3,7 @@
 
 use crate::grants::{Denial, GrantAdvice, Unmet};
 use crate::identity::PluginIdentity;
-use crate::limits::Limit;
+use crate::limits::{CallLimits, Limit};
 use crate::logging::GuestLog;
 use crate::lookups::Lookups;
 use crate::turns::{Turn, Turns};
@@ -28,6 +28,7 @@ pub(crate) struct CallRecord {
     pub(crate) log: Mutex<GuestLog>,
     pub(crate) lookups: Lookups,
     pub(crate) unmet: Arc<[Unmet]>,
+    pub(crate) limits: CallLimits,
     started: Instant,
     wall_limit: Duration,
     cpu_limit: Duration,
@@ -41,9 +42,17 @@ pub(crate) struct CallRecord {
     fuel: OnceLock<u64>,
     model: Mutex<ModelUse>,
     limit: Mutex<Option<Limit>>,
+    met: Mutex<Met>,
     denials: Mutex<Vec<Denial>>,
     /// The right to keep a processor busy for more than a tick.
     turn: Mutex<Option<Turn>>,
+}
+
+/// Limits of which the guest was told, so that it can go on.
+#[derive(Default)]
+struct Met {
+    growth: Option<Limit>,
+    request: Option<Limit>,
 }
 
 impl CallRecord {
@@ -51,7 +60,7 @@ impl CallRecord {
         plugin: Arc<PluginIdentity>,
         (call, agent): (String, Arc<str>),
         wall_limit: Duration,
-        cpu_limit: Duration,
+        limits: CallLimits,
     ) -> Self {
         Self {
             plugin,
@@ -60,9 +69,10 @@ impl CallRecord {
             log: Mutex::default(),
             lookups: Lookups::default(),
             unmet: Arc::default(),
+            limits,
             started: Instant::now(),
             wall_limit,
-            cpu_limit,
+            cpu_limit: limits.cpu_time.unwrap_or(wall_limit),
             cpu: AtomicU64::new(0),
             polled: AtomicU64::new(0),
             memory: AtomicU64::new(0),
@@ -72,6 +82,7 @@ impl CallRecord {
             fuel: OnceLock::new(),
             model: Mutex::default(),
             limit: Mutex::default(),
+            met: Mutex::default(),
             denials: Mutex::default(),
             turn: Mutex::default(),
         }
@@ -88,13 +99,40 @@ impl CallRecord {
         self.wall_limit.saturating_sub(self.started.elapsed())
     }
 
-    /// Notes the first limit that the guest ran into.
+    /// Notes the first limit that ends the call.
     pub(crate) fn hit(&self, limit: Limit) {
         lock(&self.limit).get_or_insert(limit);
     }
 
     pub(crate) fn limit(&self) -> Option<Limit> {
         *lock(&self.limit)
+    }
+
+    /// Notes a limit at which a request of the guest was refused or cut. The guest was told, and may cope.
+    pub(crate) fn cut_request(&self, limit: Limit) {
+        tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "a request was stopped at its limit: {limit}");
+        lock(&self.met).request.get_or_insert(limit);
+    }
+
+    /// The limit of its requests that it ran into: it explains why a call failed, however the guest puts it.
+    pub(crate) fn request_limit(&self) -> Option<Limit> {
+        lock(&self.met).request
+    }
+
+    /// Notes that a memory or table was not grown. The guest was told, and may cope.
+    pub(crate) fn refuse_growth(&self, limit: Limit) {
+        lock(&self.met).growth = Some(limit);
+    }
+
+    /// Notes that one was grown: whatever was refused before, the guest went on.
+    pub(crate) fn grow(&self) {
+        lock(&self.met).growth = None;
+    }
+
+    /// What explains a crash that no other limit does: what the guest was last refused.
+    pub(crate) fn met(&self) -> Option<Limit> {
+        let met = lock(&self.met);
+        met.growth.or(met.request)
     }
 
     pub(crate) fn use_memory(&self, bytes: usize) {

@@ -43,7 +43,7 @@ impl Room {
                 .map_err(|source| SandboxError::Cache { path: path.clone(), source })
         });
         let cache = cache.transpose()?.flatten();
-        let ticker = Ticker::start(engine.clone()).map_err(SandboxError::Ticker)?;
+        let ticker = Ticker::start(engine.clone(), limits.epoch_tick).map_err(SandboxError::Ticker)?;
         Ok(Arc::new(Self { engine, metering, linkers, cache, _ticker: ticker }))
     }
 }

@@ -6,7 +6,7 @@ use crate::engine::Metering;
 use crate::failure::{CallFailure, Stop};
 use crate::grants::{Denial, Unmet};
 use crate::identity::PluginIdentity;
-use crate::limits::{HANDLES, Limit};
+use crate::limits::{CallLimits, Limit};
 use crate::logging::LostLog;
 use crate::record::CallRecord;
 use crate::room::Room;
@@ -84,8 +84,6 @@ pub(crate) struct Ticket {
     pub(crate) plugin: Arc<PluginIdentity>,
     /// Where it runs.
     pub(crate) room: Arc<Room>,
-    /// Units that it may use, where the room counts them. None: as many as it likes.
-    pub(crate) fuel: Option<u64>,
     /// The call's id, for the log.
     pub(crate) call: String,
     /// Whose it is.
@@ -94,8 +92,8 @@ pub(crate) struct Ticket {
     pub(crate) asked: usize,
     pub(crate) lane: LaneName,
     pub(crate) wall: Duration,
-    pub(crate) cpu: Duration,
-    pub(crate) memory: usize,
+    /// Its own limits. Fuel is counted where the room counts it.
+    pub(crate) limits: CallLimits,
     /// Bytes that the guest may hand to the host at once.
     pub(crate) lifted: usize,
     pub(crate) reach: Reach,
@@ -116,37 +114,34 @@ impl Sandbox {
         Run: Future<Output = Result<T, Stop>>,
     {
         let waiting = Instant::now();
-        let _place = match self.shared.admission.enter(ticket.lane, ticket.memory, &ticket.agent).await {
+        let _place = match self.shared.admission.enter(ticket.lane, ticket.limits.memory, &ticket.agent).await {
             Ok(place) => place,
             Err(QueueFull(queue)) => {
                 return CallReport::refused(CallFailure::Busy { plugin: ticket.plugin, queue });
             }
         };
         let queued = waiting.elapsed();
-        let (wall, lifted) = (ticket.wall, ticket.lifted);
-        let record = CallRecord::new(ticket.plugin, (ticket.call, ticket.agent), wall, ticket.cpu);
+        let (wall, lifted, limits) = (ticket.wall, ticket.lifted, ticket.limits);
+        let record = CallRecord::new(ticket.plugin, (ticket.call, ticket.agent), wall, limits);
         let record = Arc::new(record.lacking(ticket.unmet));
         record.give(ticket.asked);
-        let result =
-            match CallState::new(Arc::clone(&record), ticket.reach, Arc::clone(&self.shared.network), ticket.memory) {
-                Ok(state) => {
-                    let store = self.fresh_store(state, &ticket.room, (ticket.lane, lifted, ticket.fuel));
-                    let mut run = pin!(guest(store, Arc::clone(&record)));
-                    let metered = poll_fn(|context| record.poll(run.as_mut(), context));
-                    match tokio::time::timeout(wall, metered).await {
-                        Ok(result) => result.map_err(|stop| stop.into_failure(&record, (lifted, ticket.fuel))),
-                        Err(_) => {
-                            Err(CallFailure::Limit { plugin: record.plugin.clone(), limit: Limit::WallTime(wall) })
-                        }
-                    }
+        let result = match CallState::new(Arc::clone(&record), ticket.reach, Arc::clone(&self.shared.network)) {
+            Ok(state) => {
+                let store = self.fresh_store(state, &ticket.room, (ticket.lane, lifted));
+                let mut run = pin!(guest(store, Arc::clone(&record)));
+                let metered = poll_fn(|context| record.poll(run.as_mut(), context));
+                match tokio::time::timeout(wall, metered).await {
+                    Ok(result) => result.map_err(|stop| stop.into_failure(&record, (lifted, self.shared.wasm_stack))),
+                    Err(_) => Err(CallFailure::Limit { plugin: record.plugin.clone(), limit: Limit::WallTime(wall) }),
                 }
-                Err(problem) => Err(CallFailure::Grant { plugin: record.plugin.clone(), problem }),
-            };
+            }
+            Err(problem) => Err(CallFailure::Grant { plugin: record.plugin.clone(), problem }),
+        };
         if let Some(trial) = &ticket.trial {
             trial.note(&result);
         }
         if result.is_err() {
-            record.failed();
+            record.note_denials();
         }
         let lost_log = record.finish_log();
         let mut cost = record.cost(queued);
@@ -157,18 +152,14 @@ impl Sandbox {
         CallReport { result, cost, denials: record.denials(), lost_log }
     }
 
-    fn fresh_store(
-        &self,
-        state: CallState,
-        room: &Room,
-        (lane, lifted, fuel): (LaneName, usize, Option<u64>),
-    ) -> GuestStore {
+    fn fresh_store(&self, state: CallState, room: &Room, (lane, lifted): (LaneName, usize)) -> GuestStore {
         let record = Arc::clone(&state.record);
         let mut store = Store::new(&room.engine, state);
         store.limiter(|state| state);
         store.set_hostcall_fuel(lifted);
-        store.set_max_component_handles(HANDLES);
+        store.set_max_component_handles(record.limits.handles);
         store.set_epoch_deadline(1);
+        let fuel = record.limits.fuel;
         // Only the lane of tools takes turns: the others are short, and must not wait behind it.
         let turns = (lane == LaneName::Calls).then(|| Arc::clone(&self.shared.turns));
         store.epoch_deadline_callback(move |_| record.tick(turns.as_ref()));

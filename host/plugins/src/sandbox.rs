@@ -72,6 +72,10 @@ pub(crate) struct Shared {
     pub(crate) network: Arc<Network>,
     pub(crate) compiling: Arc<Semaphore>,
     pub(crate) compile_time: Duration,
+    /// Bytes of the largest component that is read.
+    pub(crate) largest_component: u64,
+    /// Bytes of a guest's own stack, for the error that it causes.
+    pub(crate) wasm_stack: usize,
     pub(crate) compiler: Option<CompilerCommand>,
     pub(crate) store: Option<PluginStore>,
     loaded: Mutex<HashMap<LoadedKey, Weak<LoadedPlugin>>>,
@@ -93,6 +97,8 @@ impl Sandbox {
             network: Arc::new(Network::new(options.resolver.unwrap_or_else(|| Arc::new(SystemResolver)))),
             compiling: Arc::new(Semaphore::new(COMPILING)),
             compile_time: options.limits.compile_time,
+            largest_component: options.limits.component,
+            wasm_stack: options.limits.wasm_stack,
             compiler: options.compiler,
             store: options.store_directory.map(PluginStore::new),
             loaded: Mutex::default(),

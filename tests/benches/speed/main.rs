@@ -7,8 +7,8 @@
 #[allow(dead_code, unreachable_pub, reason = "the raw side has no cache, and nothing to interrupt")]
 #[path = "../../../host/plugins/src/engine.rs"]
 mod engine;
-#[allow(dead_code, unreachable_pub, reason = "the raw side has only the engine's")]
-#[path = "../../../host/plugins/src/limits.rs"]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "the raw side has only the engine's, and no tests")]
+#[path = "../../../host/plugins/src/limits/host.rs"]
 mod limits;
 
 mod agent;

@@ -78,7 +78,7 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     // First what needs no plugin, so that a missing key is said before anything is compiled.
     let models = models(&settings)?;
     let data = DataDirectory::open(data)?;
-    let sandbox = setup::sandbox(&data)?;
+    let sandbox = setup::sandbox_of(&settings, &data)?;
     let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
     setup::refuse(&problems)?;
     let generation = setup::serving(&settings, (&data, &sandbox), generation, terminal).await?;

@@ -63,7 +63,7 @@ pub(crate) async fn open_in(
     settings.user.clone_from(&run.user);
     let store = setup::store(&data)?;
     let which = which(run, &settings, &store).await?;
-    let sandbox = setup::sandbox(&data)?;
+    let sandbox = setup::sandbox_of(&settings, &data)?;
     let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
     setup::refuse(&problems)?;
     setup::note_no_plugins(&settings, &generation, terminal);

@@ -73,7 +73,7 @@ async fn list(
     agent.plugins = directory.or(agent.plugins);
     let settings = setup::settings_without_model(&agent, terminal).await?;
     let data = DataDirectory::open(data)?;
-    let sandbox = setup::sandbox(&data)?;
+    let sandbox = setup::sandbox_of(&settings, &data)?;
     let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
     let generation = setup::serving(&settings, (&data, &sandbox), generation, terminal).await?;
     if problems.is_empty() {

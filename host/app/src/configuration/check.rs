@@ -7,6 +7,8 @@ use super::keys::{Key, MCP, MCP_NEEDS, SECTIONS, Section, Value};
 use super::nearest::nearest;
 use super::secrets;
 use agent_models::known_provider;
+use agent_plugins::HostLimits;
+use agent_plugins::limits::HOST_STACK_KIB;
 
 /// Built in, so that a table could say nothing of them.
 pub(crate) const BUILT_IN: [&str; 2] = ["offline", "scripted"];
@@ -22,6 +24,7 @@ enum Meaning {
 pub(super) fn check(root: &Table<'_>) {
     check_table(root, &[]);
     check_eviction(root);
+    check_stacks(root);
     let ends_with_tool = root.get("finish").and_then(|found| found.text()).is_some_and(|word| word == "tool");
     if let Some(found) = root.get("planner").filter(|_| ends_with_tool) {
         found.problem("ends a turn with a text, and `finish` is \"tool\"", "leave one of them out");
@@ -44,6 +47,23 @@ fn check_eviction(root: &Table<'_>) {
     let extracts = root.get("summary").and_then(|found| found.text()).is_some_and(|word| word == "extract");
     if let Some(found) = root.get("summary_model").filter(|_| extracts) {
         found.problem("is never asked, since `summary` is \"extract\"", "leave one of them out");
+    }
+}
+
+/// The guest's own stack is a part of the one on which the host's functions run, too.
+fn check_stacks(root: &Table<'_>) {
+    let Some(limits) = root.table("host").and_then(|host| host.table("limits")) else { return };
+    let defaults = HostLimits::default();
+    let number = |key, default: usize| limits.get(key).map_or(Some(default as u64 / 1024), |found| found.large());
+    let own = number("wasm_stack_kib", defaults.wasm_stack);
+    let all = number("async_stack_kib", defaults.async_stack);
+    if let (Some(own), Some(all)) = (own, all)
+        && own.saturating_add(HOST_STACK_KIB) > all
+        && let Some(found) = limits.get("wasm_stack_kib").or_else(|| limits.get("async_stack_kib"))
+    {
+        let allowed =
+            format!("`async_stack_kib` is {all}; it must be {HOST_STACK_KIB} more than `wasm_stack_kib`, at least");
+        found.problem("leaves the host's functions too little stack", &allowed);
     }
 }
 
@@ -222,6 +242,14 @@ fn check_value(found: &Found<'_>, value: Value) {
         Value::Number(least, most) => {
             let allowed = format!("a whole number from {least} to {most}");
             let fits = found.number().is_some_and(|number| (least..=most).contains(&number));
+            match found.is_fraction() {
+                true => found.problem("is no whole number", &format!("allowed: {allowed}")),
+                false => check_number(found, fits, &allowed),
+            }
+        }
+        Value::Limit(least, most) => {
+            let allowed = format!("a whole number from {least} to {most}");
+            let fits = found.large().is_some_and(|number| (least..=most).contains(&number));
             match found.is_fraction() {
                 true => found.problem("is no whole number", &format!("allowed: {allowed}")),
                 false => check_number(found, fits, &allowed),

@@ -9,7 +9,7 @@ use agent_models::KNOWN_PROVIDERS;
 pub(super) fn kind(value: Value) -> &'static str {
     match value {
         Value::Text(_) | Value::Choice(_) => "text",
-        Value::Number(..) | Value::Signed(..) => "whole number",
+        Value::Number(..) | Value::Limit(..) | Value::Signed(..) => "whole number",
         Value::Amount(_) => "number",
         Value::Flag => "true or false",
         Value::Switch(_) => "true, false or whole number",
@@ -29,6 +29,7 @@ pub(super) fn allowed(value: Value) -> String {
             parts.map(|(part, words)| format!("{part}: {words}")).collect::<Vec<_>>().join("; ")
         }
         Value::Number(least, most) => format!("{least} to {most}"),
+        Value::Limit(least, most) => format!("{least} to {most}"),
         Value::Signed(least, most) => format!("{least} to {most}"),
         Value::Amount(most) => format!("0 to {most}"),
         Value::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or "),
@@ -60,6 +61,7 @@ fn of_form(form: Form) -> &'static str {
 pub(super) fn default(key: &Key) -> String {
     match key.default {
         Default::Is(value) => format!("`{value}`"),
+        Default::Number(value) => format!("`{value}`"),
         Default::Words(words) => words.to_owned(),
     }
 }

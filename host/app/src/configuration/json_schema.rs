@@ -104,6 +104,7 @@ fn of_key(key: &Key) -> Json {
     let mut schema = match key.value {
         Value::Text(form) => text(form),
         Value::Number(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Value::Limit(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
         Value::Signed(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
         Value::Amount(most) => json!({ "type": "number", "minimum": 0, "maximum": most }),
         Value::Flag => json!({ "type": "boolean" }),
@@ -123,8 +124,10 @@ fn of_key(key: &Key) -> Json {
     let allowed = if allowed.is_empty() { allowed } else { format!(" Allowed: {allowed}.") };
     let description = format!("{}{allowed} Default: {}.", key.meaning, default(key));
     schema["description"] = json!(description);
-    if let Default::Is(value) = key.default {
-        schema["default"] = from_toml(value);
+    match key.default {
+        Default::Is(value) => schema["default"] = from_toml(value),
+        Default::Number(value) => schema["default"] = json!(value),
+        Default::Words(_) => {}
     }
     schema["examples"] = json!([from_toml(key.example)]);
     schema

@@ -82,7 +82,7 @@ fn a_whole_file() {
         config = { language = "en" }
 
         [plugins.files.limits]
-        wall_ms = 1000
+        tool_wall_ms = 1000
         memory_mib = 32
         fuel = true
         "#,
@@ -98,9 +98,9 @@ fn a_whole_file() {
     assert_eq!(file.output_schema.expect("a schema")["properties"]["total"]["minimum"], 0);
     assert_eq!(file.validators, Some(vec!["strict-json".to_owned()]));
     assert_eq!(file.media_policies["openai"], "mask-openai");
-    let fuel = Some(500_000_000);
-    let limits = PluginLimits { wall_ms: Some(1000), cpu_ms: None, memory_mib: Some(32), fuel };
-    assert_eq!(file.limits["files"], limits);
+    let mut limits = agent_plugins::CallLimits::default();
+    file.limits["files"].set(&CALL_LIMITS, &mut limits);
+    assert_eq!((limits.tool_time.as_millis(), limits.memory >> 20, limits.fuel), (1000, 32, Some(500_000_000)));
     let grants: Vec<_> = file.grants.iter().map(|grant| (grant.kind, grant.value.as_str())).collect();
     let expected = [
         (Kind::Read, "docs"),
@@ -170,7 +170,7 @@ memory_mib = 512
     agents/agent.toml:2:1: unknown key `modle`
       2 | modle = "offline"
         | ^^^^^
-        = did you mean `model`? allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, approval, retry, providers, agents, host, plugins, mcp, services, outbox
+        = did you mean `model`? allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, approval, retry, providers, agents, limits, host, plugins, mcp, services, outbox
 
     agents/agent.toml:3:20: `max_interactions` is out of range
       3 | max_interactions = 0
@@ -264,7 +264,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:3:1: unknown key `attempts`
       3 | attempts = 2
         | ^^^^^^^^
-        = `attempts` stands in `[retry]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, approval, retry, providers, agents, host, plugins, mcp, services, outbox
+        = `attempts` stands in `[retry]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, approval, retry, providers, agents, limits, host, plugins, mcp, services, outbox
 
     agents/agent.toml:4:1: `name` is there twice: first in line 2
       4 | name = "b"
@@ -274,7 +274,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:5:1: unknown key `grants`
       5 | grants = { read = ["."] }
         | ^^^^^^
-        = `grants` stands in `[host.grants]` or `[plugins.NAME.grants]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, approval, retry, providers, agents, host, plugins, mcp, services, outbox
+        = `grants` stands in `[host.grants]` or `[plugins.NAME.grants]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, approval, retry, providers, agents, limits, host, plugins, mcp, services, outbox
 
     agents/agent.toml:8:1: unknown key `retry.atempts`
       8 | atempts = 3
@@ -436,6 +436,7 @@ fn secrets_are_not_shown() {
     }
 }
 
+mod limits;
 mod one_list;
 mod services;
 mod with_schema;

@@ -3,7 +3,7 @@
 
 use super::Variables;
 use crate::configuration::{AgentFile, McpTable, Placed};
-use agent_mcp::{ChildCommand, HttpAddress, Keep, McpLimits, ServerConfig, ToolSelection, Transport};
+use agent_mcp::{ChildCommand, HttpAddress, Keep, MCP_LIMITS, McpLimits, ServerConfig, ToolSelection, Transport};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -76,11 +76,13 @@ fn absolute(folder: &Path, path: &str) -> PathBuf {
 fn limits(table: &McpTable) -> McpLimits {
     let defaults = McpLimits::default();
     let or = |given: Option<u32>, default| given.map_or(default, |ms| Duration::from_millis(u64::from(ms)));
-    McpLimits {
+    let mut limits = McpLimits {
         call_time: or(table.timeout_ms, defaults.call_time),
         connect_time: or(table.start_timeout_ms, defaults.connect_time),
         ..defaults
-    }
+    };
+    table.limits.set(&MCP_LIMITS, &mut limits);
+    limits
 }
 
 #[cfg(test)]

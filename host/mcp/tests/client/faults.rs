@@ -2,7 +2,7 @@
 //! behind, and keeps no other server from serving.
 
 use crate::support::{Fixture, call, failed, names, problems, text, unavailable};
-use agent_mcp::{Keep, McpServers};
+use agent_mcp::{Keep, MCP_LIMITS, McpServers};
 use std::time::Duration;
 
 /// A server of that mode beside a good one: the good one serves, and this is what is wrong with the other.
@@ -74,6 +74,31 @@ async fn i5_an_endless_catalogue_is_cut() {
         assert!(longest <= Some(2048), "{mode}");
         held.release().await;
     }
+}
+
+/// The catalogue's keys: each configured value is what acts.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_each_key_of_a_catalogue_acts() {
+    let mut tried = std::collections::BTreeSet::new();
+    for (key, value, mode, tools, said) in [
+        ("catalogue_tools", 3, "many", 3, "more than 3 tools"),
+        ("catalogue_pages", 4, "endless-pages", 4, "more than 4 pages"),
+        ("catalogue_kib", 1, "many", 7, "more than 1024 bytes"),
+        ("description_kib", 1, "fat", 2, ""),
+        ("schema_depth", 1, "good", 0, "more than 1 levels"),
+    ] {
+        tried.insert(key);
+        let mut fixture = Fixture::new(mode);
+        let row = MCP_LIMITS.iter().find(|row| row.key == key).unwrap();
+        (row.set)(&mut fixture.config.limits, value);
+        let held = fixture.servers().acquire().await;
+        assert_eq!(names(&held).len(), tools, "{key}: {}", problems(&held));
+        assert!(problems(&held).contains(said), "{key}: {}", problems(&held));
+        let longest = held.catalogue().tools().map(|tool| tool.definition.description.len()).max();
+        assert!(key != "description_kib" || longest == Some(1024), "{key}: {longest:?}");
+        held.release().await;
+    }
+    assert_eq!(tried, MCP_LIMITS.iter().map(|row| row.key).collect(), "each key has its case");
 }
 
 /// A tool that says of itself that it only reads and that it destroys is not called twice.

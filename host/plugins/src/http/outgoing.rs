@@ -1,11 +1,12 @@
 //! A guest's requests: each is counted, authorised, given its secrets and sent; its answer comes back bounded.
 
-use super::body::{Answer, Question, Times};
+use super::body::{Answer, End, Question, Times};
 use super::connect::{Network, NoConnection};
 use super::pattern::HttpPattern;
+use super::rate::TooMany;
 use super::secret::{Mask, Secret};
 use crate::grants::{Grants, http_denied};
-use crate::limits::{HEADER_BYTES, REQUEST_BODY_BYTES, REQUEST_TIME, REQUESTS, RESPONSE_BODY_BYTES};
+use crate::limits::Limit;
 use crate::record::CallRecord;
 use crate::text::clean;
 use http_body_util::BodyExt;
@@ -15,11 +16,13 @@ use hyper::{HeaderMap, Request, Response, Uri};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
 use url::Url;
 use wasmtime_wasi::runtime::spawn;
 use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
+
+/// Least that the HTTP client can work with.
+const LEAST_BUFFER: usize = 8 * 1024;
 
 /// The requests of one call.
 pub(crate) struct Outgoing {
@@ -37,7 +40,7 @@ struct Authorised {
     /// Those that allow it.
     patterns: Vec<HttpPattern>,
     mask: Mask,
-    end: Instant,
+    end: End,
     options: RequestOptions,
 }
 
@@ -65,33 +68,43 @@ impl Outgoing {
         self.count()?;
         self.record.request();
         let secrets: Vec<_> = self.grants.secrets.iter().filter(|secret| secret.is_for(&method, &url)).collect();
+        self.check_headers(&parts.headers)?;
         dress(&mut parts.headers, &url, &secrets)?;
         // The path and the query as they were judged: no dots to climb with.
         let target = &url[url::Position::BeforePath..];
         parts.uri = target.parse::<Uri>().map_err(|_| Error::HttpRequestUriInvalid)?;
         let mask = Mask::new(secrets.into_iter());
-        let request = Request::from_parts(parts, Question::new(body, REQUEST_BODY_BYTES, Arc::clone(&self.record)));
-        let end = Instant::now() + REQUEST_TIME.min(self.record.time_left());
+        let request = Request::from_parts(parts, Question::new(body, Arc::clone(&self.record)));
+        let end = End::of(&self.record);
         Ok(Authorised { request, url, patterns, mask, end, options })
     }
 
     fn count(&mut self) -> Result<(), Error> {
-        let too_many = |text: String| {
-            tracing::warn!(target: "plugin", plugin = %self.record.plugin, call = %self.record.call, "{text}");
-            Err(Error::InternalError(Some(text)))
+        let too_many = |limit: Limit| {
+            self.record.cut_request(limit);
+            Err(Error::InternalError(Some(format!("the plugin was stopped at its limit: {limit}"))))
         };
-        if self.sent == REQUESTS {
-            return too_many(format!("the plugin was stopped at its limit: {REQUESTS} requests in a call"));
+        let limits = self.record.limits;
+        if self.sent == limits.requests {
+            return too_many(Limit::Requests(limits.requests));
         }
-        self.sent += 1;
-        match self.network.rates.take(&self.agent, &self.record.plugin.name, std::time::Instant::now()) {
-            Ok(()) => Ok(()),
-            Err(super::rate::TooMany { again_in }) => too_many(format!(
-                "the plugin was stopped at its limit: {} requests per minute; there is room again in {} s",
-                crate::limits::REQUESTS_PER_MINUTE,
-                again_in.as_secs() + 1
-            )),
+        let (whose, now) = ((self.agent.as_str(), self.record.plugin.name.as_str()), std::time::Instant::now());
+        match self.network.rates.take(whose, limits.requests_per_minute, now) {
+            Ok(()) => self.sent += 1,
+            Err(TooMany { again_in }) => {
+                return too_many(Limit::RequestsPerMinute(limits.requests_per_minute, again_in));
+            }
         }
+        Ok(())
+    }
+
+    fn check_headers(&self, headers: &HeaderMap) -> Result<(), Error> {
+        let most = self.record.limits.headers;
+        if header_bytes(headers) > most {
+            self.record.cut_request(Limit::Headers(most));
+            return Err(Error::HttpRequestHeaderSectionSize(u32::try_from(most).ok()));
+        }
+        Ok(())
     }
 }
 
@@ -112,13 +125,14 @@ impl WasiHttpHooks for Outgoing {
     }
 }
 
+/// Bytes of names and values.
+fn header_bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
+}
+
 /// The headers as they go out. A secret goes before whatever the guest wrote in its header: libraries put something there
 /// that was never meant to be sent.
 fn dress(headers: &mut HeaderMap, url: &Url, secrets: &[&Secret]) -> Result<(), Error> {
-    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-    if bytes > HEADER_BYTES {
-        return Err(Error::HttpRequestHeaderSectionSize(u32::try_from(HEADER_BYTES).ok()));
-    }
     let authority = &url[url::Position::BeforeHost..url::Position::AfterPort];
     headers.insert(HOST, HeaderValue::from_str(authority).map_err(|_| Error::HttpRequestUriInvalid)?);
     for secret in secrets {
@@ -135,9 +149,13 @@ fn dress(headers: &mut HeaderMap, url: &Url, secrets: &[&Secret]) -> Result<(), 
 async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network) -> Sent {
     let Authorised { request, url, patterns, mask, end, options } = authorised;
     let method = request.method().as_str().to_owned();
-    let connect_time = options.connect_timeout.unwrap_or(REQUEST_TIME).min(left(end));
+    let limits = record.limits;
+    let connect_time = options.connect_timeout.unwrap_or(limits.request_time).min(end.left());
     let wire = network.connect(&url, &patterns, connect_time).await.map_err(|problem| match problem {
-        NoConnection::Failed(error) => error,
+        NoConnection::Failed(error) => {
+            end.note(&record);
+            error
+        }
         NoConnection::Refused(address, what) => {
             let thing = format!("{}: {address} is {what}", shown(&method, &url));
             let (thing, advice) = http_denied(&record.plugin.name, &thing, &inner_line(&method, &url, address));
@@ -146,8 +164,8 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
         }
     })?;
     let mut builder = http1::Builder::new();
-    builder.max_buf_size(HEADER_BYTES);
-    let answer_time = options.first_byte_timeout.unwrap_or(REQUEST_TIME).min(left(end));
+    builder.max_buf_size(limits.headers.max(LEAST_BUFFER));
+    let answer_time = options.first_byte_timeout.unwrap_or(limits.request_time).min(end.left());
     let exchange = async {
         let (mut sender, connection) = builder.handshake(TokioIo::new(wire)).await?;
         let connection = spawn(async move {
@@ -156,13 +174,19 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
         });
         Ok::<_, hyper::Error>((sender.send_request(request).await?, connection))
     };
-    let (response, connection) =
-        tokio::time::timeout(answer_time, exchange).await.map_err(|_| Error::ConnectionReadTimeout)?.map_err(cause)?;
+    let exchanged = tokio::time::timeout(answer_time, exchange).await.map_err(|_| {
+        end.note(&record);
+        Error::ConnectionReadTimeout
+    })?;
+    let (response, connection) = exchanged.map_err(|error| cause(error, &record))?;
     tracing::debug!(target: "plugin", plugin = %record.plugin, call = %record.call, status = response.status().as_u16(), "{}", shown(&method, &url));
     let (mut parts, body) = response.into_parts();
+    if header_bytes(&parts.headers) > limits.headers {
+        return Err(headers_of_answer(&record));
+    }
     mask_headers(&mut parts.headers, &mask)?;
-    let between = options.between_bytes_timeout.unwrap_or(REQUEST_TIME).max(Duration::from_millis(1));
-    let body = Answer::new(body, RESPONSE_BODY_BYTES, Times { end, between }, (mask, record)).boxed_unsync();
+    let between = options.between_bytes_timeout.unwrap_or(limits.request_time).max(Duration::from_millis(1));
+    let body = Answer::new(body, Times { end, between }, (mask, record)).boxed_unsync();
     let driver = async move {
         connection.await;
         Ok(())
@@ -171,11 +195,19 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
 }
 
 /// Why an exchange failed. Of a body that was cut at its bound, hyper says only that there is something wrong with it.
-fn cause(error: hyper::Error) -> Error {
+fn cause(error: hyper::Error, record: &CallRecord) -> Error {
+    if error.is_parse_too_large() {
+        return headers_of_answer(record);
+    }
     match std::error::Error::source(&error).and_then(|inner| inner.downcast_ref()) {
         Some(Error::HttpRequestBodySize(limit)) => Error::HttpRequestBodySize(*limit),
         _ => error.into(),
     }
+}
+
+fn headers_of_answer(record: &CallRecord) -> Error {
+    record.cut_request(Limit::Headers(record.limits.headers));
+    Error::HttpResponseHeaderSectionSize(u32::try_from(record.limits.headers).ok())
 }
 
 /// Overwrites secrets that a server repeats in its headers.
@@ -187,10 +219,6 @@ fn mask_headers(headers: &mut HeaderMap, mask: &Mask) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-fn left(end: Instant) -> Duration {
-    end.saturating_duration_since(Instant::now())
 }
 
 /// A request for people: without its query, in which credentials are often put.
