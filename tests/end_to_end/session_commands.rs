@@ -111,6 +111,70 @@ async fn d5_a_session_is_forked_and_undone() {
     assert!(person.refuses(&["session", "undo", &again]).contains("there is no turn to undo"));
 }
 
+/// Invariant 1: an export replaces regular files alone, and only when it is told to.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_an_export_replaces_nothing_but_files() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    let person = Person::new();
+    person.asks(None, "Who swims first?");
+    let session = person.sessions().await.remove(0).subject;
+    let export = |name: &'static str| ["session", "export", &session, "-o", name, "--force"].map(str::to_owned);
+    let strings = |words: &[String; 6]| words.iter().map(String::as_str).collect::<Vec<_>>();
+
+    // A pipe is written through, and stays one.
+    assert!(Command::new("mkfifo").arg(person.path("pipe")).status().unwrap().success());
+    let pipe = person.path("pipe");
+    let reader = std::thread::spawn(move || std::fs::read(pipe).unwrap());
+    person.says(&strings(&export("pipe")));
+    assert!(std::fs::symlink_metadata(person.path("pipe")).unwrap().file_type().is_fifo(), "it is still a pipe");
+    let read: Value = serde_json::from_slice(&reader.join().unwrap()).unwrap();
+    assert_eq!(read["format"], "agent-host.session");
+
+    // Through a link the file that it leads to is replaced; one that leads nowhere is left alone.
+    std::fs::write(person.path("real.json"), "old").unwrap();
+    symlink("real.json", person.path("link.json")).unwrap();
+    person.says(&strings(&export("link.json")));
+    assert!(person.path("link.json").is_symlink());
+    assert_eq!(document(&person.path("real.json")), read);
+    let mode = std::fs::metadata(person.path("real.json")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "a whole conversation is its owner's alone");
+    symlink("nothing.json", person.path("dangling.json")).unwrap();
+    for words in [&strings(&export("dangling.json"))[..], &strings(&export("dangling.json"))[..5]] {
+        let noted = person.refuses(words);
+        assert!(noted.contains("`dangling.json` is a symbolic link to a file that is not there"), "{noted}");
+    }
+    assert!(person.path("dangling.json").is_symlink() && !person.path("nothing.json").exists());
+    let noted = person.refuses(&strings(&export("plugins")));
+    assert!(noted.contains("`plugins` is a folder"), "{noted}");
+    let left = std::fs::read_dir(person.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let parts: Vec<_> = left.filter(|name| name.to_string_lossy().contains("part")).collect();
+    assert!(parts.is_empty(), "{parts:?}");
+}
+
+/// What has no end, or is something else, is refused at its first piece.
+#[cfg(unix)]
+#[test]
+fn d5_what_is_no_document_is_not_read_to_its_end() {
+    let person = Person::new();
+    assert!(Command::new("mkfifo").arg(person.path("pipe")).status().unwrap().success());
+    for endless in [b'\0', b'a'] {
+        let pipe = person.path("pipe");
+        let writer = std::thread::spawn(move || {
+            use std::io::Write;
+            let mut pipe = std::fs::File::options().write(true).open(pipe).unwrap();
+            let piece = vec![endless; 1 << 16];
+            // Far more than a pipe holds, and far less than the most that a document may have.
+            let pieces = std::iter::repeat_n(&piece, 1 << 10);
+            pieces.take_while(|piece| pipe.write_all(piece).is_ok()).count()
+        });
+        let noted = person.refuses(&["session", "import", "pipe"]);
+        assert!(noted.contains("`pipe` is no session"), "{noted}");
+        let pieces = writer.join().unwrap();
+        assert!(pieces < 64, "{pieces} pieces were read");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_a_session_is_exported_imported_and_deleted() {
     let (person, other) = (Person::new(), Person::new());
