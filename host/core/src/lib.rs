@@ -16,6 +16,7 @@ pub mod offer;
 pub mod plan;
 pub mod plugin;
 pub mod prompt;
+pub mod redaction;
 pub mod run;
 pub mod schema;
 pub mod summary;

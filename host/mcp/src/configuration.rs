@@ -20,6 +20,8 @@ pub struct ServerConfig {
     pub tools: ToolSelection,
     /// Its limits.
     pub limits: McpLimits,
+    /// What of its variables and headers nobody else is to see; whatever is named like a secret is one in any case.
+    pub secrets: Secrets,
 }
 
 impl ServerConfig {
@@ -31,7 +33,29 @@ impl ServerConfig {
             keep: Keep::default(),
             tools: ToolSelection::default(),
             limits: McpLimits::default(),
+            secrets: Secrets::default(),
         }
+    }
+}
+
+/// Values that are shown nowhere.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secrets(Vec<String>);
+
+impl Secrets {
+    /// Of these values.
+    pub fn new(values: impl IntoIterator<Item = String>) -> Self {
+        Self(values.into_iter().collect())
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Secrets({})", self.0.len())
     }
 }
 

@@ -10,13 +10,14 @@ pub mod error;
 mod http;
 mod lines;
 mod reasons;
+mod redaction;
 pub mod result;
 mod server;
 pub mod servers;
 
 pub use catalogue::{Catalogue, McpTool};
 pub use configuration::{
-    ChildCommand, HttpAddress, Keep, MCP_LIMITS, McpLimits, ServerConfig, ToolSelection, Transport,
+    ChildCommand, HttpAddress, Keep, MCP_LIMITS, McpLimits, Secrets, ServerConfig, ToolSelection, Transport,
 };
 pub use error::{McpConfigError, McpError};
 pub use result::{McpContent, McpDone};

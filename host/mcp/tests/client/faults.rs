@@ -1,7 +1,7 @@
 //! Row 21: servers that hang, crash, talk garbage or never stop talking. Each one is named in an error, leaves no process
 //! behind, and keeps no other server from serving.
 
-use crate::support::{Fixture, call, failed, names, problems, text, unavailable};
+use crate::support::{Fixture, call, failed, names, problems, text, told, unavailable};
 use agent_mcp::{Keep, MCP_LIMITS, McpServers};
 use std::time::Duration;
 
@@ -169,7 +169,7 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
     fixture.config.keep = Keep::Always;
     let servers = fixture.servers();
     let held = servers.acquire().await;
-    let message = unavailable(call(&servers, "die").await);
+    let message = failed(call(&servers, "die").await);
     assert!(message.contains("whether the call took effect is not known"), "{message}");
     let calls = || fixture.diary.count("tools/call");
     assert_eq!((calls(), fixture.diary.started().len()), (1, 1), "nothing was repeated or restarted by itself");
@@ -177,7 +177,7 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
     assert_eq!(fixture.diary.started().len(), 2);
     let mut left_alone = None;
     for _ in 0..10 {
-        let message = unavailable(call(&servers, "die").await);
+        let message = told(call(&servers, "die").await);
         if message.contains("is tried again in") {
             left_alone = Some(message);
             break;
@@ -231,9 +231,57 @@ async fn i5_a_huge_line_ends_the_call_and_not_the_host() {
     fixture.config.limits.message_bytes = 1 << 20;
     let servers = fixture.servers();
     let held = servers.acquire().await;
-    let message = unavailable(call(&servers, "huge").await);
+    let message = failed(call(&servers, "huge").await);
     assert!(message.contains("more than 1048576 bytes"), "{message}");
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
     held.release().await;
     fixture.diary.all_gone().await;
+}
+
+/// An answer that is nested deeper than JSON is read here is an error at once, and not one that is never heard.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_deep_answer_ends_the_call_and_not_the_host() {
+    let fixture = Fixture::new("good");
+    let servers = fixture.servers();
+    let held = servers.acquire().await;
+    let message = failed(call(&servers, "deep").await);
+    assert!(message.contains("more than 127 levels"), "{message}");
+    assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
+    held.release().await;
+    fixture.diary.all_gone().await;
+}
+
+/// A lost call of a tool that only reads may be made again; of any other nobody can say so.
+#[tokio::test(flavor = "multi_thread")]
+async fn d3_only_what_only_reads_is_said_to_be_available_later() {
+    let mut fixture = Fixture::new("mortal");
+    fixture.config.keep = Keep::Always;
+    let servers = fixture.servers();
+    let held = servers.acquire().await;
+    let message = unavailable(call(&servers, "look").await);
+    assert!(message.contains("was lost during the call") && !message.contains("took effect"), "{message}");
+    let message = failed(call(&servers, "die").await);
+    assert!(message.contains("whether the call took effect is not known: find out"), "{message}");
+    drop(held);
+    servers.shutdown().await;
+}
+
+/// Row 16: what a server was given does not come back from it.
+#[tokio::test(flavor = "multi_thread")]
+async fn row16_a_servers_credentials_are_not_heard_from_it() {
+    for mode in ["good", "leaves"] {
+        let mut fixture = Fixture::new(mode);
+        fixture.command().env.insert("DESK_TOKEN".to_owned(), "canary-of-the-desk".to_owned());
+        let servers = fixture.servers();
+        let held = servers.acquire().await;
+        if mode == "leaves" {
+            let told = problems(&held);
+            assert!(told.contains("no database for (secret)") && !told.contains("canary"), "{told}");
+            continue;
+        }
+        assert_eq!(text(call(&servers, "leak").await.unwrap()), "signed in with (secret)");
+        let error = call(&servers, "leak-error").await.unwrap_err().for_model();
+        assert!(error.contains("(secret) may not do this") && !error.contains("canary"), "{error}");
+        held.release().await;
+    }
 }
