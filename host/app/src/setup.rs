@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 mod model;
+mod rules;
 
 use crate::arguments::{AgentArguments, COMPILE};
 use crate::configuration::ServiceTable;
@@ -171,7 +172,8 @@ pub(crate) fn agent(
     let configuration = AgentConfig { delegates, mcp, ..configuration(settings) };
     let agent =
         Agent::new(configuration, models, generation).map(Arc::new).map_err(|error| placed(settings, &error))?;
-    note_idle_rules(settings, &agent, terminal);
+    rules::refuse_idle(settings, &agent)?;
+    rules::note_idle(settings, &agent, terminal);
     Ok(agent)
 }
 
@@ -203,6 +205,7 @@ pub(crate) fn reconfigure(live: &LiveAgent, settings: &Settings, asked: Asked) -
         Asked::AsBefore => agent.models().clone(),
     };
     let next = agent.reconfigured(config.clone(), models.clone()).map_err(|error| placed(settings, &error))?;
+    rules::refuse_idle(settings, &next)?;
     if asked == Asked::AsBefore && next.fingerprint() == agent.fingerprint() {
         return Ok(Taken::Same);
     }
@@ -238,17 +241,6 @@ fn refuse_unknown(settings: &Settings, generation: &Generation) -> Result<(), Fa
     let loaded: Vec<_> = generation.plugins().map(|plugin| plugin.name()).collect();
     let loaded = if loaded.is_empty() { "none".to_owned() } else { loaded.join(", ") };
     Err(Failure::refused(format!("{}; loaded are: {loaded}", unknown.join("\n"))))
-}
-
-/// Says which rules about approvals fit no tool: after a slip in its name a tool would run unasked (L17). The tools of MCP
-/// servers are not known yet.
-fn note_idle_rules(settings: &Settings, agent: &Agent, terminal: &Terminal) {
-    let tools: Vec<&str> = agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect();
-    let of_server = |rule: &str| rule.split_once('.').is_some_and(|(server, _)| settings.file.mcp.contains_key(server));
-    for rule in settings.file.approvals.idle(&tools).into_iter().filter(|rule| !of_server(rule)) {
-        let place = settings.file.approval_places.get(rule).map(String::as_str).unwrap_or("approval");
-        terminal.note(format!("{YELLOW}!{YELLOW:#} {place}: there is no tool `{rule}`, so this rule does nothing"));
-    }
 }
 
 /// A model that was asked for by its name in a session.

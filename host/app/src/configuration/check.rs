@@ -3,7 +3,7 @@
 use super::agents;
 use super::document::{Entry, Found, Table};
 use super::form::{Form, is_secret};
-use super::keys::{Key, MCP, MCP_NEEDS, SECTIONS, Section, Value};
+use super::keys::{Key, MCP, MCP_NEEDS, MCP_TAKEN, SECTIONS, Section, Value};
 use super::nearest::nearest;
 use super::secrets;
 use agent_models::known_provider;
@@ -25,9 +25,24 @@ pub(super) fn check(root: &Table<'_>) {
     check_table(root, &[]);
     check_eviction(root);
     check_stacks(root);
+    check_media_policies(root);
     let ends_with_tool = root.get("finish").and_then(|found| found.text()).is_some_and(|word| word == "tool");
     if let Some(found) = root.get("planner").filter(|_| ends_with_tool) {
         found.problem("ends a turn with a text, and `finish` is \"tool\"", "leave one of them out");
+    }
+}
+
+/// A policy of a provider that is not there would mask nothing.
+fn check_media_policies(root: &Table<'_>) {
+    let Some(policies) = root.table("media_policies") else { return };
+    let own: Vec<String> = root.table("providers").iter().flat_map(Table::entries).map(|entry| entry.name).collect();
+    let known = agent_models::KNOWN_PROVIDERS.iter().map(|provider| provider.name).chain(BUILT_IN);
+    let known: Vec<&str> = known.chain(own.iter().map(String::as_str)).collect();
+    for entry in policies.entries().filter(|entry| !known.contains(&entry.name.as_str())) {
+        let message = format!("`{}`: there is no provider `{}`", policies.key_of(&entry.name), entry.name);
+        let meant = nearest(&entry.name, known.iter().copied());
+        let meant = meant.map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
+        policies.problem(entry.span.clone(), message, format!("{meant}there are: {}", known.join(", ")));
     }
 }
 
@@ -153,6 +168,9 @@ fn check_server(around: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     if let Some(problem) = Form::Server.problem(&entry.name) {
         let allowed = format!("allowed as an MCP server's name: {}", Form::Server.words());
         around.problem(entry.span.clone(), format!("`{key}`: its name {problem}"), allowed);
+    } else if MCP_TAKEN.contains(&entry.name.as_str()) {
+        let message = format!("`{key}`: calls in a reply's text name another source of tools so");
+        around.problem(entry.span.clone(), message, "give the server another name".to_owned());
     }
     match (table.get("command"), table.get("url")) {
         (None, None) => {

@@ -4,7 +4,7 @@
 use super::check::{BUILT_IN, is_own};
 use super::documentation::{allowed, default};
 use super::form::Form;
-use super::keys::{Default, Key, MCP, MCP_NEEDS, SECTIONS, Value};
+use super::keys::{Default, Key, MCP, MCP_NEEDS, MCP_TAKEN, SECTIONS, Value};
 use agent_models::KNOWN_PROVIDERS;
 use serde_json::{Map, Value as Json, json};
 
@@ -56,7 +56,8 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
             schema.insert("dependentRequired".to_owned(), both);
         }
         [MCP] => {
-            schema.insert("propertyNames".to_owned(), text(Form::Server));
+            let name = json!({ "allOf": [text(Form::Server), { "not": { "enum": MCP_TAKEN } }] });
+            schema.insert("propertyNames".to_owned(), name);
         }
         [MCP, "NAME"] => {
             let needs = MCP_NEEDS.map(|(needing, needed)| (needing.to_owned(), json!([needed])));

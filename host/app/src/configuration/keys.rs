@@ -12,7 +12,7 @@ use super::form::Form;
 use agent::{AGENT, MODELS, TURN, UNITS};
 use approval::APPROVAL;
 use limits::{AGENT_LIMITS, HOST_TABLE, PLUGIN_LIMITS};
-pub(super) use mcp::{MCP, MCP_NEEDS};
+pub(super) use mcp::{MCP, MCP_NEEDS, MCP_TAKEN};
 use mcp::{MCP_ADDRESS, MCP_PROCESS};
 use services::{OUTBOX, SERVICE};
 use tables::{DELEGATES, GRANTS, HOST_GRANTS, PROVIDER, PROVIDER_MODEL, RETRY, SECRETS};

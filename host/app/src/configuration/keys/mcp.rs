@@ -5,13 +5,19 @@ use super::{Default, Form, Key, NONE, Section, Value};
 
 pub(in crate::configuration) const MCP: &str = "mcp";
 
+/// Words that stand for other sources of tools where a model writes its calls (L20).
+pub(in crate::configuration) const MCP_TAKEN: [&str; 3] = ["local", "service", "mcp"];
+
 pub(super) const MCP_PROCESS: Section = Section {
     path: &[MCP, "NAME"],
     example: "mcp.notes",
     title: "MCP servers as child processes",
     about: "Servers of the Model Context Protocol, whose tools the agent has as `NAME.tool`. The program runs as you, outside \
             of the sandbox that plugins have: it can do whatever you can. It is started when a turn begins. What stands from \
-            `tools` on is also for servers with a `url`.",
+            `tools` on is also for servers with a `url`. No server is named `local`, `service` or `mcp`: calls in a reply's \
+            text name other sources so. What `pass_env` and `header_env` pass, and values of `env` and `headers` that are \
+            named like secrets, are shown as `(secret)` where the server sends them back as they are and they have eight \
+            characters or more; what it encodes, cuts or changes is not recognised.",
     keys: &PROCESS_KEYS,
 };
 
