@@ -2,6 +2,7 @@
 
 pub(crate) mod approval;
 mod help;
+mod slips;
 pub(crate) mod versions;
 
 use crate::configuration::url_problem;
@@ -12,6 +13,7 @@ use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{LONG, SHORT, USAGE};
+pub(crate) use slips::meant_by_line;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use versions::{AuditArguments, HistoryArguments, RollbackArguments};
@@ -498,7 +500,12 @@ impl Arguments {
                         To ask with a prompt that is a command's name, write `-- PROMPT`"
                 .to_owned());
         }
-        Ok(())
+        let agent = &self.run.agent;
+        let names_nothing = self.command.is_none() && agent.plugins.is_none() && agent.agent.is_none();
+        match self.run.prompt.as_deref().filter(|_| names_nothing).and_then(slips::meant_by) {
+            Some(meant) => Err(meant),
+            None => Ok(()),
+        }
     }
 }
 

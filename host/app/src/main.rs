@@ -31,7 +31,10 @@ use terminal::Terminal;
 const LAST_WAIT: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return unreadable(&error),
+    };
     if let Some(Command::Compile) = arguments.command {
         return compile();
     }
@@ -54,6 +57,18 @@ fn main() -> ExitCode {
         failure.exit
     });
     exit.into()
+}
+
+/// A command line that cannot be read, or asks only for help.
+fn unreadable(error: &clap::Error) -> ExitCode {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    match arguments::meant_by_line(error, words) {
+        Some(meant) => {
+            Terminal::new().failure(&meant);
+            Exit::Refused.into()
+        }
+        None => error.exit(),
+    }
 }
 
 /// The child that compiles one component: nothing else of the host is needed for that, nor started.

@@ -108,6 +108,13 @@ pub struct GrantAdvice {
     pub flag: String,
 }
 
+impl GrantAdvice {
+    /// In one line: what to pass, or where there is no such option, what to write where.
+    pub fn short(&self) -> String {
+        if self.flag.is_empty() { format!("{} {} in agent.toml", self.table, self.line) } else { self.flag.clone() }
+    }
+}
+
 impl fmt::Display for GrantAdvice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "add to agent.toml:\n{}\n{}", self.table, self.line)?;
