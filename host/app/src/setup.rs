@@ -2,7 +2,7 @@
 
 pub(crate) mod agents;
 mod model;
-mod rules;
+pub(crate) mod rules;
 
 use crate::arguments::{AgentArguments, COMPILE};
 use crate::configuration::ServiceTable;
@@ -19,7 +19,7 @@ use agent_memory::{Indexes, Options, SqliteStore};
 use agent_models::{Embedder, Provider, Providers, RetryPolicy};
 use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
 use agent_plugins::{
-    CallLimits, CompilerCommand, Generation, Grants, HostLimits, LoadError, LoadEvent, LoadProblem, LoadedPlugin,
+    CallLimits, CompilerCommand, Generation, Grants, HostLimits, HttpPattern, LoadError, LoadEvent, LoadProblem, LoadedPlugin,
     Sandbox, SandboxOptions,
 };
 use agent_runtime::{
@@ -252,8 +252,10 @@ pub(crate) fn model(settings: &Settings, name: &str) -> Result<Arc<dyn Provider>
 
 /// Says where there is not one plugin, since a turn without tools is seldom what is meant.
 pub(crate) fn note_no_plugins(settings: &Settings, generation: &Generation, terminal: &Terminal) {
-    let directory = settings.plugins.as_deref().filter(|_| generation.plugins().len() == 0);
-    if let Some(directory) = directory {
+    if generation.plugins().len() > 0 {
+        return;
+    }
+    if let Some(directory) = settings.plugins.as_deref() {
         let advice = "--build builds the projects of the folder";
         terminal
             .note(format!("{YELLOW}!{YELLOW:#} there is no plugin (*.wasm) in `{}`; {advice}", directory.display()));
@@ -264,6 +266,9 @@ pub(crate) fn note_no_plugins(settings: &Settings, generation: &Generation, term
 pub(crate) fn note_idle_grants(plugin: &LoadedPlugin, grants: Option<&Grants>, terminal: &Terminal) {
     for grant in grants.map(|grants| grants::idle(plugin, grants)).unwrap_or_default() {
         terminal.note(format!("{YELLOW}!{YELLOW:#} `{}` {grant}", plugin.name()));
+    }
+    for method in grants.iter().flat_map(|grants| &grants.http).flat_map(HttpPattern::unusual_methods) {
+        terminal.note(format!("{YELLOW}!{YELLOW:#} `{}` is granted requests of the method {method}, which is no usual one", plugin.name()));
     }
 }
 

@@ -128,7 +128,10 @@ pub enum StoreError {
         supported: i64,
     },
     /// Nothing can be written.
-    #[error("the database `{path}` cannot be written: give the file and its folder write permission")]
+    #[error(
+        "the database `{path}` cannot be written: where its disk can be written to, give the file and its folder write \
+         permission; else keep the data in another folder, --data DIR"
+    )]
     ReadOnly {
         /// The file.
         path: PathBuf,

@@ -169,7 +169,8 @@ impl CallRecord {
         let mut denials = lock(&self.denials);
         if denials.len() < DENIALS && !denials.iter().any(|denial| denial.thing == thing) {
             let denial = Denial { plugin: (*self.plugin).clone(), thing, advice };
-            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "denied {}", denial.thing);
+            // It is told to people as an event of the call.
+            tracing::info!(target: "plugin", plugin = %self.plugin, call = %self.call, "denied {}", denial.thing);
             denials.push(denial);
         }
     }

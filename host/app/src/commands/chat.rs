@@ -189,7 +189,8 @@ impl Chat<'_> {
                 Told::Configured { path, settings, later } => {
                     let later = match later.as_slice() {
                         [] => String::new(),
-                        later => format!("; `{}` counts from the next start", later.join("`, `")),
+                        [one] => format!("; `{one}` counts from the next start"),
+                        several => format!("; `{}` count from the next start", several.join("`, `")),
                     };
                     self.hint(format!("{} has changed: the next turn has it{later}", path.display()));
                     if settings.path == self.settings.path {

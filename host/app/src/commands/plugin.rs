@@ -78,6 +78,9 @@ async fn list(
     let generation = setup::serving(&settings, (&data, &sandbox), generation, terminal).await?;
     if problems.is_empty() {
         setup::note_no_plugins(&settings, &generation, terminal);
+        if settings.plugins.is_none() && settings.file.mcp.is_empty() {
+            terminal.note("this agent has no plugins: `plugin_directory` in its file, or --plugins DIR, names their folder");
+        }
     }
     for plugin in generation.plugins() {
         let grants = settings.grants.plugins.get(plugin.name()).cloned().unwrap_or_default();

@@ -10,6 +10,7 @@ use crate::arguments::{Arguments, RunArguments};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Doing, Interrupts};
 use crate::prompt::{self, Input};
+use crate::setup;
 use crate::terminal::turn::{Format, TurnView, Use};
 use crate::terminal::{Output, Terminal};
 use agent_core::message::{CallId, TurnInput};
@@ -42,6 +43,7 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
         opened = open(run, data, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
+    setup::rules::note_idle_yes(&opened.settings, &opened.agent.current(), &run.yes, terminal);
     interrupts.end_with_us(opened.agent.current().servers().clone());
     if is_interactive {
         return chat::chat(opened, run, interrupts, terminal).await;

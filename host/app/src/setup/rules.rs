@@ -4,7 +4,7 @@ use crate::configuration::nearest;
 use crate::exit::Failure;
 use crate::settings::Settings;
 use crate::terminal::{Terminal, YELLOW};
-use agent_core::approval::source_of;
+use agent_core::approval::{fits, source_of};
 use agent_runtime::Agent;
 use std::collections::BTreeSet;
 
@@ -36,6 +36,17 @@ pub(super) fn note_idle(settings: &Settings, agent: &Agent, terminal: &Terminal)
     for rule in idle(settings, &tools).filter(|rule| !of_server(rule)) {
         let place = place(settings, rule);
         terminal.note(format!("{YELLOW}!{YELLOW:#} {place}: there is no tool `{rule}`, so this rule does nothing"));
+    }
+}
+
+/// Says which patterns of `--yes` fit no tool: whoever counts on them would wait in vain.
+pub(crate) fn note_idle_yes(settings: &Settings, agent: &Agent, yes: &[String], terminal: &Terminal) {
+    let tools = tools(agent);
+    let of_server = |rule: &str| source_of(rule).is_some_and(|server| settings.file.mcp.contains_key(server));
+    for pattern in yes.iter().filter(|pattern| !of_server(pattern) && !tools.iter().any(|tool| fits(pattern, tool))) {
+        let meant = nearest(&pattern.replace('*', ""), tools.iter().copied());
+        let meant = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+        terminal.note(format!("{YELLOW}!{YELLOW:#} --yes {pattern}: there is no such tool{meant}"));
     }
 }
 
