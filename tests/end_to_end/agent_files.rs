@@ -282,17 +282,17 @@ fn l16_row_13_circles_are_refused_in_the_configuration() {
         folder.write(&format!("{name}/x.toml"), &format!("name = \"x\"\n{offline}"));
     }
     for (file, expected) in [
-        ("a.toml", "c.toml:3: agents.back.agent: these agents would wait for one another: a-"),
-        ("self.toml", "self.toml:3: agents.me.agent: these agents would wait for one another: self-"),
+        ("a.toml", "c.toml:3:9: agents.back.agent: these agents would wait for one another: a-"),
+        ("self.toml", "self.toml:3:9: agents.me.agent: these agents would wait for one another: self-"),
         ("twice.toml", "are both the agent `x`"),
-        ("absent.toml", "absent.toml:3: agents.gone.agent: `gone.toml` cannot be read"),
+        ("absent.toml", "absent.toml:3:9: agents.gone.agent: `gone.toml` cannot be read"),
         ("broken.toml", "wrong.toml"),
         ("clash.toml", "two tools are named `memory_search`"),
     ] {
         let output = folder.run(&["config", "check", file], None);
         let shown = stderr(&output);
         assert!(output.status.code() == Some(2) && shown.contains(expected), "{file}: {shown}");
-        assert!(file != "clash.toml" || shown.contains("clash.toml:2: agents.memory_search"), "{shown}");
+        assert!(file != "clash.toml" || shown.contains("clash.toml:2:1: agents.memory_search"), "{shown}");
     }
     let output = folder.run(&["config", "check", "diamond.toml"], None);
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -155,6 +155,40 @@ fn i2_all_problems_are_shown_at_once() {
     assert!(place.run(&["session", "list"]).stderr.contains("no sessions"));
 }
 
+/// I2: also what only the whole shows: each problem once, in the order of lines, with its column and the line.
+#[test]
+fn i2_check_shows_every_problem_of_every_stage() {
+    let text = "model = \"opnai/large\"\nplugin_directory = \"plugins\"\ncontext_builder = \"projct\"\nvalidators = [\"calc\", \"strict\"]\n\
+                output_schema = { type = \"object\" }\nfallback_text = \"no JSON\"\n\n\
+                [outbox]\ndirectory = \"nowhere\"\n\n\
+                [plugins.calc.grants]\nread = [\"absent\"]\nenv = [\"NOT_SET_HERE\"]\n\n\
+                [plugins.calk.grants]\nread = [\".\"]\n\n\
+                [approval.tools]\n\"calc.evalute\" = \"deny\"\n\n\
+                [mcp.notes]\ncommand = \"notes\"\npass_env = [\"NOT_SET_EITHER\"]\n";
+    let place = Place::new(&[("agent.toml", text)]);
+    std::fs::copy(components().join("calc.wasm"), place.path("plugins/calc.wasm")).unwrap();
+    let ended = place.run(&["config", "check"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    let mut from = 0;
+    for expected in [
+        "agent.toml:1:9: model: `opnai`",
+        "  1 | model = \"opnai/large\"\n    |         ^^^^^^^^^^^^^",
+        "agent.toml:3:19: `context_builder` names the plugin `projct`",
+        "agent.toml:4:14: `validators` names the plugin calc@",
+        "agent.toml:4:14: `validators` names the plugin `strict`",
+        "agent.toml:6:17: `fallback_text` must be JSON",
+        "agent.toml:9:13: outbox.directory: `nowhere` is no folder",
+        "agent.toml:12:8: plugins.calc.grants.read[0]",
+        "agent.toml:13:7: plugins.calc.grants.env[0]",
+        "agent.toml:15:1: plugins.calk: there is no plugin `calk`",
+        "agent.toml:19:18: approval.tools.\"calc.evalute\": there is no tool `calc.evalute`",
+        "agent.toml:23:12: mcp.notes.pass_env[0]: the environment variable `NOT_SET_EITHER` is not set",
+    ] {
+        let found = ended.stderr[from..].find(expected);
+        from += found.unwrap_or_else(|| panic!("`{expected}` is not there, or not in its order:\n{}", ended.stderr));
+    }
+}
+
 /// M2: a key that is missing or cannot be right is named with what to do, and is never shown.
 #[test]
 fn m2_keys_are_read_from_the_environment_alone() {

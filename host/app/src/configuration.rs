@@ -29,7 +29,7 @@ pub(crate) use limits::LimitValues;
 pub(crate) use mcp::McpTable;
 pub(crate) use nearest::nearest;
 pub(crate) use providers::ProviderTable;
-pub(crate) use report::ConfigurationError;
+pub(crate) use report::{ConfigurationError, with_line};
 pub(crate) use services::{OutboxTable, ServiceTable};
 pub(crate) use template::template;
 

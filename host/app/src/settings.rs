@@ -4,10 +4,12 @@ pub(crate) mod agents;
 mod mcp;
 mod models;
 pub(crate) mod offer;
+mod problems;
 mod providers;
 
 pub(crate) use agents::AGENT_FILE;
 pub(crate) use models::{AT_BASE_URL, Chain, Helpers, NamedModel, WantedModels};
+pub(crate) use problems::Problems;
 pub(crate) use providers::OPENAI_BASE_URL;
 
 use crate::arguments::AgentArguments;
@@ -51,6 +53,16 @@ impl Settings {
     /// Reads the file, adds the command line, and finds what is granted. The command line wins over the file, and its
     /// grants add to those of the file.
     pub(crate) fn read(arguments: &AgentArguments, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, Failure> {
+        let (settings, problems) = Self::examine(arguments, variable)?;
+        problems.none(settings.path.as_deref())?;
+        Ok(settings)
+    }
+
+    /// The same with all that is wrong beside it, in place of which there is nothing.
+    pub(crate) fn examine(
+        arguments: &AgentArguments,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(Self, Problems), Failure> {
         let path = arguments.agent.as_deref().map(|asked| agents::find(asked, Path::new("."))).transpose()?;
         let mut file = match &path {
             Some(path) => AgentFile::read(path).map_err(Failure::refused)?,
@@ -60,20 +72,22 @@ impl Settings {
         if plugins.is_none() && path.is_none() {
             return Err(nothing_named(Path::new(".")));
         }
-        check_folder(plugins.as_deref(), arguments, &file)?;
-        check_outbox(&file)?;
+        let mut problems = Problems::default();
+        let plugins = problems.take(check_folder(plugins.as_deref(), arguments, &file)).and(plugins);
+        problems.take(check_outbox(&file));
         let models = WantedModels::new(arguments, &file).map_err(Failure::refused)?;
         let mut all = file.grants.clone();
         all.extend(arguments.grant.iter().cloned());
         let refused = |problems: Vec<String>| Failure::refused(problems.join("\n"));
-        let mut grants = grants::resolve(&all, variable).map_err(refused)?;
-        grants::add_secrets(&file.secrets, variable, &mut grants).map_err(refused)?;
+        let mut grants = problems.take(grants::resolve(&all, variable).map_err(refused)).unwrap_or_default();
+        problems.take(grants::add_secrets(&file.secrets, variable, &mut grants).map_err(refused));
         let granted = arguments.grant.iter().filter_map(|grant| Some((grant.plugin()?, grant.origin.as_str())));
         let tables = file.plugin_tables.iter().map(|(name, place)| (name.as_str(), place.as_str()));
         let spoken_of = tables.chain(granted).map(|(name, place)| (name.to_owned(), place.to_owned())).collect();
-        let name = name(path.as_deref(), &file)
-            .map_err(|error| Failure::refused(format!("this folder cannot be looked up: {error}")))?;
-        Ok(Self { name, path, user: None, models, plugins, file, grants, spoken_of })
+        let named = name(path.as_deref(), &file)
+            .map_err(|error| Failure::refused(format!("this folder cannot be looked up: {error}")));
+        let name = problems.take(named).unwrap_or_else(|| UNNAMED.to_owned());
+        Ok((Self { name, path, user: None, models, plugins, file, grants, spoken_of }, problems))
     }
 
     /// The models in order, the one that summarises last, and how each provider is reached. Whatever is wrong with any of them is in the error, each

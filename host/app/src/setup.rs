@@ -10,7 +10,7 @@ use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::Failure;
 use crate::grants;
-use crate::settings::{self, Helpers, NamedModel, Settings};
+use crate::settings::{self, Helpers, NamedModel, Problems, Settings};
 use crate::terminal::{Terminal, YELLOW, show_build, show_load};
 use agent_core::prompt::PromptParts;
 use agent_core::run::LoopConfig;
@@ -154,6 +154,67 @@ pub(crate) fn refuse(problems: &[LoadProblem]) -> Result<(), Failure> {
     };
     let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
     Err(Failure::refused(format!("{}\n{advice}", problems.join("\n"))))
+}
+
+/// The agent of the settings, with all that hinders it gathered. What does is left out, so that more can be found.
+pub(crate) fn examine(
+    settings: &Settings,
+    generation: Generation,
+    delegates: BTreeMap<String, Delegate>,
+    problems: &mut Problems,
+) -> Option<Arc<Agent>> {
+    problems.take(refuse_unknown(settings, &generation));
+    let mut models = match problems.take(models(settings)) {
+        Some(models) => models,
+        None => Models::new(problems.take(offline())?, []),
+    };
+    let mcp = problems.take(settings.servers(&environment::variable)).unwrap_or_default();
+    let mut config = AgentConfig { delegates, mcp, ..configuration(settings) };
+    loop {
+        match Agent::new(config.clone(), models.clone(), generation.clone()) {
+            Ok(agent) => {
+                problems.take(rules::refuse_idle(settings, &agent));
+                return Some(Arc::new(agent));
+            }
+            Err(error) => {
+                problems.add(&placed(settings, &error));
+                if !leave_out(&mut config, &mut models, &error) {
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// Stands for models that cannot be asked.
+fn offline() -> Result<Arc<dyn Provider>, Failure> {
+    Providers::new(Vec::new()).model("offline", Path::new("")).map_err(Failure::refused)
+}
+
+/// Takes out what hinders an agent; whether that was possible.
+fn leave_out(config: &mut AgentConfig, models: &mut Models, error: &AgentError) -> bool {
+    match error {
+        AgentError::NoPlugin { key, plugin, .. } | AgentError::WrongKind { key, plugin, .. } => {
+            let is_it = |name: &String| plugin.split('@').next() == Some(name);
+            let named = |config: &AgentConfig| {
+                config.context_builder.iter().len() + config.validators.len() + config.media_policies.len()
+            };
+            let before = named(config);
+            match *key {
+                "context_builder" => config.context_builder = None,
+                "validators" => config.validators.retain(|name| !is_it(name)),
+                _ => config.media_policies.retain(|_, name| !is_it(name)),
+            }
+            named(config) < before
+        }
+        AgentError::OutputSchema(_) => config.output_schema.take().is_some(),
+        AgentError::FallbackText(_) => models.fallback_text.take().is_some(),
+        AgentError::Mcp(_) => !std::mem::take(&mut config.mcp).is_empty(),
+        AgentError::Service { name, .. } => config.services.remove(name).is_some(),
+        AgentError::Registry(RegistryError::Duplicate { name, .. } | RegistryError::Schema { name, .. }) => {
+            config.services.remove(name).is_some() || config.delegates.remove(name).is_some()
+        }
+    }
 }
 
 /// The agent of the settings.
