@@ -9,9 +9,13 @@ use super::secrets;
 use agent_models::known_provider;
 use agent_plugins::HostLimits;
 use agent_plugins::limits::HOST_STACK_KIB;
+use agent_runtime::builtins::name;
 
 /// Built in, so that a table could say nothing of them.
 pub(crate) const BUILT_IN: [&str; 2] = ["offline", "scripted"];
+
+/// Tools that every agent has.
+pub(super) const BUILT_IN_TOOLS: [&str; 4] = [name::LIST_DIRECTORY, name::READ_FILE, name::READ_RESULT, name::MEMORY_SEARCH];
 
 /// What a key may be where it stands.
 enum Meaning {
@@ -139,6 +143,10 @@ fn check_inner(around: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
     {
         let message = format!("`{}`: its name {problem}", around.key_of(&entry.name));
         around.problem(entry.span.clone(), message, format!("allowed as a tool's name: {}", Form::Tool.words()));
+    }
+    if path == ["services", "NAME"] && BUILT_IN_TOOLS.contains(&entry.name.as_str()) {
+        let message = format!("`{}`: two tools are named `{}`, and the other is built in", around.key_of(&entry.name), entry.name);
+        around.problem(entry.span.clone(), message, "give the service another name".to_owned());
     }
     check_table(&table, path);
 }
@@ -304,7 +312,7 @@ fn check_text(found: &Found<'_>, form: Form) {
         None => wrong_type(found, form.words()),
         Some(text) => {
             if let Some(problem) = form.problem(&text) {
-                if matches!(form, Form::Url | Form::ServerUrl) {
+                if matches!(form, Form::Url | Form::ServerUrl | Form::Requests) {
                     found.hide();
                 }
                 found.problem(problem, &format!("allowed: {}", form.words()));

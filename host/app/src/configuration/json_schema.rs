@@ -1,7 +1,7 @@
 //! The JSON Schema of agent.toml (draft 2020-12), for editors. It refuses what the reader refuses, but for what only the
-//! machine knows: whether folders, files, variables and plugins are there.
+//! machine knows (whether folders, files, variables and plugins are there), and for what one number says of another.
 
-use super::check::{BUILT_IN, is_own};
+use super::check::{BUILT_IN, BUILT_IN_TOOLS, is_own};
 use super::documentation::{allowed, default};
 use super::form::Form;
 use super::keys::{Default, Key, MCP, MCP_NEEDS, MCP_TAKEN, SECTIONS, Value};
@@ -16,7 +16,7 @@ pub(crate) fn json_schema() -> Json {
     schema.insert("title".to_owned(), json!("agent.toml"));
     schema.insert("description".to_owned(), json!("What an agent of agent-host is."));
     schema.append(&mut root);
-    schema.insert("dependentRequired".to_owned(), json!({ "fallback_models": ["model"] }));
+    schema.insert("dependentRequired".to_owned(), json!({ "fallback_models": ["model"], "executor": ["planner"] }));
     schema.insert("$defs".to_owned(), json!({ "provider": table(&["providers", "NAME"]) }));
     Json::Object(schema)
 }
@@ -68,7 +68,14 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
         _ => {}
     }
     if path == ["services"] {
-        schema.insert("propertyNames".to_owned(), text(Form::Tool));
+        let name = json!({ "allOf": [text(Form::Tool), { "not": { "enum": BUILT_IN_TOOLS } }] });
+        schema.insert("propertyNames".to_owned(), name);
+    }
+    if path == ["services", "NAME"] {
+        let kinds = json!({ "enum": ["array", "boolean", "integer", "null", "number", "object", "string"] });
+        let any = json!({ "type": { "anyOf": [kinds, { "type": "array", "items": kinds }] } });
+        properties["accepts"]["properties"] = json!({ "type": { "const": "object" } });
+        properties["emits"]["additionalProperties"]["properties"] = any;
     }
     if !properties.is_empty() {
         schema.insert("properties".to_owned(), Json::Object(properties));

@@ -46,6 +46,19 @@ fn l5_units_are_weighed_with_numbers_that_are_finite_and_not_negative() {
     assert!(message.contains("allowed: a table, `[execution_units]`"), "{message}");
 }
 
+/// P4, L20: a policy of a provider that is not there would mask nothing, and words of the text dialect name no server.
+#[test]
+fn names_that_would_mean_nothing_or_something_else() {
+    let message = parse("media_policies = { opnai = \"mask-openai\" }\n").expect_err("refused");
+    for part in ["agents/agent.toml:1:20", "no provider `opnai`", "did you mean `openai`?", "there are: openai, groq"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let message = parse("[mcp.local]\ncommand = \"a\"\n").expect_err("refused");
+    assert!(message.contains("agents/agent.toml:1:6: `mcp.local`") && message.contains("another name"), "{message}");
+    let message = parse("[plugins.a.grants]\nhttp = [\"GET https://me:hush@a.example\"]\n").expect_err("refused");
+    assert!(message.contains("is no pattern of requests") && !message.contains("hush"), "{message}");
+}
+
 /// I2
 #[test]
 fn a_whole_file() {

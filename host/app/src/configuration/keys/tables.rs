@@ -167,7 +167,7 @@ pub(super) const HOST_GRANTS: Section = Section {
     about: "The tools `read_file` and `list_directory` are there when a folder is granted.",
     keys: &[Key {
         name: "read",
-        value: Value::Texts(Form::Filled),
+        value: Value::Texts(Form::Tree),
         default: NONE,
         meaning: "Folders that they read.",
         example: r#"["docs"]"#,
@@ -183,14 +183,14 @@ pub(super) const GRANTS: Section = Section {
     keys: &[
         Key {
             name: "read",
-            value: Value::Texts(Form::Filled),
+            value: Value::Texts(Form::Tree),
             default: NONE,
             meaning: "Folders: read what is under them.",
             example: r#"["."]"#,
         },
         Key {
             name: "write",
-            value: Value::Texts(Form::Filled),
+            value: Value::Texts(Form::Tree),
             default: NONE,
             meaning: "Folders: read and write what is under them.",
             example: r#"["out"]"#,
@@ -211,7 +211,7 @@ pub(super) const GRANTS: Section = Section {
         },
         Key {
             name: "http",
-            value: Value::Texts(Form::Filled),
+            value: Value::Texts(Form::Requests),
             default: NONE,
             meaning: "Requests that it may send: `[METHOD ]SCHEME://HOST[:PORT][/PREFIX]`. HOST is a name, `*.NAME`, `*` or an address. \
                       Addresses of this machine and network are refused unless the address itself stands here, or `private ` before \
