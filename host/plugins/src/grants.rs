@@ -277,12 +277,17 @@ pub(crate) fn model_denied(plugin: &str, asked: Option<u64>) -> (String, GrantAd
 }
 
 /// How the opening of a file in a granted tree is named to people, and granted.
-pub(crate) fn file_denied(plugin: &str, path: &str, access: Access) -> (String, GrantAdvice) {
-    let advice = files_advice(plugin, access).advice;
-    match access {
-        Access::Read => (format!("opening {}", quoted(path)), advice),
-        Access::ReadWrite => (format!("opening {} for writing", quoted(path)), advice),
-    }
+pub(crate) fn file_denied(plugin: &str, path: &str) -> (String, GrantAdvice) {
+    (format!("opening {} for writing", quoted(path)), files_advice(plugin, Access::ReadWrite).advice)
+}
+
+/// What a denial of a path that leads out of its tree begins with.
+pub(crate) const FOLLOWING: &str = "following ";
+
+/// A path that leads out of its tree: what was denied, and how what it leads to is granted.
+pub(crate) fn left_tree(plugin: &str, path: &str) -> (String, GrantAdvice) {
+    let thing = format!("{FOLLOWING}{}, which leads out of the granted tree", quoted(path));
+    (thing, advice(plugin, "read = [\"the folder that it leads to\"]".to_owned(), "read=DIR".to_owned()))
 }
 
 /// How changes of a tree are granted.

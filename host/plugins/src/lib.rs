@@ -24,6 +24,7 @@ mod identity;
 mod imports;
 mod key_value;
 pub mod limits;
+mod leaving;
 mod linkers;
 mod listing;
 mod load;

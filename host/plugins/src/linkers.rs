@@ -56,6 +56,7 @@ fn common(engine: &Engine) -> Result<Linker<CallState>> {
     random::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
     insecure::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
     crate::opening::add_to_linker(&mut linker)?;
+    crate::leaving::add_to_linker(&mut linker)?;
     crate::changing::add_to_linker(&mut linker)?;
     crate::listing::add_to_linker(&mut linker)?;
     crate::lookups::add_to_linker(&mut linker)?;

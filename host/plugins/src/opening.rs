@@ -3,7 +3,6 @@
 
 use crate::changing::of;
 use crate::grants::file_denied;
-use crate::manifest::Access;
 use crate::state::CallState;
 use crate::text::clean;
 use wasmtime::component::{Linker, Resource};
@@ -57,9 +56,13 @@ async fn open(
     if matches!(refused, ErrorCode::NotPermitted | ErrorCode::ReadOnly) {
         let changes = access.intersects(DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY)
             || open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE);
-        let access = if changes { Access::ReadWrite } else { Access::Read };
-        let (thing, advice) = file_denied(&state.record.plugin.name, &clean(&path, SHOWN), access);
-        state.record.deny(thing, advice);
+        if changes {
+            let (thing, advice) = file_denied(&state.record.plugin.name, &clean(&path, SHOWN));
+            state.record.deny(thing, advice);
+        } else {
+            // Reading is what every tree is granted for.
+            state.deny_leaving(&path);
+        }
     }
     Ok(Err(refused))
 }

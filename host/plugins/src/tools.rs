@@ -3,7 +3,7 @@
 use crate::bindings::exports::agent_host::plugin::tool as wit;
 use crate::convert::{SessionMedia, TextBudget, json_in, json_or_reason};
 use crate::failure::Refusal;
-use crate::grants::{Denial, Unmet};
+use crate::grants::{Denial, FOLLOWING, Unmet};
 use crate::limits::{DESCRIPTION_BYTES, Limit, RESULT_MEDIUM_BYTES, TOOLS};
 use crate::media::MediumToStore;
 use crate::text::{clean, cut};
@@ -198,7 +198,13 @@ fn advice(unmet: &[Unmet], denials: &[Denial]) -> String {
     // Where one request was refused, the patterns that are asked for and the secrets beside it are not what is missing.
     let is_about_requests = |thing: &str| thing.starts_with("the request ");
     let refused_request = denials.iter().any(|denial| is_about_requests(&denial.thing));
-    let is_beside = |thing: &str| refused_request && (is_about_requests(thing) || thing.starts_with("the secret "));
+    // Nor is a tree missing where a link leads out of one that is granted.
+    let left_tree = denials.iter().any(|denial| denial.thing.starts_with(FOLLOWING));
+    let is_about_files = |thing: &str| matches!(thing, "reading files" | "reading and writing files");
+    let is_beside = |thing: &str| {
+        refused_request && (is_about_requests(thing) || thing.starts_with("the secret "))
+            || left_tree && is_about_files(thing)
+    };
     let things = unmet.iter().filter(|unmet| !is_beside(&unmet.thing)).map(|unmet| (&unmet.thing, &unmet.advice));
     let denied = denials.iter().map(|denial| (&denial.thing, &denial.advice));
     let mut named = BTreeSet::new();
