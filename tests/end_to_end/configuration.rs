@@ -217,6 +217,48 @@ fn m2_keys_are_read_from_the_environment_alone() {
     assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
 }
 
+/// I1: a word that was meant for a command is not taken for a prompt in silence.
+#[test]
+fn i1_slips_in_commands_are_told() {
+    let place = Place::new(&[]);
+    for (line, expected) in [
+        (&["sesion", "list"][..], "did you mean `agent-host session`?"),
+        (&["sessions", "list"], "did you mean `agent-host session`?"),
+        (&["help"], "agent-host --help"),
+        (&["serve"], "it is no server"),
+        (&["plugn"], "did you mean `agent-host plugin`?"),
+    ] {
+        let ended = place.run(line);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{line:?}");
+        assert!(ended.stderr.contains(expected), "{line:?}: {}", ended.stderr);
+    }
+    let usage = place.run(&["-h"]).stdout;
+    assert!(usage.contains("plugin|session|approvals|outbox|memory|config|audit COMMAND"), "{usage}");
+}
+
+/// P6, I2: a denial is told once by the host and once in the result; what fits nothing is pointed out.
+#[test]
+fn p6_each_thing_is_told_once_and_in_words() {
+    let place = Place::new(&[]);
+    for name in ["files", "web"] {
+        std::fs::copy(components().join(format!("{name}.wasm")), place.path(&format!("plugins/{name}.wasm"))).unwrap();
+    }
+    let call = "files.write {\"path\": \"a.txt\", \"text\": \"x\"}";
+    let ended = place.run(&["--plugins", "plugins", "--grant", "files:read=.", "--yes", "files.wirte", call]);
+    assert!(!ended.stderr.contains("(plugin ") && ended.stderr.contains("was denied opening"), "{}", ended.stderr);
+    let advice = "This plugin is not granted";
+    assert_eq!(ended.stdout.matches(advice).count(), 1, "{}", ended.stdout);
+    assert!(ended.stderr.contains("--yes files.wirte: there is no such tool; did you mean `files.write`?"), "{ended:?}");
+    let listed = place.run(&["plugin", "list", "plugins"]);
+    assert!(listed.stdout.contains("[plugins.web.secrets] WEB_TOKEN = "), "{}", listed.stdout);
+    place.write("service.toml", "name = \"clerk\"\n");
+    let listed = place.run(&["plugin", "list", "--agent", "service.toml"]);
+    assert!(listed.stderr.contains("has no plugins"), "{listed:?}");
+    place.write("agent.toml", "plugin_directory = \"plugins\"\n[plugins.web.grants]\nhttp = [\"GETT https://a.example\"]\n");
+    let checked = place.run(&["config", "check"]);
+    assert!(checked.code == Some(0) && checked.stderr.contains("the method GETT"), "{checked:?}");
+}
+
 /// I2: several agents in one directory, each by its name; sessions belong to it.
 #[test]
 fn i2_several_agents_in_one_folder() {

@@ -3,7 +3,7 @@
 use crate::bindings::exports::agent_host::plugin::tool as wit;
 use crate::convert::{SessionMedia, TextBudget, json_in, json_or_reason};
 use crate::failure::Refusal;
-use crate::grants::{Denial, FOLLOWING, Unmet};
+use crate::grants::{Denial, FOLLOWING, GrantAdvice, Unmet};
 use crate::limits::{DESCRIPTION_BYTES, Limit, RESULT_MEDIUM_BYTES, TOOLS};
 use crate::media::MediumToStore;
 use crate::text::{clean, cut};
@@ -205,7 +205,10 @@ fn advice(unmet: &[Unmet], denials: &[Denial]) -> String {
         refused_request && (is_about_requests(thing) || thing.starts_with("the secret "))
             || left_tree && is_about_files(thing)
     };
-    let things = unmet.iter().filter(|unmet| !is_beside(&unmet.thing)).map(|unmet| (&unmet.thing, &unmet.advice));
+    // What was refused says more than what is asked for, where the same line allows both.
+    let is_told = |advice: &GrantAdvice| denials.iter().any(|denial| denial.advice == *advice);
+    let things = unmet.iter().filter(|unmet| !is_beside(&unmet.thing) && !is_told(&unmet.advice));
+    let things = things.map(|unmet| (&unmet.thing, &unmet.advice));
     let denied = denials.iter().map(|denial| (&denial.thing, &denial.advice));
     let mut named = BTreeSet::new();
     for (thing, advice) in things.chain(denied) {
