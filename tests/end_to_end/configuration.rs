@@ -248,13 +248,19 @@ fn p6_each_thing_is_told_once_and_in_words() {
     assert!(!ended.stderr.contains("(plugin ") && ended.stderr.contains("was denied opening"), "{}", ended.stderr);
     let advice = "This plugin is not granted";
     assert_eq!(ended.stdout.matches(advice).count(), 1, "{}", ended.stdout);
-    assert!(ended.stderr.contains("--yes files.wirte: there is no such tool; did you mean `files.write`?"), "{ended:?}");
+    assert!(
+        ended.stderr.contains("--yes files.wirte: there is no such tool; did you mean `files.write`?"),
+        "{ended:?}"
+    );
     let listed = place.run(&["plugin", "list", "plugins"]);
     assert!(listed.stdout.contains("[plugins.web.secrets] WEB_TOKEN = "), "{}", listed.stdout);
     place.write("service.toml", "name = \"clerk\"\n");
     let listed = place.run(&["plugin", "list", "--agent", "service.toml"]);
     assert!(listed.stderr.contains("has no plugins"), "{listed:?}");
-    place.write("agent.toml", "plugin_directory = \"plugins\"\n[plugins.web.grants]\nhttp = [\"GETT https://a.example\"]\n");
+    place.write(
+        "agent.toml",
+        "plugin_directory = \"plugins\"\n[plugins.web.grants]\nhttp = [\"GETT https://a.example\"]\n",
+    );
     let checked = place.run(&["config", "check"]);
     assert!(checked.code == Some(0) && checked.stderr.contains("the method GETT"), "{checked:?}");
 }

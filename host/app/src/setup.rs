@@ -329,7 +329,10 @@ pub(crate) fn note_idle_grants(plugin: &LoadedPlugin, grants: Option<&Grants>, t
         terminal.note(format!("{YELLOW}!{YELLOW:#} `{}` {grant}", plugin.name()));
     }
     for method in grants.iter().flat_map(|grants| &grants.http).flat_map(HttpPattern::unusual_methods) {
-        terminal.note(format!("{YELLOW}!{YELLOW:#} `{}` is granted requests of the method {method}, which is no usual one", plugin.name()));
+        terminal.note(format!(
+            "{YELLOW}!{YELLOW:#} `{}` is granted requests of the method {method}, which is no usual one",
+            plugin.name()
+        ));
     }
 }
 

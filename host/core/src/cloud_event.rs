@@ -226,7 +226,10 @@ mod tests {
             assert!(parse(event).unwrap_err().contains(&format!("no `{required}`")));
         }
         let answer = parse(json!({"call": "call_1_1_1", "isError": false, "parts": []})).unwrap_err();
-        assert!(answer.starts_with("this is no CloudEvent: it has no `specversion`, `id`, `source`, `type`"), "{answer}");
+        assert!(
+            answer.starts_with("this is no CloudEvent: it has no `specversion`, `id`, `source`, `type`"),
+            "{answer}"
+        );
         for (attribute, value, problem) in [
             ("specversion", json!("0.3"), "not `1.0`"),
             ("id", json!(""), "is empty"),

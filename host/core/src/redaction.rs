@@ -120,7 +120,10 @@ mod tests {
         let value = json!({"a sk-canary-1": ["x", {"b": "=sk-canary-1="}], "n": 1});
         assert_eq!(redaction.value(value), json!({"a (secret)": ["x", {"b": "=(secret)="}], "n": 1}));
         assert!(!redaction.is_clean(&json!([{"sk-canary-1": 1}])) && redaction.is_clean(&json!(["sk-ca", {"b": 1}])));
-        assert_eq!((redaction.unfinished("a s"), redaction.unfinished("a sk-can"), redaction.unfinished("a")), (1, 6, 0));
+        assert_eq!(
+            (redaction.unfinished("a s"), redaction.unfinished("a sk-can"), redaction.unfinished("a")),
+            (1, 6, 0)
+        );
         assert!(!format!("{redaction:?}").contains("canary"));
     }
 }

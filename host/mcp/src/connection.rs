@@ -150,8 +150,7 @@ impl Connection {
         match served {
             Ok(service) => Ok(Self::new(service, listener, (Some(child), broken), groups).await),
             Err(error) => {
-                let reason =
-                    broken.found().map_or_else(|| of_handshake(&error), |breach| breach_of(breach, limits));
+                let reason = broken.found().map_or_else(|| of_handshake(&error), |breach| breach_of(breach, limits));
                 // A process that is ending may not have said why yet.
                 let _ = timeout(limits.close_time, child.silent()).await;
                 let reason = redaction.text(format!("{reason}{}", child.last_words()));

@@ -79,7 +79,9 @@ async fn list(
     if problems.is_empty() {
         setup::note_no_plugins(&settings, &generation, terminal);
         if settings.plugins.is_none() && settings.file.mcp.is_empty() {
-            terminal.note("this agent has no plugins: `plugin_directory` in its file, or --plugins DIR, names their folder");
+            terminal.note(
+                "this agent has no plugins: `plugin_directory` in its file, or --plugins DIR, names their folder",
+            );
         }
     }
     for plugin in generation.plugins() {

@@ -15,7 +15,8 @@ use agent_runtime::builtins::name;
 pub(crate) const BUILT_IN: [&str; 2] = ["offline", "scripted"];
 
 /// Tools that every agent has.
-pub(super) const BUILT_IN_TOOLS: [&str; 4] = [name::LIST_DIRECTORY, name::READ_FILE, name::READ_RESULT, name::MEMORY_SEARCH];
+pub(super) const BUILT_IN_TOOLS: [&str; 4] =
+    [name::LIST_DIRECTORY, name::READ_FILE, name::READ_RESULT, name::MEMORY_SEARCH];
 
 /// What a key may be where it stands.
 enum Meaning {
@@ -145,7 +146,11 @@ fn check_inner(around: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
         around.problem(entry.span.clone(), message, format!("allowed as a tool's name: {}", Form::Tool.words()));
     }
     if path == ["services", "NAME"] && BUILT_IN_TOOLS.contains(&entry.name.as_str()) {
-        let message = format!("`{}`: two tools are named `{}`, and the other is built in", around.key_of(&entry.name), entry.name);
+        let message = format!(
+            "`{}`: two tools are named `{}`, and the other is built in",
+            around.key_of(&entry.name),
+            entry.name
+        );
         around.problem(entry.span.clone(), message, "give the service another name".to_owned());
     }
     check_table(&table, path);

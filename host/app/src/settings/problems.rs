@@ -63,7 +63,8 @@ mod tests {
         let mut problems = Problems::default();
         assert_eq!(problems.take(Ok(3)), Some(3));
         assert!(problems.is_empty());
-        let failures = ["a.toml:12: model: no", "elsewhere\nmend it", "a.toml:2: x: no\na.toml:3: y: no", "b.toml:1: z"];
+        let failures =
+            ["a.toml:12: model: no", "elsewhere\nmend it", "a.toml:2: x: no\na.toml:3: y: no", "b.toml:1: z"];
         for failure in failures {
             assert_eq!(problems.take::<()>(Err(Failure::refused(failure))), None);
         }

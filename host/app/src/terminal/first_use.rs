@@ -57,13 +57,17 @@ pub(crate) fn question(keeping: Keeping) -> &'static str {
 /// What may be typed.
 pub(crate) fn help(offers: &Offers, keeping: Keeping) -> String {
     let mut help = match keeping {
-        Keeping::File => "  y      yes, until this agent-host ends
+        Keeping::File => {
+            "  y      yes, until this agent-host ends
   a      always: yes, and the lines go into the agent's configuration
   n      no, until this agent-host ends; Enter and Ctrl-D, too
-  never  no, and nobody is asked again: `ask = false` goes into the configuration",
-        Keeping::Nowhere => "  y      yes, until this agent-host ends
+  never  no, and nobody is asked again: `ask = false` goes into the configuration"
+        }
+        Keeping::Nowhere => {
+            "  y      yes, until this agent-host ends
   n      no, until this agent-host ends; Enter and Ctrl-D, too
-  (nothing can be kept: this agent has no configuration file, --agent FILE)",
+  (nothing can be kept: this agent has no configuration file, --agent FILE)"
+        }
     }
     .to_owned();
     if offers.has_folder() {

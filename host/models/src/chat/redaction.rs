@@ -133,10 +133,13 @@ mod tests {
                 told.extend(pieces.take(&mut vec![Delta::Text(piece)]));
             }
             told.extend(pieces.rest());
-            let told: Vec<String> = told.into_iter().map(|piece| match piece {
-                Delta::Text(text) => text,
-                other => panic!("{other:?}"),
-            }).collect();
+            let told: Vec<String> = told
+                .into_iter()
+                .map(|piece| match piece {
+                    Delta::Text(text) => text,
+                    other => panic!("{other:?}"),
+                })
+                .collect();
             assert!(told.iter().all(|piece| !piece.contains("canary")), "{size}: {told:?}");
             assert_eq!(told.concat(), "your key is (secret), sk-can is not, and sk-(secret)", "in pieces of {size}");
         }

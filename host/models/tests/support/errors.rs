@@ -208,7 +208,8 @@ async fn row16_a_key_in_a_reply_is_neither_streamed_nor_kept() {
     let RawReply { reply, raw } = reply.unwrap();
     assert_eq!(reply.text, "Your key is (secret), and this is (secret).");
     assert_eq!(reply.calls[0].arguments, r#"{"key":"(secret)"}"#);
-    let told: String = deltas.iter().filter_map(|delta| if let Delta::Text(text) = delta { Some(&**text) } else { None }).collect();
+    let told: String =
+        deltas.iter().filter_map(|delta| if let Delta::Text(text) = delta { Some(&**text) } else { None }).collect();
     assert_eq!(told, reply.text);
     assert!(!format!("{deltas:?}{reply:?}{raw}").contains("canary"));
 }

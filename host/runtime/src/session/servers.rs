@@ -83,10 +83,13 @@ fn warn_of_idle_rules(agent: &Agent, catalogue: &Catalogue) {
     let tools: Vec<&str> = agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect();
     for rule in agent.config().approvals.idle(&tools) {
         let Some(server) = source_of(rule) else { continue };
-        let mut known = catalogue.tools().filter(|tool| tool.server == server).map(|tool| &*tool.definition.name).peekable();
+        let mut known =
+            catalogue.tools().filter(|tool| tool.server == server).map(|tool| &*tool.definition.name).peekable();
         if known.peek().is_some() {
             let known = known.take(LISTED).collect::<Vec<_>>().join(", ");
-            tracing::warn!("the approval rule `{rule}` fits no tool of the MCP server {server}, so it does nothing; it has {known}");
+            tracing::warn!(
+                "the approval rule `{rule}` fits no tool of the MCP server {server}, so it does nothing; it has {known}"
+            );
         }
     }
 }

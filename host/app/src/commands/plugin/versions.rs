@@ -185,7 +185,8 @@ mod tests {
     /// P10: two folders with a file of one name are told apart, however they were typed.
     #[test]
     fn p10_a_version_is_shown_with_its_folder() {
-        let typed = PluginVersion { origin: "p/calc.wasm".to_owned(), directory: "/home/ann/p".to_owned(), ..version(1) };
+        let typed =
+            PluginVersion { origin: "p/calc.wasm".to_owned(), directory: "/home/ann/p".to_owned(), ..version(1) };
         assert!(shown(&typed).contains("/home/ann/p/calc.wasm"), "{}", shown(&typed));
     }
 

@@ -67,7 +67,8 @@ impl Destination {
                 // A new file with a name that nobody can guess, for its owner alone: it holds a whole conversation.
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
                 let part = tempfile::Builder::new().prefix(".agent-host-export-").suffix(".part");
-                let part = part.tempfile_in(folder.unwrap_or(Path::new("."))).map_err(|error| unwritable(&path, &error))?;
+                let part =
+                    part.tempfile_in(folder.unwrap_or(Path::new("."))).map_err(|error| unwritable(&path, &error))?;
                 let file = part.as_file().try_clone().map_err(|error| unwritable(&path, &error))?;
                 Ok((File::from_std(file), Writing::File { part, path, existing }))
             }
