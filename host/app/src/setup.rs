@@ -156,30 +156,28 @@ pub(crate) fn refuse(problems: &[LoadProblem]) -> Result<(), Failure> {
     Err(Failure::refused(format!("{}\n{advice}", problems.join("\n"))))
 }
 
-/// The agent of the settings, with all that hinders it gathered. What does is left out, so that more can be found.
+/// Gathers all that hinders the agent of the settings. What does is left out, so that more can be found.
 pub(crate) fn examine(
     settings: &Settings,
     generation: Generation,
     delegates: BTreeMap<String, Delegate>,
     problems: &mut Problems,
-) -> Option<Arc<Agent>> {
+) {
     problems.take(refuse_unknown(settings, &generation));
-    let mut models = match problems.take(models(settings)) {
-        Some(models) => models,
-        None => Models::new(problems.take(offline())?, []),
-    };
+    let models = problems.take(models(settings));
+    let Some(mut models) = models.or_else(|| Some(Models::new(problems.take(offline())?, []))) else { return };
     let mcp = problems.take(settings.servers(&environment::variable)).unwrap_or_default();
     let mut config = AgentConfig { delegates, mcp, ..configuration(settings) };
     loop {
         match Agent::new(config.clone(), models.clone(), generation.clone()) {
             Ok(agent) => {
                 problems.take(rules::refuse_idle(settings, &agent));
-                return Some(Arc::new(agent));
+                return;
             }
             Err(error) => {
                 problems.add(&placed(settings, &error));
                 if !leave_out(&mut config, &mut models, &error) {
-                    return None;
+                    return;
                 }
             }
         }
@@ -195,7 +193,7 @@ fn offline() -> Result<Arc<dyn Provider>, Failure> {
 fn leave_out(config: &mut AgentConfig, models: &mut Models, error: &AgentError) -> bool {
     match error {
         AgentError::NoPlugin { key, plugin, .. } | AgentError::WrongKind { key, plugin, .. } => {
-            let is_it = |name: &String| plugin.split('@').next() == Some(name);
+            let is_it = |name: &String| plugin.split('@').next() == Some(name.as_str());
             let named = |config: &AgentConfig| {
                 config.context_builder.iter().len() + config.validators.len() + config.media_policies.len()
             };

@@ -66,9 +66,10 @@ impl Destination {
             Self::File(path, existing) => {
                 // A new file with a name that nobody can guess, for its owner alone: it holds a whole conversation.
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-                let part = tempfile::Builder::new().prefix(".agent-host-export-").suffix(".part");
-                let part =
-                    part.tempfile_in(folder.unwrap_or(Path::new("."))).map_err(|error| unwritable(&path, &error))?;
+                let mut part = tempfile::Builder::new();
+                let part = part.prefix(".agent-host-export-").suffix(".part");
+                let part = part.tempfile_in(folder.unwrap_or(Path::new(".")));
+                let part = part.map_err(|error| unwritable(&path, &without_place(&error)))?;
                 let file = part.as_file().try_clone().map_err(|error| unwritable(&path, &error))?;
                 Ok((File::from_std(file), Writing::File { part, path, existing }))
             }
@@ -122,6 +123,12 @@ fn is_stream(_: FileType) -> bool {
     false
 }
 
-pub(super) fn unwritable(path: &Path, error: &io::Error) -> Failure {
+/// What went wrong, without the name that nobody means.
+fn without_place(error: &io::Error) -> String {
+    let told = error.to_string();
+    told.split(" at path ").next().unwrap_or_default().to_owned()
+}
+
+pub(super) fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::refused(format!("`{}` cannot be written: {error}", path.display()))
 }
