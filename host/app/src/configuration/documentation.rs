@@ -44,7 +44,7 @@ pub(super) fn allowed(value: Value) -> String {
 
 fn of_form(form: Form) -> &'static str {
     match form {
-        Form::Filled | Form::Line | Form::HeaderValue => "",
+        Form::Filled | Form::Line | Form::HeaderValue | Form::Requests => "",
         Form::Name => "1 to 64 letters, digits, `-`, `_`, `.`",
         Form::Url => "http or https, without `/chat/completions`",
         Form::Server => "1 to 64 letters from a to z, digits, `-`, `_`",
@@ -52,6 +52,7 @@ fn of_form(form: Form) -> &'static str {
         Form::Variable => "a variable's name",
         Form::Header | Form::PlainHeader => "a header's name",
         Form::ConfigKey => "without `=`",
+        Form::Tree => "without `..`",
         Form::Policy => "`allow`, `ask` or `deny`",
         Form::Tool => "1 to 128 letters, digits, `_`, `-`, `.`",
     }
