@@ -41,6 +41,10 @@ pub(super) fn note_idle(settings: &Settings, agent: &Agent, terminal: &Terminal)
 
 /// Says which patterns of `--yes` fit no tool: whoever counts on them would wait in vain.
 pub(crate) fn note_idle_yes(settings: &Settings, agent: &Agent, yes: &[String], terminal: &Terminal) {
+    // It holds for the agents below, too, whose tools are others.
+    if !settings.file.agents.is_empty() {
+        return;
+    }
     let tools = tools(agent);
     let of_server = |rule: &str| source_of(rule).is_some_and(|server| settings.file.mcp.contains_key(server));
     for pattern in yes.iter().filter(|pattern| !of_server(pattern) && !tools.iter().any(|tool| fits(pattern, tool))) {
