@@ -111,6 +111,12 @@ async fn d5_a_session_is_forked_and_undone() {
     assert!(person.refuses(&["session", "undo", &again]).contains("there is no turn to undo"));
 }
 
+/// Over whatever is there; without its last word, only where nothing is.
+#[cfg(unix)]
+fn export_line<'l>(session: &'l str, name: &'l str) -> [&'l str; 6] {
+    ["session", "export", session, "-o", name, "--force"]
+}
+
 /// Invariant 1: an export replaces regular files alone, and only when it is told to.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
@@ -119,14 +125,13 @@ async fn d5_an_export_replaces_nothing_but_files() {
     let person = Person::new();
     person.asks(None, "Who swims first?");
     let session = person.sessions().await.remove(0).subject;
-    let export = |name: &'static str| ["session", "export", &session, "-o", name, "--force"].map(str::to_owned);
-    let strings = |words: &[String; 6]| words.iter().map(String::as_str).collect::<Vec<_>>();
+    let export = |name| export_line(&session, name);
 
     // A pipe is written through, and stays one.
     assert!(Command::new("mkfifo").arg(person.path("pipe")).status().unwrap().success());
     let pipe = person.path("pipe");
     let reader = std::thread::spawn(move || std::fs::read(pipe).unwrap());
-    person.says(&strings(&export("pipe")));
+    person.says(&export("pipe"));
     assert!(std::fs::symlink_metadata(person.path("pipe")).unwrap().file_type().is_fifo(), "it is still a pipe");
     let read: Value = serde_json::from_slice(&reader.join().unwrap()).unwrap();
     assert_eq!(read["format"], "agent-host.session");
@@ -134,18 +139,18 @@ async fn d5_an_export_replaces_nothing_but_files() {
     // Through a link the file that it leads to is replaced; one that leads nowhere is left alone.
     std::fs::write(person.path("real.json"), "old").unwrap();
     symlink("real.json", person.path("link.json")).unwrap();
-    person.says(&strings(&export("link.json")));
+    person.says(&export("link.json"));
     assert!(person.path("link.json").is_symlink());
     assert_eq!(document(&person.path("real.json")), read);
     let mode = std::fs::metadata(person.path("real.json")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "a whole conversation is its owner's alone");
     symlink("nothing.json", person.path("dangling.json")).unwrap();
-    for words in [&strings(&export("dangling.json"))[..], &strings(&export("dangling.json"))[..5]] {
+    for words in [&export("dangling.json")[..], &export("dangling.json")[..5]] {
         let noted = person.refuses(words);
         assert!(noted.contains("`dangling.json` is a symbolic link to a file that is not there"), "{noted}");
     }
     assert!(person.path("dangling.json").is_symlink() && !person.path("nothing.json").exists());
-    let noted = person.refuses(&strings(&export("plugins")));
+    let noted = person.refuses(&export("plugins"));
     assert!(noted.contains("`plugins` is a folder"), "{noted}");
     let left = std::fs::read_dir(person.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let parts: Vec<_> = left.filter(|name| name.to_string_lossy().contains("part")).collect();

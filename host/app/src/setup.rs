@@ -166,6 +166,7 @@ pub(crate) fn examine(
     problems.take(refuse_unknown(settings, &generation));
     let models = problems.take(models(settings));
     let Some(mut models) = models.or_else(|| Some(Models::new(problems.take(offline())?, []))) else { return };
+    models.fallback_text = settings.file.fallback_text.clone();
     let mcp = problems.take(settings.servers(&environment::variable)).unwrap_or_default();
     let mut config = AgentConfig { delegates, mcp, ..configuration(settings) };
     loop {
