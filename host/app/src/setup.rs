@@ -19,8 +19,8 @@ use agent_memory::{Indexes, Options, SqliteStore};
 use agent_models::{Embedder, Provider, Providers, RetryPolicy};
 use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
 use agent_plugins::{
-    CallLimits, CompilerCommand, Generation, Grants, HostLimits, HttpPattern, LoadError, LoadEvent, LoadProblem, LoadedPlugin,
-    Sandbox, SandboxOptions,
+    CallLimits, CompilerCommand, Generation, Grants, HostLimits, HttpPattern, LoadError, LoadEvent, LoadProblem,
+    LoadedPlugin, Sandbox, SandboxOptions,
 };
 use agent_runtime::{
     Agent, AgentConfig, AgentError, Announced, Asking, Delegate, Emission, LiveAgent, Models, OutboxConfig,
