@@ -282,7 +282,7 @@ fn l16_row_13_circles_are_refused_in_the_configuration() {
         folder.write(&format!("{name}/x.toml"), &format!("name = \"x\"\n{offline}"));
     }
     for (file, expected) in [
-        ("a.toml", "c.toml:3:9: agents.back.agent: these agents would wait for one another: a-"),
+        ("a.toml", "c.toml:3: agents.back.agent: these agents would wait for one another: a-"),
         ("self.toml", "self.toml:3:9: agents.me.agent: these agents would wait for one another: self-"),
         ("twice.toml", "are both the agent `x`"),
         ("absent.toml", "absent.toml:3:9: agents.gone.agent: `gone.toml` cannot be read"),

@@ -122,7 +122,7 @@ fn l10_a_service_answers_and_the_turn_goes_on() {
     let broken =
         place.write("broken.json", &json!({"specversion": "1.0", "id": "1", "type": "x"})).display().to_string();
     let (code, _, stderr) = place.run(&["session", "respond", &session, "--event", &broken]);
-    assert!(code == Some(2) && stderr.contains("broken.json: the event has no `source`"), "{stderr}");
+    assert!(code == Some(2) && stderr.contains("broken.json: this is no CloudEvent: it has no `source`"), "{stderr}");
     let (code, _, stderr) = place.run(&["session", "respond", "nobody", "--event", &wrong]);
     assert!(code == Some(2) && stderr.contains("no_context"), "{stderr}");
 

@@ -2,6 +2,7 @@
 //! where only reading is granted, and no grant of the tree would help.
 
 use crate::grants::left_tree;
+use crate::opening::{Answer, FILESYSTEM, SHOWN};
 use crate::state::CallState;
 use crate::text::clean;
 use wasmtime::component::{Linker, Resource};
@@ -9,16 +10,12 @@ use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorStat, ErrorCode, HostDescriptor, PathFlags};
 
-/// Bytes of a path that a denial names.
-const SHOWN: usize = 256;
-
 /// What a guest gives to `stat-at`.
 type Looking = (Resource<Descriptor>, PathFlags, String);
 
 /// Puts the note before WASI's own function.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
-    // As wasmtime-wasi names it.
-    linker.instance("wasi:filesystem/types@0.2.12")?.func_wrap_async(
+    linker.instance(FILESYSTEM)?.func_wrap_async(
         "[method]descriptor.stat-at",
         |mut store: StoreContextMut<'_, CallState>, (directory, flags, path): Looking| {
             Box::new(async move { Ok((look(store.data_mut(), (directory, flags, path)).await?,)) })
@@ -26,10 +23,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     )
 }
 
-async fn look(
-    state: &mut CallState,
-    (directory, flags, path): Looking,
-) -> Result<std::result::Result<DescriptorStat, ErrorCode>> {
+async fn look(state: &mut CallState, (directory, flags, path): Looking) -> Result<Answer<DescriptorStat>> {
     let refused = match state.filesystem().stat_at(directory, flags, path.clone()).await {
         Ok(found) => return Ok(Ok(found)),
         Err(error) => error.downcast()?,

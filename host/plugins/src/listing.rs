@@ -84,7 +84,8 @@ fn some(mut rest: ReadDir) -> (ReadDir, VecDeque<Answer<DirectoryEntry>>) {
 
 fn read(entry: DirEntry) -> Answer<DirectoryEntry> {
     let type_ = entry.file_type().map_or(DescriptorType::Unknown, type_of);
-    let name = entry.file_name().into_string().map_err(|_| ErrorCode::IllegalByteSequence)?;
+    // WASI's names are text. What is none is marked and not left out, so that a guest can tell how many there are.
+    let name = entry.file_name().to_string_lossy().into_owned();
     Ok(DirectoryEntry { type_, name })
 }
 

@@ -81,7 +81,11 @@ fn l7_two_tools_of_one_name_name_both_sources() {
     refused(&place, "agent.toml", &["two tools are named `reader`", "service com.example.read", "agent reader"]);
     let own = "[services.read_result]\ntype = \"com.example.read\"\n";
     let place = Place::new(&[("agent.toml", own)]);
-    refused(&place, "agent.toml", &["two tools are named `read_result`", "the host", "service com.example.read"]);
+    refused(
+        &place,
+        "agent.toml",
+        &["agent.toml:1:11: `services.read_result`", "two tools are named `read_result`", "built in"],
+    );
 }
 
 /// I2, L16: what is wrong with an agent below is shown in its own file, with line and key, however deep it is.

@@ -60,7 +60,7 @@ pub(super) async fn respond(
     let found = super::find_open(&*store, &asked.session).await.map_err(no_context)?;
     let names_agent = asked.agent != AgentArguments::default();
     if event.event_type == APPROVAL_RESOLVED && !names_agent {
-        let advice = "an approval is checked against the agent's tools: give the same options as before";
+        let advice = "an approval is checked against the agent's tools: give its options as before, --agent FILE, or --plugins, --model and --grant";
         return Err(Failure::refused(advice));
     }
     // What an approval is checked against must be there in any case.
