@@ -1,6 +1,7 @@
 //! Directories as guests read them: entry after entry, a few of them held at a time, however many there are. WASI's own
 //! implementation reads all of them first.
 
+use crate::bindings::wasi::logging::logging::Level;
 use crate::opening::{Answer, FILESYSTEM};
 use crate::state::CallState;
 use cap_std::fs::{Dir, DirEntry, FileType, ReadDir};
@@ -65,28 +66,50 @@ fn begun(directory: &File) -> io::Result<ReadDir> {
     Dir::from_std_file(directory.try_clone()?).entries()
 }
 
-async fn next(state: &mut CallState, entries: &Resource<Entries>) -> Result<Answer<Option<DirectoryEntry>>> {
-    let entries = state.table.get_mut(entries)?;
+async fn next(state: &mut CallState, entries_of: &Resource<Entries>) -> Result<Answer<Option<DirectoryEntry>>> {
+    let entries = state.table.get_mut(entries_of)?;
     if entries.next.is_empty()
         && let Some(rest) = entries.rest.take()
     {
-        let (rest, next) = tokio::task::spawn_blocking(move || some(rest)).await?;
+        let (rest, Batch { entries: next, unnamed }) = tokio::task::spawn_blocking(move || some(rest)).await?;
         (entries.rest, entries.next) = (Some(rest), next);
+        if unnamed > 0 {
+            let left_out = format!("{unnamed} of a directory's names are not UTF-8: they are left out");
+            state.record.log_message(Level::Warn, "", &left_out);
+        }
     }
-    Ok(entries.next.pop_front().transpose())
+    Ok(state.table.get_mut(entries_of)?.next.pop_front().transpose())
 }
 
-/// The next ones; none at the end.
-fn some(mut rest: ReadDir) -> (ReadDir, VecDeque<Answer<DirectoryEntry>>) {
-    let next = rest.by_ref().take(AT_ONCE).map(|entry| entry.map_or_else(|error| Err((&error).into()), read)).collect();
-    (rest, next)
+/// What was read of a directory.
+#[derive(Default)]
+struct Batch {
+    /// None only at the end.
+    entries: VecDeque<Answer<DirectoryEntry>>,
+    /// Entries that WASI cannot speak of, whose names are text there: a guest's own library would stop at the first.
+    unnamed: usize,
 }
 
-fn read(entry: DirEntry) -> Answer<DirectoryEntry> {
+/// The next ones.
+fn some(mut rest: ReadDir) -> (ReadDir, Batch) {
+    let mut read = Batch::default();
+    for entry in rest.by_ref() {
+        match entry.map_or_else(|error| Some(Err((&error).into())), named) {
+            Some(answer) => read.entries.push_back(answer),
+            None => read.unnamed += 1,
+        }
+        if read.entries.len() == AT_ONCE {
+            break;
+        }
+    }
+    (rest, read)
+}
+
+/// None where its name is no text.
+fn named(entry: DirEntry) -> Option<Answer<DirectoryEntry>> {
     let type_ = entry.file_type().map_or(DescriptorType::Unknown, type_of);
-    // WASI's names are text. What is none is marked and not left out, so that a guest can tell how many there are.
-    let name = entry.file_name().to_string_lossy().into_owned();
-    Ok(DirectoryEntry { type_, name })
+    let name = entry.file_name().into_string().ok()?;
+    Some(Ok(DirectoryEntry { type_, name }))
 }
 
 fn type_of(found: FileType) -> DescriptorType {
@@ -118,7 +141,7 @@ mod tests {
         let mut rest = begun(&File::open(folder.path()).expect("it opens")).expect("it is read");
         let mut found = Vec::new();
         loop {
-            let (later, next) = some(rest);
+            let (later, Batch { entries: next, unnamed: 0 }) = some(rest) else { panic!("all names are text") };
             assert!(next.len() <= AT_ONCE, "{}", next.len());
             if next.is_empty() {
                 break;

@@ -71,6 +71,5 @@ pub(crate) fn list(List { path, depth }: List) -> Result<Listing, ToolError> {
     })?;
     notes.extend(unseen.unreadable.iter().map(|name| format!("`{name}` could not be read")));
     notes.extend(unseen.cut.iter().map(|name| format!("`{name}` has too many entries to sort; the rest is left out")));
-    notes.extend(unseen.unnamed_note());
     Ok(Listing { path, entries, notes })
 }

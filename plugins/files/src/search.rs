@@ -81,7 +81,6 @@ pub(crate) fn search(arguments: Search) -> Result<String, ToolError> {
         for name in unseen.unreadable.iter().chain(&unseen.cut) {
             hunt.note("directories that could not be read whole", name);
         }
-        hunt.unnamed = unseen.unnamed_note();
     }
     Ok(hunt.answer())
 }
@@ -125,8 +124,6 @@ struct Hunt {
     /// What was skipped, by reason: how many, and the first one.
     skipped: BTreeMap<&'static str, (usize, String)>,
     ended: Option<String>,
-    /// Of files that have no name here.
-    unnamed: Option<String>,
 }
 
 impl Hunt {
@@ -141,7 +138,6 @@ impl Hunt {
             bytes: 0,
             text: String::new(),
             skipped: BTreeMap::new(),
-            unnamed: None,
             ended: None,
         }
     }
@@ -213,9 +209,6 @@ impl Hunt {
         let mut summary = format!("[{} {matches} in {} {files}", self.matches, self.searched);
         for (reason, (count, first)) in &self.skipped {
             summary.push_str(&format!("; skipped {count} {reason}, such as `{first}`"));
-        }
-        if let Some(unnamed) = &self.unnamed {
-            summary.push_str(&format!("; {unnamed}"));
         }
         if let Some(ended) = &self.ended {
             summary.push_str(&format!("; {ended}"));

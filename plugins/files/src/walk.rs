@@ -1,4 +1,5 @@
-//! A directory tree in the order of its names, to a depth and a number of entries. Links are named, never followed: what
+//! A directory tree in the order of its names, to a depth and a number of entries. Links are named, never followed:
+//! what
 //! they lead to is in the tree under its own name, or not in the tree.
 
 use agent_host_sdk::prelude::*;
@@ -37,19 +38,6 @@ pub(crate) struct Unseen {
     pub(crate) unreadable: Vec<String>,
     /// Directories of more than 20,000 entries, of which the rest was left out.
     pub(crate) cut: Vec<String>,
-    /// Entries whose names are no text, so that nobody here can say which they are.
-    pub(crate) unnamed: usize,
-}
-
-impl Unseen {
-    /// What to say of entries that have no name here; nothing without any.
-    pub(crate) fn unnamed_note(&self) -> Option<String> {
-        match self.unnamed {
-            0 => None,
-            1 => Some("1 name is not UTF-8 and cannot be shown or opened".to_owned()),
-            more => Some(format!("{more} names are not UTF-8 and cannot be shown or opened")),
-        }
-    }
 }
 
 /// Visits the entries below `root` (given as the model wrote it in `shown`), directories before what is in them.
@@ -85,11 +73,6 @@ fn entries(path: &Path, prefix: &str, level: u32, unseen: &mut Unseen) -> std::i
             break;
         }
         let own = entry.file_name().to_string_lossy().into_owned();
-        // The host marks so what it cannot hand over as text.
-        if own.contains(char::REPLACEMENT_CHARACTER) {
-            unseen.unnamed += 1;
-            continue;
-        }
         let name = if prefix.is_empty() { own } else { format!("{prefix}/{own}") };
         let kind = match entry.file_type()? {
             kind if kind.is_symlink() => Kind::Link,

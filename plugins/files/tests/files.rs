@@ -238,19 +238,3 @@ fn what_is_no_file_is_not_opened() {
     assert!(tree.text("files.search", "", json!({ "text": "a" })).contains("0 matches in 0 files"));
     assert!(tree.text("files.list", "", json!({})).contains(r#""kind":"other""#));
 }
-
-/// A name that is no text keeps nobody from the others, and is told.
-#[cfg(target_os = "linux")]
-#[test]
-fn names_that_are_no_text_are_counted() {
-    use std::os::unix::ffi::OsStrExt;
-    let mut tree = Tree::with(&[("a.txt", b"walrus")]);
-    for name in [&b"b\xff.txt"[..], b"\xfe"] {
-        fs::write(tree.folder.path().join(std::ffi::OsStr::from_bytes(name)), "walrus").expect("it is written");
-    }
-    let listed = tree.call("files.list", "", json!({})).ok().and_then(|outcome| outcome.value()).expect("a listing");
-    assert_eq!(listed["entries"].as_array().map(Vec::len), Some(1), "{listed}");
-    assert_eq!(listed["notes"], json!(["2 names are not UTF-8 and cannot be shown or opened"]));
-    let found = tree.text("files.search", "", json!({"text": "walrus"}));
-    assert!(found.contains("1 match in 1 file; 2 names are not UTF-8"), "{found}");
-}

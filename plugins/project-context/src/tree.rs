@@ -67,9 +67,7 @@ impl Tree {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let kind = entry.file_type()?;
-            // Names that are no text come marked; nobody could ask for such a file.
-            let unnamed = name.contains(char::REPLACEMENT_CHARACTER);
-            let left_out = unnamed || name.starts_with('.') || kind.is_dir() && LEFT_OUT.contains(&name.as_str());
+            let left_out = name.starts_with('.') || kind.is_dir() && LEFT_OUT.contains(&name.as_str());
             if left_out || !(kind.is_dir() || kind.is_file()) {
                 continue;
             }
