@@ -1,3 +1,5 @@
+//! What is written into an agent.toml, and what of it stays as it was.
+
 use super::*;
 
 fn grant(kind: Kind, value: &str) -> Grant {
