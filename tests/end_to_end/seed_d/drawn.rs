@@ -2,7 +2,7 @@
 //! session, and the assembly of messages on the wire.
 
 use super::{by_tool, finished, go_on, told};
-use crate::chat_server::{Answer, ChatServer};
+use crate::chat_server::{Answer, ChatServer, local};
 use crate::fixture::{Diary, mcp_server};
 use crate::support::{House, calling, saying, script, turn};
 use agent_core::event::{EndReason, Event, EventKind};
@@ -11,7 +11,6 @@ use agent_core::run::{AtLimit, TurnError};
 use agent_core::text_dialect::ToolDialect;
 use agent_mcp::{ChildCommand, ServerConfig, Transport};
 use agent_memory::{Memories, Memory, MemoryKind};
-use agent_models::{ProviderConfig, Providers};
 use agent_runtime::{Agent, AgentConfig, Models, OpenSession, PlanningModels, Session, TurnResult, question};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -216,16 +215,7 @@ async fn assembled(house: &House, server: &ChatServer) -> Arc<Agent> {
         written: None,
     };
     Memories::add(&*house.store, "earlier/1/final", memory).await.unwrap();
-    let provider = ProviderConfig {
-        name: "local".into(),
-        base_url: server.base_url.clone(),
-        key: None,
-        key_advice: String::new(),
-        headers: vec![],
-        timeouts: Default::default(),
-        models: Default::default(),
-    };
-    let model = Providers::new(vec![provider]).model("local/tiny", house.directory.path()).unwrap();
+    let model = local(&server.base_url).model("local/tiny", house.directory.path()).unwrap();
     let diary = Diary { path: house.directory.path().join("desk-diary") };
     let args = vec!["good".to_owned(), diary.path.display().to_string()];
     let command = ChildCommand { command: mcp_server().display().to_string(), args, ..ChildCommand::default() };
