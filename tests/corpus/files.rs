@@ -301,6 +301,46 @@ fn row_33_a_granted_folder_of_devices() {
     });
 }
 
+/// Row 33: a folder of very many names is read a few at a time, however often it is opened at once.
+#[test]
+fn row_33_a_folder_of_many_names() {
+    const NAMES: usize = 20_000;
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let tree = tree(&scene, "crowded");
+        std::fs::create_dir(tree.join("many")).unwrap();
+        for number in 0..NAMES {
+            let name = format!("a-name-that-is-not-short-{number}");
+            std::fs::hard_link(tree.join("own.txt"), tree.join("many").join(name)).unwrap();
+        }
+        let attack = async |_| {
+            let config = granted("intruder", trees(&[(&tree, Access::Read)]), CallLimits::default());
+            let most = peak_from_here();
+            let (is_error, text) = scene.call(config, "intruder.listings", json!({"path": "many", "times": 300})).await;
+            let grown = most();
+            assert!(!is_error, "{text}");
+            let said: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+            assert_eq!(said, json!({"begun": 300, "names": NAMES}));
+            // All names 300 times would be some 600 MiB.
+            assert!(grown < 100 << 20, "{} MiB more", grown >> 20);
+        };
+        scene.repeat("row 33, a folder of many names", attack).await;
+    });
+}
+
+/// From now on: how far this process's memory has grown at its peak.
+fn peak_from_here() -> impl Fn() -> usize {
+    let read = |word: &str| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(word)).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+    };
+    // The peak begins anew.
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    let before = read("VmRSS:");
+    move || read("VmHWM:").saturating_sub(before)
+}
+
 /// Row 33: a file of a tebibyte is read in small pieces until the guest's own memory ends, and files of `/proc` that never
 /// end stop at the call's time.
 #[test]

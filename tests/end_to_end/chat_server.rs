@@ -1,6 +1,7 @@
 //! A Chat Completions server on loopback that answers as it is told, misbehaves when it is told to, and checks every
 //! request that it gets.
 
+use agent_models::{ProviderConfig, Providers};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -30,6 +31,19 @@ pub(crate) enum Answer {
     Huge(usize),
     /// Pieces of text without end.
     Endless,
+}
+
+/// The provider `local`: a server of that address, which wants no key.
+pub(crate) fn local(base_url: &str) -> Providers {
+    Providers::new(vec![ProviderConfig {
+        name: "local".to_owned(),
+        base_url: base_url.to_owned(),
+        key: None,
+        key_advice: String::new(),
+        headers: Vec::new(),
+        timeouts: Default::default(),
+        models: Default::default(),
+    }])
 }
 
 /// The server, until it is dropped.

@@ -1,5 +1,7 @@
 //! agent.toml and the models of an agent, with the real binary: written, edited, checked and run (I2, M2).
 
+mod checking;
+
 use crate::support::components;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -85,6 +87,7 @@ fn i2_written_edited_checked_and_run() {
     let edited = written
         .replace("\n#name = \"reader\"\n", "\nname = \"accountant\"\n")
         .replace("\n#plugin_directory = ", "\nplugin_directory = ")
+        .replace("\n#[limits]\n", "\n[limits]\n")
         .replace("\n#[plugins.files.limits]\n", "\n[plugins.calc.limits]\n")
         .replace("\n#memory_mib = ", "\nmemory_mib = ");
     assert_ne!(edited, written);
@@ -152,6 +155,40 @@ fn i2_all_problems_are_shown_at_once() {
     assert!(place.run(&["session", "list"]).stderr.contains("no sessions"));
 }
 
+/// I2: also what only the whole shows: each problem once, in the order of lines, with its column and the line.
+#[test]
+fn i2_check_shows_every_problem_of_every_stage() {
+    let text = "model = \"opnai/large\"\nplugin_directory = \"plugins\"\ncontext_builder = \"projct\"\nvalidators = [\"calc\", \"strict\"]\n\
+                output_schema = { type = \"object\" }\nfallback_text = \"no JSON\"\n\n\
+                [outbox]\ndirectory = \"nowhere\"\n\n\
+                [plugins.calc.grants]\nread = [\"absent\"]\nenv = [\"NOT_SET_HERE\"]\n\n\
+                [plugins.calk.grants]\nread = [\".\"]\n\n\
+                [approval.tools]\n\"calc.evalute\" = \"deny\"\n\n\
+                [mcp.notes]\ncommand = \"notes\"\npass_env = [\"NOT_SET_EITHER\"]\n";
+    let place = Place::new(&[("agent.toml", text)]);
+    std::fs::copy(components().join("calc.wasm"), place.path("plugins/calc.wasm")).unwrap();
+    let ended = place.run(&["config", "check"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    let mut from = 0;
+    for expected in [
+        "agent.toml:1:9: model: `opnai`",
+        "  1 | model = \"opnai/large\"\n    |         ^^^^^^^^^^^^^",
+        "agent.toml:3:19: `context_builder` names the plugin `projct`",
+        "agent.toml:4:14: `validators` names the plugin calc@",
+        "agent.toml:4:14: `validators` names the plugin `strict`",
+        "agent.toml:6:17: `fallback_text` must be JSON",
+        "agent.toml:9:13: outbox.directory: `nowhere` is no folder",
+        "agent.toml:12:8: plugins.calc.grants.read[0]",
+        "agent.toml:13:7: plugins.calc.grants.env[0]",
+        "agent.toml:15:1: plugins.calk: there is no plugin `calk`",
+        "agent.toml:19:18: approval.tools.\"calc.evalute\": there is no tool `calc.evalute`",
+        "agent.toml:23:12: mcp.notes.pass_env[0]: the environment variable `NOT_SET_EITHER` is not set",
+    ] {
+        let found = ended.stderr[from..].find(expected);
+        from += found.unwrap_or_else(|| panic!("`{expected}` is not there, or not in its order:\n{}", ended.stderr));
+    }
+}
+
 /// M2: a key that is missing or cannot be right is named with what to do, and is never shown.
 #[test]
 fn m2_keys_are_read_from_the_environment_alone() {
@@ -180,6 +217,54 @@ fn m2_keys_are_read_from_the_environment_alone() {
     assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
 }
 
+/// I1: a word that was meant for a command is not taken for a prompt in silence.
+#[test]
+fn i1_slips_in_commands_are_told() {
+    let place = Place::new(&[]);
+    for (line, expected) in [
+        (&["sesion", "list"][..], "did you mean `agent-host session`?"),
+        (&["sessions", "list"], "did you mean `agent-host session`?"),
+        (&["help"], "agent-host --help"),
+        (&["serve"], "it is no server"),
+        (&["plugn"], "did you mean `agent-host plugin`?"),
+    ] {
+        let ended = place.run(line);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{line:?}");
+        assert!(ended.stderr.contains(expected), "{line:?}: {}", ended.stderr);
+    }
+    let usage = place.run(&["-h"]).stdout;
+    assert!(usage.contains("plugin|session|approvals|outbox|memory|store|config|audit COMMAND"), "{usage}");
+}
+
+/// P6, I2: a denial is told once by the host and once in the result; what fits nothing is pointed out.
+#[test]
+fn p6_each_thing_is_told_once_and_in_words() {
+    let place = Place::new(&[]);
+    for name in ["files", "web"] {
+        std::fs::copy(components().join(format!("{name}.wasm")), place.path(&format!("plugins/{name}.wasm"))).unwrap();
+    }
+    let call = "files.write {\"path\": \"a.txt\", \"text\": \"x\"}";
+    let ended = place.run(&["--plugins", "plugins", "--grant", "files:read=.", "--yes", "files.wirte", call]);
+    assert!(!ended.stderr.contains("(plugin ") && ended.stderr.contains("was denied opening"), "{}", ended.stderr);
+    let advice = "This plugin is not granted";
+    assert_eq!(ended.stdout.matches(advice).count(), 1, "{}", ended.stdout);
+    assert!(
+        ended.stderr.contains("--yes files.wirte: there is no such tool; did you mean `files.write`?"),
+        "{ended:?}"
+    );
+    let listed = place.run(&["plugin", "list", "plugins"]);
+    assert!(listed.stdout.contains("[plugins.web.secrets] WEB_TOKEN = "), "{}", listed.stdout);
+    place.write("service.toml", "name = \"clerk\"\n");
+    let listed = place.run(&["plugin", "list", "--agent", "service.toml"]);
+    assert!(listed.stderr.contains("has no plugins"), "{listed:?}");
+    place.write(
+        "agent.toml",
+        "plugin_directory = \"plugins\"\n[plugins.web.grants]\nhttp = [\"GETT https://a.example\"]\n",
+    );
+    let checked = place.run(&["config", "check"]);
+    assert!(checked.code == Some(0) && checked.stderr.contains("the method GETT"), "{checked:?}");
+}
+
 /// I2: several agents in one directory, each by its name; sessions belong to it.
 #[test]
 fn i2_several_agents_in_one_folder() {
@@ -199,9 +284,9 @@ fn i2_several_agents_in_one_folder() {
         ["wrong", "agents/wrong.toml"],
     ];
     assert_eq!(listed, expected);
-    for name in ["agent", "writer", "reader"] {
+    for (name, session) in [("agent", "work-"), ("writer", "writer-"), ("reader", "reader/")] {
         let ended = place.run(&["--agent", name, "hello"]);
-        assert!(ended.code == Some(0) && ended.stderr.contains(&format!("session {name}/")), "{ended:?}");
+        assert!(ended.code == Some(0) && ended.stderr.contains(&format!("session {session}")), "{ended:?}");
     }
     let ended = place.run(&["--agent", "wirter", "hello"]);
     assert!(ended.code == Some(2) && ended.stderr.contains("Did you mean `writer`?"), "{ended:?}");

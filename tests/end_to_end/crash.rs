@@ -125,11 +125,7 @@ impl Ground {
     fn unknown(&self) -> (String, Vec<(String, String)>) {
         block_on(async {
             let store = self.store();
-            let session = store.latest("agent").await.unwrap();
-            let session = match session {
-                Some(session) => session,
-                None => store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0).subject,
-            };
+            let session = store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0).subject;
             let calls = store.calls(&session, CallFilter::Unfinished).await.unwrap();
             let unknown = calls.into_iter().filter(|call| call.state == CallState::OutcomeUnknown);
             (session, unknown.map(|call| (call.id.0, call.name)).collect())
@@ -223,7 +219,7 @@ fn finish(ground: &Ground, context: &str) {
     } else {
         let output = ground.command(&["--continue"]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && said.contains("no_context"), "{context}: L1: {said}");
+        assert!(output.status.code() == Some(2) && said.contains("has no session yet"), "{context}: L1: {said}");
         ground.clear();
         assert!(ground.start(None).wait().unwrap().success(), "{context}");
     }

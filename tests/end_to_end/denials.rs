@@ -1,7 +1,7 @@
 //! What is denied is told, whoever was denied it and however the call ended: an event, and an entry of the audit log (P6,
 //! O3).
 
-use crate::support::{House, calling, events, saying, script, turn};
+use crate::support::{House, calling, events, results, saying, script, turn};
 use agent_core::approval::ApprovalPolicy;
 use agent_core::event::EventKind;
 use agent_core::tool::ToolSource;
@@ -71,6 +71,82 @@ async fn p6_a_refused_file_is_a_denial() {
     config.plugins.insert("probe".to_owned(), agent_runtime::PluginAllowance { grants, ..Default::default() });
     let told = denied(&house, config, ("probe.count", json!({"path": "effects.txt"}))).await;
     assert!(told.contains(&of_call("opening \"effects.txt\" for writing")), "{told:?}");
+}
+
+/// P6: a link that leads out of its tree is said to, and no grant of the tree is advised.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn p6_a_link_that_leaves_its_tree_is_said_to() {
+    use agent_plugins::{Access, Grants, TreeGrant};
+    let house = House::new(&["files"]).await;
+    std::os::unix::fs::symlink("/etc/hostname", house.tree().join("out")).unwrap();
+    let mut config = AgentConfig::new("test");
+    let tree = TreeGrant { host: house.tree(), guest: "tree".to_owned(), access: Access::Read };
+    let grants = Grants { trees: vec![tree], ..Grants::default() };
+    config.plugins.insert("files".to_owned(), agent_runtime::PluginAllowance { grants, ..Default::default() });
+    let call = calling(&[("files.read", json!({"path": "tree/out"}))]);
+    let mut session = house.session(config, script(&[call, saying("Done.")])).await;
+    turn(&mut session, "Go.").await;
+    let (_, is_error, text) = results(&house, &session).await.remove(0);
+    assert!(is_error && text.contains("leads out of the granted tree") && text.contains("read = ["), "{text}");
+    assert!(!text.contains("write = ["), "{text}");
+}
+
+/// S7: a name that is no text keeps nobody from those beside it.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn s7_names_that_are_no_text_hide_no_others() {
+    use agent_plugins::{Access, Grants, TreeGrant};
+    use std::os::unix::ffi::OsStrExt;
+    let house = House::new(&["files"]).await;
+    std::fs::write(house.tree().join("plain.txt"), "walrus").unwrap();
+    std::fs::write(house.tree().join(std::ffi::OsStr::from_bytes(b"n\xff.txt")), "walrus").unwrap();
+    let mut config = AgentConfig::new("test");
+    let tree = TreeGrant { host: house.tree(), guest: ".".to_owned(), access: Access::Read };
+    let grants = Grants { trees: vec![tree], ..Grants::default() };
+    config.plugins.insert("files".to_owned(), agent_runtime::PluginAllowance { grants, ..Default::default() });
+    let calls = [("files.list", json!({"path": "."})), ("files.search", json!({"path": ".", "text": "walrus"}))];
+    let mut session = house.session(config, script(&[calling(&calls), saying("Done.")])).await;
+    turn(&mut session, "Go.").await;
+    for (tool, is_error, text) in results(&house, &session).await {
+        assert!(!is_error && text.contains("plain.txt"), "{tool}: {text}");
+    }
+}
+
+/// P6: whatever else would change a tree that is granted for reading only, and through which handle.
+#[tokio::test(flavor = "multi_thread")]
+async fn p6_a_refused_change_is_a_denial() {
+    use agent_plugins::{Access, Grants, TreeGrant};
+    let house = House::new(&["intruder"]).await;
+    std::fs::write(house.tree().join("own.txt"), "its own words").unwrap();
+    std::fs::create_dir(house.tree().join("folder")).unwrap();
+    let tree = TreeGrant { host: house.tree(), guest: ".".to_owned(), access: Access::Read };
+    let grants = Grants { trees: vec![tree], ..Grants::default() };
+    let config = || {
+        let mut config = AgentConfig::new("test");
+        let allowance = agent_runtime::PluginAllowance { grants: grants.clone(), ..Default::default() };
+        config.plugins.insert("intruder".to_owned(), allowance);
+        config
+    };
+    let told = denied(&house, config(), ("intruder.paths", json!({"paths": ["own.txt"]}))).await;
+    for deed in [
+        "setting the times of \"own.txt\"",
+        "making the hard link \"linked0\"",
+        "renaming \"own.txt\"",
+        "making the link \"made\"",
+        "making the folder \"own.txt\"",
+        "removing \"own.txt\"",
+        "removing the folder \"own.txt\"",
+    ] {
+        assert!(told.contains(&of_call(deed)), "{deed}: {told:?}");
+    }
+    let told = denied(&house, config(), ("intruder.handles", json!({"paths": ["own.txt"]}))).await;
+    for deed in ["resizing an open file", "setting the times of an open file"] {
+        assert!(told.contains(&of_call(deed)), "{deed}: {told:?}");
+    }
+    // What goes on in the tree itself, or is not there, was denied by nobody.
+    let told = denied(&house, config(), ("intruder.read_often", json!({"path": "absent", "times": 1}))).await;
+    assert_eq!(told, []);
 }
 
 /// P6, L17: what the configuration denies a model is denied as well.

@@ -25,6 +25,8 @@ mod guests;
 mod history;
 mod host_model;
 mod keeping;
+#[path = "../long_work/work.rs"]
+mod long_work;
 mod mcp;
 mod mcp_peers;
 mod media;
@@ -50,6 +52,7 @@ mod seed_e;
 mod services;
 mod services_by_hand;
 mod session_commands;
+mod store_command;
 mod support;
 mod swap;
 #[cfg(target_os = "linux")]

@@ -9,11 +9,12 @@ use agent_core::message::{Digest, Media, MessageId, Role, StoredMessage, TurnInp
 use agent_core::plugin::Recollection;
 use agent_core::run::AtLimit;
 use agent_memory::{
-    Approvals, Audit, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, CountedTrial, Deed, Deletion,
-    KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, OpenMode,
-    OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, RecordRange, RememberedFact, Rollback,
-    ServedPlugin, SessionFilter, SessionLog, SessionMeta, SessionSummary, SqliteStore, StoreError, StoredGrant,
-    StoredOutboxItem, StoredRecord, StoredTrial, Succession, Swap, TimedEvent, VersionFilter,
+    Approvals, Audit, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, Comparison, CountedTrial, Deed,
+    Deletion, KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange,
+    OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, Projections, ReadStatus, Rebuilt,
+    RecordRange, RememberedFact, Rollback, ServedPlugin, SessionFilter, SessionLog, SessionMeta, SessionSummary,
+    SqliteStore, StoreError, StoredGrant, StoredOutboxItem, StoredRecord, StoredTrial, Succession, Swap, TimedEvent,
+    VersionFilter,
 };
 use agent_runtime::{
     AgentConfig, Checkpoint, Delegate, Host, MemoryUse, OpenSession, ServiceConfig, Session, SummaryWriter, TurnResult,
@@ -432,6 +433,10 @@ macro_rules! as_the_real_store {
 }
 
 as_the_real_store! {
+    Projections {
+        fn check_projections(read: ReadStatus) -> Vec<Comparison>;
+        fn rebuild_projections(read: ReadStatus) -> Vec<Rebuilt>;
+    }
     SessionLog {
         fn open(session: &str, mode: OpenMode, meta: SessionMeta) -> OpenedSession;
         fn release(lease: Lease) -> ();

@@ -1,12 +1,18 @@
 //! Plans: one model makes them, another one carries them out, and whatever goes wrong ends in the loop of one model (L24).
 
 use crate::support::{House, calling, event_types, events, results, saying, script, seen, turn};
-use agent_core::event::EventKind;
+use agent_core::approval::{ApprovalPolicy, GrantScope};
+use agent_core::cloud_event::CloudEvent;
+use agent_core::event::{EventKind, WaitCause};
 use agent_core::run::TurnError;
 use agent_models::Provider;
-use agent_runtime::{Agent, AgentConfig, Models, OpenSession, PlanningModels, Session, TurnResult};
+use agent_runtime::{
+    Agent, AgentConfig, ApprovalDecision, Models, OpenSession, PlanningModels, ServiceConfig, Session, TurnResult,
+    Verdict,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 /// A scripted model of this name. Every script counts the session's model calls, so that each has a place for all of them.
 fn scripted(house: &House, name: &str, replies: &[Value]) -> Arc<dyn Provider> {
@@ -26,13 +32,20 @@ fn planning(steps: &[(&str, &str)]) -> Value {
 }
 
 /// A session whose planner, executor and single model say what these scripts say.
-async fn open(house: &House, mut config: AgentConfig, [planner, executor, single]: [&[Value]; 3]) -> Session {
+async fn open(house: &House, config: AgentConfig, scripts: [&[Value]; 3]) -> Session {
+    Session::open(&house.host(), planner(house, config, scripts).await, OpenSession::New).await.unwrap()
+}
+
+async fn planner(house: &House, mut config: AgentConfig, [planner, executor, single]: [&[Value]; 3]) -> Arc<Agent> {
     config.offered_tools = 3;
     let mut models = Models::new(scripted(house, "single", single), []);
     let (planner, executor) = (scripted(house, "planner", planner), scripted(house, "executor", executor));
     models.planning = Some(PlanningModels { planner, executor });
-    let agent = Agent::new(config, models, house.generation().await).unwrap();
-    Session::open(&house.host(), Arc::new(agent), OpenSession::New).await.unwrap()
+    Arc::new(Agent::new(config, models, house.generation().await).unwrap())
+}
+
+async fn go_on(session: &mut Session) -> TurnResult {
+    session.run(None, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn finished(result: TurnResult) -> agent_core::run::Output {
@@ -220,5 +233,84 @@ async fn l4_the_bound_holds_for_plans() {
             (other, _) => panic!("{at_limit:?}: {other:?}"),
         }
         assert_eq!(results(&house, &session).await.len(), 1);
+    }
+}
+
+/// L10, L24: a step whose tool is a service suspends the turn inside of the plan. Another process takes the answer from the
+/// stored state alone, and the plan goes on with its next step: nobody plans again, and nothing runs twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn l10_l24_a_step_waits_for_a_service_over_a_restart() {
+    let house = House::new(&["probe"]).await;
+    let mut config = AgentConfig::new("test");
+    let described =
+        ServiceConfig { description: "Tells the weather.".into(), ..ServiceConfig::new("weather.forecast") };
+    config.services.insert("weather.forecast".to_owned(), described);
+    let plan = planning(&[("weather.forecast", "ask for the weather"), ("probe.echo", "repeat it")]);
+    let mut first = calling(&[("weather.forecast", json!({})), ("probe.echo", json!({"text": "too early"}))]);
+    first["expect"] = json!({"offers": ["weather.forecast"], "last_contains": "Step 1 of 2"});
+    let mut second = calling(&[("probe.echo", json!({"text": "snow"}))]);
+    second["expect"] = json!({"contains": "\"sky\":\"snow\"", "last_contains": "Step 2 of 2", "lacks": "Step 1 of 2"});
+    let synthesis = json!({"text": "It snows.", "expect": {"tools": [], "last_contains": "Write the answer now"}});
+    let scripts: [&[Value]; 3] = [&[plan, unused(), unused(), synthesis], &[unused(), first, second], &[unused()]];
+    let agent = planner(&house, config.clone(), scripts).await;
+    let mut session = Session::open(&house.host(), agent, OpenSession::New).await.unwrap();
+    let TurnResult::Suspended(suspension) = turn(&mut session, "Will it snow?").await else { panic!("it waits") };
+    let [wait] = suspension.waits.as_slice() else { panic!("{suspension:?}") };
+    assert!(wait.name == "weather.forecast" && matches!(wait.cause, WaitCause::Service { .. }), "{wait:?}");
+    let (call, subject) = (wait.call.clone(), session.subject().to_owned());
+    session.close().await.unwrap();
+
+    let agent = planner(&house, config, scripts).await;
+    let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
+    assert!(matches!(go_on(&mut session).await, TurnResult::Suspended(_)), "it still waits");
+    let answer = json!({"specversion": "1.0", "id": "r", "source": "/sky", "type": "done", "parentid": call, "data": {"sky": "snow"}});
+    session.respond(CloudEvent::parse(answer.to_string().as_bytes()).unwrap()).await.unwrap();
+    let output = finished(go_on(&mut session).await);
+    assert_eq!((output.data, output.interactions), (json!("It snows."), 4));
+    assert!(fallbacks(&house, &session).await.is_empty());
+    let mut expected = TWO_STEPS.to_vec();
+    expected.splice(10..11, ["suspended", "tool_result", "resumed"]);
+    assert_eq!(event_types(&house, &session).await, expected);
+    let results: Vec<_> = results(&house, &session).await.into_iter().map(|(name, error, _)| (name, error)).collect();
+    let expected = [("weather.forecast", false), ("probe.echo", true), ("probe.echo", false)];
+    assert_eq!(results, expected.map(|(name, error)| (name.to_owned(), error)));
+}
+
+/// L17, L24: a step that must be allowed waits likewise: allowed, the plan goes on with it; denied, the single model goes on
+/// with what was done before.
+#[tokio::test(flavor = "multi_thread")]
+async fn l17_l24_a_step_waits_for_an_approval_over_a_restart() {
+    for allowed in [true, false] {
+        let house = House::new(&["probe"]).await;
+        let mut config = AgentConfig::new("test");
+        config.approvals.tools.insert("probe.slow".to_owned(), ApprovalPolicy::Ask);
+        let plan = planning(&[("probe.echo", "repeat it"), ("probe.slow", "wait a millisecond")]);
+        let (echo, slow) =
+            (calling(&[("probe.echo", json!({"text": "kept"}))]), calling(&[("probe.slow", json!({"ms": 1}))]));
+        let single = json!({"text": "Not all of it.", "expect": {"contains": "kept", "last_contains": "no time", "offers": "read_result"}});
+        let scripts: [&[Value]; 3] = [
+            &[plan, unused(), unused(), saying("All of it.")],
+            &[unused(), echo, slow],
+            &[unused(), unused(), unused(), single],
+        ];
+        let agent = planner(&house, config.clone(), scripts).await;
+        let mut session = Session::open(&house.host(), agent, OpenSession::New).await.unwrap();
+        let TurnResult::Suspended(suspension) = turn(&mut session, "Go.").await else { panic!("it waits") };
+        let call = suspension.waits[0].call.clone();
+        let subject = session.subject().to_owned();
+        session.close().await.unwrap();
+        let agent = planner(&house, config, scripts).await;
+        let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
+        let verdict = match allowed {
+            true => Verdict::Allow { scope: GrantScope::Once, edited: None },
+            false => Verdict::Deny { reason: Some("no time".to_owned()) },
+        };
+        session.approve(vec![ApprovalDecision { call, verdict }]).await.unwrap();
+        let output = finished(go_on(&mut session).await);
+        let expected = if allowed { "All of it." } else { "Not all of it." };
+        assert_eq!((output.data, fallbacks(&house, &session).await.is_empty()), (json!(expected), allowed));
+        let ran = events(&house, &session).await;
+        let ran = ran.iter().filter(|event| matches!(event.kind, EventKind::ToolCall { .. })).count();
+        assert_eq!(ran, 1 + usize::from(allowed), "what ran before does not run again");
     }
 }

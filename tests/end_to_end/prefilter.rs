@@ -1,9 +1,10 @@
 //! Many tools, of which a model is offered those nearest to the input: by words, and by the meaning that an embedding model
 //! says (L25).
 
+use crate::chat_server::local;
 use crate::support::{House, calling, events, records, results, saying, script, turn};
 use agent_core::event::EventKind;
-use agent_models::{Embedder, ProviderConfig, Providers};
+use agent_models::Embedder;
 use agent_runtime::{Agent, AgentConfig, Models, OpenSession, Session, TurnResult};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -35,17 +36,8 @@ impl EmbeddingServer {
     }
 
     fn embedder(&self) -> Arc<Embedder> {
-        let provider = ProviderConfig {
-            name: "local".into(),
-            base_url: self.base_url.clone(),
-            key: None,
-            key_advice: String::new(),
-            headers: vec![],
-            timeouts: Default::default(),
-            models: Default::default(),
-        };
         let policy = agent_models::RetryPolicy { attempts: 1, ..Default::default() };
-        Arc::new(Providers::new(vec![provider]).embedder("local/embedder").unwrap().with_retry(policy))
+        Arc::new(local(&self.base_url).embedder("local/embedder").unwrap().with_retry(policy))
     }
 
     /// How many texts each request had.

@@ -1,6 +1,6 @@
 //! What goes to builders, models and validators, and what may come back (L2, L12).
 
-use crate::support::{House, calling, records, saying, script, turn};
+use crate::support::{House, calling, records, saying, script, turn, view};
 use agent_core::run::TurnError;
 use agent_memory::{Memories, Memory, MemoryKind, SessionFilter, SessionLog, StoredRecord};
 use agent_runtime::{AgentConfig, Delegate, SummaryWriter, TurnResult};
@@ -114,6 +114,23 @@ async fn l2_a_builders_state_is_bounded() {
     assert!(plugin.starts_with("stateful-builder@") && message.contains("64 KiB"), "{plugin}: {message}");
 }
 
+/// L13: a validator's JSON is data where the agent has an output schema, and else its text; the message is the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn l13_without_a_schema_the_output_is_a_string() {
+    let text = "{\"repaired\":true}";
+    for (schema, data) in [(None, json!(text)), (Some(json!({"type": "object"})), json!({"repaired": true}))] {
+        let house = House::new(&["bad-validator"]).await;
+        let mut config = AgentConfig::new("test");
+        (config.validators, config.output_schema) = (vec!["bad-validator".to_owned()], schema);
+        let mut session = house.session(config, script(&[saying("repair")])).await;
+        let result = turn(&mut session, "Go.").await;
+        let TurnResult::Finished(output) = &result else { panic!("{result:?}") };
+        assert_eq!(output.data, data);
+        let last = view(&house, &session).await.pop().expect("the answer is stored");
+        assert_eq!((last.plain_text().as_str(), last.seen_count), (text, 1));
+    }
+}
+
 /// L12: validators run in the order in which they are named; the second sees what the first has made of the answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_the_second_validator_sees_what_the_first_has_made() {
@@ -125,7 +142,7 @@ async fn l12_the_second_validator_sees_what_the_first_has_made() {
     let mut session = house.session(config.clone(), script(&[saying("repair")])).await;
     let result = turn(&mut session, "Go.").await;
     let TurnResult::Finished(output) = &result else { panic!("{result:?}") };
-    assert_eq!(output.data, json!({"repaired": true}));
+    assert_eq!(output.data, json!("{\"repaired\":true}"), "L13: without a schema it is a string");
     let records = records(&house, &session, 1).await;
     let verdicts = records.iter().filter(|stored| stored.record.kind == "verdict");
     let asked: Vec<&str> =

@@ -1,5 +1,7 @@
 //! Seed text a, its resume phase, step by step as it is drawn: a service's response continues a suspended turn from the
-//! stored state alone. What is drawn of approvals and of MCP is proven where those are.
+//! stored state alone. The whole drawing, from its input to its quota, is in `drawn`.
+
+mod drawn;
 
 use crate::support::{House, calling, event_types, records, results, saying, script, seen, short, turn};
 use agent_core::cloud_event::CloudEvent;

@@ -1,13 +1,13 @@
 //! Seed text c, step by step: memory is asked before the first step, the planner gets the tools once, and every interaction
 //! is remembered (L24, D4, L4).
 
-use crate::chat_server::{Answer, ChatServer};
+use crate::chat_server::{Answer, ChatServer, local};
 use crate::support::{House, calling, events, records, script};
 use agent_core::event::EventKind;
 use agent_core::message::TurnInput;
 use agent_core::text_dialect::ToolDialect;
 use agent_memory::{Memories, Memory, MemoryKind};
-use agent_models::{Provider, ProviderConfig, Providers};
+use agent_models::Provider;
 use agent_runtime::{Agent, AgentConfig, Models, OpenSession, PlanningModels, Session, TurnResult};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -129,16 +129,7 @@ async fn l22_the_turns_message_has_its_sections_in_order() {
     let server =
         ChatServer::start([Answer::Text(two), Answer::Text(CALL), Answer::Text(CALL), Answer::Text("Narcissus.")])
             .await;
-    let provider = ProviderConfig {
-        name: "local".into(),
-        base_url: server.base_url.clone(),
-        key: None,
-        key_advice: String::new(),
-        headers: vec![],
-        timeouts: Default::default(),
-        models: Default::default(),
-    };
-    let model = Providers::new(vec![provider]).model("local/tiny", drawing.house.directory.path()).unwrap();
+    let model = local(&server.base_url).model("local/tiny", drawing.house.directory.path()).unwrap();
     let mut config = AgentConfig::new("test");
     config.user = Some(USER.to_owned());
     config.tool_dialect = ToolDialect::Text;

@@ -1,6 +1,8 @@
 //! The loop with loop-breaking tools, step by step as the seed text draws it (L18, L19, L28), and persistence of effort (L23)
 //! with its nudges, over the real runtime and the real binary.
 
+mod drawn;
+
 use crate::support::{House, calling, event_types, events, repository, results, saying, script, short, turn, view};
 use agent_core::event::{EndReason, EventKind};
 use agent_core::loop_break::Finish;

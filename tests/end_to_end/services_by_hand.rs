@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 const AGENT: &str = r#"
+name = "agent"
 model = "scripted:script.json"
 
 [services.payments]
@@ -121,7 +122,7 @@ fn l10_a_service_answers_and_the_turn_goes_on() {
     let broken =
         place.write("broken.json", &json!({"specversion": "1.0", "id": "1", "type": "x"})).display().to_string();
     let (code, _, stderr) = place.run(&["session", "respond", &session, "--event", &broken]);
-    assert!(code == Some(2) && stderr.contains("broken.json: the event has no `source`"), "{stderr}");
+    assert!(code == Some(2) && stderr.contains("broken.json: this is no CloudEvent: it has no `source`"), "{stderr}");
     let (code, _, stderr) = place.run(&["session", "respond", "nobody", "--event", &wrong]);
     assert!(code == Some(2) && stderr.contains("no_context"), "{stderr}");
 
@@ -258,7 +259,7 @@ fn i2_an_outbox_folder_that_is_not_there_is_named_with_its_line() {
     let place = Place::new();
     std::fs::remove_dir(place.path("out")).unwrap();
     let (code, _, stderr) = place.run(&["--agent", "agent.toml", "Buy it."]);
-    assert!(code == Some(2) && stderr.contains("agent.toml:14: outbox.directory"), "{stderr}");
+    assert!(code == Some(2) && stderr.contains("agent.toml:15: outbox.directory"), "{stderr}");
 }
 
 /// D2, D6: events of an agent without a folder wait in the database, and are written where somebody says, once.

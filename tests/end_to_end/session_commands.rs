@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
+/// Of one name in every folder, so that each goes on with what another has exported.
+const AGENT: &str = "name = \"agent\"\nmodel = \"scripted:script.json\"\nplugin_directory = \"plugins\"\n";
+
 /// Somebody with a folder, whose model has four replies.
 struct Person {
     folder: TempDir,
@@ -18,6 +21,7 @@ impl Person {
         std::fs::create_dir(folder.path().join("plugins")).unwrap();
         let replies = ["The walrus.", "The seal.", "The otter.", "The whale."].map(|text| json!({"text": text}));
         std::fs::write(folder.path().join("script.json"), json!({"replies": replies}).to_string()).unwrap();
+        std::fs::write(folder.path().join("agent.toml"), AGENT).unwrap();
         Self { folder }
     }
 
@@ -48,7 +52,7 @@ impl Person {
     }
 
     fn asks(&self, session: Option<&str>, prompt: &str) -> String {
-        let mut arguments = vec!["--plugins", "plugins", "--model", "scripted:script.json"];
+        let mut arguments = vec!["--agent", "agent.toml"];
         arguments.extend(session.iter().flat_map(|session| ["--session", *session]));
         arguments.push(prompt);
         self.says(&arguments)
@@ -107,6 +111,75 @@ async fn d5_a_session_is_forked_and_undone() {
     assert!(person.refuses(&["session", "undo", &again]).contains("there is no turn to undo"));
 }
 
+/// Over whatever is there; without its last word, only where nothing is.
+#[cfg(unix)]
+fn export_line<'l>(session: &'l str, name: &'l str) -> [&'l str; 6] {
+    ["session", "export", session, "-o", name, "--force"]
+}
+
+/// Invariant 1: an export replaces regular files alone, and only when it is told to.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_an_export_replaces_nothing_but_files() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    let person = Person::new();
+    person.asks(None, "Who swims first?");
+    let session = person.sessions().await.remove(0).subject;
+    let export = |name| export_line(&session, name);
+
+    // A pipe is written through, and stays one.
+    assert!(Command::new("mkfifo").arg(person.path("pipe")).status().unwrap().success());
+    let pipe = person.path("pipe");
+    let reader = std::thread::spawn(move || std::fs::read(pipe).unwrap());
+    person.says(&export("pipe"));
+    assert!(std::fs::symlink_metadata(person.path("pipe")).unwrap().file_type().is_fifo(), "it is still a pipe");
+    let read: Value = serde_json::from_slice(&reader.join().unwrap()).unwrap();
+    assert_eq!(read["format"], "agent-host.session");
+
+    // Through a link the file that it leads to is replaced; one that leads nowhere is left alone.
+    std::fs::write(person.path("real.json"), "old").unwrap();
+    symlink("real.json", person.path("link.json")).unwrap();
+    person.says(&export("link.json"));
+    assert!(person.path("link.json").is_symlink());
+    assert_eq!(document(&person.path("real.json")), read);
+    let mode = std::fs::metadata(person.path("real.json")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "a whole conversation is its owner's alone");
+    symlink("nothing.json", person.path("dangling.json")).unwrap();
+    for words in [&export("dangling.json")[..], &export("dangling.json")[..5]] {
+        let noted = person.refuses(words);
+        assert!(noted.contains("`dangling.json` is a symbolic link to a file that is not there"), "{noted}");
+    }
+    assert!(person.path("dangling.json").is_symlink() && !person.path("nothing.json").exists());
+    let noted = person.refuses(&export("plugins"));
+    assert!(noted.contains("`plugins` is a folder"), "{noted}");
+    let left = std::fs::read_dir(person.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let parts: Vec<_> = left.filter(|name| name.to_string_lossy().contains("part")).collect();
+    assert!(parts.is_empty(), "{parts:?}");
+}
+
+/// What has no end, or is something else, is refused at its first piece.
+#[cfg(unix)]
+#[test]
+fn d5_what_is_no_document_is_not_read_to_its_end() {
+    let person = Person::new();
+    assert!(Command::new("mkfifo").arg(person.path("pipe")).status().unwrap().success());
+    for endless in [b'\0', b'a'] {
+        let pipe = person.path("pipe");
+        let writer = std::thread::spawn(move || {
+            use std::io::Write;
+            let mut pipe = std::fs::File::options().write(true).open(pipe).unwrap();
+            let piece = vec![endless; 1 << 16];
+            // Far more than a pipe holds, and far less than the most that a document may have.
+            let pieces = std::iter::repeat_n(&piece, 1 << 10);
+            pieces.take_while(|piece| pipe.write_all(piece).is_ok()).count()
+        });
+        let noted = person.refuses(&["session", "import", "pipe"]);
+        assert!(noted.contains("`pipe` is no session"), "{noted}");
+        let pieces = writer.join().unwrap();
+        assert!(pieces < 64, "{pieces} pieces were read");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_a_session_is_exported_imported_and_deleted() {
     let (person, other) = (Person::new(), Person::new());
@@ -121,7 +194,7 @@ async fn d5_a_session_is_exported_imported_and_deleted() {
     let noted = person.refuses(&["session", "export", &session, "-o", "nowhere/out.json"]);
     assert!(noted.contains("nowhere/out.json") && noted.contains("cannot be written"), "{noted}");
     let files = std::fs::read_dir(person.folder.path()).unwrap().count();
-    assert_eq!(files, 4, "nothing half written is left beside plugins, script, data and document");
+    assert_eq!(files, 5, "nothing half written is left beside plugins, agent.toml, script, data and document");
 
     let file = person.path("out.json");
     let file = file.to_str().unwrap();

@@ -2,7 +2,9 @@
 //! check 4).
 
 mod approvals;
+mod below;
 mod first_use;
+mod lent;
 mod progress;
 mod screen;
 mod watched;
@@ -189,6 +191,20 @@ fn a_request_to_end_ends_cleanly_at_a_prompt_and_in_a_turn() {
     assert_eq!(shown.status.code(), Some(130), "the turn is cancelled, not interrupted");
 }
 
+/// Where the signal of a closed window is ignored (`nohup`), a prompt still ends with it, instead of reading ends of input
+/// for ever.
+#[test]
+fn a_closed_window_ends_a_session_that_ignores_hangups() {
+    let desk = Desk::new(&[slowly(&numbers(), 40)]);
+    let asked = desk.command(&[]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(asked.get_program()).args(asked.get_args());
+    command.current_dir(asked.get_current_dir().unwrap()).env_remove("NO_COLOR").env("TERM", "xterm-256color");
+    let mut screen = desk.session_with(command);
+    screen.close();
+    assert_eq!(screen.exit_code(), Some(130));
+}
+
 /// What is written after the window has become narrower is wrapped at its new width, and typing still works.
 #[test]
 fn a_window_may_be_resized_while_a_reply_is_written_and_while_something_is_typed() {
@@ -304,7 +320,7 @@ fn slash_commands_answer() {
         ("/modle", "did you mean /model?"),
         ("/model offline", "offline/router answers from now on"),
         ("/undo", "there is no turn to undo"),
-        ("/session list", "agent/"),
+        ("/session list", "tree-"),
         ("/session nothing", "there is no session `nothing`"),
         ("/cancel", "there is no turn to cancel"),
     ];
@@ -427,4 +443,17 @@ fn i1_a_pipe_gets_the_answer_only() {
     assert!(printed.contains("→ text.count {\"text\":\"one\"}\n✓ text.count {\"text\":\"one\"} ("), "{printed}");
     assert!(!printed.contains('\u{1b}'), "{printed:?}");
     assert!(output.status.success());
+}
+
+/// I1, L29: output that cannot be written is an error, which is said; that its reader has gone is none.
+#[test]
+fn i1_output_that_cannot_be_written_is_an_error() {
+    let desk = Desk::new(&[json!({"text": "All."})]);
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for options in [&["Go."] as &[&str], &["--json", "Go."]] {
+        let output = desk.command(options).stdin(Stdio::null()).stdout(full()).output().unwrap();
+        let printed = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        assert!(printed.contains("error: the output cannot be written: No space left"), "{printed}");
+    }
 }

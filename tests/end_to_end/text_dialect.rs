@@ -1,12 +1,11 @@
 //! Models that can only write: their tools, calls and results are words, and the words between the tags are nobody's to
 //! read (L20, L22).
 
-use crate::chat_server::{Answer, ChatServer};
+use crate::chat_server::{Answer, ChatServer, local};
 use crate::support::{House, event_types, events, results, saying, script, seen, turn, view};
 use agent_core::event::{Event, EventKind};
 use agent_core::message::{Part, TurnInput};
 use agent_core::text_dialect::ToolDialect;
-use agent_models::{ProviderConfig, Providers};
 use agent_runtime::{Agent, AgentConfig, OpenSession, Session, TurnResult};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -138,16 +137,7 @@ async fn l20_over_the_wire() {
         r#"<tool>{"server_name": "local", "tool_name": "probe.echo", "arguments": {"text": "hi"}}</tool>"#;
     let house = House::new(&["probe"]).await;
     let server = ChatServer::start([Answer::Text(CALL), Answer::Text("It says hi.")]).await;
-    let provider = ProviderConfig {
-        name: "local".into(),
-        base_url: server.base_url.clone(),
-        key: None,
-        key_advice: String::new(),
-        headers: vec![],
-        timeouts: Default::default(),
-        models: Default::default(),
-    };
-    let model = Providers::new(vec![provider]).model("local/tiny", house.directory.path()).unwrap();
+    let model = local(&server.base_url).model("local/tiny", house.directory.path()).unwrap();
     let agent = Agent::new(config(), model, house.generation().await).unwrap();
     let mut session = Session::open(&house.host(), Arc::new(agent), OpenSession::New).await.unwrap();
     let input = Some(TurnInput::Text("Say hi.".into()));

@@ -25,6 +25,10 @@ fn main() {
             eprintln!("cannot find \u{1b}[31mits database");
             std::process::exit(3);
         }
+        "leaves" => {
+            eprintln!("no database for {}", std::env::var("DESK_TOKEN").unwrap_or_default());
+            std::process::exit(3);
+        }
         "endless-line" => endless_line(),
         // Ends neither with its input nor when it is asked to: a grandchild that does neither is started too.
         "stubborn" => stubborn(diary.as_deref()),
@@ -73,7 +77,7 @@ fn list(mode: &str, page: usize, message: &Message) {
         )
     };
     let names =
-        ["echo", "error", "refuse", "image", "structured", "hang", "die", "garbage", "huge", "change", "env", "loud", "flood", "stall"];
+        ["echo", "error", "refuse", "image", "structured", "hang", "die", "garbage", "huge", "change", "env", "loud", "flood", "stall", "deep", "leak", "leak-error"];
     match mode {
         "endless-pages" => {
             let tool = tool(&format!("tool{page}"), "{}");
@@ -142,6 +146,7 @@ fn call((mode, diary): (&str, Option<&str>), message: &Message, waiting: &mut Ve
     let text = |text: &str| format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#);
     let name = message.text_of("name").unwrap_or_default();
     match name.as_str() {
+        "look" if mode == "mortal" => std::process::exit(1),
         "echo" | "look" => message.answer(&text(&message.text_of("text").unwrap_or_default())),
         "error" => message.answer(r#"{"content":[{"type":"text","text":"the disk is full"}],"isError":true}"#),
         "refuse" => message.refuse(-32602, "text must be short"),
@@ -181,6 +186,21 @@ fn call((mode, diary): (&str, Option<&str>), message: &Message, waiting: &mut Ve
             let mut names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
             names.sort();
             message.answer(&text(&names.join(" ")));
+        }
+        // What was given to it, in a result, in an error, and on standard error.
+        "leak" => {
+            let token = std::env::var("DESK_TOKEN").unwrap_or_default();
+            eprintln!("the token is {token}");
+            message.answer(&text(&format!("signed in with {token}")));
+        }
+        "leak-error" => {
+            let token = std::env::var("DESK_TOKEN").unwrap_or_default();
+            message.refuse(-32602, &format!("{token} may not do this"));
+        }
+        // One level more than a reader of JSON takes.
+        "deep" => {
+            let (open, close) = ("[".repeat(126), "]".repeat(126));
+            message.answer(&format!(r#"{{"content":[],"structuredContent":{open}{close}}}"#));
         }
         // Asks without end and reads nothing.
         "flood" => {

@@ -2,6 +2,7 @@
 
 pub(crate) mod approval;
 mod help;
+mod slips;
 pub(crate) mod versions;
 
 use crate::configuration::url_problem;
@@ -12,6 +13,7 @@ use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{LONG, SHORT, USAGE};
+pub(crate) use slips::meant_by_line;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use versions::{AuditArguments, HistoryArguments, RollbackArguments};
@@ -122,6 +124,9 @@ pub(crate) enum Command {
     Memory(MemoryCommand),
     /// Show what plugins were granted and denied, what was allowed, and which versions served
     Audit(AuditArguments),
+    /// Check the database, and make anew in it what can be made from the rest
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Write, check and list agents' configurations
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -132,6 +137,19 @@ pub(crate) enum Command {
 
 /// Name of the command that compiles for another process of this program.
 pub(crate) const COMPILE: &str = "compile-component";
+
+/// Commands on the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Say whether the file is whole, and whether what is searched and listed says what was said; changes nothing
+    Check {
+        /// Print one JSON line per thing that was compared
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make anew what is searched and listed, from the messages, memories and states that are stored
+    Rebuild,
+}
 
 /// Commands on the outbox.
 #[derive(Debug, Subcommand)]
@@ -482,98 +500,14 @@ impl Arguments {
                         To ask with a prompt that is a command's name, write `-- PROMPT`"
                 .to_owned());
         }
-        Ok(())
+        let agent = &self.run.agent;
+        let names_nothing = self.command.is_none() && agent.plugins.is_none() && agent.agent.is_none();
+        match self.run.prompt.as_deref().filter(|_| names_nothing).and_then(slips::meant_by) {
+            Some(meant) => Err(meant),
+            None => Ok(()),
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::grants::{Kind, Receiver};
-    use clap::CommandFactory;
-
-    fn parse(line: &[&str]) -> Result<Arguments, clap::Error> {
-        Arguments::try_parse_from(std::iter::once("agent-host").chain(line.iter().copied()))
-    }
-
-    #[test]
-    fn the_definition_is_sound() {
-        Arguments::command().debug_assert();
-    }
-
-    /// I1
-    #[test]
-    fn a_prompt_with_plugins_and_grants() {
-        let arguments =
-            parse(&["--plugins", "plugins", "--grant", "files:read=.", "--grant", "host:read=docs", "How many?"]);
-        let run = arguments.expect("parsed").run;
-        assert_eq!(run.prompt.as_deref(), Some("How many?"));
-        let grants: Vec<_> = run.agent.grant.iter().map(|grant| (&grant.receiver, grant.kind)).collect();
-        assert_eq!(grants, [(&Receiver::Plugin("files".into()), Kind::Read), (&Receiver::Host, Kind::Read)]);
-    }
-
-    #[test]
-    fn commands_are_words_and_prompts_are_not() {
-        assert!(matches!(parse(&["plugin", "build"]).expect("parsed").command, Some(Command::Plugin(_))));
-        assert_eq!(parse(&["list files"]).expect("parsed").run.prompt.as_deref(), Some("list files"));
-        assert_eq!(parse(&["--", "plugin"]).expect("parsed").run.prompt.as_deref(), Some("plugin"));
-        assert_eq!(parse(&["--data", "d", "session", "list"]).expect("parsed").common.data, Some("d".into()));
-        assert_eq!(parse(&["session", "list", "--data", "d"]).expect("parsed").common.data, Some("d".into()));
-    }
-
-    #[test]
-    fn options_of_a_turn_before_a_command_are_refused() {
-        assert!(parse(&["--json", "session", "list"]).expect("parsed").check().is_err());
-        assert!(parse(&["-v", "session", "list"]).expect("parsed").check().is_ok());
-    }
-
-    #[test]
-    fn wrong_lines_are_refused() {
-        let wrong: &[&[&str]] = &[
-            &["--continue", "--session", "s"],
-            &["--grant", "files", "x"],
-            &["one", "two"],
-            &["--unknown"],
-            &["session", "resolve", "c1", "perhaps"],
-            &["session", "delete"],
-            &["session", "delete", ""],
-            &["session", "fork"],
-            &["session", "fork", "s", "--at", "0"],
-            &["session", "import"],
-            &["session", "import", "f", "--as", ""],
-            &["session", "approve"],
-            &["session", "approve", "s", "--scope", "never"],
-            &["session", "approve", "s", "--edit", "call_1_1_1"],
-            &["session", "deny", "s", "--scope", "once"],
-            &["approvals", "revoke"],
-            &["--yes", "", "hi"],
-            &["memory", "forget"],
-            &["memory", "search"],
-            &["memory", "list", "--user", ""],
-            &["--user", "", "hi"],
-            &["--user", "ann ", "hi"],
-            &["session", "show", ""],
-            &["--session", "", "go on"],
-            &["--data", "", "session", "list"],
-            &["session", "list", "--limit", "0"],
-            &["plugin", "rollback"],
-            &["plugin", "rollback", "text", "--to", "0a", "--undo"],
-            &["audit", "--since", "yesterday"],
-            &["--base-url", "127.0.0.1:8000", "hi"],
-            &["--base-url", "http://127.0.0.1/v1/chat/completions", "hi"],
-            &["--agent", "", "hi"],
-            &["config", "init", "agent.toml"],
-        ];
-        for line in wrong {
-            let error = parse(line).err().unwrap_or_else(|| panic!("{line:?} was taken"));
-            assert_eq!(error.exit_code(), 2, "{line:?}");
-        }
-    }
-
-    #[test]
-    fn an_empty_name_is_said_to_be_empty() {
-        let message = |line: &[&str]| parse(line).expect_err("refused").to_string();
-        assert!(message(&["--data", "", "x"]).contains("AGENT_HOST_DATA"));
-        assert!(message(&["--session", "", "x"]).contains("the session's id is empty"));
-    }
-}
+mod tests;

@@ -12,3 +12,4 @@ pub(crate) mod outbox;
 pub(crate) mod plugin;
 pub(crate) mod run;
 pub(crate) mod session;
+pub(crate) mod store;

@@ -10,6 +10,7 @@ mod edit;
 mod form;
 mod json_schema;
 mod keys;
+mod limits;
 mod mcp;
 mod nearest;
 mod output_schema;
@@ -24,19 +25,20 @@ pub(crate) use check::BUILT_IN;
 pub(crate) use edit::{Addition, Draft, EditError};
 pub(crate) use form::url_problem;
 pub(crate) use json_schema::json_schema;
+pub(crate) use limits::LimitValues;
 pub(crate) use mcp::McpTable;
 pub(crate) use nearest::nearest;
 pub(crate) use providers::ProviderTable;
-pub(crate) use report::ConfigurationError;
+pub(crate) use report::{ConfigurationError, with_line};
 pub(crate) use services::{OutboxTable, ServiceTable};
 pub(crate) use template::template;
 
 use crate::grants::{Grant, Kind, Receiver, SecretGrant};
 use agent_core::approval::ApprovalRules;
 use agent_core::loop_break::Finish;
-use agent_core::run::AtLimit;
+use agent_core::run::{AtLimit, UnitWeights, Weight};
 use agent_core::text_dialect::ToolDialect;
-use agent_plugins::limits::FUEL;
+use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
 use agent_runtime::{MemoryUse, SummaryWriter};
 use document::{Document, Found, Table};
 use serde_json::Value;
@@ -90,6 +92,8 @@ pub(crate) struct AgentFile {
     pub(crate) max_interactions: Option<u32>,
     /// What happens there.
     pub(crate) at_limit: Option<AtLimit>,
+    /// What its model calls count for.
+    pub(crate) execution_units: UnitWeights,
     /// Corrections of a rejected output.
     pub(crate) max_corrections: Option<u32>,
     /// Tools at once.
@@ -132,8 +136,12 @@ pub(crate) struct AgentFile {
     pub(crate) services: BTreeMap<String, ServiceTable>,
     /// Where events go.
     pub(crate) outbox: OutboxTable,
-    /// Limits, by plugin.
-    pub(crate) limits: BTreeMap<String, PluginLimits>,
+    /// Limits of the calls of all plugins.
+    pub(crate) call_limits: LimitValues,
+    /// Those of single plugins, which go before them.
+    pub(crate) limits: BTreeMap<String, LimitValues>,
+    /// Limits of the host that runs the agent.
+    pub(crate) host_limits: LimitValues,
     /// Agents that it may delegate to, by the name of their tool.
     pub(crate) agents: BTreeMap<String, AgentTable>,
     /// How often work may be handed down.
@@ -180,19 +188,6 @@ pub(crate) struct RetryTable {
     pub(crate) total_ms: Option<u32>,
 }
 
-/// Limits of one plugin's calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PluginLimits {
-    /// Milliseconds from begin to end.
-    pub(crate) wall_ms: Option<u32>,
-    /// Milliseconds of processor time.
-    pub(crate) cpu_ms: Option<u32>,
-    /// MiB of all memories.
-    pub(crate) memory_mib: Option<u32>,
-    /// Units of fuel.
-    pub(crate) fuel: Option<u64>,
-}
-
 impl AgentFile {
     /// Reads the file. All errors that are found are in the error, each with its line.
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigurationError> {
@@ -236,6 +231,7 @@ impl AgentFile {
             executor: root.get("executor").and_then(|found| placed(&found)),
             max_interactions: number("max_interactions"),
             at_limit: text("at_limit").map(|word| if word == "error" { AtLimit::Error } else { AtLimit::Finish }),
+            execution_units: root.table("execution_units").map(|table| units(&table)).unwrap_or_default(),
             max_corrections: number("max_corrections"),
             parallel_calls: number("parallel_calls"),
             result_characters: number("result_characters"),
@@ -264,7 +260,9 @@ impl AgentFile {
             approval_places: BTreeMap::new(),
             services: services::services(root, &folder),
             outbox: services::outbox(root),
+            call_limits: root.table("limits").map(|table| limits::read(&table, &CALL_LIMITS)).unwrap_or_default(),
             limits: BTreeMap::new(),
+            host_limits: LimitValues::default(),
             agents: agents::read(root, &folder),
             max_depth: number("max_depth"),
             mcp: mcp::read(root),
@@ -289,8 +287,13 @@ impl AgentFile {
     }
 
     fn read_plugins(&mut self, root: &Table<'_>) {
-        if let Some(grants) = root.table("host").and_then(|host| host.table("grants")) {
-            self.add_lists(&grants, &Receiver::Host, &[("read", Kind::Read)]);
+        if let Some(host) = root.table("host") {
+            if let Some(grants) = host.table("grants") {
+                self.add_lists(&grants, &Receiver::Host, &[("read", Kind::Read)]);
+            }
+            if let Some(table) = host.table("limits") {
+                self.host_limits = limits::read(&table, &HOST_LIMITS);
+            }
         }
         for entry in root.table("plugins").iter().flat_map(Table::entries) {
             self.plugin_tables.insert(entry.name.clone(), entry.found.place());
@@ -304,14 +307,8 @@ impl AgentFile {
             for secret in plugin.table("secrets").iter().flat_map(Table::entries) {
                 self.secrets.extend(secrets::read(&entry.name, &secret));
             }
-            if let Some(limits) = plugin.table("limits") {
-                let number = |key| limits.get(key).and_then(|found| found.number());
-                let (wall_ms, cpu_ms, memory_mib) = (number("wall_ms"), number("cpu_ms"), number("memory_mib"));
-                let fuel = limits.get("fuel").and_then(|found| match found.flag() {
-                    Some(on) => on.then_some(FUEL),
-                    None => found.large(),
-                });
-                self.limits.insert(entry.name, PluginLimits { wall_ms, cpu_ms, memory_mib, fuel });
+            if let Some(table) = plugin.table("limits") {
+                self.limits.insert(entry.name, limits::read(&table, &CALL_LIMITS));
             }
         }
     }
@@ -381,6 +378,16 @@ pub(crate) fn read_bounded(path: &Path, most: u64) -> std::io::Result<String> {
         let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
         std::io::Error::other(format!("line {line} has a byte that is no UTF-8: save the file as UTF-8"))
     })
+}
+
+fn units(table: &Table<'_>) -> UnitWeights {
+    let weight = |key, default| table.get(key).and_then(|found| Weight::of(found.amount()?)).unwrap_or(default);
+    let defaults = UnitWeights::default();
+    UnitWeights {
+        prompt_token: weight("prompt_token", defaults.prompt_token),
+        completion_token: weight("completion_token", defaults.completion_token),
+        model_call: weight("model_call", defaults.model_call),
+    }
 }
 
 fn retry(table: &Table<'_>) -> RetryTable {

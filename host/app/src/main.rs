@@ -31,7 +31,10 @@ use terminal::Terminal;
 const LAST_WAIT: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return unreadable(&error),
+    };
     if let Some(Command::Compile) = arguments.command {
         return compile();
     }
@@ -59,6 +62,18 @@ fn main() -> ExitCode {
     exit.into()
 }
 
+/// A command line that cannot be read, or asks only for help.
+fn unreadable(error: &clap::Error) -> ExitCode {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    match arguments::meant_by_line(error, words) {
+        Some(meant) => {
+            Terminal::new().failure(&meant);
+            Exit::Refused.into()
+        }
+        None => error.exit(),
+    }
+}
+
 /// The child that compiles one component: nothing else of the host is needed for that, nor started.
 fn compile() -> ExitCode {
     let Err(reason) = agent_plugins::serve_compiler(std::io::stdin().lock(), std::io::stdout().lock()) else {
@@ -81,6 +96,7 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
             commands::audit::run(arguments, &DataDirectory::open(asked)?, terminal).await
         }
         Some(Command::Outbox(command)) => commands::outbox::run(command, &DataDirectory::open(asked)?, terminal).await,
+        Some(Command::Store(command)) => commands::store::run(command, &DataDirectory::open(asked)?, terminal).await,
         Some(Command::Memory(command)) => commands::memory::run(command, &DataDirectory::open(asked)?, terminal).await,
         Some(Command::Approvals(command)) => {
             commands::approvals::run(command, &DataDirectory::open(asked)?, terminal).await

@@ -4,10 +4,12 @@ pub(crate) mod agents;
 mod mcp;
 mod models;
 pub(crate) mod offer;
+mod problems;
 mod providers;
 
 pub(crate) use agents::AGENT_FILE;
 pub(crate) use models::{AT_BASE_URL, Chain, Helpers, NamedModel, WantedModels};
+pub(crate) use problems::Problems;
 pub(crate) use providers::OPENAI_BASE_URL;
 
 use crate::arguments::AgentArguments;
@@ -20,6 +22,11 @@ use std::path::{Path, PathBuf};
 
 /// Reads variables of the environment.
 type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
+
+/// Hexadecimal digits that tell a place in an agent's name.
+const PLACE_DIGITS: usize = 6;
+/// Letters of such a name before its place.
+const LONGEST_SPOKEN: usize = 50;
 
 /// An agent as it was asked for.
 #[derive(Clone, Debug)]
@@ -46,6 +53,16 @@ impl Settings {
     /// Reads the file, adds the command line, and finds what is granted. The command line wins over the file, and its
     /// grants add to those of the file.
     pub(crate) fn read(arguments: &AgentArguments, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, Failure> {
+        let (settings, problems) = Self::examine(arguments, variable)?;
+        problems.none(settings.path.as_deref())?;
+        Ok(settings)
+    }
+
+    /// The same with all that is wrong beside it, in place of which there is nothing.
+    pub(crate) fn examine(
+        arguments: &AgentArguments,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(Self, Problems), Failure> {
         let path = arguments.agent.as_deref().map(|asked| agents::find(asked, Path::new("."))).transpose()?;
         let mut file = match &path {
             Some(path) => AgentFile::read(path).map_err(Failure::refused)?,
@@ -55,19 +72,22 @@ impl Settings {
         if plugins.is_none() && path.is_none() {
             return Err(nothing_named(Path::new(".")));
         }
-        check_folder(plugins.as_deref(), arguments, &file)?;
-        check_outbox(&file)?;
+        let mut problems = Problems::default();
+        let plugins = problems.take(check_folder(plugins.as_deref(), arguments, &file)).and(plugins);
+        problems.take(check_outbox(&file));
         let models = WantedModels::new(arguments, &file).map_err(Failure::refused)?;
         let mut all = file.grants.clone();
         all.extend(arguments.grant.iter().cloned());
         let refused = |problems: Vec<String>| Failure::refused(problems.join("\n"));
-        let mut grants = grants::resolve(&all, variable).map_err(refused)?;
-        grants::add_secrets(&file.secrets, variable, &mut grants).map_err(refused)?;
+        let mut grants = problems.take(grants::resolve(&all, variable).map_err(refused)).unwrap_or_default();
+        problems.take(grants::add_secrets(&file.secrets, variable, &mut grants).map_err(refused));
         let granted = arguments.grant.iter().filter_map(|grant| Some((grant.plugin()?, grant.origin.as_str())));
         let tables = file.plugin_tables.iter().map(|(name, place)| (name.as_str(), place.as_str()));
         let spoken_of = tables.chain(granted).map(|(name, place)| (name.to_owned(), place.to_owned())).collect();
-        let name = name(path.as_deref(), &file)?;
-        Ok(Self { name, path, user: None, models, plugins, file, grants, spoken_of })
+        let named = name(path.as_deref(), &file)
+            .map_err(|error| Failure::refused(format!("this folder cannot be looked up: {error}")));
+        let name = problems.take(named).unwrap_or_else(|| UNNAMED.to_owned());
+        Ok((Self { name, path, user: None, models, plugins, file, grants, spoken_of }, problems))
     }
 
     /// The models in order, the one that summarises last, and how each provider is reached. Whatever is wrong with any of them is in the error, each
@@ -112,17 +132,27 @@ impl Settings {
     }
 }
 
-/// The agent's name: what the file says, else the file's own.
-fn name(path: Option<&Path>, file: &AgentFile) -> Result<String, Failure> {
-    let named = file.name.clone().or_else(|| path.map(name_of_file)).unwrap_or_else(|| UNNAMED.to_owned());
-    if is_name(&named) {
-        return Ok(named);
+/// The agent's name: what the file says. Else one for this place alone: agents of one name share sessions, approvals and
+/// memory, and nobody has said that they shall.
+fn name(path: Option<&Path>, file: &AgentFile) -> std::io::Result<String> {
+    if let Some(name) = &file.name {
+        return Ok(name.clone());
     }
-    let file = path.unwrap_or(Path::new(AGENT_FILE)).display();
-    Err(Failure::refused(format!(
-        "{file}: `{named}` cannot be an agent's name, which is 1 to 64 letters, digits, `-`, `_` or `.`: add `name = \"…\"` to \
-         the file"
-    )))
+    let folder = path.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder.canonicalize()?;
+    let stem = path.map(name_of_file).filter(|stem| stem != UNNAMED);
+    let of_folder = || folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    let spoken = stem.or_else(of_folder).unwrap_or_else(|| UNNAMED.to_owned());
+    let place = blake3::hash(folder.as_os_str().as_encoded_bytes()).to_hex();
+    Ok(format!("{}-{}", readable(&spoken), &place[..PLACE_DIGITS]))
+}
+
+/// The text with what no name may have replaced, and cut to what leaves room for the place.
+fn readable(text: &str) -> String {
+    let allowed = |letter: char| if is_name(letter.encode_utf8(&mut [0; 4])) { letter } else { '-' };
+    let begun = text.trim_start_matches(|letter: char| !letter.is_alphanumeric());
+    let readable: String = begun.chars().map(allowed).take(LONGEST_SPOKEN).collect();
+    if is_name(&readable) { readable } else { UNNAMED.to_owned() }
 }
 
 /// An agent.toml that lies here is its author's word, not yet that of who runs it.

@@ -2,23 +2,25 @@
 
 pub(crate) mod agents;
 mod model;
+pub(crate) mod rules;
 
 use crate::arguments::{AgentArguments, COMPILE};
-use crate::configuration::{PluginLimits, ServiceTable};
+use crate::configuration::ServiceTable;
 use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::Failure;
 use crate::grants;
-use crate::settings::{self, Helpers, NamedModel, Settings};
+use crate::settings::{self, Helpers, NamedModel, Problems, Settings};
 use crate::terminal::{Terminal, YELLOW, show_build, show_load};
 use agent_core::prompt::PromptParts;
 use agent_core::run::LoopConfig;
 use agent_kit::build::{BuildError, BuiltPlugin, build_directory};
-use agent_memory::{Options, SqliteStore};
+use agent_memory::{Indexes, Options, SqliteStore};
 use agent_models::{Embedder, Provider, Providers, RetryPolicy};
+use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
 use agent_plugins::{
-    CallLimits, CompilerCommand, Generation, Grants, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox,
-    SandboxOptions,
+    CallLimits, CompilerCommand, Generation, Grants, HostLimits, HttpPattern, LoadError, LoadEvent, LoadProblem,
+    LoadedPlugin, Sandbox, SandboxOptions,
 };
 use agent_runtime::{
     Agent, AgentConfig, AgentError, Announced, Asking, Delegate, Emission, LiveAgent, Models, OutboxConfig,
@@ -34,13 +36,31 @@ pub(crate) fn store(data: &DataDirectory) -> Result<Arc<SqliteStore>, Failure> {
     SqliteStore::open(data.database(), Options::default()).map(Arc::new).map_err(Failure::refused)
 }
 
-/// Starts the sandbox on the data folder's cache and plugin store.
+/// The same to be looked at, or to make its indexes anew.
+pub(crate) fn store_to_mend(data: &DataDirectory) -> Result<SqliteStore, Failure> {
+    let options = Options { indexes: Indexes::ToBeRebuilt, ..Options::default() };
+    SqliteStore::open(data.database(), options).map_err(Failure::refused)
+}
+
+/// Starts the sandbox on the data folder's cache and plugin store, with the limits of who needs no agent.
 pub(crate) fn sandbox(data: &DataDirectory) -> Result<Sandbox, Failure> {
+    limited_sandbox(data, HostLimits::default())
+}
+
+/// The same with the limits that the agent's file sets for the host.
+pub(crate) fn sandbox_of(settings: &Settings, data: &DataDirectory) -> Result<Sandbox, Failure> {
+    let mut limits = HostLimits::default();
+    settings.file.host_limits.set(&HOST_LIMITS, &mut limits);
+    limited_sandbox(data, limits)
+}
+
+fn limited_sandbox(data: &DataDirectory, limits: HostLimits) -> Result<Sandbox, Failure> {
     let options = SandboxOptions {
         cache_directory: Some(data.cache()),
         store_directory: Some(data.plugins()),
         compiler: environment::this_program()
             .map(|program| CompilerCommand { program, arguments: vec![COMPILE.into()] }),
+        limits,
         ..SandboxOptions::default()
     };
     Sandbox::new(options).map_err(Failure::refused)
@@ -136,6 +156,66 @@ pub(crate) fn refuse(problems: &[LoadProblem]) -> Result<(), Failure> {
     Err(Failure::refused(format!("{}\n{advice}", problems.join("\n"))))
 }
 
+/// Gathers all that hinders the agent of the settings. What does is left out, so that more can be found.
+pub(crate) fn examine(
+    settings: &Settings,
+    generation: Generation,
+    delegates: BTreeMap<String, Delegate>,
+    problems: &mut Problems,
+) {
+    problems.take(refuse_unknown(settings, &generation));
+    let models = problems.take(models(settings));
+    let Some(mut models) = models.or_else(|| Some(Models::new(problems.take(offline())?, []))) else { return };
+    models.fallback_text = settings.file.fallback_text.clone();
+    let mcp = problems.take(settings.servers(&environment::variable)).unwrap_or_default();
+    let mut config = AgentConfig { delegates, mcp, ..configuration(settings) };
+    loop {
+        match Agent::new(config.clone(), models.clone(), generation.clone()) {
+            Ok(agent) => {
+                problems.take(rules::refuse_idle(settings, &agent));
+                return;
+            }
+            Err(error) => {
+                problems.add(&placed(settings, &error));
+                if !leave_out(&mut config, &mut models, &error) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Stands for models that cannot be asked.
+fn offline() -> Result<Arc<dyn Provider>, Failure> {
+    Providers::new(Vec::new()).model("offline", Path::new("")).map_err(Failure::refused)
+}
+
+/// Takes out what hinders an agent; whether that was possible.
+fn leave_out(config: &mut AgentConfig, models: &mut Models, error: &AgentError) -> bool {
+    match error {
+        AgentError::NoPlugin { key, plugin, .. } | AgentError::WrongKind { key, plugin, .. } => {
+            let is_it = |name: &String| plugin.split('@').next() == Some(name.as_str());
+            let named = |config: &AgentConfig| {
+                config.context_builder.iter().len() + config.validators.len() + config.media_policies.len()
+            };
+            let before = named(config);
+            match *key {
+                "context_builder" => config.context_builder = None,
+                "validators" => config.validators.retain(|name| !is_it(name)),
+                _ => config.media_policies.retain(|_, name| !is_it(name)),
+            }
+            named(config) < before
+        }
+        AgentError::OutputSchema(_) => config.output_schema.take().is_some(),
+        AgentError::FallbackText(_) => models.fallback_text.take().is_some(),
+        AgentError::Mcp(_) => !std::mem::take(&mut config.mcp).is_empty(),
+        AgentError::Service { name, .. } => config.services.remove(name).is_some(),
+        AgentError::Registry(RegistryError::Duplicate { name, .. } | RegistryError::Schema { name, .. }) => {
+            config.services.remove(name).is_some() || config.delegates.remove(name).is_some()
+        }
+    }
+}
+
 /// The agent of the settings.
 pub(crate) fn agent(
     settings: &Settings,
@@ -152,7 +232,8 @@ pub(crate) fn agent(
     let configuration = AgentConfig { delegates, mcp, ..configuration(settings) };
     let agent =
         Agent::new(configuration, models, generation).map(Arc::new).map_err(|error| placed(settings, &error))?;
-    note_idle_rules(settings, &agent, terminal);
+    rules::refuse_idle(settings, &agent)?;
+    rules::note_idle(settings, &agent, terminal);
     Ok(agent)
 }
 
@@ -184,6 +265,7 @@ pub(crate) fn reconfigure(live: &LiveAgent, settings: &Settings, asked: Asked) -
         Asked::AsBefore => agent.models().clone(),
     };
     let next = agent.reconfigured(config.clone(), models.clone()).map_err(|error| placed(settings, &error))?;
+    rules::refuse_idle(settings, &next)?;
     if asked == Asked::AsBefore && next.fingerprint() == agent.fingerprint() {
         return Ok(Taken::Same);
     }
@@ -221,17 +303,6 @@ fn refuse_unknown(settings: &Settings, generation: &Generation) -> Result<(), Fa
     Err(Failure::refused(format!("{}; loaded are: {loaded}", unknown.join("\n"))))
 }
 
-/// Says which rules about approvals fit no tool: after a slip in its name a tool would run unasked (L17). The tools of MCP
-/// servers are not known yet.
-fn note_idle_rules(settings: &Settings, agent: &Agent, terminal: &Terminal) {
-    let tools: Vec<&str> = agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect();
-    let of_server = |rule: &str| rule.split_once('.').is_some_and(|(server, _)| settings.file.mcp.contains_key(server));
-    for rule in settings.file.approvals.idle(&tools).into_iter().filter(|rule| !of_server(rule)) {
-        let place = settings.file.approval_places.get(rule).map(String::as_str).unwrap_or("approval");
-        terminal.note(format!("{YELLOW}!{YELLOW:#} {place}: there is no tool `{rule}`, so this rule does nothing"));
-    }
-}
-
 /// A model that was asked for by its name in a session.
 pub(crate) fn model(settings: &Settings, name: &str) -> Result<Arc<dyn Provider>, Failure> {
     let mut asked = settings.clone();
@@ -241,8 +312,10 @@ pub(crate) fn model(settings: &Settings, name: &str) -> Result<Arc<dyn Provider>
 
 /// Says where there is not one plugin, since a turn without tools is seldom what is meant.
 pub(crate) fn note_no_plugins(settings: &Settings, generation: &Generation, terminal: &Terminal) {
-    let directory = settings.plugins.as_deref().filter(|_| generation.plugins().len() == 0);
-    if let Some(directory) = directory {
+    if generation.plugins().len() > 0 {
+        return;
+    }
+    if let Some(directory) = settings.plugins.as_deref() {
         let advice = "--build builds the projects of the folder";
         terminal
             .note(format!("{YELLOW}!{YELLOW:#} there is no plugin (*.wasm) in `{}`; {advice}", directory.display()));
@@ -253,6 +326,12 @@ pub(crate) fn note_no_plugins(settings: &Settings, generation: &Generation, term
 pub(crate) fn note_idle_grants(plugin: &LoadedPlugin, grants: Option<&Grants>, terminal: &Terminal) {
     for grant in grants.map(|grants| grants::idle(plugin, grants)).unwrap_or_default() {
         terminal.note(format!("{YELLOW}!{YELLOW:#} `{}` {grant}", plugin.name()));
+    }
+    for method in grants.iter().flat_map(|grants| &grants.http).flat_map(HttpPattern::unusual_methods) {
+        terminal.note(format!(
+            "{YELLOW}!{YELLOW:#} `{}` is granted requests of the method {method}, which is no usual one",
+            plugin.name()
+        ));
     }
 }
 
@@ -340,6 +419,7 @@ fn configuration(settings: &Settings) -> AgentConfig {
         memory: file.memory.unwrap_or(defaults.memory),
         include_history: file.include_history.unwrap_or(defaults.include_history),
         output_schema: file.output_schema.clone(),
+        limits: call_limits(settings),
         plugins: plugin_names(settings).map(|name| (name.to_owned(), allowance(settings, name))).collect(),
         host_trees: settings.grants.host.clone(),
         context_builder: file.context_builder.clone(),
@@ -393,6 +473,7 @@ fn bounds(settings: &Settings) -> LoopConfig {
         finish: file.finish.unwrap_or(defaults.finish),
         persistence: file.persistence.unwrap_or(defaults.persistence),
         answer_within_ms: file.answer_within_ms.map(u64::from),
+        execution_units: file.execution_units,
         ..defaults
     }
 }
@@ -406,21 +487,17 @@ fn plugin_names(settings: &Settings) -> impl Iterator<Item = &str> {
 /// Grants and limits of one plugin.
 fn allowance(settings: &Settings, plugin: &str) -> PluginAllowance {
     let grants = settings.grants.plugins.get(plugin).cloned().unwrap_or_default();
-    let limits = settings.file.limits.get(plugin).copied().unwrap_or_default();
+    let mut limits = call_limits(settings);
+    if let Some(own) = settings.file.limits.get(plugin) {
+        own.set(&CALL_LIMITS, &mut limits);
+    }
     let asking = if settings.file.unasked.contains(plugin) { Asking::Never } else { Asking::AtFirstUse };
-    PluginAllowance { grants, limits: call_limits(limits), asking, ..PluginAllowance::default() }
+    PluginAllowance { grants, limits, asking, ..PluginAllowance::default() }
 }
 
-/// A configured wall time holds for whatever the plugin is called for.
-fn call_limits(limits: PluginLimits) -> CallLimits {
-    let mut call = CallLimits::default();
-    if let Some(wall) = limits.wall_ms.map(milliseconds) {
-        (call.tool_time, call.builder_time, call.pure_time) = (wall, wall, wall);
-    }
-    call.cpu_time = limits.cpu_ms.map(milliseconds);
-    if let Some(mebibytes) = limits.memory_mib {
-        call.memory = mebibytes as usize * 1024 * 1024;
-    }
-    call.fuel = limits.fuel;
-    call
+/// Limits of the calls of all plugins.
+fn call_limits(settings: &Settings) -> CallLimits {
+    let mut limits = CallLimits::default();
+    settings.file.call_limits.set(&CALL_LIMITS, &mut limits);
+    limits
 }

@@ -42,6 +42,8 @@ pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 
 /// How long a compilation takes before it is spoken of.
 const A_WHILE: Duration = Duration::from_millis(300);
+/// How often somebody looks whether the terminal is still there.
+const NEXT_LOOK: Duration = Duration::from_millis(500);
 /// Columns where nobody says how many there are.
 const USUAL_WIDTH: usize = 100;
 
@@ -94,6 +96,13 @@ impl Terminal {
     /// passes by.
     pub(crate) fn is_interactive(&self) -> bool {
         self.interactive
+    }
+
+    /// Waits until nobody can type any more. Most terminals say so by a signal, too, but not to who ignores it.
+    pub(crate) async fn hung_up(&self) {
+        while !keyboard::is_hung_up() {
+            tokio::time::sleep(NEXT_LOOK).await;
+        }
     }
 
     /// Whether a person reads this output as it is written.

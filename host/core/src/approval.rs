@@ -4,7 +4,7 @@ mod arguments;
 mod rules;
 
 pub use arguments::{canonical_json, edit_note};
-pub use rules::{ApprovalRules, Ruling, fits};
+pub use rules::{ApprovalRules, Ruling, fits, source_of};
 
 use crate::message::{CallId, Digest};
 use serde::{Deserialize, Serialize};

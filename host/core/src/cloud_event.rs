@@ -10,6 +10,8 @@ pub const SPEC_VERSION: &str = "1.0";
 
 /// Bytes of the JSON text of an event that is read.
 pub const MAX_EVENT_BYTES: usize = 1 << 20;
+/// Attributes that every event has.
+const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
 /// Characters of an attribute.
 const MAX_ATTRIBUTE: usize = 1024;
 
@@ -22,9 +24,9 @@ pub enum EventError {
     /// It is no JSON object.
     #[error("the event is no JSON object of CloudEvents 1.0: {0}")]
     NotJson(String),
-    /// An attribute that every event has is not there.
-    #[error("the event has no `{0}`, which CloudEvents 1.0 requires")]
-    Missing(&'static str),
+    /// Attributes that every event has are not there.
+    #[error("this is no CloudEvent: it has no {0}, which CloudEvents 1.0 requires")]
+    Missing(String),
     /// An attribute is not what it must be.
     #[error("the event's `{attribute}` {problem}")]
     Invalid {
@@ -85,13 +87,13 @@ impl CloudEvent {
         }
         let Attributes(fields) =
             serde_json::from_slice(text).map_err(|error| EventError::NotJson(error.to_string()))?;
+        let missing = REQUIRED.into_iter().filter(|required| !fields.contains_key(*required));
+        let missing: Vec<_> = missing.map(|required| format!("`{required}`")).collect();
+        if !missing.is_empty() {
+            return Err(EventError::Missing(missing.join(", ")));
+        }
         for (attribute, value) in fields.iter().filter(|(attribute, _)| *attribute != "data") {
             check(attribute, value)?;
-        }
-        for required in ["specversion", "id", "source", "type"] {
-            if !fields.contains_key(required) {
-                return Err(EventError::Missing(required));
-            }
         }
         if fields["specversion"] != SPEC_VERSION {
             return Err(invalid("specversion", "is not `1.0`, the only version that is read"));
@@ -223,6 +225,11 @@ mod tests {
             event.as_object_mut().unwrap().remove(required);
             assert!(parse(event).unwrap_err().contains(&format!("no `{required}`")));
         }
+        let answer = parse(json!({"call": "call_1_1_1", "isError": false, "parts": []})).unwrap_err();
+        assert!(
+            answer.starts_with("this is no CloudEvent: it has no `specversion`, `id`, `source`, `type`"),
+            "{answer}"
+        );
         for (attribute, value, problem) in [
             ("specversion", json!("0.3"), "not `1.0`"),
             ("id", json!(""), "is empty"),

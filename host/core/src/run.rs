@@ -5,6 +5,8 @@
 //! The same state and the same input always give the same next action, so a session goes on wherever its state is read.
 
 mod batch;
+mod budget;
+mod config;
 mod delegation;
 mod depth;
 mod dialect;
@@ -24,8 +26,11 @@ mod step;
 mod stored;
 mod swap;
 mod transition;
+mod turn;
 mod waiting;
 
+pub use budget::PromptBudget;
+pub use config::{Announced, AtLimit, Emission, LoopConfig, UnitWeights, Weight};
 pub use end::{Output, TurnEnd, TurnError};
 pub use eviction::SummaryPlan;
 pub use failure::FALLBACK_TEXT;
@@ -36,10 +41,8 @@ pub use input::{
 };
 pub use planning::{Asked, MadePlan, Offer, Plan, PlanBudgets, PlannedStep};
 pub use refusal::MAX_CALLS;
-pub use state::{
-    Announced, AtLimit, Emission, Entry, LoopConfig, Mask, PinnedAgent, PinnedPlugin, PromptBudget, RestoreError, Run,
-    StepPlan, Turn,
-};
+pub use state::{Entry, Mask, RestoreError, Run};
+pub use turn::{PinnedAgent, PinnedPlugin, StepPlan, Turn};
 
 use crate::approval::Leave;
 use crate::change::Change;

@@ -2,6 +2,8 @@
 
 use crate::configuration::{ChildCommand, ServerConfig};
 use crate::error::shown;
+use crate::redaction;
+use agent_core::redaction::Redaction;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::process::Stdio;
@@ -60,7 +62,7 @@ impl Child {
         let stderr = process.stderr.take().ok_or_else(missing)?;
         let said = Arc::new(LastLines::default());
         let (stop, ended, silent) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
-        let logging = log(config.name.clone(), stderr, said.clone());
+        let logging = log((config.name.clone(), redaction::of(config)), stderr, said.clone());
         tokio::spawn(until_silent(logging, ended.clone(), silent.clone().drop_guard()));
         let guard = ended.clone().drop_guard();
         let ending = Ending { stop: stop.clone(), hurry: groups.hurry_token(), close_time: config.limits.close_time };
@@ -242,7 +244,7 @@ impl LastLines {
 }
 
 /// Reads all that a process says on standard error, so that it never blocks, and logs what is within the bounds.
-async fn log(server: String, mut stderr: impl AsyncRead + Unpin, said: Arc<LastLines>) {
+async fn log(server: (String, Redaction), mut stderr: impl AsyncRead + Unpin, said: Arc<LastLines>) {
     let (mut piece, mut line, mut logged) = (vec![0; 4096], Vec::new(), 0);
     while let Ok(length @ 1..) = stderr.read(&mut piece).await {
         for part in piece[..length].split_inclusive(|byte| *byte == b'\n') {
@@ -257,8 +259,8 @@ async fn log(server: String, mut stderr: impl AsyncRead + Unpin, said: Arc<LastL
     tell(&server, &line, &mut logged, &said);
 }
 
-fn tell(server: &str, line: &[u8], logged: &mut usize, said: &LastLines) {
-    let text = String::from_utf8_lossy(line);
+fn tell((server, redaction): &(String, Redaction), line: &[u8], logged: &mut usize, said: &LastLines) {
+    let text = redaction.text(String::from_utf8_lossy(line).into_owned());
     let text = text.trim_end();
     if text.is_empty() {
         return;

@@ -1,5 +1,7 @@
 //! What is configured of an MCP server: how it is reached, how long it is kept, which of its tools are taken, its limits.
 
+use agent_core::limits::DefaultLimit::Is;
+use agent_core::limits::LimitRow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -18,6 +20,8 @@ pub struct ServerConfig {
     pub tools: ToolSelection,
     /// Its limits.
     pub limits: McpLimits,
+    /// What of its variables and headers nobody else is to see; whatever is named like a secret is one in any case.
+    pub secrets: Secrets,
 }
 
 impl ServerConfig {
@@ -29,7 +33,29 @@ impl ServerConfig {
             keep: Keep::default(),
             tools: ToolSelection::default(),
             limits: McpLimits::default(),
+            secrets: Secrets::default(),
         }
+    }
+}
+
+/// Values that are shown nowhere.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secrets(Vec<String>);
+
+impl Secrets {
+    /// Of these values.
+    pub fn new(values: impl IntoIterator<Item = String>) -> Self {
+        Self(values.into_iter().collect())
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Secrets({})", self.0.len())
     }
 }
 
@@ -118,21 +144,77 @@ impl McpLimits {
     pub const LARGEST_MESSAGE: usize = 16 << 20;
 }
 
+/// Limits of a server's catalogue that can be configured, in order of reading.
+pub const MCP_LIMITS: [LimitRow<McpLimits>; 5] = [
+    LimitRow {
+        key: "catalogue_tools",
+        default: Is(1_024),
+        least: 1,
+        most: 10_000,
+        meaning: "Tools of the server that are taken; further ones are left out.",
+        example: "100",
+        get: |limits| Some(limits.tools as u64),
+        set: |limits, value| limits.tools = value as usize,
+    },
+    LimitRow {
+        key: "catalogue_pages",
+        default: Is(50),
+        least: 1,
+        most: 1_000,
+        meaning: "Pages of its list of tools that are asked for.",
+        example: "10",
+        get: |limits| Some(limits.pages as u64),
+        set: |limits, value| limits.pages = value as usize,
+    },
+    LimitRow {
+        key: "catalogue_kib",
+        default: Is(16_384),
+        least: 1,
+        most: 65_536,
+        meaning: "KiB of all its tools together.",
+        example: "1024",
+        get: |limits| Some(limits.catalogue_bytes as u64 / 1024),
+        set: |limits, value| limits.catalogue_bytes = value as usize * 1024,
+    },
+    LimitRow {
+        key: "description_kib",
+        default: Is(2),
+        least: 1,
+        most: 64,
+        meaning: "KiB of a tool's description, which is cut there.",
+        example: "4",
+        get: |limits| Some(limits.description_bytes as u64 / 1024),
+        set: |limits, value| limits.description_bytes = value as usize * 1024,
+    },
+    LimitRow {
+        key: "schema_depth",
+        default: Is(32),
+        least: 1,
+        most: 64,
+        meaning: "Levels of a tool's schema; tools with deeper ones are left out.",
+        example: "16",
+        get: |limits| Some(limits.schema_depth as u64),
+        set: |limits, value| limits.schema_depth = value as usize,
+    },
+];
+
 impl Default for McpLimits {
     fn default() -> Self {
-        Self {
-            tools: 1024,
-            pages: 50,
-            catalogue_bytes: 16 << 20,
-            description_bytes: 2 << 10,
-            schema_depth: 32,
+        let mut limits = Self {
+            tools: 0,
+            pages: 0,
+            catalogue_bytes: 0,
+            description_bytes: 0,
+            schema_depth: 0,
             message_bytes: Self::LARGEST_MESSAGE,
             text_bytes: 1 << 20,
             media_bytes: 10 << 20,
             connect_time: Duration::from_secs(30),
             call_time: Duration::from_secs(30),
             close_time: Duration::from_secs(1),
-        }
+        };
+        MCP_LIMITS.iter().for_each(|row| row.reset(&mut limits));
+        limits
     }
 }
 

@@ -6,8 +6,9 @@ use crate::child::{Child, Groups, Started};
 use crate::configuration::{ChildCommand, HttpAddress, McpLimits, ServerConfig, Transport};
 use crate::error::{McpError, shown};
 use crate::http;
-use crate::lines::ShortLines;
+use crate::lines::{BoundedLines, Breach, Breaches, MAX_DEPTH};
 use crate::reasons::{SHOWN_CHARACTERS, innermost, of_handshake, of_transport, refused_status};
+use crate::redaction::{self, Redacting};
 use crate::result::{McpDone, refusal};
 use agent_core::tool::ToolError;
 use futures::future::OptionFuture;
@@ -41,7 +42,7 @@ pub(crate) struct Connection {
     /// What is closed, once.
     open: Mutex<Open>,
     listener: Listener,
-    broken: Arc<AtomicBool>,
+    broken: Breaches,
     hung: OnceLock<Hung>,
     hurry: CancellationToken,
     listing: Mutex<Arc<Listing>>,
@@ -139,22 +140,20 @@ impl Connection {
             Refusal { error: McpError::Start { server, command, reason }, answered: false }
         })?;
         let Started { child, stdin, stdout } = started;
-        let (listener, broken) = (Listener::default(), Arc::new(AtomicBool::new(false)));
-        let stdout = ShortLines::new(stdout, message_bytes(limits), broken.clone());
+        let (listener, broken) = (Listener::default(), Breaches::default());
+        let stdout = BoundedLines::new(stdout, message_bytes(limits), broken.clone());
         // The reader before it is the one that cuts off: here a line that long would only be skipped.
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
-        let transport = Answering::new(transport);
+        let redaction = redaction::of(config);
+        let transport = Redacting::new(Answering::new(transport), redaction.clone());
         let served = listener.clone().serve_with_lifecycle(transport, handshake.lifecycle()).await;
         match served {
             Ok(service) => Ok(Self::new(service, listener, (Some(child), broken), groups).await),
             Err(error) => {
-                let reason = match broken.load(Ordering::Relaxed) {
-                    true => too_long(limits),
-                    false => of_handshake(&error),
-                };
+                let reason = broken.found().map_or_else(|| of_handshake(&error), |breach| breach_of(breach, limits));
                 // A process that is ending may not have said why yet.
                 let _ = timeout(limits.close_time, child.silent()).await;
-                let reason = format!("{reason}{}", child.last_words());
+                let reason = redaction.text(format!("{reason}{}", child.last_words()));
                 let answered = has_answered(&error);
                 Err(Refusal { error: McpError::Connect { server: config.name.clone(), reason }, answered })
             }
@@ -166,21 +165,23 @@ impl Connection {
         address: &HttpAddress,
         handshake: Handshake,
     ) -> Result<Self, Refusal> {
+        let redaction = redaction::of(config);
         let failed = |reason, answered| {
-            let reason = format!("{}: {reason}", http::shown(&address.url));
+            let reason = redaction.text(format!("{}: {reason}", http::shown(&address.url)));
             Refusal { error: McpError::Connect { server: config.name.clone(), reason }, answered }
         };
         let transport = http::transport(address, &config.limits).map_err(|reason| failed(reason, false))?;
+        let transport = Redacting::new(transport, redaction.clone());
         let listener = Listener::default();
         let served = listener.clone().serve_with_lifecycle(transport, handshake.lifecycle()).await;
         let service = served.map_err(|error| failed(of_handshake(&error), has_answered(&error)))?;
-        Ok(Self::new(service, listener, (None, Arc::default()), groups).await)
+        Ok(Self::new(service, listener, (None, Breaches::default()), groups).await)
     }
 
     async fn new(
         service: RunningService<RoleClient, Listener>,
         listener: Listener,
-        (child, broken): (Option<Child>, Arc<AtomicBool>),
+        (child, broken): (Option<Child>, Breaches),
         groups: &Groups,
     ) -> Self {
         let peer = service.peer().clone();
@@ -217,7 +218,7 @@ impl Connection {
         self.listener.changed.store(false, Ordering::Release);
         let listed = list(&self.peer, config).await.map_err(|error| {
             self.listener.changed.store(true, Ordering::Release);
-            let reason = format!("its tools cannot be listed: {}", self.reason(&error, &config.limits));
+            let reason = format!("its tools cannot be listed: {}", self.reason(&error, config));
             McpError::Connect { server: config.name.clone(), reason }
         })?;
         *self.listing.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(listed);
@@ -247,17 +248,25 @@ impl Connection {
             Ok(_) => asks_back("answered with a task that goes on later"),
             Err(ServiceError::McpError(error)) => Err(refusal(name, &error)),
             Err(error @ (ServiceError::TransportClosed | ServiceError::TransportSend(_))) => {
-                let reason = self.reason(&error, limits);
-                let message = format!(
-                    "MCP server {name} was lost during the call ({reason}); whether the call took effect is not known"
-                );
-                Err(ToolError::Unavailable { message, retry_after: None })
+                Err(self.lost(config, tool, &self.reason(&error, config)))
             }
             Err(error) => {
-                let message = format!("MCP server {name}: {}", self.reason(&error, limits));
+                let message = format!("MCP server {name}: {}", self.reason(&error, config));
                 Err(ToolError::Failed { message })
             }
         }
+    }
+
+    /// The connection ended during a call. Only of what can be repeated it is said that it may be tried again.
+    fn lost(&self, config: &ServerConfig, tool: &str, reason: &str) -> ToolError {
+        let lost = format!("MCP server {} was lost during the call ({reason})", config.name);
+        let listing = self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = listing.tools.iter().find(|known| known.remote_name == tool);
+        if known.is_some_and(|known| known.definition.traits.repeatable()) {
+            return ToolError::Unavailable { message: lost, retry_after: None };
+        }
+        let message = format!("{lost}; whether the call took effect is not known: find out before it is made again");
+        ToolError::Failed { message }
     }
 
     /// A call has had no result in time. One tool may be slow; a server that answers nothing else either is given up, so
@@ -290,8 +299,7 @@ impl Connection {
         let words = self.last_words();
         let cause = match self.hung() {
             Some(Hung { took, .. }) => format!("it gave no result within {took:?}, and answered nothing else"),
-            None if self.broken.load(Ordering::Relaxed) => too_long(limits),
-            None => "it ended".to_owned(),
+            None => self.broken.found().map_or_else(|| "it ended".to_owned(), |breach| breach_of(breach, limits)),
         };
         format!("{cause}{words}")
     }
@@ -316,15 +324,18 @@ impl Connection {
         tokio::join!(farewell, OptionFuture::from(child.map(Child::end)));
     }
 
-    fn reason(&self, error: &ServiceError, limits: &McpLimits) -> String {
-        match error {
-            _ if self.broken.load(Ordering::Relaxed) => too_long(limits),
+    fn reason(&self, error: &ServiceError, config: &ServerConfig) -> String {
+        if let Some(breach) = self.broken.found() {
+            return breach_of(breach, &config.limits);
+        }
+        let reason = match error {
             ServiceError::TransportClosed => "the connection ended".to_owned(),
             ServiceError::UnexpectedResponse => "its answer is not what the protocol says".to_owned(),
             ServiceError::McpError(error) => shown(&error.message, SHOWN_CHARACTERS),
             ServiceError::TransportSend(error) => of_transport(error),
             error => innermost(error),
-        }
+        };
+        redaction::of(config).text(reason)
     }
 
     fn last_words(&self) -> String {
@@ -375,6 +386,9 @@ fn message_bytes(limits: &McpLimits) -> usize {
     limits.message_bytes.min(McpLimits::LARGEST_MESSAGE)
 }
 
-fn too_long(limits: &McpLimits) -> String {
-    format!("it sent a message of more than {} bytes, and was cut off", message_bytes(limits))
+fn breach_of(breach: Breach, limits: &McpLimits) -> String {
+    match breach {
+        Breach::TooLong => format!("it sent a message of more than {} bytes, and was cut off", message_bytes(limits)),
+        Breach::TooDeep => format!("it sent a message of more than {MAX_DEPTH} levels, and was cut off"),
+    }
 }

@@ -10,12 +10,15 @@ pub mod error;
 mod http;
 mod lines;
 mod reasons;
+mod redaction;
 pub mod result;
 mod server;
 pub mod servers;
 
 pub use catalogue::{Catalogue, McpTool};
-pub use configuration::{ChildCommand, HttpAddress, Keep, McpLimits, ServerConfig, ToolSelection, Transport};
+pub use configuration::{
+    ChildCommand, HttpAddress, Keep, MCP_LIMITS, McpLimits, Secrets, ServerConfig, ToolSelection, Transport,
+};
 pub use error::{McpConfigError, McpError};
 pub use result::{McpContent, McpDone};
 pub use servers::{Held, McpServers};

@@ -10,6 +10,7 @@ mod key_value;
 mod leases;
 mod memories;
 mod outbox;
+mod projections;
 mod sessions;
 mod versions;
 
@@ -56,6 +57,7 @@ pub async fn run(mut new_place: impl FnMut() -> Place) {
     audit::host_grants_and_revocations_are_entries(new_place()).await;
     versions::versions_begin_and_end(new_place()).await;
     versions::a_plugin_is_taken_back_once(new_place()).await;
+    versions::a_rollback_is_in_the_history_at_once(new_place()).await;
     versions::what_has_changed_is_said_once(new_place()).await;
     versions::trials_add_up_until_they_end(new_place()).await;
     leases::a_session_has_one_holder(new_place()).await;
@@ -84,6 +86,9 @@ pub async fn run(mut new_place: impl FnMut() -> Place) {
     memories::pages_newest_first(new_place()).await;
     memories::found_for_whom_they_are_made(new_place()).await;
     memories::forgotten_with_their_turn_and_session(new_place()).await;
+    projections::they_say_what_the_log_says(new_place()).await;
+    projections::what_has_not_been_taken_in_is_no_difference(new_place()).await;
+    projections::lists_follow_the_snapshot(new_place()).await;
     hostile::strange_text_is_stored_as_text(new_place()).await;
     hostile::queries_cannot_break_the_search(new_place()).await;
     hostile::long_text(new_place()).await;

@@ -106,6 +106,17 @@ pub enum StoreError {
         /// As SQLite or the reader says it.
         problem: String,
     },
+    /// What can be searched is damaged, and can be made anew from the rest.
+    #[error(
+        "an index of words in the database `{path}` is damaged ({problem}); nothing of what was said is lost: \
+         `agent-host store rebuild` makes it anew"
+    )]
+    DamagedIndex {
+        /// The file.
+        path: PathBuf,
+        /// As SQLite says it.
+        problem: String,
+    },
     /// A newer host wrote the file.
     #[error("the database `{path}` has version {found}; this host knows up to {supported}: use a newer host")]
     Newer {
@@ -117,7 +128,10 @@ pub enum StoreError {
         supported: i64,
     },
     /// Nothing can be written.
-    #[error("the database `{path}` cannot be written: give the file and its folder write permission")]
+    #[error(
+        "the database `{path}` cannot be written: where its disk can be written to, give the file and its folder write \
+         permission; else keep the data in another folder, --data DIR"
+    )]
     ReadOnly {
         /// The file.
         path: PathBuf,

@@ -10,6 +10,7 @@ mod error;
 mod key_value;
 mod memories;
 mod outbox;
+mod projections;
 mod session_log;
 mod sqlite;
 mod versions;
@@ -22,17 +23,24 @@ pub use error::StoreError;
 pub use key_value::{Bucket, ENTRY_BYTES, KeyValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Swap};
 pub use memories::{MAX_MEMORY_BYTES, MadeBy, Memories, MemoryFilter, RememberedFact};
 pub use outbox::{Outbox, OutboxFilter, StoredOutboxItem};
+pub use projections::{Comparison, Projection, Projections, ReadStatus, Rebuilt};
 pub use session_log::{
     CallFilter, Commit, Deletion, Lease, MAX_JSON_DEPTH, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession,
     RecordRange, SessionFilter, SessionLog, SessionMeta, SessionSummary, Status, StepRecord, StoredRecord, TimedEvent,
 };
-pub use sqlite::{Options, SqliteStore, Stats, Synchronous};
+pub use sqlite::{Indexes, Options, SqliteStore, Stats, Synchronous};
 pub use versions::{
-    CountedTrial, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoredTrial, Succession, VersionEnd,
+    CountedTrial, PluginVersion, PluginVersions, Rollback, STORED, ServedPlugin, StoredTrial, Succession, VersionEnd,
     VersionFilter,
 };
 
 /// All that the host keeps.
-pub trait Store: SessionLog + Outbox + Blobs + KeyValue + Memories + Approvals + Audit + PluginVersions {}
+pub trait Store:
+    SessionLog + Outbox + Blobs + KeyValue + Memories + Approvals + Audit + PluginVersions + Projections
+{
+}
 
-impl<T: SessionLog + Outbox + Blobs + KeyValue + Memories + Approvals + Audit + PluginVersions> Store for T {}
+impl<T> Store for T where
+    T: SessionLog + Outbox + Blobs + KeyValue + Memories + Approvals + Audit + PluginVersions + Projections
+{
+}

@@ -48,7 +48,7 @@ pub trait SessionLog: Send + Sync {
     /// Sessions that pass the filter, the last changed first, at most `limit`.
     async fn sessions(&self, filter: SessionFilter, limit: usize) -> Result<Vec<SessionSummary>, StoreError>;
 
-    /// Subject of the agent's session that changed last, of those that no other agent has delegated.
+    /// Subject of the agent's session that changed last, of those with a commit that no other agent has delegated.
     async fn latest(&self, agent: &str) -> Result<Option<String>, StoreError>;
 
     /// Snapshots of sessions whose turn is open, with their subjects, behind the subject `after` and by subject, at most

@@ -11,6 +11,7 @@ mod key_value;
 mod memories;
 mod outbox;
 mod owners;
+mod projections;
 mod queries;
 mod readers;
 mod schema;
@@ -49,11 +50,28 @@ pub struct Options {
     pub max_bytes: Option<u64>,
     /// How long to wait for another process that writes, before [`StoreError::Locked`]. Default: 5 seconds.
     pub lock_wait: Duration,
+    /// What is made of a file whose search indexes are damaged. Default: it is refused.
+    pub indexes: Indexes,
+}
+
+/// How the indexes of words in a file must be. All else of a file must be whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Indexes {
+    /// Whole, as far as is looked when the file is opened: else it is [`StoreError::DamagedIndex`].
+    #[default]
+    Whole,
+    /// In any state, since they are about to be made anew.
+    ToBeRebuilt,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { synchronous: Synchronous::Full, max_bytes: None, lock_wait: Duration::from_secs(5) }
+        Self {
+            synchronous: Synchronous::Full,
+            max_bytes: None,
+            lock_wait: Duration::from_secs(5),
+            indexes: Indexes::Whole,
+        }
     }
 }
 
@@ -126,11 +144,7 @@ impl SqliteStore {
 
     /// SQLite's own full check of the file; for tests and for people who doubt their disk.
     pub async fn integrity_check(&self) -> Result<(), StoreError> {
-        self.read(|connection| {
-            let verdict: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-            if verdict == "ok" { Ok(()) } else { Err(Failure::Unreadable(verdict)) }
-        })
-        .await
+        self.read(|connection| file::verdict(connection, "PRAGMA integrity_check(100)", Indexes::Whole)).await
     }
 
     fn start(connection: Connection, path: PathBuf, conduct: Conduct, owner: Owner) -> Result<Self, StoreError> {

@@ -5,6 +5,9 @@ use agent_core::message::Digest;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+/// Where a version comes from that serves in place of what the plugin's file holds.
+pub const STORED: &str = "plugin store";
+
 /// Versions of plugins, by directory and plugin.
 #[async_trait]
 pub trait PluginVersions: Send + Sync {

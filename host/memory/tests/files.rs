@@ -56,6 +56,20 @@ fn refused(path: &Path) -> StoreError {
     error
 }
 
+/// D1: conversations are for their owner's eyes, in whatever folder; who shares a database has said so.
+#[test]
+fn a_new_database_is_its_owners_alone() {
+    let folder = Folder::new();
+    fs::set_permissions(folder.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let store = SqliteStore::open(folder.database(), Options::default()).unwrap();
+    let modes = |of: &str| fs::metadata(folder.database().with_extension(of)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(["db", "db-wal", "db-shm"].map(modes), [0o600; 3]);
+    drop(store);
+    fs::set_permissions(folder.database(), fs::Permissions::from_mode(0o660)).unwrap();
+    drop(SqliteStore::open(folder.database(), Options::default()).unwrap());
+    assert_eq!(modes("db"), 0o660);
+}
+
 /// Limit 28.
 #[test]
 fn a_text_file_is_no_database() {

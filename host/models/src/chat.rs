@@ -85,7 +85,8 @@ impl Provider for Chat {
             // Some servers count nothing; budgets need a number.
             reply.usage = estimate::usage(request, &reply.text, &reply.calls);
         }
-        Ok(RawReply { reply, raw: connection.redaction.value(raw) })
+        let redaction = &connection.redaction;
+        Ok(RawReply { reply: redaction::reply(redaction, reply), raw: redaction.value(raw) })
     }
 }
 

@@ -5,7 +5,6 @@ use crate::bindings::exports::agent_host::plugin as exports;
 use crate::convert::{self, SessionMedia};
 use crate::failure::{CallFailure, Stop};
 use crate::identity::{Authority, Kind};
-use crate::limits::{LIFTED_BYTES, LIFTED_BYTES_WITHOUT_MEDIA};
 use crate::media::Ports;
 use crate::plugin::PluginSetup;
 use crate::requests;
@@ -116,13 +115,13 @@ impl Sandbox {
             match answer {
                 Ok(outcome) => {
                     record.take(tools::new_media_bytes(&outcome));
-                    Ok(Ok(tools::outcome_in(outcome, media).await?))
+                    Ok(Ok(tools::outcome_in(outcome, (media, record.limits.result)).await?))
                 }
                 Err(error) => {
-                    record.failed();
+                    record.failed()?;
                     let denials = record.denials();
                     let missing = Missing { unmet: &setup.unmet, guessed: &setup.guessed, denials: &denials };
-                    Ok(Err(tools::error_in(error, missing)))
+                    Ok(Err(tools::error_in(error, missing, record.limits.error)))
                 }
             }
         })
@@ -152,10 +151,10 @@ impl Sandbox {
             let answer = guest.call_init(&mut store, &request).await?;
             drop(store);
             match answer {
-                Ok(prompt) => Ok(Ok(requests::prompt_in(prompt, media).await?)),
+                Ok(prompt) => Ok(Ok(requests::prompt_in(prompt, media, record.limits.result).await?)),
                 Err(failure) => {
-                    record.failed();
-                    Ok(Err(convert::failure_in(failure)))
+                    record.failed()?;
+                    Ok(Err(convert::failure_in(failure, record.limits.error)))
                 }
             }
         })
@@ -182,10 +181,10 @@ impl Sandbox {
             let instance = entrance.instance.instantiate_async(&mut store).await?;
             let guest = entrance.indices.load(&mut store, &instance)?;
             match guest.call_step(&mut store, &request).await? {
-                Ok(sections) => Ok(Ok(requests::sections_in(sections)?)),
+                Ok(sections) => Ok(Ok(requests::sections_in(sections, record.limits.result)?)),
                 Err(failure) => {
-                    record.failed();
-                    Ok(Err(convert::failure_in(failure)))
+                    record.failed()?;
+                    Ok(Err(convert::failure_in(failure, record.limits.error)))
                 }
             }
         })
@@ -211,12 +210,12 @@ impl Sandbox {
         )
         .asking(request);
         let request = requests::validator_out(request);
-        self.run(ticket, |mut store, _| async move {
+        self.run(ticket, |mut store, record| async move {
             let instance = entrance.instance.instantiate_async(&mut store).await?;
             let guest = entrance.indices.load(&mut store, &instance)?;
             match guest.call_validate(&mut store, &request).await? {
-                Ok(verdict) => Ok(Ok(requests::verdict_in(verdict)?)),
-                Err(failure) => Ok(Err(convert::failure_in(failure))),
+                Ok(verdict) => Ok(Ok(requests::verdict_in(verdict, &record.limits)?)),
+                Err(failure) => Ok(Err(convert::failure_in(failure, record.limits.error))),
             }
         })
         .await
@@ -242,12 +241,12 @@ impl Sandbox {
         .asking(request);
         let items = request.items.len();
         let request = requests::policy_out(request);
-        self.run(ticket, |mut store, _| async move {
+        self.run(ticket, |mut store, record| async move {
             let instance = entrance.instance.instantiate_async(&mut store).await?;
             let guest = entrance.indices.load(&mut store, &instance)?;
             match guest.call_decide(&mut store, &request).await? {
-                Ok(decisions) => Ok::<_, Stop>(Ok(requests::decisions_in(decisions, items)?)),
-                Err(failure) => Ok(Err(convert::failure_in(failure))),
+                Ok(decisions) => Ok::<_, Stop>(Ok(requests::decisions_in(decisions, items, record.limits.result)?)),
+                Err(failure) => Ok(Err(convert::failure_in(failure, record.limits.error))),
             }
         })
         .await
@@ -263,22 +262,20 @@ impl Ticket {
 }
 
 pub(crate) fn ticket(setup: &PluginSetup, (call, scope): (String, &Scope), wall: Duration, reach: Reach) -> Ticket {
-    let (lane, lifted, unmet) = match reach.authority {
-        Authority::Granted => (LaneName::Calls, LIFTED_BYTES, Arc::clone(&setup.guessed)),
-        Authority::Inert => (LaneName::Pure, LIFTED_BYTES_WITHOUT_MEDIA, Arc::default()),
+    let (lane, unmet) = match reach.authority {
+        Authority::Granted => (LaneName::Calls, Arc::clone(&setup.guessed)),
+        Authority::Inert => (LaneName::Pure, Arc::default()),
     };
     Ticket {
         plugin: Arc::clone(&setup.plugin.identity),
         room: Arc::clone(&setup.plugin.room),
-        fuel: setup.limits.fuel,
         call,
         agent: scope.agent.as_str().into(),
         asked: 0,
         lane,
         wall,
-        cpu: setup.limits.cpu_time.unwrap_or(wall),
-        memory: setup.limits.memory,
-        lifted,
+        limits: setup.limits,
+        lifted: setup.limits.lifted(reach.authority),
         reach,
         unmet,
         trial: setup.trial.clone(),

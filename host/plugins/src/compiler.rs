@@ -20,11 +20,13 @@ const MOST_CODE: u64 = 1024 * MIB as u64;
 const MOST_WORDS: u64 = 4 * 1024;
 /// What the child is told where fuel is counted.
 const COUNTING: [u8; 1] = [1];
-/// How often its time may pass by the clock.
-const PATIENCE: u32 = 6;
-/// How little the child asks of the processors, from 0 to 19.
+/// How often its time may pass by the clock: on a machine that is busy with other things, it gets little of it.
+const PATIENCE: u32 = 10;
+/// A component of so many bytes may take its time twice: honest ones take the longer the larger they are.
+const SIZE_OF_ONE_TIME: u64 = 10 * MIB as u64;
+/// How little the child asks of the processors, from 0 to 19: beside one that asks usually, a third of its share.
 #[cfg(unix)]
-const NICENESS: i32 = 10;
+const NICENESS: i32 = 5;
 
 /// How the child is started: this very program, with arguments upon which it calls [`serve_compiler`].
 #[derive(Clone, Debug)]
@@ -42,8 +44,8 @@ pub(crate) enum CompilerError {
     #[error("{0}")]
     Refused(String),
     /// It has used up its time.
-    #[error("its compiler was stopped after its time")]
-    Time,
+    #[error(transparent)]
+    Time(#[from] CompileTime),
     /// It was stopped by its limits, or by somebody.
     #[error("its compiler was stopped ({status}); it may use {} MiB", COMPILER_MEMORY / MIB)]
     Stopped { status: String },
@@ -55,6 +57,25 @@ pub(crate) enum CompilerError {
     Process(#[from] io::Error),
 }
 
+/// Compiling took too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompileTime {
+    /// Of the processors' time, all threads together.
+    #[error(
+        "it takes more than {0:?} of processor time to compile; make it smaller, or raise `compile_ms` under [host.limits]"
+    )]
+    Processor(Duration),
+    /// By the clock.
+    #[error("it was not compiled within {0:?}, since the machine is busy with other things; try again later")]
+    Clock(Duration),
+}
+
+/// What compiling a component of so many bytes may take, where a small one may take `time`.
+pub(crate) fn time_for(time: Duration, bytes: usize) -> Duration {
+    let more = time.as_millis() * bytes as u128 / u128::from(SIZE_OF_ONE_TIME);
+    time + Duration::from_millis(u64::try_from(more).unwrap_or(u64::MAX))
+}
+
 /// The child's side: reads its seconds of processor time, whether fuel is counted, and a component from `input` until its
 /// end, and writes the compiled code to `output`. The limits of memory and time are the process's own from here on. The error is for people.
 pub fn serve_compiler(mut input: impl Read, mut output: impl Write) -> Result<(), String> {
@@ -64,9 +85,8 @@ pub fn serve_compiler(mut input: impl Read, mut output: impl Write) -> Result<()
     input.read_exact(&mut metering).map_err(|error| format!("the limits cannot be read: {error}"))?;
     let metering = if metering == COUNTING { Metering::Fuel } else { Metering::Off };
     limit_this_process(u64::from_le_bytes(seconds));
-    // What it is compiled for does not depend on the number of instances.
-    let one = HostLimits { concurrent_calls: 1, ..HostLimits::default() };
-    let engine = engine::engine(one, metering).map_err(|error| format!("the compiler cannot start: {error:#}"))?;
+    let engine = engine::engine_of(1, HostLimits::default(), metering)
+        .map_err(|error| format!("the compiler cannot start: {error:#}"))?;
     let mut component = Vec::new();
     input.read_to_end(&mut component).map_err(|error| format!("the component cannot be read: {error}"))?;
     let code = engine.precompile_component(&component).map_err(|error| format!("{error:#}"))?;
@@ -79,8 +99,8 @@ pub fn serve_compiler(mut input: impl Read, mut output: impl Write) -> Result<()
 }
 
 /// The host's side: compiled code, whole and for this engine. Dropping the future ends the child. What counts is the
-/// time of its processors, `time` on each: it stands behind everybody else, so that the clock says little. The clock ends
-/// it only after a multiple of that.
+/// processors' `time`, all its threads together: it stands behind everybody else, so that the clock says little. The clock
+/// ends it only after a multiple of that.
 pub(crate) async fn compile(
     command: &CompilerCommand,
     room: &Room,
@@ -88,7 +108,8 @@ pub(crate) async fn compile(
     time: Duration,
 ) -> Result<Vec<u8>, CompilerError> {
     let compiling = compile_in_child(command, room, component, time);
-    tokio::time::timeout(time * PATIENCE, compiling).await.unwrap_or(Err(CompilerError::Time))
+    let longest = time * PATIENCE;
+    tokio::time::timeout(longest, compiling).await.unwrap_or(Err(CompileTime::Clock(longest).into()))
 }
 
 async fn compile_in_child(
@@ -105,14 +126,13 @@ async fn compile_in_child(
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()?;
-    let processors = std::thread::available_parallelism().map_or(1, |processors| processors.get() as u64);
-    let seconds = time.as_millis().div_ceil(1_000) as u64 * processors;
+    let seconds = time.as_millis().div_ceil(1_000) as u64;
     let (status, code, words) = talk(&mut child, (seconds, room.metering), component).await?;
     let words = String::from_utf8_lossy(&words).trim().to_owned();
     match status.code() {
         Some(0) => unpacked(code, engine::compatibility_hash(&room.engine)),
         Some(1) if !words.is_empty() => Err(CompilerError::Refused(words)),
-        _ if is_out_of_time(status) => Err(CompilerError::Time),
+        _ if is_out_of_time(status) => Err(CompileTime::Processor(time).into()),
         _ => Err(CompilerError::Stopped { status: status.to_string() }),
     }
 }
@@ -202,6 +222,14 @@ mod tests {
     use super::*;
     use wasmtime::Engine;
 
+    // Row 11: a small bomb ends at 20 s, and the largest component has 84 s.
+    #[test]
+    fn large_components_have_more_time() {
+        let time = Duration::from_secs(20);
+        assert_eq!(time_for(time, 0), time);
+        assert_eq!(time_for(time, 32 * MIB), Duration::from_secs(84));
+    }
+
     fn engine() -> Engine {
         engine::engine(HostLimits::default(), Metering::Off).expect("an engine")
     }
@@ -233,8 +261,7 @@ mod tests {
     // P9: compiled for one instance is compiled for as many as the host has.
     #[test]
     fn the_number_of_instances_makes_no_other_code() {
-        let one = HostLimits { concurrent_calls: 1, ..HostLimits::default() };
-        let small = engine::engine(one, Metering::Off).expect("an engine");
+        let small = engine::engine_of(1, HostLimits::default(), Metering::Off).expect("an engine");
         assert_eq!(engine::compatibility_hash(&small), engine::compatibility_hash(&engine()));
     }
 

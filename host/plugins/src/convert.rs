@@ -3,7 +3,7 @@
 
 use crate::bindings::agent_host::plugin::types as wit;
 use crate::failure::Refusal;
-use crate::limits::{ERROR_TEXT_BYTES, JSON_DEPTH, Limit, SEEN_COUNT};
+use crate::limits::{JSON_DEPTH, Limit, SEEN_COUNT};
 use crate::media::{MediaPort, MediumToStore, PortError};
 use crate::text::clean;
 use agent_core::message::{CallId, Content, Digest, Dimensions, Media, Message, Part, Role, ToolCall, ToolResult};
@@ -85,12 +85,12 @@ fn content_out(content: &Content) -> wit::Content {
     }
 }
 
-/// A guest's typed failure, with its text made fit to be shown.
-pub(crate) fn failure_in(failure: wit::Failure) -> PluginFailure {
+/// A guest's typed failure, with its text of at most so many bytes made fit to be shown.
+pub(crate) fn failure_in(failure: wit::Failure, bytes: usize) -> PluginFailure {
     match failure {
-        wit::Failure::InvalidInput(text) => PluginFailure::InvalidInput(clean(&text, ERROR_TEXT_BYTES)),
-        wit::Failure::Unavailable(text) => PluginFailure::Unavailable(clean(&text, ERROR_TEXT_BYTES)),
-        wit::Failure::Failed(text) => PluginFailure::Failed(clean(&text, ERROR_TEXT_BYTES)),
+        wit::Failure::InvalidInput(text) => PluginFailure::InvalidInput(clean(&text, bytes)),
+        wit::Failure::Unavailable(text) => PluginFailure::Unavailable(clean(&text, bytes)),
+        wit::Failure::Failed(text) => PluginFailure::Failed(clean(&text, bytes)),
     }
 }
 

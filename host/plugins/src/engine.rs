@@ -4,6 +4,7 @@ use crate::limits::{self, HostLimits};
 use std::hash::{Hash, Hasher};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Strategy, WasmBacktraceDetails,
 };
@@ -11,6 +12,8 @@ use wasmtime::{
 /// Bytes of each memory that stay resident between calls, where the kernel can tell which pages were touched. Without
 /// that, keeping memory resident costs more than it saves.
 const KEEP_RESIDENT: usize = limits::MIB;
+/// The same of each table: as many elements as it may have by default.
+const KEEP_TABLE_RESIDENT: usize = 10_000 * size_of::<usize>();
 
 /// Counts up in the hash when this crate changes how it uses the engine's artifacts, or what it finds in a component.
 const CACHE_LAYOUT: u32 = 4;
@@ -38,7 +41,11 @@ pub(crate) enum Metering {
 
 /// The engine for as many instances as may exist at once: each has a place in a lane.
 pub(crate) fn engine(limits: HostLimits, metering: Metering) -> wasmtime::Result<Engine> {
-    let slots = limits.concurrent_calls.max(1) + limits::PURE_CALLS + limits::LOADING;
+    engine_of(limits.concurrent_calls.max(1) + limits::PURE_CALLS + limits::LOADING, limits, metering)
+}
+
+/// The same engine for as many instances as are said. What is compiled for it does not depend on their number.
+pub(crate) fn engine_of(slots: usize, limits: HostLimits, metering: Metering) -> wasmtime::Result<Engine> {
     let mut config = Config::new();
     config
         .strategy(Strategy::Cranelift)
@@ -48,8 +55,8 @@ pub(crate) fn engine(limits: HostLimits, metering: Metering) -> wasmtime::Result
         .wasm_component_model(true)
         .wasm_component_model_async(true)
         .shared_memory(false)
-        .max_wasm_stack(limits::WASM_STACK_BYTES)
-        .async_stack_size(limits::ASYNC_STACK_BYTES)
+        .max_wasm_stack(limits.wasm_stack)
+        .async_stack_size(limits.async_stack)
         // For debuggers only, and a sixth of what every load has to read and copy.
         .native_unwind_info(cfg!(windows))
         .generate_address_map(false)
@@ -61,25 +68,25 @@ fn pool(slots: usize) -> PoolingAllocationConfig {
     let slots = slots as u32;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(slots)
-        .total_core_instances(slots * limits::CORE_INSTANCES as u32)
-        .total_memories(slots * limits::MEMORIES as u32)
-        .total_tables(slots * limits::TABLES as u32)
+        .total_core_instances(slots * limits::MOST_CORE_INSTANCES as u32)
+        .total_memories(slots * limits::MOST_MEMORIES as u32)
+        .total_tables(slots * limits::MOST_TABLES as u32)
         .total_stacks(slots * 2)
         .total_gc_heaps(slots)
-        .max_core_instances_per_component(limits::CORE_INSTANCES as u32)
-        .max_memories_per_component(limits::MEMORIES as u32)
-        .max_tables_per_component(limits::TABLES as u32)
-        .max_memories_per_module(limits::MEMORIES as u32)
-        .max_tables_per_module(limits::TABLES as u32)
+        .max_core_instances_per_component(limits::MOST_CORE_INSTANCES as u32)
+        .max_memories_per_component(limits::MOST_MEMORIES as u32)
+        .max_tables_per_component(limits::MOST_TABLES as u32)
+        .max_memories_per_module(limits::MOST_MEMORIES as u32)
+        .max_tables_per_module(limits::MOST_TABLES as u32)
         .max_component_instance_size(4 * limits::MIB)
         .max_core_instance_size(limits::MIB)
-        .table_elements(limits::TABLE_ELEMENTS)
-        .max_memory_size(limits::LARGEST_MEMORY)
+        .table_elements(limits::MOST_TABLE_ELEMENTS)
+        .max_memory_size(limits::MOST_MEMORY)
         .max_unused_warm_slots(slots.min(16));
     if PoolingAllocationConfig::is_pagemap_scan_available() {
         pool.pagemap_scan(Enabled::Yes)
             .linear_memory_keep_resident(KEEP_RESIDENT)
-            .table_keep_resident(limits::TABLE_ELEMENTS * size_of::<usize>());
+            .table_keep_resident(KEEP_TABLE_RESIDENT);
     }
     pool
 }
@@ -116,10 +123,10 @@ pub(crate) struct Ticker {
 
 impl Ticker {
     /// Begins ticking, and does this at each tick.
-    pub(crate) fn start(engine: Engine, at_each: impl Fn() + Send + 'static) -> std::io::Result<Self> {
+    pub(crate) fn start(engine: Engine, tick: Duration, at_each: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::Builder::new().name("plugin-epochs".into()).spawn(move || {
-            while stopped.recv_timeout(limits::EPOCH_TICK) == Err(RecvTimeoutError::Timeout) {
+            while stopped.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
                 engine.increment_epoch();
                 at_each();
             }

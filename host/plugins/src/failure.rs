@@ -3,7 +3,7 @@
 
 use crate::admission::QueueFull;
 use crate::identity::{Kind, PluginIdentity};
-use crate::limits::{ERROR_TEXT_BYTES, Limit};
+use crate::limits::{Limit, REASON_BYTES};
 use crate::record::CallRecord;
 use crate::state::TreeProblem;
 use crate::text::clean;
@@ -124,52 +124,54 @@ impl From<Refusal> for Stop {
 
 impl Stop {
     /// The failure that is reported. A limit that was hit explains the trap that followed.
-    pub(crate) fn into_failure(self, record: &CallRecord, limits: (usize, Option<u64>)) -> CallFailure {
+    pub(crate) fn into_failure(self, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> CallFailure {
         let plugin = Arc::clone(&record.plugin);
         match self {
             Stop::Refused(Refusal::Invalid(reason)) => {
-                CallFailure::InvalidResult { plugin, reason: clean(&reason, ERROR_TEXT_BYTES) }
+                CallFailure::InvalidResult { plugin, reason: clean(&reason, REASON_BYTES) }
             }
             Stop::Refused(Refusal::Limit(limit)) => CallFailure::Limit { plugin, limit },
             Stop::Refused(Refusal::Host(reason)) => CallFailure::Host { plugin, reason },
-            Stop::Guest(error) => match record.limit().or_else(|| limit_of(&error, limits)) {
-                Some(limit) => CallFailure::Limit { plugin, limit },
-                None => CallFailure::Trap { plugin, message: trap_message(&error, record) },
-            },
+            Stop::Guest(error) => {
+                let own = || limit_of(&error, record, (lifted, wasm_stack));
+                match record.limit().or_else(own).or_else(|| record.met()) {
+                    Some(limit) => CallFailure::Limit { plugin, limit },
+                    None => CallFailure::Trap { plugin, message: trap_message(&error, record) },
+                }
+            }
         }
     }
 }
 
 /// Limits that wasmtime keeps itself. Some of its errors have no public type, so their text decides.
-fn limit_of(error: &wasmtime::Error, (lifted, fuel): (usize, Option<u64>)) -> Option<Limit> {
-    use crate::limits::{HANDLES, HEADER_BYTES, WASM_STACK_BYTES};
+fn limit_of(error: &wasmtime::Error, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> Option<Limit> {
+    let limits = &record.limits;
     if error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow) {
-        return Some(Limit::Stack(WASM_STACK_BYTES));
+        return Some(Limit::Stack(wasm_stack));
     }
     if error.downcast_ref::<Trap>() == Some(&Trap::OutOfFuel) {
-        return fuel.map(Limit::Fuel);
+        return limits.fuel.map(Limit::Fuel);
     }
     if matches!(error.downcast_ref::<ResourceTableError>(), Some(ResourceTableError::Full)) {
-        return Some(Limit::Handles(HANDLES));
+        return Some(Limit::Handles(limits.handles));
     }
     let text = error.root_cause().to_string();
-    if text.contains("fuel allocated for hostcalls") {
-        Some(Limit::LiftedBytes(lifted))
-    } else if text.contains("store handle limit exceeded") || text.contains("resource table has no free keys") {
-        Some(Limit::Handles(HANDLES))
-    } else if text.contains("total size of fields exceeds limit") {
-        Some(Limit::Headers(HEADER_BYTES))
-    } else if text.contains("resource limit exceeded") {
-        Some(Limit::Instances)
-    } else {
-        None
-    }
+    let known = [
+        ("fuel allocated for hostcalls", Limit::LiftedBytes(lifted)),
+        ("store handle limit exceeded", Limit::Handles(limits.handles)),
+        ("resource table has no free keys", Limit::Handles(limits.handles)),
+        ("total size of fields exceeds limit", Limit::Headers(limits.headers)),
+        ("resource limit exceeded: instance", Limit::Instances(limits.core_instances)),
+        ("resource limit exceeded: table", Limit::Tables(limits.tables)),
+        ("resource limit exceeded: memory", Limit::Memories(limits.memories)),
+    ];
+    known.into_iter().find(|(words, _)| text.contains(words)).map(|(_, limit)| limit)
 }
 
 fn trap_message(error: &wasmtime::Error, record: &CallRecord) -> String {
     let cause = match error.downcast_ref::<wasmtime_wasi::I32Exit>() {
         Some(exit) => format!("it left with exit code {}", exit.0),
-        None => clean(&error.root_cause().to_string(), ERROR_TEXT_BYTES),
+        None => clean(&error.root_cause().to_string(), record.limits.error),
     };
     match record.last_words() {
         words if words.is_empty() => cause,

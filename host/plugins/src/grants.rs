@@ -113,6 +113,13 @@ pub struct GrantAdvice {
     pub flag: String,
 }
 
+impl GrantAdvice {
+    /// In one line: what to pass, or where there is no such option, what to write where.
+    pub fn short(&self) -> String {
+        if self.flag.is_empty() { format!("{} {} in agent.toml", self.table, self.line) } else { self.flag.clone() }
+    }
+}
+
 impl fmt::Display for GrantAdvice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "add to agent.toml:\n{}\n{}", self.table, self.line)?;
@@ -275,12 +282,22 @@ pub(crate) fn model_denied(plugin: &str, asked: Option<u64>) -> (String, GrantAd
 }
 
 /// How the opening of a file in a granted tree is named to people, and granted.
-pub(crate) fn file_denied(plugin: &str, path: &str, access: Access) -> (String, GrantAdvice) {
-    let advice = files_advice(plugin, access).advice;
-    match access {
-        Access::Read => (format!("opening {}", quoted(path)), advice),
-        Access::ReadWrite => (format!("opening {} for writing", quoted(path)), advice),
-    }
+pub(crate) fn file_denied(plugin: &str, path: &str) -> (String, GrantAdvice) {
+    (format!("opening {} for writing", quoted(path)), files_advice(plugin, Access::ReadWrite).advice)
+}
+
+/// What a denial of a path that leads out of its tree begins with.
+pub(crate) const FOLLOWING: &str = "following ";
+
+/// A path that leads out of its tree: what was denied, and how what it leads to is granted.
+pub(crate) fn left_tree(plugin: &str, path: &str) -> (String, GrantAdvice) {
+    let thing = format!("{FOLLOWING}{}, which leads out of the granted tree", quoted(path));
+    (thing, advice(plugin, "read = [\"the folder that it leads to\"]".to_owned(), "read=DIR".to_owned()))
+}
+
+/// How changes of a tree are granted.
+pub(crate) fn file_change_advice(plugin: &str) -> GrantAdvice {
+    files_advice(plugin, Access::ReadWrite).advice
 }
 
 fn secret_advice(plugin: &str, name: &str) -> GrantAdvice {
@@ -319,7 +336,7 @@ fn toml_key(key: &str) -> String {
 }
 
 /// A TOML basic string.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 

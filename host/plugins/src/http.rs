@@ -4,6 +4,7 @@
 mod address;
 mod body;
 mod connect;
+mod exchange;
 mod outgoing;
 mod pattern;
 mod pool;

@@ -5,7 +5,7 @@ mod draft;
 mod draft2;
 
 use crate::grants::key_value_denied;
-use crate::limits::{KEY_BYTES, KEY_PAGE, LIFTED_BYTES_WITHOUT_MEDIA, VALUE_BYTES, VALUES_AT_ONCE};
+use crate::limits::{KEY_BYTES, KEY_PAGE, VALUE_BYTES, VALUES_AT_ONCE, VALUES_BYTES};
 use crate::media::PortError;
 use crate::record::CallRecord;
 use crate::state::CallState;
@@ -168,7 +168,7 @@ impl Values {
         for key in keys {
             let value = self.get(&key).await?;
             bytes += value.as_ref().map_or(0, Vec::len);
-            if bytes > LIFTED_BYTES_WITHOUT_MEDIA {
+            if bytes > VALUES_BYTES {
                 return Err(Problem::Other("these values are more than 4 MiB together; ask for fewer".to_owned()));
             }
             values.push((key, value));

@@ -87,6 +87,9 @@ fn common(engine: &Engine) -> Result<Linker<CallState>> {
     random::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
     insecure::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
     crate::opening::add_to_linker(&mut linker)?;
+    crate::leaving::add_to_linker(&mut linker)?;
+    crate::changing::add_to_linker(&mut linker)?;
+    crate::listing::add_to_linker(&mut linker)?;
     crate::lookups::add_to_linker(&mut linker)?;
     linker.allow_shadowing(false);
     // Without a grant each request and each bucket is denied, so pure functions may have these, too.

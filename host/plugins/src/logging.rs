@@ -2,7 +2,6 @@
 //! (row 8 of the threats).
 
 use crate::bindings::wasi::logging::logging::Level;
-use crate::limits::{LOG_BYTES, LOG_LINE_BYTES, LOG_LINES};
 use crate::record::{CallRecord, lock};
 use crate::text::{clean_line, cut};
 use bytes::Bytes;
@@ -64,7 +63,7 @@ impl CallRecord {
                 Some(text) => (text, true),
                 None => (piece, false),
             };
-            log.line(source).push(text);
+            log.line(source).push(text, self.limits.log_line);
             if ends {
                 let line = std::mem::take(log.line(source));
                 log.finish(self, source, line);
@@ -76,10 +75,10 @@ impl CallRecord {
     pub(crate) fn log_message(&self, level: Level, context: &str, message: &str) {
         let mut line = Line::default();
         if !context.is_empty() {
-            line.push(context.as_bytes());
-            line.push(b": ");
+            line.push(context.as_bytes(), self.limits.log_line);
+            line.push(b": ", self.limits.log_line);
         }
-        line.push(message.as_bytes());
+        line.push(message.as_bytes(), self.limits.log_line);
         lock(&self.log).finish(self, Source::Logging(level), line);
     }
 
@@ -113,7 +112,7 @@ impl GuestLog {
 
     fn finish(&mut self, record: &CallRecord, source: Source, line: Line) {
         self.lost.bytes += line.lost;
-        if self.lines >= LOG_LINES || self.bytes + line.bytes.len() > LOG_BYTES {
+        if self.lines >= record.limits.log_lines || self.bytes + line.bytes.len() > record.limits.log {
             self.lost.lines += 1;
             self.lost.bytes += line.bytes.len() as u64;
             return;
@@ -132,8 +131,8 @@ impl GuestLog {
 }
 
 impl Line {
-    fn push(&mut self, bytes: &[u8]) {
-        let room = LOG_LINE_BYTES - self.bytes.len();
+    fn push(&mut self, bytes: &[u8], most: usize) {
+        let room = most - self.bytes.len();
         let (kept, lost) = bytes.split_at(room.min(bytes.len()));
         self.bytes.extend_from_slice(kept);
         self.lost += lost.len() as u64;
@@ -219,32 +218,43 @@ impl AsyncWrite for GuestStream {
 mod tests {
     use super::*;
     use crate::identity::PluginIdentity;
+    use crate::limits::CallLimits;
     use crate::store::digest_of;
     use std::time::Duration;
 
+    const LIMITS: [usize; 3] = [100, 64, 1_000];
+
     fn record() -> CallRecord {
         let plugin = PluginIdentity { name: "noisy".to_owned(), digest: digest_of(b"noisy") };
-        CallRecord::new(Arc::new(plugin), "1.1.1".to_owned(), Duration::from_secs(1), Duration::from_secs(1))
+        let [lines, log_line, log] = LIMITS;
+        let limits = CallLimits { log_lines: lines as u32, log_line, log, ..CallLimits::default() };
+        CallRecord::new(
+            Arc::new(plugin),
+            "1.1.1".to_owned(),
+            (Duration::from_secs(1), Duration::from_millis(5)),
+            limits,
+        )
     }
 
     // Row 8: a log flood is truncated and counted, by lines, by line length and in all.
     #[test]
     fn a_flood_is_cut_and_counted() {
+        let [lines, log_line, log] = LIMITS;
         let many = record();
-        many.print(Source::Stdout, &b"x\n".repeat(LOG_LINES as usize + 5));
+        many.print(Source::Stdout, &b"x\n".repeat(lines + 5));
         assert_eq!(many.finish_log(), LostLog { lines: 5, bytes: 5 });
 
         let long = record();
-        long.print(Source::Stdout, &vec![b'x'; LOG_LINE_BYTES + 7]);
+        long.print(Source::Stdout, &vec![b'x'; log_line + 7]);
         long.print(Source::Stdout, b"\n");
         assert_eq!(long.finish_log(), LostLog { lines: 0, bytes: 7 });
 
         let large = record();
-        for _ in 0..LOG_BYTES / LOG_LINE_BYTES + 1 {
-            large.print(Source::Stderr, &vec![b'x'; LOG_LINE_BYTES]);
+        for _ in 0..log / log_line + 1 {
+            large.print(Source::Stderr, &vec![b'x'; log_line]);
             large.print(Source::Stderr, b"\n");
         }
-        assert_eq!(large.finish_log(), LostLog { lines: 1, bytes: LOG_LINE_BYTES as u64 });
+        assert_eq!(large.finish_log(), LostLog { lines: 1, bytes: log_line as u64 });
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Where a guest looks for what it may have, and finds nothing: WASI has no word for "denied" there, so the host notes that
 //! it looked. A call that then fails was denied it (P6, O3); one that copes was not.
 
+use crate::failure::Refusal;
 use crate::grants::Unmet;
 use crate::record::CallRecord;
 use crate::state::CallState;
 use std::sync::atomic::{AtomicBool, Ordering};
+use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
-use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::cli::WasiCliView;
 use wasmtime_wasi::filesystem::WasiFilesystemView;
 use wasmtime_wasi::p2::bindings::cli::environment::Host as _;
@@ -31,8 +32,15 @@ impl Lookups {
 }
 
 impl CallRecord {
+    /// The guest says that it has failed: what it looked for and is not granted was denied to it. Where a request of it
+    /// was stopped at a limit, that is why.
+    pub(crate) fn failed(&self) -> Result<(), Refusal> {
+        self.note_denials();
+        self.request_limit().map_or(Ok(()), |limit| Err(Refusal::Limit(limit)))
+    }
+
     /// The call has failed: what it looked for and is not granted was denied to it.
-    pub(crate) fn failed(&self) {
+    pub(crate) fn note_denials(&self) {
         for unmet in self.unmet.iter().filter(|unmet| self.lookups.looked_for(unmet)) {
             self.deny(unmet.thing.clone(), unmet.advice.clone());
         }
@@ -40,7 +48,7 @@ impl CallRecord {
 }
 
 /// Puts the notes before WASI's own functions.
-pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
+pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     // As wasmtime-wasi names them.
     linker.instance("wasi:filesystem/preopens@0.2.12")?.func_wrap(
         "get-directories",

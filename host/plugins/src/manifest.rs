@@ -118,8 +118,8 @@ impl Manifest {
         let toml: PluginToml = toml::from_str(text)
             .map_err(|error| problem(error.span().map_or(0, |span| span.start), error.message().replace('\n', " ")))?;
         let name = toml.name.get_ref();
-        if !is_name(name) {
-            return Err(problem(toml.name.span().start, format!("`name` is {name:?}, but {NAME_RULE}")));
+        if let Some(rule) = broken_rule(name) {
+            return Err(problem(toml.name.span().start, format!("`name` is {name:?}, but {rule}")));
         }
         for pattern in &toml.asks.http {
             if let Err(error) = pattern.parse::<HttpPattern>() {
@@ -145,8 +145,8 @@ impl Manifest {
         let json: Value = serde_json::from_slice(section).map_err(|error| problem(error.to_string()))?;
         let text = |key: &str| clean(json[key].as_str().unwrap_or_default(), 1024);
         let name = text("name");
-        if !is_name(&name) {
-            return Err(problem(format!("its name is {name:?}, but {NAME_RULE}")));
+        if let Some(rule) = broken_rule(&name) {
+            return Err(problem(format!("its name is {name:?}, but {rule}: name it otherwise in its plugin.toml")));
         }
         let asks = &json["asks"];
         Ok(Self {
@@ -197,13 +197,21 @@ pub(crate) fn name_of_stem(stem: &str) -> String {
         .map(|character| if is_name_character(character) { character } else { '-' })
         .take(NAME_LENGTH)
         .collect();
-    if name.is_empty() { "plugin".to_owned() } else { name }
+    match name.as_str() {
+        HOST => format!("{HOST}-plugin"),
+        name if name.chars().all(|character| character == '.') => "plugin".to_owned(),
+        _ => name,
+    }
 }
 
 /// Magic number and version.
 const HEADER_BYTES: usize = 8;
 const CUSTOM_SECTION: u8 = 0;
 const NAME_RULE: &str = "a plugin's name has 1 to 64 letters, digits, `_`, `-` or `.`";
+const DOTS_RULE: &str = "a plugin's name has more than dots";
+/// For whose tools grants of this name are, and who asks at the terminal.
+const HOST: &str = "host";
+const HOST_RULE: &str = "`host` is the host itself, which grants and questions name so";
 
 /// `plugin.toml` as it is written.
 #[derive(Deserialize)]
@@ -224,8 +232,14 @@ fn is_manifest(section: &[u8]) -> bool {
     wasmparser::BinaryReader::new(section, 0).read_string().is_ok_and(|name| name == MANIFEST_SECTION)
 }
 
-fn is_name(name: &str) -> bool {
-    (1..=NAME_LENGTH).contains(&name.len()) && name.chars().all(is_name_character)
+/// What keeps the name from being a plugin's.
+fn broken_rule(name: &str) -> Option<&'static str> {
+    match name {
+        HOST => Some(HOST_RULE),
+        _ if !(1..=NAME_LENGTH).contains(&name.len()) || !name.chars().all(is_name_character) => Some(NAME_RULE),
+        _ if name.chars().all(|character| character == '.') => Some(DOTS_RULE),
+        _ => None,
+    }
 }
 
 fn is_name_character(character: char) -> bool {
@@ -275,6 +289,15 @@ mod tests {
         assert_eq!(manifest.expect("a manifest").asks, asks);
         assert!(read("{").is_err());
         assert!(read(r#"{"name": "../x"}"#).is_err());
+        // P4: nobody speaks in the host's name, and no path is made of a name.
+        for (name, said) in [("host", "the host itself"), ("..", "more than dots"), (".", "more than dots")] {
+            let error = read(&format!(r#"{{"name": "{name}"}}"#)).expect_err(name).to_string();
+            assert!(error.contains(said) && error.contains("name it otherwise"), "{error}");
+            let error = Manifest::from_toml(&format!("name = \"{name}\""), Path::new("p/plugin.toml"));
+            let error = error.expect_err(name).to_string();
+            assert!(error.starts_with("p/plugin.toml:1: ") && error.contains(said), "{error}");
+        }
+        assert_eq!(["host", ".", "..", "a b"].map(name_of_stem), ["host-plugin", "plugin", "plugin", "a-b"]);
         assert!(read(&format!(r#"{{"name": "x", "description": "{}"}}"#, "y".repeat(MANIFEST_BYTES))).is_err());
     }
 

@@ -1,8 +1,8 @@
 //! What opens a file of a granted tree: what is neither a file nor a directory is refused before it is opened, since opening a
 //! named pipe waits for its other end on a thread that nobody could free, and a device does whatever it does (row 33).
 
+use crate::changing::of;
 use crate::grants::file_denied;
-use crate::manifest::Access;
 use crate::state::CallState;
 use crate::text::clean;
 use wasmtime::component::{Linker, Resource};
@@ -13,13 +13,14 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 
 /// Bytes of a path that a denial names.
-const SHOWN: usize = 256;
+pub(crate) const SHOWN: usize = 256;
 
 /// What a guest gives to `open-at`.
 type Opening = (Resource<Descriptor>, PathFlags, String, OpenFlags, DescriptorFlags);
 /// What a guest gives to `set-times-at`, which opens the file, too.
 type Dating = (Resource<Descriptor>, PathFlags, String, NewTimestamp, NewTimestamp);
-type Answer<T> = std::result::Result<T, ErrorCode>;
+/// What a guest is answered.
+pub(crate) type Answer<T> = std::result::Result<T, ErrorCode>;
 
 /// Puts the check before WASI's own functions.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
@@ -39,7 +40,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
 }
 
 /// As wasmtime-wasi names it.
-const FILESYSTEM: &str = "wasi:filesystem/types@0.2.12";
+pub(crate) const FILESYSTEM: &str = "wasi:filesystem/types@0.2.12";
 
 async fn open(
     state: &mut CallState,
@@ -55,9 +56,13 @@ async fn open(
     if matches!(refused, ErrorCode::NotPermitted | ErrorCode::ReadOnly) {
         let changes = access.intersects(DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY)
             || open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE);
-        let access = if changes { Access::ReadWrite } else { Access::Read };
-        let (thing, advice) = file_denied(&state.record.plugin.name, &clean(&path, SHOWN), access);
-        state.record.deny(thing, advice);
+        if changes {
+            let (thing, advice) = file_denied(&state.record.plugin.name, &clean(&path, SHOWN));
+            state.record.deny(thing, advice);
+        } else {
+            // Reading is what every tree is granted for.
+            state.deny_leaving(&path);
+        }
     }
     Ok(Err(refused))
 }
@@ -66,10 +71,9 @@ async fn date(state: &mut CallState, (directory, path_flags, path, accessed, cha
     if is_none(state, &directory, path_flags, &path).await {
         return Ok(Err(ErrorCode::NotPermitted));
     }
-    match state.filesystem().set_times_at(directory, path_flags, path, accessed, changed).await {
-        Ok(()) => Ok(Ok(())),
-        Err(error) => Ok(Err(error.downcast()?)),
-    }
+    let deed = of("setting the times of", &path);
+    let dated = state.filesystem().set_times_at(directory, path_flags, path, accessed, changed).await;
+    state.changed(dated, deed)
 }
 
 /// Whether something is there that is neither a file, a directory nor a link.

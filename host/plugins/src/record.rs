@@ -3,7 +3,7 @@
 
 use crate::grants::{Denial, GrantAdvice, Unmet};
 use crate::identity::PluginIdentity;
-use crate::limits::{EPOCH_TICK, Limit};
+use crate::limits::{CallLimits, Limit};
 use crate::logging::GuestLog;
 use crate::lookups::Lookups;
 use crate::turns::Next;
@@ -26,9 +26,11 @@ pub(crate) struct CallRecord {
     pub(crate) log: Mutex<GuestLog>,
     pub(crate) lookups: Lookups,
     pub(crate) unmet: Arc<[Unmet]>,
+    pub(crate) limits: CallLimits,
     started: Instant,
     pub(crate) wall_limit: Duration,
     cpu_limit: Duration,
+    epoch_tick: Duration,
     cpu: AtomicU64,
     /// Nanoseconds from `started` to the current poll.
     polled: AtomicU64,
@@ -43,20 +45,35 @@ pub(crate) struct CallRecord {
     /// The guest was interrupted, and goes on when it has a turn.
     interrupted: AtomicBool,
     limit: Mutex<Option<Limit>>,
+    met: Mutex<Met>,
     denials: Mutex<Vec<Denial>>,
 }
 
+/// Limits of which the guest was told, so that it can go on.
+#[derive(Default)]
+struct Met {
+    growth: Option<Limit>,
+    request: Option<Limit>,
+}
+
 impl CallRecord {
-    pub(crate) fn new(plugin: Arc<PluginIdentity>, call: String, wall_limit: Duration, cpu_limit: Duration) -> Self {
+    pub(crate) fn new(
+        plugin: Arc<PluginIdentity>,
+        call: String,
+        (wall_limit, epoch_tick): (Duration, Duration),
+        limits: CallLimits,
+    ) -> Self {
         Self {
             plugin,
             call,
             log: Mutex::default(),
             lookups: Lookups::default(),
             unmet: Arc::default(),
+            limits,
             started: Instant::now(),
             wall_limit,
-            cpu_limit,
+            cpu_limit: limits.cpu_time.unwrap_or(wall_limit),
+            epoch_tick,
             cpu: AtomicU64::new(0),
             polled: AtomicU64::new(0),
             waited: AtomicU64::new(0),
@@ -68,6 +85,7 @@ impl CallRecord {
             model: Mutex::default(),
             interrupted: AtomicBool::new(false),
             limit: Mutex::default(),
+            met: Mutex::default(),
             denials: Mutex::default(),
         }
     }
@@ -98,13 +116,40 @@ impl CallRecord {
         self.waited.fetch_add(nanos(time), Ordering::Relaxed);
     }
 
-    /// Notes the first limit that the guest ran into.
+    /// Notes the first limit that ends the call.
     pub(crate) fn hit(&self, limit: Limit) {
         lock(&self.limit).get_or_insert(limit);
     }
 
     pub(crate) fn limit(&self) -> Option<Limit> {
         *lock(&self.limit)
+    }
+
+    /// Notes a limit at which a request of the guest was refused or cut. The guest was told, and may cope.
+    pub(crate) fn cut_request(&self, limit: Limit) {
+        tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "a request was stopped at its limit: {limit}");
+        lock(&self.met).request.get_or_insert(limit);
+    }
+
+    /// The limit of its requests that it ran into: it explains why a call failed, however the guest puts it.
+    pub(crate) fn request_limit(&self) -> Option<Limit> {
+        lock(&self.met).request
+    }
+
+    /// Notes that a memory or table was not grown. The guest was told, and may cope.
+    pub(crate) fn refuse_growth(&self, limit: Limit) {
+        lock(&self.met).growth = Some(limit);
+    }
+
+    /// Notes that one was grown: whatever was refused before, the guest went on.
+    pub(crate) fn grow(&self) {
+        lock(&self.met).growth = None;
+    }
+
+    /// What explains a crash that no other limit does: what the guest was last refused.
+    pub(crate) fn met(&self) -> Option<Limit> {
+        let met = lock(&self.met);
+        met.growth.or(met.request)
     }
 
     pub(crate) fn use_memory(&self, bytes: usize) {
@@ -141,7 +186,8 @@ impl CallRecord {
         let mut denials = lock(&self.denials);
         if denials.len() < DENIALS && !denials.iter().any(|denial| denial.thing == thing) {
             let denial = Denial { plugin: (*self.plugin).clone(), thing, advice };
-            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "denied {}", denial.thing);
+            // It is told to people as an event of the call.
+            tracing::info!(target: "plugin", plugin = %self.plugin, call = %self.call, "denied {}", denial.thing);
             denials.push(denial);
         }
     }
@@ -187,7 +233,7 @@ impl CallRecord {
             Limit::WallTime(self.wall_limit)
         } else if self.cpu.load(Ordering::Relaxed) + polled >= nanos(self.cpu_limit) {
             Limit::CpuTime(self.cpu_limit)
-        } else if polled < nanos(EPOCH_TICK) / 2 {
+        } else if polled < nanos(self.epoch_tick) / 2 {
             // Its turn has only begun: the tick was one that it slept through, or came just now.
             return Ok(UpdateDeadline::Continue(1));
         } else {

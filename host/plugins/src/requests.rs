@@ -6,9 +6,7 @@ use crate::convert::{
     SessionMedia, TextBudget, json_in, media_out, message_out, messages_out, model_out, role_out, scope_out,
 };
 use crate::failure::Refusal;
-use crate::limits::{
-    ERROR_TEXT_BYTES, Limit, PROMPT_MESSAGES, RESULT_TEXT_BYTES, SECTION_NAME_BYTES, SECTIONS, STATE_BYTES,
-};
+use crate::limits::{CallLimits, Limit, PROMPT_MESSAGES, SECTION_NAME_BYTES, SECTIONS, STATE_BYTES};
 use crate::text::clean;
 use agent_core::message::{Dimensions, Role, TurnInput};
 use agent_core::model::MediaDecision;
@@ -55,13 +53,14 @@ pub(crate) fn builder_out(request: &BuilderRequest) -> context_builder::Request 
 pub(crate) async fn prompt_in(
     prompt: context_builder::Prompt,
     media: SessionMedia<'_>,
+    bytes: usize,
 ) -> Result<BuiltPrompt, Refusal> {
     if prompt.state.as_ref().is_some_and(|state| state.len() > STATE_BYTES) {
         return Err(Refusal::Limit(Limit::State(STATE_BYTES)));
     }
     check_messages(&prompt.messages)?;
     Ok(BuiltPrompt {
-        system: sections_in(prompt.system)?,
+        system: sections_in(prompt.system, bytes)?,
         history: match prompt.history {
             context_builder::History::Keep => History::Keep,
             context_builder::History::LeaveOut => History::LeaveOut,
@@ -84,12 +83,12 @@ pub(crate) fn step_out(request: &StepRequest) -> step_context::Request {
     }
 }
 
-/// Sections with names of their own, of bounded number and length.
-pub(crate) fn sections_in(sections: Vec<context_builder::Section>) -> Result<Vec<Section>, Refusal> {
+/// Sections with names of their own, of bounded number, and of at most so many bytes together.
+pub(crate) fn sections_in(sections: Vec<context_builder::Section>, bytes: usize) -> Result<Vec<Section>, Refusal> {
     if sections.len() > SECTIONS {
         return invalid(format!("it made {} sections, at most {SECTIONS} are allowed", sections.len()));
     }
-    let mut budget = TextBudget::new(RESULT_TEXT_BYTES);
+    let mut budget = TextBudget::new(bytes);
     let mut names = BTreeSet::new();
     let mut checked = Vec::with_capacity(sections.len());
     for section in sections {
@@ -188,8 +187,8 @@ pub(crate) fn validator_out(request: &ValidatorRequest) -> output_validator::Req
     }
 }
 
-pub(crate) fn verdict_in(verdict: output_validator::Verdict) -> Result<Verdict, Refusal> {
-    let mut budget = TextBudget::new(RESULT_TEXT_BYTES);
+pub(crate) fn verdict_in(verdict: output_validator::Verdict, limits: &CallLimits) -> Result<Verdict, Refusal> {
+    let mut budget = TextBudget::new(limits.result);
     match verdict {
         output_validator::Verdict::Accept => Ok(Verdict::Accept),
         output_validator::Verdict::AcceptAs(output_validator::Output::Text(text)) => {
@@ -208,7 +207,7 @@ pub(crate) fn verdict_in(verdict: output_validator::Verdict) -> Result<Verdict, 
             for problem in problems {
                 budget.take(&problem.pointer)?;
                 budget.take(&problem.message)?;
-                let message = clean(&problem.message, ERROR_TEXT_BYTES);
+                let message = clean(&problem.message, limits.error);
                 violations.push(Violation { pointer: problem.pointer, rule: None, message });
             }
             Ok(Verdict::Reject(violations))
@@ -236,15 +235,16 @@ pub(crate) fn policy_out(request: &PolicyRequest) -> media_policy::Request {
     }
 }
 
-/// Exactly one decision per item.
+/// Exactly one decision per item, of at most so many bytes of text.
 pub(crate) fn decisions_in(
     decisions: Vec<media_policy::Decision>,
     items: usize,
+    bytes: usize,
 ) -> Result<Vec<MediaDecision>, Refusal> {
     if decisions.len() != items {
         return Err(Refusal::Invalid(format!("it made {} decisions for {items} media", decisions.len())));
     }
-    let mut budget = TextBudget::new(RESULT_TEXT_BYTES);
+    let mut budget = TextBudget::new(bytes);
     let decisions = decisions.into_iter().map(|decision| match decision {
         media_policy::Decision::Keep => Ok(MediaDecision::Keep),
         media_policy::Decision::Mask(text) => {
@@ -268,7 +268,7 @@ mod tests {
     // P4: one decision per medium, each of them possible.
     #[test]
     fn decisions_are_counted_and_checked() {
-        let decide = |decisions| decisions_in(decisions, 1);
+        let decide = |decisions| decisions_in(decisions, 1, 1000);
         assert!(matches!(decide(vec![]), Err(Refusal::Invalid(_))));
         let flat = media_policy::Dimensions { width: 0, height: 9 };
         assert!(matches!(decide(vec![media_policy::Decision::Downscale(flat)]), Err(Refusal::Invalid(_))));
@@ -285,14 +285,14 @@ mod tests {
     #[test]
     fn sections_are_checked() {
         let many = |count: usize| (0..count).map(|n| section(&n.to_string(), "")).collect::<Vec<_>>();
-        assert_eq!(sections_in(many(SECTIONS)).expect("sections").len(), SECTIONS);
+        assert_eq!(sections_in(many(SECTIONS), 1000).expect("sections").len(), SECTIONS);
         let long = "x".repeat(SECTION_NAME_BYTES + 1);
         let same = vec![section("a", ""), section("a", "")];
         for sections in [many(SECTIONS + 1), same, vec![section("", "")], vec![section(&long, "")]] {
-            assert!(matches!(sections_in(sections), Err(Refusal::Invalid(_))));
+            assert!(matches!(sections_in(sections, 1000), Err(Refusal::Invalid(_))));
         }
-        let large = section("a", &"x".repeat(RESULT_TEXT_BYTES + 1));
-        assert!(matches!(sections_in(vec![large]), Err(Refusal::Limit(Limit::ResultText(_)))));
+        let large = section("a", &"x".repeat(1001));
+        assert!(matches!(sections_in(vec![large], 1000), Err(Refusal::Limit(Limit::ResultText(_)))));
     }
 
     fn message(role: types::Role, parts: Vec<types::Part>) -> types::Message {
@@ -347,8 +347,9 @@ mod tests {
     // L12: a rejection says what is wrong; bad JSON is the validator's failure.
     #[test]
     fn verdicts_are_checked() {
-        assert!(matches!(verdict_in(output_validator::Verdict::Reject(vec![])), Err(Refusal::Invalid(_))));
+        let verdict = |verdict| verdict_in(verdict, &CallLimits::default());
+        assert!(matches!(verdict(output_validator::Verdict::Reject(vec![])), Err(Refusal::Invalid(_))));
         let broken = output_validator::Output::Json("{".to_owned());
-        assert!(matches!(verdict_in(output_validator::Verdict::AcceptAs(broken)), Err(Refusal::Invalid(_))));
+        assert!(matches!(verdict(output_validator::Verdict::AcceptAs(broken)), Err(Refusal::Invalid(_))));
     }
 }

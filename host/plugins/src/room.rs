@@ -46,7 +46,8 @@ impl Room {
         });
         let cache = cache.transpose()?.flatten();
         let turns = Arc::clone(turns);
-        let ticker = Ticker::start(engine.clone(), move || turns.pass_over()).map_err(SandboxError::Ticker)?;
+        let ticker = Ticker::start(engine.clone(), limits.epoch_tick, move || turns.pass_over());
+        let ticker = ticker.map_err(SandboxError::Ticker)?;
         Ok(Arc::new(Self { engine, metering, linkers, cache, _ticker: ticker }))
     }
 }

@@ -6,7 +6,7 @@ use crate::engine::Metering;
 use crate::failure::{CallFailure, Stop};
 use crate::grants::{Denial, Unmet};
 use crate::identity::PluginIdentity;
-use crate::limits::{HANDLES, Limit};
+use crate::limits::{CallLimits, Limit};
 use crate::logging::LostLog;
 use crate::record::CallRecord;
 use crate::room::Room;
@@ -86,8 +86,6 @@ pub(crate) struct Ticket {
     pub(crate) plugin: Arc<PluginIdentity>,
     /// Where it runs.
     pub(crate) room: Arc<Room>,
-    /// Units that it may use, where the room counts them. None: as many as it likes.
-    pub(crate) fuel: Option<u64>,
     /// The call's id, for the log.
     pub(crate) call: String,
     /// Whose it is.
@@ -96,8 +94,8 @@ pub(crate) struct Ticket {
     pub(crate) asked: usize,
     pub(crate) lane: LaneName,
     pub(crate) wall: Duration,
-    pub(crate) cpu: Duration,
-    pub(crate) memory: usize,
+    /// Its own limits. Fuel is counted where the room counts it.
+    pub(crate) limits: CallLimits,
     /// Bytes that the guest may hand to the host at once.
     pub(crate) lifted: usize,
     pub(crate) reach: Reach,
@@ -118,32 +116,31 @@ impl Sandbox {
         Run: Future<Output = Result<T, Stop>>,
     {
         let waiting = Instant::now();
-        let _place = match self.shared.admission.enter(ticket.lane, ticket.memory, &ticket.agent).await {
+        let _place = match self.shared.admission.enter(ticket.lane, ticket.limits.memory, &ticket.agent).await {
             Ok(place) => place,
             Err(full) => return CallReport::refused(CallFailure::Busy { plugin: ticket.plugin, full }),
         };
         let queued = waiting.elapsed();
-        let (wall, lifted) = (ticket.wall, ticket.lifted);
-        let record = CallRecord::new(ticket.plugin, ticket.call, wall, ticket.cpu);
+        let (wall, lifted, limits) = (ticket.wall, ticket.lifted, ticket.limits);
+        let record = CallRecord::new(ticket.plugin, ticket.call, (wall, self.shared.epoch_tick), limits);
         let record = Arc::new(record.lacking(ticket.unmet));
         record.give(ticket.asked);
-        let result =
-            match CallState::new(Arc::clone(&record), ticket.reach, Arc::clone(&self.shared.network), ticket.memory) {
-                Ok(state) => {
-                    let store = fresh_store(state, &ticket.room, (lifted, ticket.fuel));
-                    let waiter = self.shared.turns.of(ticket.lane).waiter(&ticket.agent);
-                    match in_turns(guest(store, Arc::clone(&record)), &record, waiter).await {
-                        Ok(result) => result.map_err(|stop| stop.into_failure(&record, (lifted, ticket.fuel))),
-                        Err(limit) => Err(CallFailure::Limit { plugin: record.plugin.clone(), limit }),
-                    }
+        let result = match CallState::new(Arc::clone(&record), ticket.reach, Arc::clone(&self.shared.network)) {
+            Ok(state) => {
+                let store = fresh_store(state, &ticket.room, lifted);
+                let waiter = self.shared.turns.of(ticket.lane).waiter(&ticket.agent);
+                match in_turns(guest(store, Arc::clone(&record)), &record, waiter).await {
+                    Ok(result) => result.map_err(|stop| stop.into_failure(&record, (lifted, self.shared.wasm_stack))),
+                    Err(limit) => Err(CallFailure::Limit { plugin: record.plugin.clone(), limit }),
                 }
-                Err(problem) => Err(CallFailure::Grant { plugin: record.plugin.clone(), problem }),
-            };
+            }
+            Err(problem) => Err(CallFailure::Grant { plugin: record.plugin.clone(), problem }),
+        };
         if let Some(trial) = &ticket.trial {
             trial.note(&result);
         }
         if result.is_err() {
-            record.failed();
+            record.note_denials();
         }
         let lost_log = record.finish_log();
         let mut cost = record.cost(queued);
@@ -184,12 +181,13 @@ async fn in_turns<F: Future>(guest: F, record: &CallRecord, mut waiter: Waiter<'
     .await
 }
 
-fn fresh_store(state: CallState, room: &Room, (lifted, fuel): (usize, Option<u64>)) -> GuestStore {
+fn fresh_store(state: CallState, room: &Room, lifted: usize) -> GuestStore {
     let record = Arc::clone(&state.record);
+    let (handles, fuel) = (record.limits.handles, record.limits.fuel);
     let mut store = Store::new(&room.engine, state);
     store.limiter(|state| state);
     store.set_hostcall_fuel(lifted);
-    store.set_max_component_handles(HANDLES);
+    store.set_max_component_handles(handles);
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(move |_| record.tick());
     let mut store = GuestStore { store, fuel: None };

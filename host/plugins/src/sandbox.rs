@@ -70,6 +70,12 @@ pub(crate) struct Shared {
     pub(crate) network: Arc<Network>,
     pub(crate) compiling: Arc<Semaphore>,
     pub(crate) compile_time: Duration,
+    /// How often guests are interrupted.
+    pub(crate) epoch_tick: Duration,
+    /// Bytes of the largest component that is read.
+    pub(crate) largest_component: u64,
+    /// Bytes of a guest's own stack, for the error that it causes.
+    pub(crate) wasm_stack: usize,
     pub(crate) compiler: Option<CompilerCommand>,
     pub(crate) store: Option<PluginStore>,
     loaded: Mutex<HashMap<LoadedKey, Weak<LoadedPlugin>>>,
@@ -81,7 +87,7 @@ type LoadedKey = (Digest, String, Metering);
 impl Sandbox {
     /// Starts the engine. Once per process is enough.
     pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
-        let turns = GuestTurns::new();
+        let turns = GuestTurns::new(options.limits.epoch_tick);
         let rooms = Rooms::new(options.limits, options.cache_directory, Arc::clone(&turns))?;
         let shared = Shared {
             rooms,
@@ -90,6 +96,9 @@ impl Sandbox {
             network: Arc::new(Network::new(options.resolver.unwrap_or_else(|| Arc::new(SystemResolver)))),
             compiling: Arc::new(Semaphore::new(COMPILING)),
             compile_time: options.limits.compile_time,
+            epoch_tick: options.limits.epoch_tick,
+            largest_component: options.limits.component,
+            wasm_stack: options.limits.wasm_stack,
             compiler: options.compiler,
             store: options.store_directory.map(PluginStore::new),
             loaded: Mutex::default(),

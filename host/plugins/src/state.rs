@@ -6,7 +6,7 @@ use crate::host_model::ModelPort;
 use crate::http::{Network, Outgoing};
 use crate::identity::Authority;
 use crate::key_value::KeyValuePort;
-use crate::limits::{self, Limit};
+use crate::limits::Limit;
 use crate::logging::{GuestStream, Source};
 use crate::manifest::Access;
 use crate::media::MediaPort;
@@ -58,7 +58,8 @@ pub(crate) struct CallState {
     wasi: Option<Box<WasiCtx>>,
     random_left: u64,
     memory: usize,
-    memory_limit: usize,
+    /// The growth that the engine was allowed last, as long as it may still fail.
+    growth: usize,
 }
 
 /// What a call may reach.
@@ -123,14 +124,10 @@ impl Reach {
 
 impl CallState {
     /// Granted trees are opened here, so that a missing one is known before the guest runs.
-    pub(crate) fn new(
-        record: Arc<CallRecord>,
-        reach: Reach,
-        network: Arc<Network>,
-        memory_limit: usize,
-    ) -> Result<Self, TreeProblem> {
+    pub(crate) fn new(record: Arc<CallRecord>, reach: Reach, network: Arc<Network>) -> Result<Self, TreeProblem> {
         let mut table = ResourceTable::new();
-        table.set_max_capacity(limits::HANDLES);
+        table.set_max_capacity(record.limits.handles);
+        let random_left = record.limits.random;
         let mut state = Self {
             record,
             table,
@@ -148,9 +145,9 @@ impl CallState {
             network,
             http: None,
             wasi: None,
-            random_left: limits::RANDOM_BYTES,
+            random_left,
             memory: 0,
-            memory_limit,
+            growth: 0,
         };
         if state.authority == Authority::Granted && !state.grants.trees.is_empty() {
             state.wasi = Some(Box::new(wasi_with_trees(&state)?));
@@ -162,7 +159,7 @@ impl CallState {
     pub(crate) fn push<T: Send + 'static>(&mut self, entry: T) -> wasmtime::Result<Resource<T>> {
         self.table.push(entry).map_err(|error| {
             if matches!(error, ResourceTableError::Full) {
-                self.record.hit(Limit::Handles(limits::HANDLES));
+                self.record.hit(Limit::Handles(self.record.limits.handles));
             }
             error.into()
         })
@@ -179,7 +176,7 @@ impl CallState {
                 Ok(())
             }
             None => {
-                self.record.hit(Limit::RandomBytes(limits::RANDOM_BYTES));
+                self.record.hit(Limit::RandomBytes(self.record.limits.random));
                 Err(wasmtime::Error::msg("too many random bytes"))
             }
         }
@@ -203,7 +200,7 @@ impl WasiHttpView for CallState {
         let Self { http, table, record, grants, agent, network, trace, .. } = self;
         let (ctx, hooks) = &mut **http.get_or_insert_with(|| {
             let mut ctx = WasiHttpCtx::new();
-            ctx.set_field_size_limit(limits::HEADER_BYTES);
+            ctx.set_field_size_limit(record.limits.headers);
             let (record, grants, network) = (Arc::clone(record), Arc::clone(grants), Arc::clone(network));
             let sender = (agent.clone(), trace.context().cloned());
             Box::new((ctx, Outgoing::new(record, grants, sender, network)))
@@ -213,36 +210,53 @@ impl WasiHttpView for CallState {
 }
 
 impl ResourceLimiter for CallState {
-    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(&mut self, current: usize, desired: usize, most: Option<usize>) -> wasmtime::Result<bool> {
         let growth = desired.saturating_sub(current);
         let in_all = self.memory.saturating_add(growth);
-        if in_all > self.memory_limit {
-            self.record.hit(Limit::Memory(self.memory_limit));
+        let limit = self.record.limits.memory;
+        if in_all > limit {
+            self.record.refuse_growth(Limit::Memory(limit));
             return Ok(false);
         }
+        // Beyond its own bound it does not grow, whatever is said here.
+        if most.is_some_and(|most| desired > most) {
+            return Ok(false);
+        }
+        self.growth = growth;
         self.memory = in_all;
+        self.record.grow();
         self.record.use_memory(in_all);
         Ok(true)
     }
 
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        // Only what the system refused was counted; growth that the memory's type excludes never came to `memory_growing`.
+        if error.is::<std::io::Error>() {
+            self.memory -= std::mem::take(&mut self.growth);
+        }
+        Ok(())
+    }
+
     fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        let fits = desired <= limits::TABLE_ELEMENTS;
-        if !fits {
-            self.record.hit(Limit::TableElements(limits::TABLE_ELEMENTS));
+        let limit = self.record.limits.table_elements;
+        let fits = desired <= limit;
+        match fits {
+            true => self.record.grow(),
+            false => self.record.refuse_growth(Limit::TableElements(limit)),
         }
         Ok(fits)
     }
 
     fn instances(&self) -> usize {
-        limits::CORE_INSTANCES
+        self.record.limits.core_instances
     }
 
     fn tables(&self) -> usize {
-        limits::TABLES
+        self.record.limits.tables
     }
 
     fn memories(&self) -> usize {
-        limits::MEMORIES
+        self.record.limits.memories
     }
 }
 
@@ -342,7 +356,7 @@ fn wasi_builder(record: &Arc<CallRecord>, authority: Authority, (grants, trace):
     builder
         .stdout(stream(Source::Stdout))
         .stderr(stream(Source::Stderr))
-        .max_random_size(limits::RANDOM_BYTES)
+        .max_random_size(record.limits.random)
         .allow_tcp(false)
         .allow_udp(false)
         .allow_ip_name_lookup(false);

@@ -3,8 +3,8 @@
 use crate::bindings::exports::agent_host::plugin::tool as wit;
 use crate::convert::{SessionMedia, TextBudget, json_in, json_or_reason};
 use crate::failure::Refusal;
-use crate::grants::{Denial, Unmet};
-use crate::limits::{DESCRIPTION_BYTES, ERROR_TEXT_BYTES, Limit, RESULT_MEDIUM_BYTES, RESULT_TEXT_BYTES, TOOLS};
+use crate::grants::{Denial, FOLLOWING, GrantAdvice, Unmet};
+use crate::limits::{DESCRIPTION_BYTES, Limit, RESULT_MEDIUM_BYTES, TOOLS};
 use crate::media::MediumToStore;
 use crate::text::{clean, cut};
 use agent_core::message::Content;
@@ -91,9 +91,12 @@ pub(crate) fn new_media_bytes(outcome: &wit::Outcome) -> usize {
     sizes.sum()
 }
 
-/// A call's outcome; its new media are stored as they come.
-pub(crate) async fn outcome_in(outcome: wit::Outcome, media: SessionMedia<'_>) -> Result<ToolOutcome, Refusal> {
-    let mut budget = TextBudget::new(RESULT_TEXT_BYTES);
+/// A call's outcome, of at most so many bytes of text; its new media are stored as they come.
+pub(crate) async fn outcome_in(
+    outcome: wit::Outcome,
+    (media, bytes): (SessionMedia<'_>, usize),
+) -> Result<ToolOutcome, Refusal> {
+    let mut budget = TextBudget::new(bytes);
     let done = match outcome {
         wit::Outcome::Pending(request) => return request_in(request, &mut budget).map(ToolOutcome::Pending),
         wit::Outcome::Done(done) => done,
@@ -155,13 +158,13 @@ pub(crate) struct Missing<'a> {
     pub(crate) denials: &'a [Denial],
 }
 
-/// A tool's own error, made fit for the model. Where a missing grant may be the reason, it ends with the line to add.
-pub(crate) fn error_in(error: wit::Error, missing: Missing<'_>) -> ToolError {
+/// A tool's own error, its text cut to so many bytes and made fit for the model. Where a missing grant may be the reason, it ends with the line to add.
+pub(crate) fn error_in(error: wit::Error, missing: Missing<'_>, bytes: usize) -> ToolError {
     let about_files = |text: &str| text.contains("pre-opened") || text.contains("preopened");
-    let text = |text: String, unmet: &[Unmet]| clean(&text, ERROR_TEXT_BYTES) + &advice(unmet, missing.denials);
+    let text = |text: String, unmet: &[Unmet]| clean(&text, bytes) + &advice(unmet, missing.denials);
     match error {
         wit::Error::InvalidArguments(violations) => {
-            ToolError::InvalidArguments { violations: violations_in(violations) }
+            ToolError::InvalidArguments { violations: violations_in(violations, bytes) }
         }
         wit::Error::NotFound(message) => ToolError::NotFound { message: text(message, missing.unmet) },
         wit::Error::Denied(message) => ToolError::Denied { message: text(message, missing.guessed) },
@@ -175,12 +178,12 @@ pub(crate) fn error_in(error: wit::Error, missing: Missing<'_>) -> ToolError {
     }
 }
 
-fn violations_in(violations: Vec<wit::Violation>) -> Vec<Violation> {
+fn violations_in(violations: Vec<wit::Violation>, bytes: usize) -> Vec<Violation> {
     if violations.is_empty() {
         let message = "the tool rejected its arguments without saying why".to_owned();
         return vec![Violation { pointer: String::new(), rule: None, message }];
     }
-    let mut left = ERROR_TEXT_BYTES;
+    let mut left = bytes;
     let violations = violations.into_iter().take(VIOLATIONS).map_while(|violation| {
         let pointer = clean(&violation.pointer, 256);
         let message = clean(&violation.message, left);
@@ -195,8 +198,17 @@ fn advice(unmet: &[Unmet], denials: &[Denial]) -> String {
     // Where one request was refused, the patterns that are asked for and the secrets beside it are not what is missing.
     let is_about_requests = |thing: &str| thing.starts_with("the request ");
     let refused_request = denials.iter().any(|denial| is_about_requests(&denial.thing));
-    let is_beside = |thing: &str| refused_request && (is_about_requests(thing) || thing.starts_with("the secret "));
-    let things = unmet.iter().filter(|unmet| !is_beside(&unmet.thing)).map(|unmet| (&unmet.thing, &unmet.advice));
+    // Nor is a tree missing where a link leads out of one that is granted.
+    let left_tree = denials.iter().any(|denial| denial.thing.starts_with(FOLLOWING));
+    let is_about_files = |thing: &str| matches!(thing, "reading files" | "reading and writing files");
+    let is_beside = |thing: &str| {
+        refused_request && (is_about_requests(thing) || thing.starts_with("the secret "))
+            || left_tree && is_about_files(thing)
+    };
+    // What was refused says more than what is asked for, where the same line allows both.
+    let is_told = |advice: &GrantAdvice| denials.iter().any(|denial| denial.advice == *advice);
+    let things = unmet.iter().filter(|unmet| !is_beside(&unmet.thing) && !is_told(&unmet.advice));
+    let things = things.map(|unmet| (&unmet.thing, &unmet.advice));
     let denied = denials.iter().map(|denial| (&denial.thing, &denial.advice));
     let mut named = BTreeSet::new();
     for (thing, advice) in things.chain(denied) {
@@ -268,7 +280,7 @@ mod tests {
         let manifest = Manifest { name: "files".to_owned(), asks, ..Manifest::default() };
         let unmet = grants::unmet(Some(&manifest), &grants::Grants::default());
         let missing = Missing { unmet: &unmet, guessed: &unmet, denials: &[] };
-        let shown = |error| error_in(error, missing).for_model();
+        let shown = |error| error_in(error, missing, 4096).for_model();
         assert!(shown(wit::Error::Denied("no".to_owned())).contains("--grant files:read=DIR"));
         assert!(shown(wit::Error::NotFound("a.csv".to_owned())).contains("[plugins.files.grants]"));
         assert!(!shown(wit::Error::Failed("disk full".to_owned())).contains("grant"));
@@ -279,9 +291,9 @@ mod tests {
     async fn results_are_checked() {
         let media = SessionMedia { port: None, session: "s" };
         let outcome = |content| wit::Outcome::Done(wit::Done { content: vec![content], structured: None });
-        let result = |content| outcome_in(outcome(content), media);
+        let result = |content| outcome_in(outcome(content), (media, 1000));
         assert!(matches!(result(wit::Content::Json("{".to_owned())).await, Err(Refusal::Invalid(_))));
-        let large = wit::Content::Text("x".repeat(RESULT_TEXT_BYTES + 1));
+        let large = wit::Content::Text("x".repeat(1001));
         assert!(matches!(result(large).await, Err(Refusal::Limit(Limit::ResultText(_)))));
         let digest = crate::store::digest_of(b"").as_str().to_owned();
         assert!(matches!(result(wit::Content::StoredMedia(digest)).await, Err(Refusal::Invalid(_))));

@@ -75,6 +75,8 @@ impl Trial {
     pub(crate) fn note<T>(&self, result: &Result<T, CallFailure>) {
         let traps = match result {
             Ok(_) => 0,
+            // It was told, and says so: the outside world is not its doing.
+            Err(CallFailure::Limit { limit, .. }) if limit.is_of_requests() => 0,
             Err(CallFailure::Trap { .. } | CallFailure::Limit { .. } | CallFailure::InvalidResult { .. }) => 1,
             Err(_) => return,
         };

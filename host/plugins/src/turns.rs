@@ -4,7 +4,6 @@
 mod order;
 
 use crate::admission::LaneName;
-use crate::limits::EPOCH_TICK;
 use crate::record::lock;
 use order::{Begun, Order};
 use std::sync::{Arc, Mutex};
@@ -12,9 +11,9 @@ use std::task::{Context, Poll, Waker};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-/// How long a turn is kept for who was called. Who does not come by then is no task that runs, such as a future that is
-/// held and not polled, and must not stop all others.
-const CALLED: Duration = EPOCH_TICK.saturating_mul(10);
+/// How many epoch ticks a turn is kept for who was called. Who does not come by then is no task that runs, such as a
+/// future that is held and not polled, and must not stop all others.
+const CALLED_TICKS: u32 = 10;
 /// Threads for the host's own work, however busy the guests are.
 const HOST_THREADS: usize = 2;
 
@@ -39,9 +38,10 @@ fn counts() -> (usize, usize) {
 }
 
 impl GuestTurns {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(tick: Duration) -> Arc<Self> {
         let (calls, short) = counts();
-        Arc::new(Self { calls: Turns::new(calls), pure: Turns::new(short), loading: Turns::new(short) })
+        let turns = |count| Turns::new(count, tick);
+        Arc::new(Self { calls: turns(calls), pure: turns(short), loading: turns(short) })
     }
 
     pub(crate) fn of(&self, lane: LaneName) -> &Turns {
@@ -62,7 +62,11 @@ impl GuestTurns {
 }
 
 /// So many turns, and who waits for one.
-pub(crate) struct Turns(Mutex<Order>);
+pub(crate) struct Turns {
+    order: Mutex<Order>,
+    /// How long a turn is kept for who was called.
+    kept: Duration,
+}
 
 /// Somebody who needs turns, now and then.
 pub(crate) struct Waiter<'a> {
@@ -90,8 +94,8 @@ struct Turn<'w, 'a> {
 }
 
 impl Turns {
-    fn new(count: usize) -> Self {
-        Self(Mutex::new(Order::new(count)))
+    fn new(count: usize, tick: Duration) -> Self {
+        Self { order: Mutex::new(Order::new(count, tick)), kept: tick.saturating_mul(CALLED_TICKS) }
     }
 
     pub(crate) fn waiter(&self, agent: &Arc<str>) -> Waiter<'_> {
@@ -99,8 +103,8 @@ impl Turns {
     }
 
     fn pass_over(&self, now: Instant) {
-        let Some(before) = now.checked_sub(CALLED) else { return };
-        let called = lock(&self.0).pass_over(before, now);
+        let Some(before) = now.checked_sub(self.kept) else { return };
+        let called = lock(&self.order).pass_over(before, now);
         wake(called);
     }
 }
@@ -113,7 +117,7 @@ impl Waiter<'_> {
         context: &mut Context<'_>,
         run: impl FnOnce(&mut Context<'_>) -> (T, Next),
     ) -> Poll<T> {
-        match lock(&self.turns.0).begin(&self.agent, self.place, context.waker()) {
+        match lock(&self.turns.order).begin(&self.agent, self.place, context.waker()) {
             Begun::Turn => self.place = None,
             Begun::Waits(place) => {
                 self.place = Some(place);
@@ -131,7 +135,7 @@ impl Waiter<'_> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.place {
-            let called = lock(&self.turns.0).leave(&self.agent, place, Instant::now());
+            let called = lock(&self.turns.order).leave(&self.agent, place, Instant::now());
             wake(called);
         }
     }
@@ -141,7 +145,7 @@ impl Drop for Turn<'_, '_> {
     fn drop(&mut self) {
         let now = Instant::now();
         let Waiter { turns, agent, place } = &mut *self.waiter;
-        let mut order = lock(&turns.0);
+        let mut order = lock(&turns.order);
         *place = self.again.map(|waker| order.line_up(agent, waker));
         let called = order.end(agent, now - self.begun, now);
         drop(order);
@@ -161,6 +165,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    const TICK: Duration = Duration::from_millis(10);
 
     /// Keeps a processor busy turn by turn, and counts how long.
     async fn spin(turns: &Turns, agent: &Arc<str>, (busy, over): (&AtomicUsize, &AtomicBool)) -> Duration {
@@ -191,7 +197,7 @@ mod tests {
     // sixteen loops leaves the one loop of another agent its share.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn busy_agents_leave_the_others_their_share() {
-        let turns = Arc::new(Turns::new(2));
+        let turns = Arc::new(Turns::new(2, TICK));
         let (busy, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let loops = std::iter::repeat_n("many", 16).chain(["one", "two"]).map(|agent| {
             let (turns, busy, over) = (Arc::clone(&turns), Arc::clone(&busy), Arc::clone(&over));
@@ -217,7 +223,7 @@ mod tests {
     // A future that was called and is not polled, though nobody has dropped it, stops nobody for long.
     #[tokio::test(flavor = "multi_thread")]
     async fn who_is_called_and_does_not_come_is_passed_over() {
-        let turns = Turns::new(1);
+        let turns = Turns::new(1, TICK);
         let agent: Arc<str> = "a".into();
         let (mut first, mut held, mut last) = (turns.waiter(&agent), turns.waiter(&agent), turns.waiter(&agent));
         let poll = |waiter: &mut Waiter<'_>| {
@@ -233,7 +239,7 @@ mod tests {
         assert!(!poll(&mut last), "it is the turn of the one before");
         turns.pass_over(Instant::now());
         assert!(!poll(&mut last), "it may still come");
-        turns.pass_over(Instant::now() + CALLED + EPOCH_TICK);
+        turns.pass_over(Instant::now() + TICK * (CALLED_TICKS + 1));
         assert!(poll(&mut last));
         assert!(poll(&mut held), "it may come whenever it likes");
     }

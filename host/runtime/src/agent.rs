@@ -90,8 +90,10 @@ pub struct AgentConfig {
     pub include_history: bool,
     /// JSON Schema of the output (L12).
     pub output_schema: Option<Value>,
-    /// Grants and limits by plugin name. A plugin that is not named gets nothing.
+    /// Grants and limits by plugin name. A plugin that is not named is granted nothing, and has the agent's limits.
     pub plugins: BTreeMap<String, PluginAllowance>,
+    /// Limits of the calls of plugins that are not named.
+    pub limits: CallLimits,
     /// What the host's own file tools may read.
     pub host_trees: Vec<TreeGrant>,
     /// The plugin that builds the context. None: the host's own assembly.
@@ -128,6 +130,7 @@ impl AgentConfig {
             include_history: false,
             output_schema: None,
             plugins: BTreeMap::new(),
+            limits: CallLimits::default(),
             host_trees: Vec::new(),
             context_builder: None,
             validators: Vec::new(),
@@ -138,6 +141,25 @@ impl AgentConfig {
             mcp: Vec::new(),
             approvals: ApprovalRules::default(),
         }
+    }
+}
+
+impl AgentConfig {
+    /// What the plugin is allowed.
+    fn allowance(&self, plugin: &str) -> PluginAllowance {
+        self.plugins.get(plugin).cloned().unwrap_or_else(|| PluginAllowance::with(self.limits))
+    }
+
+    /// The same, to be changed.
+    fn allowance_mut(&mut self, plugin: &str) -> &mut PluginAllowance {
+        let limits = self.limits;
+        self.plugins.entry(plugin.to_owned()).or_insert_with(|| PluginAllowance::with(limits))
+    }
+}
+
+impl PluginAllowance {
+    fn with(limits: CallLimits) -> Self {
+        Self { limits, ..Self::default() }
     }
 }
 
@@ -245,7 +267,7 @@ impl Agent {
         };
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
         let setups = generation.plugins().map(|plugin| {
-            let PluginAllowance { grants, limits, .. } = config.plugins.get(plugin.name()).cloned().unwrap_or_default();
+            let PluginAllowance { grants, limits, .. } = config.allowance(plugin.name());
             let on_trial = standing.trials.get(plugin.name()).filter(|on_trial| on_trial.digest == *plugin.digest());
             let trial = on_trial.map(|on_trial| on_trial.trial.clone());
             (plugin.name().to_owned(), PluginSetup::new(plugin.clone(), grants, limits).on_trial(trial))
@@ -293,7 +315,7 @@ impl Agent {
         let (mcp, delegates) = (self.config.mcp.clone(), self.config.delegates.clone());
         let mut config = AgentConfig { mcp, delegates, ..config };
         for (plugin, PluginAllowance { answered, .. }) in &self.config.plugins {
-            let allowance = config.plugins.entry(plugin.clone()).or_default();
+            let allowance = config.allowance_mut(plugin);
             allowance.grants = std::mem::take(&mut allowance.grants).and(&answered.for_this_run);
             allowance.answered = answered.clone();
         }
@@ -303,7 +325,7 @@ impl Agent {
     /// The same agent with what a person has granted a plugin (P6).
     pub(crate) fn with_answer(&self, plugin: &str, answered: &Answered) -> Result<Self, AgentError> {
         let mut config = self.config.clone();
-        let allowance = config.plugins.entry(plugin.to_owned()).or_default();
+        let allowance = config.allowance_mut(plugin);
         let Answered { for_this_run, for_good } = std::mem::take(&mut allowance.answered);
         let for_this_run = for_this_run.and(&answered.for_this_run);
         let for_good = for_good.and(&answered.for_good);

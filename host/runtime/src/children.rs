@@ -136,6 +136,30 @@ impl Session {
         Ok(())
     }
 
+    /// The calls that the open turn has handed to other agents and has no answer to, in call order.
+    pub fn below(&self) -> Vec<CallId> {
+        self.run.delegations().into_iter().map(|(call, _)| call).collect()
+    }
+
+    /// Opens the session that works for such a call, so that somebody can answer there what it waits for (L16, L17). None
+    /// where nothing can be answered now: it has not begun, another process has it, or it cannot go on, which
+    /// [`Session::run`] then makes the call's result.
+    pub async fn open_below(&mut self, call: &CallId) -> Result<Option<Session>, SessionError> {
+        let Some((call, subject)) = self.run.delegations().into_iter().find(|(known, _)| known == call) else {
+            return Ok(None);
+        };
+        let Ok(work) = self.work(&call, &subject, &CancellationToken::new()).await? else { return Ok(None) };
+        match open(&work, OpenMode::Existing).await {
+            Ok(session) => Ok(Some(session)),
+            Err(SessionError::Store(StoreError::NoSession { .. } | StoreError::Busy { .. })) => Ok(None),
+            Err(error @ SessionError::Store(_)) => Err(error),
+            Err(error) => {
+                tracing::info!(session = subject, %error, "nothing can be answered in the session of another agent");
+                Ok(None)
+            }
+        }
+    }
+
     /// Ends the turns of all children, since that of the parent ends: those at work, and those that wait for somebody.
     /// What had ended before stays the call's result.
     pub(crate) async fn stop_children(&mut self, children: &mut Children) -> Result<(), SessionError> {
@@ -231,7 +255,8 @@ fn take_up(work: Work) -> BoxFuture<'static, (CallId, Came)> {
 
 /// Goes on with the child's turn, or begins it. A session that does not exist is not made to be cancelled.
 async fn drive(work: Work) -> Result<TurnResult, SessionError> {
-    let mut session = match open(&work).await {
+    let mode = if work.cancel.is_cancelled() { OpenMode::Existing } else { OpenMode::Either };
+    let mut session = match open(&work, mode).await {
         Err(SessionError::Store(StoreError::NoSession { .. })) if work.cancel.is_cancelled() => {
             return Ok(TurnResult::Idle);
         }
@@ -252,8 +277,7 @@ async fn drive(work: Work) -> Result<TurnResult, SessionError> {
 }
 
 /// Opens the child's session. Where the parent's driver was dropped, the child's last driver here is just letting go of it.
-async fn open(work: &Work) -> Result<Session, SessionError> {
-    let mode = if work.cancel.is_cancelled() { OpenMode::Existing } else { OpenMode::Either };
+async fn open(work: &Work, mode: OpenMode) -> Result<Session, SessionError> {
     for _ in 0..LETTING_GO {
         match open_now(work, mode).await {
             Err(SessionError::Store(StoreError::Busy { holder, .. })) if holder == std::process::id() => {

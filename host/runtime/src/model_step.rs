@@ -82,7 +82,6 @@ impl Session {
             stop: reply.stop,
             model: reply.model,
             usage: reply.usage,
-            execution_units: reply.usage.total(),
             replay: reply.replay,
             masks: outgoing.new_masks,
             unreadable: read.unreadable,

@@ -55,7 +55,10 @@ impl Session {
     }
 
     fn check_schema(&self, data: OutputData) -> OutputVerdict {
-        let Some(schema) = self.shared.agent.output_schema() else { return OutputVerdict::Accepted(data) };
+        // Whether the output is text or data is the agent's to say, not a validator's (L13).
+        let Some(schema) = self.shared.agent.output_schema() else {
+            return OutputVerdict::Accepted(OutputData::Text(data.for_history()));
+        };
         let rejected = |problems| OutputVerdict::Rejected { by: OUTPUT_SCHEMA.to_owned(), problems };
         let json = match data {
             OutputData::Json(json) => json,

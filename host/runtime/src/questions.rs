@@ -1,11 +1,12 @@
-//! Questions to the user: asked by the model in the middle of a turn, answered whenever somebody does (L18).
+//! Questions to people: what the model asks in the middle of a turn, answered whenever somebody does (L18), and what became of
+//! calls that nobody saw the end of (D3).
 
 use crate::session::{Notes, Session, SessionError};
 use agent_core::change::{CallRecord, CallResult};
 use agent_core::event::{Suspension, Wait, WaitCause};
 use agent_core::loop_break::{LoopBreak, argument};
 use agent_core::message::{CallId, Content};
-use agent_core::run::{Awaited, Input, Refused};
+use agent_core::run::{Awaited, Decision, Input, Refused};
 use agent_core::tool::ToolSource;
 use serde_json::Value;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,6 +31,20 @@ impl Session {
         }
         let result = CallResult { content: vec![Content::Text(text)], ..CallResult::default() };
         self.apply(Input::Respond { call, result }, Notes::default()).await
+    }
+
+    /// Decides about a call whose outcome is unknown (D3). [`Session::run`] then goes on.
+    pub async fn resolve(&mut self, call: CallId, decision: Decision) -> Result<(), SessionError> {
+        self.has_context()?;
+        let call = self.run.named_call(call);
+        self.apply(Input::Resolve { call, decision }, Notes::default()).await
+    }
+
+    /// The calls that wait for such a decision, in call order.
+    pub async fn undecided(&mut self) -> Result<Vec<CallRecord>, SessionError> {
+        let waits = self.run.waits().into_iter().filter(|wait| wait.cause == WaitCause::OutcomeUnknown);
+        let ids: Vec<CallId> = waits.map(|wait| wait.call).collect();
+        Ok(self.load_calls(&ids).await?)
     }
 
     /// What a call waits for that asks the user; none for any other call.

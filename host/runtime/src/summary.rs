@@ -74,7 +74,7 @@ impl Session {
         notes.texts.push(text.clone());
         self.note(&mut notes, step, "summary", body);
         let files = files_touched(&messages);
-        Ok((Input::Summarised(Summarised { text, files, by, usage, execution_units: usage.total() }), notes))
+        Ok((Input::Summarised(Summarised { text, files, by, usage }), notes))
     }
 
     /// The model that summarises; none where the host does.

@@ -418,7 +418,8 @@ impl PluginKeeper {
     }
 
     async fn refuse(&mut self, subject: String, reason: String) {
-        tracing::warn!(subject, reason, "a change of the plugins was not taken; what was there before serves");
+        // Told to people as a notice.
+        tracing::info!(subject, reason, "a change of the plugins was not taken; what was there before serves");
         let deed = Deed::Refused { directory: self.name.clone(), subject: subject.clone(), reason: reason.clone() };
         let stored = self.store.audit(vec![deed]).await;
         self.stored(stored);
@@ -441,7 +442,7 @@ impl PluginKeeper {
     /// Said once until it is over, or something else goes wrong there.
     fn trouble(&mut self, about: &str, reason: String) {
         if self.troubles.get(about) != Some(&reason) {
-            tracing::warn!(directory = self.name, "{reason}");
+            tracing::info!(directory = self.name, "{reason}");
             self.notice(Notice::Refused { subject: self.name.clone(), reason: reason.clone() });
             self.troubles.insert(about.to_owned(), reason);
         }

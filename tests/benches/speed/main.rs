@@ -7,8 +7,8 @@
 #[allow(dead_code, unreachable_pub, reason = "the raw side has no cache, and nothing to interrupt")]
 #[path = "../../../host/plugins/src/engine.rs"]
 mod engine;
-#[allow(dead_code, unreachable_pub, reason = "the raw side has only the engine's")]
-#[path = "../../../host/plugins/src/limits.rs"]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "the raw side has only the engine's, and no tests")]
+#[path = "../../../host/plugins/src/limits/host.rs"]
 mod limits;
 
 mod agent;
@@ -16,8 +16,14 @@ mod cancellation;
 mod compiled_code;
 mod component;
 mod decoding;
+#[allow(dead_code, reason = "the servers' diaries are for tests")]
+#[path = "../../mcp_server/fixture.rs"]
+mod fixture;
 mod hot_swap;
 mod long_history;
+#[allow(dead_code, reason = "what must be true of a cancelled session is for tests")]
+#[path = "../../long_work/work.rs"]
+mod long_work;
 mod loop_step;
 mod many_sessions;
 mod media_policy;
@@ -64,7 +70,9 @@ fn main() -> wasmtime::Result<()> {
         runtime.block_on(media_policy::measure(&built("plugins/mask-openai")?, &mut table))?;
     }
     if is_wanted("cancellation") {
-        runtime.block_on(cancellation::measure(&built("tests/fixtures/probe")?, &mut table))?;
+        let components = ["tests/fixtures/probe", "tests/fixtures/bad-validator", "tests/fixtures/stateful-builder"];
+        let components = components.map(built).into_iter().collect::<Result<Vec<_>, _>>()?;
+        runtime.block_on(cancellation::measure(&components, &mut table))?;
     }
     if is_wanted("stream decoding") {
         decoding::measure(&mut table)?;

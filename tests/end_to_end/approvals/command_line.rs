@@ -230,6 +230,23 @@ fn l17_rules_are_checked() {
     let (code, _, said) = desk.run(&["--agent", "agent.toml", "Hi."]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("agent.toml:5") && said.contains("there is no tool `payr.pay`"), "{said}");
+    // Behind a slip in the name of a tool of a source that is there, the tool would run unasked.
+    for (rule, said_of_it) in [
+        ("payer.pya", "did you mean `payer.pay`? `payer` has: "),
+        ("payer.wpie*", "did you mean `payer.wipe`?"),
+        ("payer.zzzzzzzz", "`payer` has: "),
+        ("read_fil", "did you mean `read_file`?"),
+    ] {
+        desk.configure(&format!("[approval.tools]\n\"{rule}\" = \"deny\"\n"));
+        let (code, _, said) = desk.run(&["--agent", "agent.toml", "Hi."]);
+        assert_eq!(code, Some(2), "{rule}: {said}");
+        assert!(said.contains("agent.toml:5") && said.contains(&format!("there is no tool `{rule}`")), "{said}");
+        assert!(said.contains(said_of_it), "{rule}: {said}");
+    }
+    desk.configure("[approval]\nbind_arguments = [\"payer.pays\"]\n");
+    let (code, _, said) = desk.run(&["--agent", "agent.toml", "Hi."]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("did you mean `payer.pay`?"), "{said}");
 }
 
 /// L17: the example of `tests/agents`, as it is written, with the plugin built already.

@@ -130,7 +130,7 @@ fn l16_what_waits_below_is_told_with_its_commands() {
     let (desk, _) = waiting();
     let ask = calling(&[("ask_clerk", json!({"task": "Buy it."}))]);
     std::fs::write(desk.path("lead.json"), script(&[ask, saying("Bought.")]).to_string()).unwrap();
-    let lead = "model = \"scripted:lead.json\"\n[agents.ask_clerk]\nagent = \"agent.toml\"\ndescription = \"Buys.\"\n";
+    let lead = "name = \"lead\"\nmodel = \"scripted:lead.json\"\n[agents.ask_clerk]\nagent = \"agent.toml\"\ndescription = \"Buys.\"\n";
     std::fs::write(desk.path("lead.toml"), lead).unwrap();
     let (code, _, said) = desk.run(&["--agent", "lead.toml", "Buy it."]);
     assert_eq!(code, Some(3), "{said}");

@@ -91,7 +91,7 @@ fn p6_the_first_use_asks_and_a_yes_holds_for_this_run() {
     let shown = screen.text();
     let what = format!("  reading whatever is in {}  read = [\".\"]\n", place.path("work").display());
     assert!(
-        shown.contains("first use: text ") && shown.contains(" asks for this, to run text.count_file (agent agent)\n")
+        shown.contains("first use: text ") && shown.contains(" asks for this, to run text.count_file (agent work-")
     );
     assert!(shown.contains(&what), "{shown}");
     screen.send("perhaps\r");
@@ -279,7 +279,7 @@ fn p6_what_cannot_be_written_is_said_with_the_line() {
     let place = Place::new(FILE, &[count(), saying("Done.")]);
     let plugins = place.path("plugins");
     let mut screen = place.start(place.without_agent(&["--plugins", plugins.to_str().unwrap(), "Count."]));
-    screen.wait_for_end(QUESTION);
+    screen.wait_for_end("grant this? y this run, n no, ? help >");
     screen.send("a\r");
     assert_eq!(screen.exit_code(), Some(0));
     let shown = screen.raw();
@@ -308,7 +308,7 @@ fn p6_agents_below_ask_by_their_name() {
     let reader = "model = \"scripted:below.json\"\nplugin_directory = \"../plugins\"\n";
     std::fs::write(place.path("work/reader.toml"), reader).unwrap();
     let mut screen = place.session_that_asks();
-    assert!(screen.text().contains("asks for this, to run text.count_file (agent reader)"), "{}", screen.text());
+    assert!(screen.text().contains("asks for this, to run text.count_file (agent reader-"), "{}", screen.text());
     screen.send("a\r");
     screen.wait_for("\nDone.\n");
     assert_eq!(screen.text().matches("first use").count(), 1, "{}", screen.text());
@@ -317,7 +317,7 @@ fn p6_agents_below_ask_by_their_name() {
     let file = std::fs::read_to_string(place.path("work/reader.toml")).unwrap();
     assert_eq!(file, format!("{reader}\n[plugins.text.grants]\nread = [\".\"]\n"));
     let listed = place.output(binary(&place, &["session", "list"]));
-    let readers: Vec<&str> = listed.split_whitespace().filter(|word| word.starts_with("reader/")).collect();
+    let readers: Vec<&str> = listed.split_whitespace().filter(|word| word.starts_with("reader-")).collect();
     assert_eq!(readers.len(), 2, "{listed}");
     for reader in readers {
         let shown = place.output(binary(&place, &["session", "show", reader]));
@@ -331,7 +331,7 @@ fn p6_a_context_builder_is_asked_about_before_its_first_turn() {
     let place =
         Place::new("plugin_directory = \"../plugins\"\ncontext_builder = \"project-context\"\n", &[saying("Done.")]);
     let mut screen = place.session_that_asks();
-    assert!(screen.text().contains("asks for this, to build the context (agent agent)"), "{}", screen.text());
+    assert!(screen.text().contains("asks for this, to build the context (agent work-"), "{}", screen.text());
     screen.send("y\r");
     screen.wait_for("\nDone.\n");
 }

@@ -1,5 +1,6 @@
 //! The binary on a pseudo-terminal, and the screen that a person would see.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::ioctl::{Getter, Setter, ioctl, opcode};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use std::fs::{File, OpenOptions};
@@ -7,6 +8,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vt100::{Callbacks, Parser};
 
@@ -15,9 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A process with a terminal of its own.
 pub(super) struct Screen {
-    keyboard: File,
+    /// What a person types on; None once the terminal is closed.
+    keyboard: Option<File>,
     terminal: File,
     seen: Arc<Mutex<Seen>>,
+    watcher: Option<JoinHandle<()>>,
     child: Child,
 }
 
@@ -25,6 +29,8 @@ pub(super) struct Screen {
 struct Seen {
     parser: Parser<Questions>,
     raw: Vec<u8>,
+    /// Whether the person looks away for good.
+    closed: bool,
 }
 
 /// Questions for where the cursor is, which a terminal answers as if they had been typed.
@@ -51,7 +57,7 @@ impl Screen {
     pub(super) fn start(mut command: Command, rows: u16, columns: u16) -> Self {
         let (keyboard, terminal) = pseudo_terminal();
         let parser = Parser::new_with_callbacks(rows, columns, 0, Questions::default());
-        let seen = Arc::new(Mutex::new(Seen { parser, raw: Vec::new() }));
+        let seen = Arc::new(Mutex::new(Seen { parser, raw: Vec::new(), closed: false }));
         for stream in 0..3 {
             let end = terminal.try_clone().expect("a terminal can be opened thrice");
             match stream {
@@ -65,8 +71,8 @@ impl Screen {
         let child = command.spawn().expect("the binary starts");
         let reader = keyboard.try_clone().expect("a terminal can be read");
         let shared = seen.clone();
-        std::thread::spawn(move || watch(reader, &shared));
-        Self { keyboard, terminal, seen, child }
+        let watcher = Some(std::thread::spawn(move || watch(reader, &shared)));
+        Self { keyboard: Some(keyboard), terminal, seen, watcher, child }
     }
 
     /// Pastes: the terminal marks what it pastes for whoever has asked for that.
@@ -78,13 +84,13 @@ impl Screen {
 
     /// Types.
     pub(super) fn send(&mut self, keys: &str) {
-        self.keyboard.write_all(keys.as_bytes()).expect("the terminal takes what is typed");
+        self.keyboard().write_all(keys.as_bytes()).expect("the terminal takes what is typed");
     }
 
     /// The window gets another size.
     pub(super) fn resize(&mut self, rows: u16, columns: u16) {
         self.seen.lock().unwrap().parser.screen_mut().set_size(rows, columns);
-        resize(&self.keyboard, rows, columns);
+        resize(self.keyboard(), rows, columns);
     }
 
     /// What stands on the screen.
@@ -161,6 +167,17 @@ impl Screen {
         self.child.id()
     }
 
+    fn keyboard(&self) -> &File {
+        self.keyboard.as_ref().expect("the window is open")
+    }
+
+    /// Closes the window.
+    pub(super) fn close(&mut self) {
+        self.seen.lock().unwrap().closed = true;
+        self.watcher.take().expect("a window is closed once").join().expect("it was read until now");
+        self.keyboard = None;
+    }
+
     /// Waits for the process to end, and returns its exit code.
     pub(super) fn exit_code(&mut self) -> Option<i32> {
         let started = Instant::now();
@@ -184,7 +201,8 @@ impl Drop for Screen {
 /// Reads what is written, keeps the screen, and answers questions for the cursor.
 fn watch(mut terminal: File, seen: &Mutex<Seen>) {
     let mut bytes = [0; 4096];
-    while let Ok(read @ 1..) = terminal.read(&mut bytes) {
+    while is_written_to(&terminal, seen) {
+        let Ok(read @ 1..) = terminal.read(&mut bytes) else { return };
         let questions = {
             let mut seen = seen.lock().unwrap();
             seen.raw.extend_from_slice(&bytes[..read]);
@@ -197,6 +215,17 @@ fn watch(mut terminal: File, seen: &Mutex<Seen>) {
             }
         }
     }
+}
+
+/// Waits for something to read; not, once the terminal is closed.
+fn is_written_to(terminal: &File, seen: &Mutex<Seen>) -> bool {
+    let moment = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    while !seen.lock().unwrap().closed {
+        if poll(&mut [PollFd::new(terminal, PollFlags::IN)], Some(&moment)) != Ok(0) {
+            return true;
+        }
+    }
+    false
 }
 
 fn resize(terminal: &File, ws_row: u16, ws_col: u16) {

@@ -6,7 +6,9 @@ use super::screen::Screen;
 use crate::support::{calling, components, saying};
 use agent_plugins::{Access, Asks, Manifest, with_manifest};
 use serde_json::json;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 const GRANTED: &str =
     "plugin_directory = \"../plugins\"\nplugins.probe.grants.ask = false\n\n[plugins.text.grants]\nread = [\".\"]\n";
@@ -108,4 +110,21 @@ fn p10_what_is_taken_back_counts_at_once() {
         let shown = screen.text();
         assert!(shown.contains(reason) && !shown.contains("a.txt has 1 line"), "{reason}: {shown}");
     }
+}
+
+/// P6, P10: the same holds for a turn that a script runs.
+#[test]
+fn p10_what_is_taken_back_counts_in_a_single_turn() {
+    let waiting = calling(&[("probe.sleep", json!({"ms": 4000}))]);
+    let place = Place::new(GRANTED, &[waiting, count(), saying("Done.")]);
+    let mut command = place.command(&["--json", "Count."]);
+    let mut running = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+    let runs = |line: &String| line.contains("\"tool_call\"") && line.contains("probe.sleep");
+    assert!(lines.by_ref().any(|line| runs(&line.unwrap())), "the first call begins");
+    save(&place, &GRANTED.replace("read = [\".\"]", "ask = false"));
+    let rest: Vec<String> = lines.map(|line| line.unwrap()).collect();
+    assert!(running.wait().unwrap().success());
+    let counted = rest.iter().find(|line| line.contains("\"tool_result") && line.contains("text.count_file"));
+    assert!(counted.is_some_and(|line| line.contains("not granted")), "{rest:#?}");
 }

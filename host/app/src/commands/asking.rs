@@ -1,6 +1,8 @@
 //! Who answers an approval request while a turn runs: what was said on the command line, a person at the terminal, or nobody
 //! (L17). Without an answer a call does not run.
 
+mod below;
+
 use super::first_use::FirstUseDesk;
 use super::run::{watch, watched};
 use crate::data::DataDirectory;
@@ -13,6 +15,7 @@ use agent_core::approval::{GrantScope, fits};
 use agent_core::event::ApprovalItem;
 use agent_core::message::TurnInput;
 use agent_runtime::{ApprovalDecision, Session, SessionError, TurnResult, Verdict};
+use below::Whose;
 use serde_json::Value;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -40,8 +43,28 @@ pub(crate) struct Asker {
 /// What is to be done about a turn that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
+    /// Something was answered, or the turn is cancelled.
     GoOn,
+    /// There was nothing to answer.
     Wait,
+    /// Who is asked leaves the rest unanswered.
+    Leave,
+}
+
+impl Next {
+    /// Whether somebody is asked what else there is.
+    fn looks_on(self) -> bool {
+        self != Next::Leave
+    }
+
+    /// This, and then that.
+    fn then(self, other: Next) -> Next {
+        match (self, other) {
+            (Next::Leave, _) | (_, Next::Leave) => Next::Leave,
+            (Next::GoOn, _) | (_, Next::GoOn) => Next::GoOn,
+            (Next::Wait, Next::Wait) => Next::Wait,
+        }
+    }
 }
 
 /// What a person has decided about one call.
@@ -87,9 +110,13 @@ impl Asker {
     ) -> Result<TurnResult, Failure> {
         let mut result = watched(session, input, (view, &mut self.desk), cancel).await?;
         while let TurnResult::Suspended(_) = result {
-            match self.answer(session, cancel).await? {
+            // What is answered in sessions below is not told to those who come later.
+            let mut events = session.subscribe();
+            let next = self.settle(session, Whose::Asked, cancel).await?;
+            while view.receive_waiting(&mut events).await.unwrap_or(false) {}
+            match next {
                 Next::GoOn => result = watch(session, None, (view, &mut self.desk), cancel).await?,
-                Next::Wait => break,
+                Next::Wait | Next::Leave => break,
             }
         }
         Ok(result)
@@ -107,7 +134,7 @@ impl Asker {
                 Some(verdicts) => decisions.extend(verdicts.into_iter().map(decided)),
                 // The turn is cancelled by who drives it; what was said already does not count.
                 None if cancel.is_cancelled() => return Ok(Next::GoOn),
-                None => return Ok(Next::Wait),
+                None => return Ok(Next::Leave),
             }
         }
         if decisions.is_empty() {
@@ -134,6 +161,7 @@ impl Asker {
         let of = items.len();
         let mut decided: Vec<(ApprovalItem, Verdict)> = Vec::with_capacity(of);
         let mut rest: Option<Verdict> = None;
+        self.introduce(session);
         for (place, item) in items.into_iter().enumerate() {
             let verdict = match &rest {
                 Some(verdict) => verdict.clone(),

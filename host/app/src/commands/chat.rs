@@ -3,9 +3,10 @@
 mod completion;
 mod editor;
 mod history;
+mod lent;
 mod lists;
 mod slash;
-mod watch;
+pub(super) mod watch;
 
 use super::asking::{Asker, Person};
 use super::first_use::FirstUseDesk;
@@ -46,7 +47,7 @@ fn how_to_go_on(waits: &[Wait]) -> String {
             WaitCause::Approval => "/approve asks about its calls",
             WaitCause::Service { .. } => "/respond FILE gives a service's answer",
             WaitCause::OutcomeUnknown => "/resolve decides about a call",
-            WaitCause::Agent { .. } => "settle what waits below with the commands that stand above, then /continue",
+            WaitCause::Agent { .. } => "/approve asks what the agents below it wait for",
             WaitCause::Answer { .. } => "write the answer to its question",
         };
         if !ways.contains(&way) {
@@ -146,7 +147,12 @@ impl Chat<'_> {
         while !self.interrupts.is_leaving() {
             self.tell_changes();
             self.terminal.note("");
+            let held = self.lend().await?;
             let typed = editor.read().await?;
+            let leaves = matches!(typed, Typed::End | Typed::Leave) || (warned && typed == Typed::Interrupted);
+            if !leaves && !self.take_back(held).await? {
+                continue;
+            }
             let is_interrupted = typed == Typed::Interrupted;
             match typed {
                 Typed::End => return Ok(Exit::Done),
@@ -183,7 +189,8 @@ impl Chat<'_> {
                 Told::Configured { path, settings, later } => {
                     let later = match later.as_slice() {
                         [] => String::new(),
-                        later => format!("; `{}` counts from the next start", later.join("`, `")),
+                        [one] => format!("; `{one}` counts from the next start"),
+                        several => format!("; `{}` count from the next start", several.join("`, `")),
                     };
                     self.hint(format!("{} has changed: the next turn has it{later}", path.display()));
                     if settings.path == self.settings.path {
@@ -336,7 +343,7 @@ impl Chat<'_> {
         let other = Session::open(&self.host, self.agent.clone(), which).await.map_err(Failure::refused)?;
         self.view = TurnView::new(self.terminal, (Format::Terminal, Use::Interactive), &other, self.kept.clone());
         let this = std::mem::replace(&mut self.session, other);
-        close(this, &self.host).await?;
+        opening::close(this, &*self.host.store).await?;
         self.show_session();
         if self.session.state().is_open() {
             self.turn(None).await?;
@@ -400,7 +407,7 @@ impl Chat<'_> {
     }
 
     async fn close(self) -> Result<(), Failure> {
-        close(self.session, &self.host).await
+        opening::close(self.session, &*self.host.store).await
     }
 
     fn say(&self, lines: impl AsRef<str>) {
@@ -423,14 +430,4 @@ impl Chat<'_> {
     fn prose(&self, words: impl AsRef<str>) {
         self.terminal.note(text::wrapped(words.as_ref(), self.terminal.width()));
     }
-}
-
-/// Gives the session back. One in which nothing was asked leaves nothing behind.
-async fn close(session: Session, host: &Host) -> Result<(), Failure> {
-    let (subject, turns) = (session.subject().to_owned(), session.state().turns);
-    session.close().await.map_err(Failure::failed)?;
-    if turns == 0 {
-        host.store.delete(&subject).await.map_err(Failure::failed)?;
-    }
-    Ok(())
 }

@@ -1,11 +1,11 @@
 //! `config init|schema|check|list`: agents' configurations.
 
 use crate::arguments::{AgentArguments, ConfigCommand};
-use crate::configuration::{json_schema, template};
+use crate::configuration::{json_schema, template, with_line};
 use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::settings::{Helpers, Settings, agents};
+use crate::settings::{Helpers, Problems, Settings, agents};
 use crate::setup::{self, agents::Projects};
 use crate::terminal::{BOLD, DIM, RED, Terminal, YELLOW, text};
 use agent_mcp::{ServerConfig, Transport};
@@ -74,18 +74,23 @@ fn write(path: &Path, text: &str, existing: Existing, terminal: &Terminal) -> Re
 async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let path = agents::find(&agent, Path::new("."))?;
     let arguments = AgentArguments { agent: Some(path.clone()), ..AgentArguments::default() };
-    let settings = setup::settings_without_model(&arguments, terminal).await?;
-    // First what needs no plugin, so that a missing key is said before anything is compiled.
-    let models = models(&settings)?;
+    let (settings, mut problems) = Settings::examine(&arguments, &environment::variable)?;
     let data = DataDirectory::open(data)?;
-    let sandbox = setup::sandbox(&data)?;
-    let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
-    setup::refuse(&problems)?;
-    let generation = setup::serving(&settings, (&data, &sandbox), generation, terminal).await?;
+    let sandbox = setup::sandbox_of(&settings, &data)?;
+    let loaded = problems.take(setup::plugins(&settings, &sandbox, terminal).await);
+    let (generation, broken) = loaded.unwrap_or_else(|| (Generation::new([]), Vec::new()));
+    problems.take(setup::refuse(&broken));
+    let served = setup::serving(&settings, (&data, &sandbox), generation.clone(), terminal).await;
+    let generation = problems.take(served).unwrap_or(generation);
+    let delegates = setup::agents::delegates(&settings, &sandbox, Projects::Leave, terminal).await;
+    let delegates = problems.take(delegates).map(|delegates| delegates.below).unwrap_or_default();
+    setup::examine(&settings, generation.clone(), delegates.clone(), &mut problems);
+    if !problems.is_empty() {
+        return Err(all_of(problems, &path));
+    }
+    let models = models(&settings)?;
     setup::note_no_plugins(&settings, &generation, terminal);
-    let plugins = plugins(&settings, &generation);
-    let delegates = setup::agents::delegates(&settings, &sandbox, Projects::Leave, terminal).await?.below;
-    let below = below(&delegates);
+    let (plugins, below) = (plugins(&settings, &generation), below(&delegates));
     let agent = setup::agent(&settings, generation, delegates, terminal)?;
     print(terminal, &format!("{BOLD}{}{BOLD:#}: ok", path.display()))?;
     row("agent", std::slice::from_ref(&settings.name), terminal)?;
@@ -99,6 +104,16 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
         terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&problem)));
     }
     Ok(())
+}
+
+/// All problems with the lines that they are about, as the reader of the file shows its own.
+fn all_of(problems: Problems, path: &Path) -> Failure {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let shown = problems.in_order(Some(path)).into_iter().map(|(line, problem)| match line {
+        Some(line) => with_line(path, &text, (line, &problem)),
+        None => problem,
+    });
+    Failure::refused(shown.collect::<Vec<_>>().join("\n\n"))
 }
 
 /// MCP servers that could not be started now. They may be installed later, so that this is no error.

@@ -4,7 +4,7 @@ use super::asking::Person;
 use crate::configuration::{Addition, Draft, EditError};
 use crate::environment;
 use crate::first_use::{Folder, Offers};
-use crate::terminal::first_use::{Answer, Asking, QUESTION, card, help};
+use crate::terminal::first_use::{Answer, Asking, Keeping, card, help, question};
 use crate::terminal::{DIM, Terminal, TypedLine, YELLOW, text};
 use agent_memory::Store;
 use agent_plugins::{Answers, to_ask};
@@ -108,10 +108,11 @@ impl FirstUseDesk {
         let asking = Asking { plugin, agent, tool: tool.as_deref() };
         // What is written is written into the file as it is while it is being asked.
         let draft = self.files.get(agent).map(|file| Draft::read(file));
+        let keeping = if draft.is_some() { Keeping::File } else { Keeping::Nowhere };
         self.terminal.idle();
         self.terminal.note(card(&asking, &offers));
         loop {
-            let line = match self.terminal.question(QUESTION, stop).await {
+            let line = match self.terminal.question(question(keeping), stop).await {
                 Ok(TypedLine::Text(line)) => line,
                 Ok(TypedLine::Stopped) => return Said::Nothing,
                 Ok(TypedLine::End) | Err(_) => return Said::No,
@@ -137,7 +138,7 @@ impl FirstUseDesk {
                     offers = Offers::new(&plugin.name, offers.asked(), &folder, &environment::variable);
                     self.terminal.note(card(&asking, &offers));
                 }
-                Some(Answer::Help | Answer::Folder(_)) | None => self.terminal.note(help(&offers)),
+                Some(Answer::Help | Answer::Folder(_)) | None => self.terminal.note(help(&offers, keeping)),
             }
         }
     }

@@ -63,7 +63,7 @@ pub(crate) async fn open_in(
     settings.user.clone_from(&run.user);
     let store = setup::store(&data)?;
     let which = which(run, &settings, &store).await?;
-    let sandbox = setup::sandbox(&data)?;
+    let sandbox = setup::sandbox_of(&settings, &data)?;
     let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
     setup::refuse(&problems)?;
     setup::note_no_plugins(&settings, &generation, terminal);
@@ -131,6 +131,17 @@ pub(crate) async fn patiently(
     }
 }
 
+/// Gives the session back. One in which nothing was asked leaves nothing behind.
+pub(crate) async fn close(session: Session, store: &dyn Store) -> Result<(), Failure> {
+    let state = session.state();
+    let (subject, is_empty) = (session.subject().to_owned(), state.turns == 0 && state.delegated_by.is_none());
+    session.close().await.map_err(Failure::failed)?;
+    if is_empty {
+        store.delete(&subject).await.map_err(Failure::failed)?;
+    }
+    Ok(())
+}
+
 async fn which(run: &RunArguments, settings: &Settings, store: &SqliteStore) -> Result<OpenSession, Failure> {
     let agent = &settings.name;
     if run.continue_latest {
@@ -154,9 +165,9 @@ pub(crate) async fn existing(
     let session = super::session::find(store, Some(asked)).await?;
     if session.agent != agent {
         let (subject, owner) = (session.subject, session.agent);
-        let advice = "give the configuration of that agent with --agent FILE";
         return Err(Failure::refused(format!(
-            "session {subject} belongs to the agent `{owner}`, not `{agent}`: {advice}"
+            "session {subject} belongs to the agent `{owner}`, not `{agent}`: give the configuration of that agent with \
+             --agent FILE; where its folder has moved, `name = \"{owner}\"` in the file makes it that agent"
         )));
     }
     Ok(OpenSession::Existing(session.subject))

@@ -73,11 +73,16 @@ async fn list(
     agent.plugins = directory.or(agent.plugins);
     let settings = setup::settings_without_model(&agent, terminal).await?;
     let data = DataDirectory::open(data)?;
-    let sandbox = setup::sandbox(&data)?;
+    let sandbox = setup::sandbox_of(&settings, &data)?;
     let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
     let generation = setup::serving(&settings, (&data, &sandbox), generation, terminal).await?;
     if problems.is_empty() {
         setup::note_no_plugins(&settings, &generation, terminal);
+        if settings.plugins.is_none() && settings.file.mcp.is_empty() {
+            terminal.note(
+                "this agent has no plugins: `plugin_directory` in its file, or --plugins DIR, names their folder",
+            );
+        }
     }
     for plugin in generation.plugins() {
         let grants = settings.grants.plugins.get(plugin.name()).cloned().unwrap_or_default();

@@ -2,7 +2,7 @@
 //! prompt, a session of as many turns as are asked.
 
 use super::asking::{Asker, Person};
-use super::chat;
+use super::chat::{self, watch::Watch};
 use super::first_use::FirstUseDesk;
 use super::opening::{self, Opened, open};
 use super::session::below;
@@ -10,13 +10,14 @@ use crate::arguments::{Arguments, RunArguments};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Doing, Interrupts};
 use crate::prompt::{self, Input};
+use crate::setup;
 use crate::terminal::turn::{Format, TurnView, Use};
 use crate::terminal::{Output, Terminal};
 use agent_core::message::{CallId, TurnInput};
 use agent_core::run::Action;
 use agent_runtime::{FirstUse, Session, SessionError, TurnResult, question};
 use clap::CommandFactory;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::Path;
 use std::pin::Pin;
 use tokio_util::sync::CancellationToken;
@@ -42,6 +43,7 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
         opened = open(run, data, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
+    setup::rules::note_idle_yes(&opened.settings, &opened.agent.current(), &run.yes, terminal);
     interrupts.end_with_us(opened.agent.current().servers().clone());
     if is_interactive {
         return chat::chat(opened, run, interrupts, terminal).await;
@@ -65,7 +67,8 @@ pub(super) async fn once(
     (yes, cancel): (&[String], &CancellationToken),
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let Opened { mut session, kept, agent, made, first_uses, .. } = opened;
+    let Opened { host, mut session, kept, agent, made, first_uses, .. } = opened;
+    let watch = Watch::revocations(&host, &made);
     let (data, store) = (kept.data.clone(), kept.store.clone());
     let person = if format == Format::Json { Person::Nobody } else { Person::of(terminal) };
     let files = opening::files(&made);
@@ -73,8 +76,9 @@ pub(super) async fn once(
     let mut asker = Asker::new(terminal, person, (&kept.data, desk), yes);
     let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept);
     let result = turns(&mut session, prompt, (&mut view, &mut asker), cancel).await;
+    drop(watch);
     let parent = session.state().delegated_by.clone().filter(|_| !session.state().is_open());
-    let closed = session.close().await;
+    let closed = opening::close(session, &*store).await;
     opening::finish(&*store, &made, terminal).await;
     let servers = agent.current().servers().clone();
     if cancel.is_cancelled() {
@@ -82,7 +86,7 @@ pub(super) async fn once(
     }
     servers.shutdown().await;
     let exit = view.end(result?).await?;
-    closed.map_err(Failure::failed)?;
+    closed?;
     if let Some(parent) = parent {
         terminal.note(below::parent_waits(&*store, &parent, &data).await?);
     }
@@ -146,6 +150,7 @@ pub(super) async fn watch(
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
     let mut events = session.subscribe();
+    let mut unwritten = None;
     let result = {
         let running = session.run(input, cancel.clone());
         tokio::pin!(running);
@@ -153,9 +158,10 @@ pub(super) async fn watch(
             let first_use = tokio::select! {
                 biased;
                 event = events.recv() => {
-                    // Nobody reads any more: the client is gone (L29).
-                    if view.receive(event).await.is_err() {
+                    // Nobody reads any more: the client is gone (L29), or the disk is full.
+                    if let Err(error) = view.receive(event).await {
                         cancel.cancel();
+                        unwritten.get_or_insert(error);
                     }
                     continue;
                 }
@@ -170,6 +176,9 @@ pub(super) async fn watch(
         }
     };
     while view.receive_waiting(&mut events).await.unwrap_or(false) {}
+    if let Some(error) = unwritten.filter(|error: &std::io::Error| error.kind() != ErrorKind::BrokenPipe) {
+        return Err(Failure::output(error));
+    }
     result.map_err(|error| match error {
         // Nothing was begun, now or ever.
         SessionError::Restore { .. } => Failure::refused(error),

@@ -7,8 +7,9 @@ pub(crate) mod below;
 mod call;
 mod cancel;
 mod delete;
+mod destination;
 mod portable;
-mod resolve;
+pub(crate) mod resolve;
 pub(crate) mod respond;
 mod search;
 pub(crate) mod show;
@@ -26,7 +27,7 @@ use agent_models::provider;
 use agent_plugins::Generation;
 use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, Session};
 use delete::Asking;
-use portable::Existing;
+use destination::Existing;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,10 +41,17 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
     let store = setup::store(data)?;
     match command {
         SessionCommand::List { limit, children_of, json } => {
-            let filter = SessionFilter { delegated_by: children_of, ..SessionFilter::default() };
+            let parent = match &children_of {
+                Some(asked) => Some(find(&*store, Some(asked)).await?.subject),
+                None => None,
+            };
+            let filter = SessionFilter { delegated_by: parent.clone(), ..SessionFilter::default() };
             let found = sessions(&*store, filter, limit as usize).await?;
             if found.is_empty() && !json {
-                terminal.note("there are no sessions yet");
+                terminal.note(match parent {
+                    Some(parent) => format!("no session has worked for {}", text::one_line(&parent, 250)),
+                    None => "there are no sessions yet".to_owned(),
+                });
             }
             if json {
                 return found.iter().try_for_each(|session| print_json(terminal, session)).map(|()| Exit::Done);
@@ -88,11 +96,11 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             return respond::respond(asked, store, data, terminal).await;
         }
         SessionCommand::Answer { session, text } => {
-            let session = find(&*store, Some(&session)).await?;
+            let session = find_open(&*store, &session).await?;
             return answer::answer(session, text, store, data, terminal).await;
         }
         SessionCommand::Cancel { session } => {
-            let session = find(&*store, Some(&session)).await?;
+            let session = find_open(&*store, &session).await?;
             return cancel::cancel(session, store, data, terminal).await;
         }
         SessionCommand::Fork { session, at } => return portable::fork(&*store, (&session, at), data, terminal).await,
@@ -131,6 +139,17 @@ pub(crate) async fn find(store: &dyn Store, asked: Option<&str>) -> Result<Sessi
         1 => Ok(all.swap_remove(0)),
         0 => Err(Failure::refused(format!("there is no session `{asked}`; `agent-host session list` shows all"))),
         number => Err(Failure::refused(format!("{number} sessions begin with `{asked}`; write more of the id"))),
+    }
+}
+
+/// The same for who has something to say to an open turn: of several sessions with that beginning, the one whose turn is
+/// open is meant.
+pub(crate) async fn find_open(store: &dyn Store, asked: &str) -> Result<SessionSummary, Failure> {
+    let mut open = sessions(store, SessionFilter::default(), MAX_PAGE).await?;
+    open.retain(|session| session.subject.starts_with(asked) && tree::OPEN.contains(&session.state.as_str()));
+    match open.as_slice() {
+        [_] => Ok(open.remove(0)),
+        _ => find(store, Some(asked)).await,
     }
 }
 

@@ -3,13 +3,20 @@
 use super::agents;
 use super::document::{Entry, Found, Table};
 use super::form::{Form, is_secret};
-use super::keys::{Key, MCP, MCP_NEEDS, SECTIONS, Section, Value};
+use super::keys::{Key, MCP, MCP_NEEDS, MCP_TAKEN, SECTIONS, Section, Value};
 use super::nearest::nearest;
 use super::secrets;
 use agent_models::known_provider;
+use agent_plugins::HostLimits;
+use agent_plugins::limits::HOST_STACK_KIB;
+use agent_runtime::builtins::name;
 
 /// Built in, so that a table could say nothing of them.
 pub(crate) const BUILT_IN: [&str; 2] = ["offline", "scripted"];
+
+/// Tools that every agent has.
+pub(super) const BUILT_IN_TOOLS: [&str; 4] =
+    [name::LIST_DIRECTORY, name::READ_FILE, name::READ_RESULT, name::MEMORY_SEARCH];
 
 /// What a key may be where it stands.
 enum Meaning {
@@ -22,9 +29,25 @@ enum Meaning {
 pub(super) fn check(root: &Table<'_>) {
     check_table(root, &[]);
     check_eviction(root);
+    check_stacks(root);
+    check_media_policies(root);
     let ends_with_tool = root.get("finish").and_then(|found| found.text()).is_some_and(|word| word == "tool");
     if let Some(found) = root.get("planner").filter(|_| ends_with_tool) {
         found.problem("ends a turn with a text, and `finish` is \"tool\"", "leave one of them out");
+    }
+}
+
+/// A policy of a provider that is not there would mask nothing.
+fn check_media_policies(root: &Table<'_>) {
+    let Some(policies) = root.table("media_policies") else { return };
+    let own: Vec<String> = root.table("providers").iter().flat_map(Table::entries).map(|entry| entry.name).collect();
+    let known = agent_models::KNOWN_PROVIDERS.iter().map(|provider| provider.name).chain(BUILT_IN);
+    let known: Vec<&str> = known.chain(own.iter().map(String::as_str)).collect();
+    for entry in policies.entries().filter(|entry| !known.contains(&entry.name.as_str())) {
+        let message = format!("`{}`: there is no provider `{}`", policies.key_of(&entry.name), entry.name);
+        let meant = nearest(&entry.name, known.iter().copied());
+        let meant = meant.map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
+        policies.problem(entry.span.clone(), message, format!("{meant}there are: {}", known.join(", ")));
     }
 }
 
@@ -44,6 +67,23 @@ fn check_eviction(root: &Table<'_>) {
     let extracts = root.get("summary").and_then(|found| found.text()).is_some_and(|word| word == "extract");
     if let Some(found) = root.get("summary_model").filter(|_| extracts) {
         found.problem("is never asked, since `summary` is \"extract\"", "leave one of them out");
+    }
+}
+
+/// The guest's own stack is a part of the one on which the host's functions run, too.
+fn check_stacks(root: &Table<'_>) {
+    let Some(limits) = root.table("host").and_then(|host| host.table("limits")) else { return };
+    let defaults = HostLimits::default();
+    let number = |key, default: usize| limits.get(key).map_or(Some(default as u64 / 1024), |found| found.large());
+    let own = number("wasm_stack_kib", defaults.wasm_stack);
+    let all = number("async_stack_kib", defaults.async_stack);
+    if let (Some(own), Some(all)) = (own, all)
+        && own.saturating_add(HOST_STACK_KIB) > all
+        && let Some(found) = limits.get("wasm_stack_kib").or_else(|| limits.get("async_stack_kib"))
+    {
+        let allowed =
+            format!("`async_stack_kib` is {all}; it must be {HOST_STACK_KIB} more than `wasm_stack_kib`, at least");
+        found.problem("leaves the host's functions too little stack", &allowed);
     }
 }
 
@@ -105,6 +145,14 @@ fn check_inner(around: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
         let message = format!("`{}`: its name {problem}", around.key_of(&entry.name));
         around.problem(entry.span.clone(), message, format!("allowed as a tool's name: {}", Form::Tool.words()));
     }
+    if path == ["services", "NAME"] && BUILT_IN_TOOLS.contains(&entry.name.as_str()) {
+        let message = format!(
+            "`{}`: two tools are named `{}`, and the other is built in",
+            around.key_of(&entry.name),
+            entry.name
+        );
+        around.problem(entry.span.clone(), message, "give the service another name".to_owned());
+    }
     check_table(&table, path);
 }
 
@@ -133,6 +181,9 @@ fn check_server(around: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     if let Some(problem) = Form::Server.problem(&entry.name) {
         let allowed = format!("allowed as an MCP server's name: {}", Form::Server.words());
         around.problem(entry.span.clone(), format!("`{key}`: its name {problem}"), allowed);
+    } else if MCP_TAKEN.contains(&entry.name.as_str()) {
+        let message = format!("`{key}`: calls in a reply's text name another source of tools so");
+        around.problem(entry.span.clone(), message, "give the server another name".to_owned());
     }
     match (table.get("command"), table.get("url")) {
         (None, None) => {
@@ -227,6 +278,14 @@ fn check_value(found: &Found<'_>, value: Value) {
                 false => check_number(found, fits, &allowed),
             }
         }
+        Value::Limit(least, most) => {
+            let allowed = format!("a whole number from {least} to {most}");
+            let fits = found.large().is_some_and(|number| (least..=most).contains(&number));
+            match found.is_fraction() {
+                true => found.problem("is no whole number", &format!("allowed: {allowed}")),
+                false => check_number(found, fits, &allowed),
+            }
+        }
         Value::Signed(least, most) => {
             let fits = found.signed().is_some_and(|number| (least..=most).contains(&number));
             check_number(found, fits, &format!("a whole number from {least} to {most}"));
@@ -258,7 +317,7 @@ fn check_text(found: &Found<'_>, form: Form) {
         None => wrong_type(found, form.words()),
         Some(text) => {
             if let Some(problem) = form.problem(&text) {
-                if matches!(form, Form::Url | Form::ServerUrl) {
+                if matches!(form, Form::Url | Form::ServerUrl | Form::Requests) {
                     found.hide();
                 }
                 found.problem(problem, &format!("allowed: {}", form.words()));

@@ -121,7 +121,7 @@ impl<'d> Document<'d> {
 
 /// The text with `*` for each byte of a secret, so that places stay. A file that is no TOML says nothing of its keys: there
 /// the rest of every line that sets one counts.
-fn without_secrets(text: &str, secrets: &[Range<usize>]) -> String {
+pub(super) fn without_secrets(text: &str, secrets: &[Range<usize>]) -> String {
     let mut hidden = vec![false; text.len()];
     let mut hide = |range: Range<usize>| hidden.get_mut(range).into_iter().for_each(|bytes| bytes.fill(true));
     secrets.iter().cloned().for_each(&mut hide);

@@ -9,7 +9,7 @@ use agent_models::KNOWN_PROVIDERS;
 pub(super) fn kind(value: Value) -> &'static str {
     match value {
         Value::Text(_) | Value::Choice(_) => "text",
-        Value::Number(..) | Value::Signed(..) => "whole number",
+        Value::Number(..) | Value::Limit(..) | Value::Signed(..) => "whole number",
         Value::Amount(_) => "number",
         Value::Flag => "true or false",
         Value::Switch(_) => "true, false or whole number",
@@ -29,6 +29,7 @@ pub(super) fn allowed(value: Value) -> String {
             parts.map(|(part, words)| format!("{part}: {words}")).collect::<Vec<_>>().join("; ")
         }
         Value::Number(least, most) => format!("{least} to {most}"),
+        Value::Limit(least, most) => format!("{least} to {most}"),
         Value::Signed(least, most) => format!("{least} to {most}"),
         Value::Amount(most) => format!("0 to {most}"),
         Value::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or "),
@@ -43,7 +44,7 @@ pub(super) fn allowed(value: Value) -> String {
 
 fn of_form(form: Form) -> &'static str {
     match form {
-        Form::Filled | Form::Line | Form::HeaderValue => "",
+        Form::Filled | Form::Line | Form::HeaderValue | Form::Requests => "",
         Form::Name => "1 to 64 letters, digits, `-`, `_`, `.`",
         Form::Url => "http or https, without `/chat/completions`",
         Form::Server => "1 to 64 letters from a to z, digits, `-`, `_`",
@@ -51,6 +52,7 @@ fn of_form(form: Form) -> &'static str {
         Form::Variable => "a variable's name",
         Form::Header | Form::PlainHeader => "a header's name",
         Form::ConfigKey => "without `=`",
+        Form::Tree => "without `..`",
         Form::Policy => "`allow`, `ask` or `deny`",
         Form::Tool => "1 to 128 letters, digits, `_`, `-`, `.`",
     }
@@ -60,6 +62,7 @@ fn of_form(form: Form) -> &'static str {
 pub(super) fn default(key: &Key) -> String {
     match key.default {
         Default::Is(value) => format!("`{value}`"),
+        Default::Number(value) => format!("`{value}`"),
         Default::Words(words) => words.to_owned(),
     }
 }

@@ -1,5 +1,7 @@
 //! What a text of agent.toml must look like: one rule for the reader, in words for people, and as a pattern for editors.
 
+use agent_plugins::HttpPattern;
+
 /// Headers that hold secrets, which do not stand in a file.
 const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"];
 /// A secret's other usual names.
@@ -36,6 +38,10 @@ pub(super) enum Form {
     Policy,
     /// The name of a tool.
     Tool,
+    /// A folder that is granted.
+    Tree,
+    /// Requests that are granted.
+    Requests,
 }
 
 impl Form {
@@ -64,6 +70,8 @@ impl Form {
             Form::ConfigKey => !text.contains('='),
             Form::Policy => matches!(text, "allow" | "ask" | "deny"),
             Form::Tool => text.len() <= 128 && text.chars().all(in_tool),
+            Form::Tree => !text.split('/').any(|step| step == ".."),
+            Form::Requests => text.parse::<HttpPattern>().is_ok(),
         };
         (!fits).then_some(match self {
             Form::Name | Form::Server | Form::Tool => "is no name",
@@ -72,6 +80,8 @@ impl Form {
             Form::HeaderValue => "is no value of a header",
             Form::ConfigKey => "has a `=` in it",
             Form::Policy => "has an unknown value",
+            Form::Tree => "climbs with `..`",
+            Form::Requests => "is no pattern of requests",
             _ => "has a line break or a control character in it",
         })
     }
@@ -100,6 +110,13 @@ impl Form {
             Form::ConfigKey => "a key without `=`",
             Form::Policy => "\"allow\", \"ask\" or \"deny\"",
             Form::Tool => "1 to 128 letters, digits, `_`, `-` or `.`",
+            Form::Tree => {
+                "a folder without `..`, since plugins name it as you write it; one that is elsewhere by its whole path"
+            }
+            Form::Requests => {
+                "`[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`, such as \"GET https://api.example.com/v1/\", \
+                 without user, key, `?` and `#`"
+            }
         }
     }
 
@@ -120,11 +137,14 @@ impl Form {
             Form::ConfigKey => (filled, Some("=".to_owned())),
             Form::Policy => ("^(allow|ask|deny)$".to_owned(), None),
             Form::Tool => (r"^[A-Za-z0-9_.-]{1,128}$".to_owned(), None),
+            Form::Tree => (filled, Some(r"(^|/)\.\.(/|$)".to_owned())),
+            Form::Requests => (REQUESTS.to_owned(), None),
         }
     }
 }
 
 const ADDRESS: &str = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$";
+const REQUESTS: &str = r"^\s*(private +)?([A-Z]+(,[A-Z]+)* +)?https?://[^\s/?#@]+(/[^?#]*)?$";
 const HEADER: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 
 fn in_name(character: char) -> bool {

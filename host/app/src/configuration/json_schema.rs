@@ -1,10 +1,10 @@
 //! The JSON Schema of agent.toml (draft 2020-12), for editors. It refuses what the reader refuses, but for what only the
-//! machine knows: whether folders, files, variables and plugins are there.
+//! machine knows (whether folders, files, variables and plugins are there), and for what one number says of another.
 
-use super::check::{BUILT_IN, is_own};
+use super::check::{BUILT_IN, BUILT_IN_TOOLS, is_own};
 use super::documentation::{allowed, default};
 use super::form::Form;
-use super::keys::{Default, Key, MCP, MCP_NEEDS, SECTIONS, Value};
+use super::keys::{Default, Key, MCP, MCP_NEEDS, MCP_TAKEN, SECTIONS, Value};
 use agent_models::KNOWN_PROVIDERS;
 use serde_json::{Map, Value as Json, json};
 
@@ -16,7 +16,7 @@ pub(crate) fn json_schema() -> Json {
     schema.insert("title".to_owned(), json!("agent.toml"));
     schema.insert("description".to_owned(), json!("What an agent of agent-host is."));
     schema.append(&mut root);
-    schema.insert("dependentRequired".to_owned(), json!({ "fallback_models": ["model"] }));
+    schema.insert("dependentRequired".to_owned(), json!({ "fallback_models": ["model"], "executor": ["planner"] }));
     schema.insert("$defs".to_owned(), json!({ "provider": table(&["providers", "NAME"]) }));
     Json::Object(schema)
 }
@@ -56,7 +56,8 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
             schema.insert("dependentRequired".to_owned(), both);
         }
         [MCP] => {
-            schema.insert("propertyNames".to_owned(), text(Form::Server));
+            let name = json!({ "allOf": [text(Form::Server), { "not": { "enum": MCP_TAKEN } }] });
+            schema.insert("propertyNames".to_owned(), name);
         }
         [MCP, "NAME"] => {
             let needs = MCP_NEEDS.map(|(needing, needed)| (needing.to_owned(), json!([needed])));
@@ -67,7 +68,14 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
         _ => {}
     }
     if path == ["services"] {
-        schema.insert("propertyNames".to_owned(), text(Form::Tool));
+        let name = json!({ "allOf": [text(Form::Tool), { "not": { "enum": BUILT_IN_TOOLS } }] });
+        schema.insert("propertyNames".to_owned(), name);
+    }
+    if path == ["services", "NAME"] {
+        let kinds = json!({ "enum": ["array", "boolean", "integer", "null", "number", "object", "string"] });
+        let any = json!({ "type": { "anyOf": [kinds, { "type": "array", "items": kinds }] } });
+        properties["accepts"]["properties"] = json!({ "type": { "const": "object" } });
+        properties["emits"]["additionalProperties"]["properties"] = any;
     }
     if !properties.is_empty() {
         schema.insert("properties".to_owned(), Json::Object(properties));
@@ -104,6 +112,7 @@ fn of_key(key: &Key) -> Json {
     let mut schema = match key.value {
         Value::Text(form) => text(form),
         Value::Number(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Value::Limit(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
         Value::Signed(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
         Value::Amount(most) => json!({ "type": "number", "minimum": 0, "maximum": most }),
         Value::Flag => json!({ "type": "boolean" }),
@@ -123,8 +132,10 @@ fn of_key(key: &Key) -> Json {
     let allowed = if allowed.is_empty() { allowed } else { format!(" Allowed: {allowed}.") };
     let description = format!("{}{allowed} Default: {}.", key.meaning, default(key));
     schema["description"] = json!(description);
-    if let Default::Is(value) = key.default {
-        schema["default"] = from_toml(value);
+    match key.default {
+        Default::Is(value) => schema["default"] = from_toml(value),
+        Default::Number(value) => schema["default"] = json!(value),
+        Default::Words(_) => {}
     }
     schema["examples"] = json!([from_toml(key.example)]);
     schema

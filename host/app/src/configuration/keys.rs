@@ -3,17 +3,19 @@
 
 mod agent;
 mod approval;
+mod limits;
 mod mcp;
 mod services;
 mod tables;
 
 use super::form::Form;
-use agent::{AGENT, MODELS, TURN};
+use agent::{AGENT, MODELS, TURN, UNITS};
 use approval::APPROVAL;
-pub(super) use mcp::{MCP, MCP_NEEDS};
+use limits::{AGENT_LIMITS, HOST_TABLE, PLUGIN_LIMITS};
+pub(super) use mcp::{MCP, MCP_NEEDS, MCP_TAKEN};
 use mcp::{MCP_ADDRESS, MCP_PROCESS};
 use services::{OUTBOX, SERVICE};
-use tables::{DELEGATES, GRANTS, HOST_GRANTS, LIMITS, PROVIDER, PROVIDER_MODEL, RETRY, SECRETS};
+use tables::{DELEGATES, GRANTS, HOST_GRANTS, PROVIDER, PROVIDER_MODEL, RETRY, SECRETS};
 
 /// A table of the file with some of its keys.
 pub(super) struct Section {
@@ -30,6 +32,7 @@ pub(super) struct Section {
 }
 
 /// One key.
+#[derive(Clone, Copy)]
 pub(super) struct Key {
     /// As it is written.
     pub(super) name: &'static str,
@@ -50,6 +53,8 @@ pub(super) enum Value {
     Text(Form),
     /// A whole number, both bounds included.
     Number(u32, u32),
+    /// A limit: a whole number, both bounds included.
+    Limit(u64, u64),
     /// Any number from 0 to this one.
     Amount(u32),
     /// `true` or `false`.
@@ -75,6 +80,8 @@ pub(super) enum Value {
 pub(super) enum Default {
     /// This value, as TOML.
     Is(&'static str),
+    /// This number.
+    Number(u64),
     /// What these words say.
     Words(&'static str),
 }
@@ -86,15 +93,18 @@ pub(super) const SECTIONS: &[Section] = &[
     AGENT,
     MODELS,
     TURN,
+    UNITS,
     APPROVAL,
     RETRY,
     PROVIDER,
     PROVIDER_MODEL,
     DELEGATES,
+    AGENT_LIMITS,
     HOST_GRANTS,
+    HOST_TABLE,
     GRANTS,
     SECRETS,
-    LIMITS,
+    PLUGIN_LIMITS,
     MCP_PROCESS,
     MCP_ADDRESS,
     SERVICE,

@@ -2,7 +2,9 @@
 
 use super::document::Table;
 use super::keys::MCP;
+use super::limits::{self, LimitValues};
 use super::{Placed, all_placed, pairs, placed, texts};
+use agent_mcp::MCP_LIMITS;
 use std::collections::BTreeMap;
 
 /// What the file says of one MCP server.
@@ -32,6 +34,8 @@ pub(crate) struct McpTable {
     pub(crate) timeout_ms: Option<u32>,
     /// To start and list the tools.
     pub(crate) start_timeout_ms: Option<u32>,
+    /// Of its catalogue.
+    pub(crate) limits: LimitValues,
 }
 
 /// All of them.
@@ -60,5 +64,6 @@ fn server(table: &Table<'_>) -> McpTable {
         keep: text("keep"),
         timeout_ms: number("timeout_ms"),
         start_timeout_ms: number("start_timeout_ms"),
+        limits: limits::read(table, &MCP_LIMITS),
     }
 }

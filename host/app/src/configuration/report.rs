@@ -1,8 +1,9 @@
 //! Problems of a configuration file, shown with the line that they are on.
 
+use super::document::without_secrets;
 use std::fmt;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Most columns of a line that are shown.
 const SHOWN_COLUMNS: usize = 160;
@@ -66,6 +67,32 @@ impl fmt::Display for ConfigurationError {
             }
         }
     }
+}
+
+/// A problem that was found behind the reader and begins with `FILE:LINE: `, shown as the reader's own are. `line` is that
+/// line. What the file says there is shown without secrets.
+pub(crate) fn with_line(path: &Path, text: &str, (line, problem): (usize, &str)) -> String {
+    let lead = format!("{}:{line}: ", path.display());
+    let (Some(message), Some(written)) = (problem.strip_prefix(&lead), text.lines().nth(line - 1)) else {
+        return problem.to_owned();
+    };
+    let begin: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
+    let (start, end) = value_in(written);
+    let message = message.to_owned();
+    let problem = Problem { span: begin + start..begin + end, message, allowed: String::new() };
+    let text = without_secrets(text, &[]);
+    let (line, column) = position(&text, problem.span.start);
+    let excerpt = Excerpt { text: &text, problem: &problem, line, column }.to_string();
+    let excerpt = excerpt.lines().take(2).collect::<Vec<_>>().join("\n");
+    format!("{}:{line}:{column}: {}\n{excerpt}", path.display(), problem.message)
+}
+
+/// What stands behind the key of a line, or the line where it has none.
+fn value_in(line: &str) -> (usize, usize) {
+    let end = line.trim_end().len();
+    let from = line.split_once('=').map_or(0, |(key, _)| key.len() + 1).min(end);
+    let blank = line[from..end].len() - line[from..end].trim_start().len();
+    (from + blank, end)
 }
 
 /// Line and column of a byte, both from 1; columns count characters.

@@ -23,6 +23,42 @@ fn tools_and_plans() {
     }
 }
 
+/// L5
+#[test]
+fn l5_units_are_weighed_with_numbers_that_are_finite_and_not_negative() {
+    let file = parse("[execution_units]\nprompt_token = 0.25\nmodel_call = 10\n").expect("right");
+    let units = file.execution_units;
+    let shown = [units.prompt_token, units.completion_token, units.model_call].map(agent_core::run::Weight::units);
+    assert_eq!(shown, [0.25, 1.0, 10.0]);
+    let wrong = "[execution_units]\nprompt_token = -1\ncompletion_token = inf\nmodel_call = nan\ncall = 1\n";
+    let message = parse(wrong).expect_err("wrong");
+    for part in [
+        "2:16: `execution_units.prompt_token` is out of range",
+        "3:20: `execution_units.completion_token` is out of range",
+        "4:14: `execution_units.model_call` is out of range",
+        "5:1: unknown key `execution_units.call`",
+        "allowed: a number from 0 to 1000",
+        "allowed here: prompt_token, completion_token, model_call",
+    ] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let message = parse("execution_units = 3\n").expect_err("no table");
+    assert!(message.contains("allowed: a table, `[execution_units]`"), "{message}");
+}
+
+/// P4, L20: a policy of a provider that is not there would mask nothing, and words of the text dialect name no server.
+#[test]
+fn names_that_would_mean_nothing_or_something_else() {
+    let message = parse("media_policies = { opnai = \"mask-openai\" }\n").expect_err("refused");
+    for part in ["agents/agent.toml:1:20", "no provider `opnai`", "did you mean `openai`?", "there are: openai, groq"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let message = parse("[mcp.local]\ncommand = \"a\"\n").expect_err("refused");
+    assert!(message.contains("agents/agent.toml:1:6: `mcp.local`") && message.contains("another name"), "{message}");
+    let message = parse("[plugins.a.grants]\nhttp = [\"GET https://me:hush@a.example\"]\n").expect_err("refused");
+    assert!(message.contains("is no pattern of requests") && !message.contains("hush"), "{message}");
+}
+
 /// I2
 #[test]
 fn a_whole_file() {
@@ -59,7 +95,7 @@ fn a_whole_file() {
         config = { language = "en" }
 
         [plugins.files.limits]
-        wall_ms = 1000
+        tool_wall_ms = 1000
         memory_mib = 32
         fuel = true
         "#,
@@ -75,9 +111,9 @@ fn a_whole_file() {
     assert_eq!(file.output_schema.expect("a schema")["properties"]["total"]["minimum"], 0);
     assert_eq!(file.validators, Some(vec!["strict-json".to_owned()]));
     assert_eq!(file.media_policies["openai"], "mask-openai");
-    let fuel = Some(500_000_000);
-    let limits = PluginLimits { wall_ms: Some(1000), cpu_ms: None, memory_mib: Some(32), fuel };
-    assert_eq!(file.limits["files"], limits);
+    let mut limits = agent_plugins::CallLimits::default();
+    file.limits["files"].set(&CALL_LIMITS, &mut limits);
+    assert_eq!((limits.tool_time.as_millis(), limits.memory >> 20, limits.fuel), (1000, 32, Some(500_000_000)));
     let grants: Vec<_> = file.grants.iter().map(|grant| (grant.kind, grant.value.as_str())).collect();
     let expected = [
         (Kind::Read, "docs"),
@@ -147,7 +183,7 @@ memory_mib = 512
     agents/agent.toml:2:1: unknown key `modle`
       2 | modle = "offline"
         | ^^^^^
-        = did you mean `model`? allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, agents, host, plugins, mcp, services, outbox
+        = did you mean `model`? allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, approval, retry, providers, agents, limits, host, plugins, mcp, services, outbox
 
     agents/agent.toml:3:20: `max_interactions` is out of range
       3 | max_interactions = 0
@@ -241,7 +277,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:3:1: unknown key `attempts`
       3 | attempts = 2
         | ^^^^^^^^
-        = `attempts` stands in `[retry]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, agents, host, plugins, mcp, services, outbox
+        = `attempts` stands in `[retry]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, approval, retry, providers, agents, limits, host, plugins, mcp, services, outbox
 
     agents/agent.toml:4:1: `name` is there twice: first in line 2
       4 | name = "b"
@@ -251,7 +287,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:5:1: unknown key `grants`
       5 | grants = { read = ["."] }
         | ^^^^^^
-        = `grants` stands in `[host.grants]` or `[plugins.NAME.grants]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, approval, retry, providers, agents, host, plugins, mcp, services, outbox
+        = `grants` stands in `[host.grants]` or `[plugins.NAME.grants]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, approval, retry, providers, agents, limits, host, plugins, mcp, services, outbox
 
     agents/agent.toml:8:1: unknown key `retry.atempts`
       8 | atempts = 3
@@ -413,6 +449,7 @@ fn secrets_are_not_shown() {
     }
 }
 
+mod limits;
 mod one_list;
 mod services;
 mod with_schema;

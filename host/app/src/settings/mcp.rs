@@ -3,7 +3,9 @@
 
 use super::Variables;
 use crate::configuration::{AgentFile, McpTable, Placed};
-use agent_mcp::{ChildCommand, HttpAddress, Keep, McpLimits, ServerConfig, ToolSelection, Transport};
+use agent_mcp::{
+    ChildCommand, HttpAddress, Keep, MCP_LIMITS, McpLimits, Secrets, ServerConfig, ToolSelection, Transport,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,6 +26,8 @@ pub(super) fn servers(file: &AgentFile, variable: Variables<'_>) -> Result<Vec<S
         };
         let mut server = ServerConfig::new(name, transport);
         server.limits = limits(table);
+        let passed = table.pass_env.iter().chain(table.header_env.values());
+        server.secrets = Secrets::new(passed.filter_map(|Placed { value: name, .. }| variable(name)));
         if let Some(tools) = &table.tools {
             server.tools = ToolSelection::Only(tools.clone());
         }
@@ -76,11 +80,13 @@ fn absolute(folder: &Path, path: &str) -> PathBuf {
 fn limits(table: &McpTable) -> McpLimits {
     let defaults = McpLimits::default();
     let or = |given: Option<u32>, default| given.map_or(default, |ms| Duration::from_millis(u64::from(ms)));
-    McpLimits {
+    let mut limits = McpLimits {
         call_time: or(table.timeout_ms, defaults.call_time),
         connect_time: or(table.start_timeout_ms, defaults.connect_time),
         ..defaults
-    }
+    };
+    table.limits.set(&MCP_LIMITS, &mut limits);
+    limits
 }
 
 #[cfg(test)]
@@ -110,6 +116,7 @@ mod tests {
             (child.command.as_str(), child.directory.as_deref()),
             ("/agents/bin/notes", Some(Path::new("/agents/work")))
         );
+        assert_eq!(server.secrets, Secrets::new(["hush".to_owned()]), "what is passed is secret");
         assert_eq!((server.keep, server.tools.clone()), (Keep::Always, ToolSelection::Only(vec!["one".to_owned()])));
         assert_eq!((server.limits.call_time.as_millis(), server.limits.connect_time.as_millis()), (5, 6));
         let on_the_path = read("[mcp.notes]\ncommand = \"notes\"").unwrap();
@@ -123,6 +130,7 @@ mod tests {
         let servers = read(&format!("{address}{{ Authorization = \"SECRET\" }}")).unwrap();
         let Transport::Http(found) = &servers[0].transport else { panic!("{servers:?}") };
         let headers = [("A", "b"), ("Authorization", "hush")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+        assert_eq!(servers[0].secrets, Secrets::new(["hush".to_owned()]));
         assert_eq!((found.url.as_str(), &found.headers), ("https://a/mcp", &headers.into()));
         let problems =
             read(&format!("{address}{{ Authorization = \"EMPTY\" }}\n[mcp.a]\ncommand = \"a\"\npass_env = [\"B\"]"));

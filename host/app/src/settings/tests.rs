@@ -37,13 +37,13 @@ fn the_file_alone() {
 
 #[test]
 fn the_command_line_wins_and_its_grants_add() {
-    let text = "model = \"scripted:replies.json\"\n[plugins.files.grants]\nread = [\".\"]\n";
+    let text = "name = \"reader\"\nmodel = \"scripted:replies.json\"\n[plugins.files.grants]\nread = [\".\"]\n";
     let (folder, mut arguments) = agent(text);
     arguments.model = Some("offline".into());
     arguments.plugins = Some(folder.path().join("plugins"));
     arguments.grant = vec![Grant::parse("files:write=/").expect("a grant")];
     let settings = Settings::read(&arguments, &none).expect("read");
-    assert_eq!((settings.name.as_str(), settings.models.named()[0].name.as_str()), ("agent", "offline"));
+    assert_eq!((settings.name.as_str(), settings.models.named()[0].name.as_str()), ("reader", "offline"));
     assert_eq!(settings.plugins, arguments.plugins);
     assert_eq!(settings.grants.plugins["files"].trees.len(), 2);
 }
@@ -73,19 +73,37 @@ fn an_agent_toml_that_is_here_is_named_and_not_taken() {
     assert!(!nothing_named(other.path()).message.contains("unasked"));
 }
 
-/// I2: without `name`, an agent is called as its file.
+/// I2, L17: without `name`, an agent is called as its file or folder, and is another one in each folder, since agents of
+/// one name share approvals, sessions and memory.
 #[test]
 fn names_of_agents() {
+    let base = tempfile::tempdir().expect("a temporary folder");
+    let (here, there) = (base.path().join("my harbour"), base.path().join("there"));
+    for folder in [&here, &there] {
+        std::fs::create_dir(folder).expect("created");
+    }
     let unnamed = AgentFile::default();
     let named = AgentFile { name: Some("reader".into()), ..AgentFile::default() };
-    let name = |path: Option<&str>, file| name(path.map(Path::new), file);
-    assert_eq!(name(None, &unnamed).expect("a name"), "agent");
-    assert_eq!(name(Some("here/agent.toml"), &unnamed).expect("a name"), "agent");
-    assert_eq!(name(Some("here/writer.toml"), &unnamed).expect("a name"), "writer");
-    assert_eq!(name(Some("here/writer.toml"), &named).expect("a name"), "reader");
-    assert_eq!(name(Some("my agent.toml"), &named).expect("a name"), "reader");
-    let message = name(Some("my agent.toml"), &unnamed).expect_err("no name").message;
-    assert!(message.contains("`my agent` cannot be an agent's name") && message.contains("name = "), "{message}");
+    let name = |folder: &Path, file: &str, read: &AgentFile| name(Some(&folder.join(file)), read).expect("a name");
+    let split =
+        |name: String| name.rsplit_once('-').map(|(name, place)| (name.to_owned(), place.to_owned())).expect("a place");
+    let (spoken, place) = split(name(&here, "agent.toml", &unnamed));
+    assert_eq!((spoken.as_str(), place.len()), ("my-harbour", PLACE_DIGITS));
+    assert_eq!(split(name(&here, "writer.toml", &unnamed)), ("writer".to_owned(), place.clone()));
+    assert_eq!(split(name(&here, "my agent.toml", &unnamed)), ("my-agent".to_owned(), place.clone()));
+    assert_eq!(
+        name(&there, "../my harbour/agent.toml", &unnamed),
+        format!("my-harbour-{place}"),
+        "however it is written"
+    );
+    assert_eq!(split(name(&here, ".hidden.toml", &unnamed)).0, "hidden");
+    let (spoken, elsewhere) = split(name(&there, "writer.toml", &unnamed));
+    assert!(spoken == "writer" && elsewhere != place, "{elsewhere}");
+    assert_eq!(name(&here, "writer.toml", &named), "reader");
+    let long = name(&here, &format!("{}.toml", "x".repeat(200)), &unnamed);
+    assert!(is_name(&long), "{long}");
+    let of_nothing = super::name(None, &unnamed).expect("a name");
+    assert!(is_name(&of_nothing) && of_nothing.starts_with("app-"), "of the folder it runs in: {of_nothing}");
 }
 
 /// M2, M3: everything that is wrong with the models is said at once, each with its key and line.

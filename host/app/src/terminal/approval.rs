@@ -1,8 +1,9 @@
-//! What a person is shown of a call that must be allowed, and how their answer is read (L17).
+//! What a person is shown of a call that must be allowed or decided about, and how their answer is read (L17).
 
 use super::text::{count, size};
 use super::{BOLD, DIM, YELLOW};
 use agent_core::approval::GrantScope;
+use agent_core::change::CallRecord;
 use agent_core::event::{ApprovalDetails, ApprovalItem};
 use agent_core::tool::Traits;
 use serde_json::Value;
@@ -49,6 +50,9 @@ pub(crate) const HELP: &str = "\
 /// The question behind what is shown.
 pub(crate) const QUESTION: &str = "allow? y once, s session, a always, n no, e edit, v view, ? help > ";
 
+/// The question behind a call whose outcome is unknown.
+pub(crate) const QUESTION_OF_UNKNOWN: &str = "what became of it? retry, failed [WHY], result TEXT > ";
+
 impl Answer {
     /// Reads a line. An empty one is no answer.
     pub(crate) fn parse(line: &str) -> Option<Self> {
@@ -93,6 +97,23 @@ pub(crate) fn request(item: &ApprovalItem, edited: Option<&Value>, (place, of): 
         lines.push(format!("  {YELLOW}with the arguments that you changed:{YELLOW:#}"));
     }
     lines.extend(arguments(edited.unwrap_or(&details.arguments), "v shows"));
+    lines.join("\n")
+}
+
+/// Who asks, where it is not the agent that the person talks to: its name, and through whom it came to its work (L16).
+pub(crate) fn on_behalf(above: &[String], agent: &str, session: &str) -> String {
+    let path: Vec<String> = above.iter().map(String::as_str).chain([agent]).map(escaped).collect();
+    let (agent, path, session) = (escaped(agent), path.join(" → "), escaped(session));
+    format!("{YELLOW}the agent{YELLOW:#} {BOLD}{agent}{BOLD:#} asks  {DIM}{path}, session {session}{DIM:#}")
+}
+
+/// A call that nobody saw the end of.
+pub(crate) fn unknown(call: &CallRecord) -> String {
+    let mut lines = vec![format!(
+        "{YELLOW}waits for a decision{YELLOW:#}: the host stopped while this call ran, and it is not known whether it had its effect"
+    )];
+    lines.push(format!("  {BOLD}{}{BOLD:#}", escaped(&call.name)));
+    lines.extend(arguments(call.effective_arguments(), "agent-host session show --call shows"));
     lines.join("\n")
 }
 

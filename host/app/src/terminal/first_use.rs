@@ -37,16 +37,39 @@ pub(crate) struct Asking<'a> {
     pub(crate) tool: Option<&'a str>,
 }
 
+/// Whether an answer can be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// In the agent's configuration.
+    File,
+    /// The agent has none.
+    Nowhere,
+}
+
 /// The question behind what is shown.
-pub(crate) const QUESTION: &str = "grant this? y this run, a always, n no, ? help > ";
+pub(crate) fn question(keeping: Keeping) -> &'static str {
+    match keeping {
+        Keeping::File => "grant this? y this run, a always, n no, ? help > ",
+        Keeping::Nowhere => "grant this? y this run, n no, ? help > ",
+    }
+}
 
 /// What may be typed.
-pub(crate) fn help(offers: &Offers) -> String {
-    let mut help = "  y      yes, until this agent-host ends
+pub(crate) fn help(offers: &Offers, keeping: Keeping) -> String {
+    let mut help = match keeping {
+        Keeping::File => {
+            "  y      yes, until this agent-host ends
   a      always: yes, and the lines go into the agent's configuration
   n      no, until this agent-host ends; Enter and Ctrl-D, too
   never  no, and nobody is asked again: `ask = false` goes into the configuration"
-        .to_owned();
+        }
+        Keeping::Nowhere => {
+            "  y      yes, until this agent-host ends
+  n      no, until this agent-host ends; Enter and Ctrl-D, too
+  (nothing can be kept: this agent has no configuration file, --agent FILE)"
+        }
+    }
+    .to_owned();
     if offers.has_folder() {
         help.push_str("\n  d DIR  another folder instead of the one that is shown");
     }
@@ -141,7 +164,8 @@ mod tests {
           requests GET https://*:*, which is any server of the internet  http = ["GET https://*:*"]
           not by a yes: the secret K\u{1b}[2J\u{202e}, it needs hosts to go to: [t] l
         "#);
-        assert!(help(&offers).contains("d DIR"));
+        assert!(help(&offers, Keeping::File).contains("d DIR") && help(&offers, Keeping::File).contains("always"));
+        assert!(!help(&offers, Keeping::Nowhere).contains("always") && !question(Keeping::Nowhere).contains("always"));
     }
 
     /// P6: only a clear yes is one, and no is the default.

@@ -9,10 +9,10 @@ pub(super) struct Keyboard {
 }
 
 #[cfg(unix)]
-pub(super) use unix::{Found, columns, forget_typed, wait_for_line};
+pub(super) use unix::{Found, columns, forget_typed, is_hung_up, wait_for_line};
 
 #[cfg(not(unix))]
-pub(super) use other::{Found, columns, forget_typed, wait_for_line};
+pub(super) use other::{Found, columns, forget_typed, is_hung_up, wait_for_line};
 
 impl Keyboard {
     /// What is typed from now on waits for whoever reads it next.
@@ -115,6 +115,14 @@ mod unix {
         }
     }
 
+    /// Whether the terminal is gone: whoever reads from it is told of an end of input again and again.
+    pub(in crate::terminal) fn is_hung_up() -> bool {
+        let stdin = stdin();
+        let mut terminal = [PollFd::new(&stdin, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut terminal, Some(&now)).is_ok() && terminal[0].revents().contains(PollFlags::HUP)
+    }
+
     /// Columns of whichever output is a terminal that knows them.
     pub(in crate::terminal) fn columns() -> Option<usize> {
         let sizes = [tcgetwinsize(stdout()), tcgetwinsize(stderr())];
@@ -146,5 +154,9 @@ mod other {
 
     pub(in crate::terminal) fn wait_for_line() -> bool {
         true
+    }
+
+    pub(in crate::terminal) fn is_hung_up() -> bool {
+        false
     }
 }

@@ -28,7 +28,7 @@ pub(crate) async fn shown(
         let flag = data.flag();
         lines.push(format!(
             "a service answers with a CloudEvent whose `parentid` is the call's id:\n    agent-host session respond {session} \
-             --event FILE{flag}, with the same --agent or --plugins to go on"
+             --event FILE{flag}, with the same options as before to go on"
         ));
     }
     Ok(lines.join("\n"))

@@ -82,6 +82,11 @@ impl ApprovalRules {
     }
 }
 
+/// What stands before the first `.` of a tool's name, or of a pattern that says so much: where its tools come from.
+pub fn source_of(rule: &str) -> Option<&str> {
+    rule.split_once('.').map(|(source, _)| source).filter(|source| !source.contains('*'))
+}
+
 /// Whether a tool's name fits a pattern, in which `*` stands for any characters and everything else for itself.
 pub fn fits(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };

@@ -1,7 +1,9 @@
 //! Delegation: which agents a session may hand work to, and the session that does the work (L16; row 13).
 
 use super::batch::Progress;
-use super::state::{LoopConfig, Phase, Run, Turn};
+use super::config::LoopConfig;
+use super::state::Run;
+use super::turn::{Phase, Turn};
 use crate::event::WaitCause;
 use crate::message::CallId;
 use crate::tool::ToolError;

@@ -1,7 +1,8 @@
 //! Replies without a tool call that are not taken as the end of the turn (L19, L23).
 
 use super::end::TurnError;
-use super::state::{Run, Turn};
+use super::state::Run;
+use super::turn::Turn;
 use crate::change::Change;
 use crate::effort::{ReplyKind, ToolUse, kind_of};
 use crate::event::{EventKind, NudgeCause};

@@ -1,8 +1,10 @@
 //! Eviction: when the history passes its threshold, the oldest whole groups leave the view and a summary takes their
 //! place (L26, L27).
 
+use super::budget::PromptBudget;
 use super::input::Summarised;
-use super::state::{Phase, PromptBudget, Run, Turn};
+use super::state::Run;
+use super::turn::{Phase, Turn, answered};
 use crate::change::{Change, Departure};
 use crate::event::EventKind;
 use crate::message::{MessageId, Role};
@@ -103,8 +105,7 @@ impl Run {
         let Phase::Summarising { messages, then } = &turn.phase else { return };
         let (messages, then) = (messages.clone(), *then);
         let limit = turn.budget.summary_limit();
-        turn.execution_units = turn.execution_units.saturating_add(summarised.execution_units);
-        turn.usage += summarised.usage;
+        turn.spend(summarised.usage, answered(summarised.usage));
         let leaving = self.view.iter().filter(|entry| messages.binary_search(&entry.id).is_ok());
         let (tokens, through_turn) = leaving
             .fold((0_u32, 0), |(tokens, turn), entry| (tokens.saturating_add(entry.tokens), entry.turn.max(turn)));

@@ -1,10 +1,12 @@
 //! What happens when a model has not replied: once more, the next one, the fixed text, or the end of the turn (M3).
 
+use super::budget::{Fit, PromptBudget};
 use super::end::TurnError;
 use super::eviction::AfterEviction;
 use super::input::{AfterFailure, ModelFailure, Prospect};
 use super::planning::PlanFailed;
-use super::state::{Fit, Phase, PromptBudget, Run};
+use super::state::Run;
+use super::turn::Phase;
 use crate::change::Change;
 use crate::event::{EndReason, EventKind};
 use crate::model::Usage;

@@ -3,9 +3,10 @@
 
 use super::batch::{Batch, Progress};
 use super::input::{Disposition, ResolvedCall};
-use super::state::{Phase, Run, Turn};
+use super::state::Run;
 use super::step::text_result;
 use super::transition::feedback;
+use super::turn::{Phase, Turn};
 use super::{TurnError, Validation};
 use crate::change::{CallResult, Change};
 use crate::event::{EndReason, EventKind};

@@ -1,7 +1,8 @@
 //! A run as another session's: whole, or its view up to a message (D5).
 
 use super::end::TurnEnd;
-use super::state::{Entry, Mask, Phase, Run, Turn};
+use super::state::{Entry, Mask, Run};
+use super::turn::{Phase, Turn};
 use crate::message::{CallId, MessageId, Part, StoredMessage};
 use std::collections::HashMap;
 

@@ -1,10 +1,13 @@
 //! What a run is told.
 
 use super::batch::Batch;
+use super::budget::PromptBudget;
+use super::config::LoopConfig;
 use super::depth::{MAX_JSON_DEPTH, is_too_deep};
 use super::end::TurnError;
 use super::planning::{MadePlan, PlanBudgets};
-use super::state::{LoopConfig, Mask, Phase, PinnedAgent, PinnedPlugin, PromptBudget, Run};
+use super::state::{Mask, Run};
+use super::turn::{Phase, PinnedAgent, PinnedPlugin};
 use crate::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain, LastingGrant};
 use crate::change::{CallResult, Denial};
 use crate::cloud_event::CloudEvent;
@@ -216,12 +219,9 @@ pub struct Summarised {
     pub files: Vec<String>,
     /// `provider/model` that wrote it; `extract` where the host did.
     pub by: String,
-    /// As the provider counted.
+    /// As the provider counted; nothing where no model was asked (L5).
     #[serde(default)]
     pub usage: Usage,
-    /// What it cost (L5).
-    #[serde(default)]
-    pub execution_units: u64,
 }
 
 /// A call whose intent is committed.
@@ -266,8 +266,6 @@ pub struct RepliedStep {
     pub model: String,
     /// As the provider counted.
     pub usage: Usage,
-    /// What it cost (L5).
-    pub execution_units: u64,
     /// What the provider wants back with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,

@@ -1,7 +1,9 @@
 //! A turn that goes by a plan: one model makes it, another one carries out its steps, the first one writes the answer (L24).
 
+use super::budget::PromptBudget;
 use super::input::{Disposition, RepliedStep, ResolvedCall};
-use super::state::{PromptBudget, Run, Turn};
+use super::state::Run;
+use super::turn::Turn;
 use crate::change::Change;
 use crate::event::EventKind;
 use crate::plan::PlanStep;

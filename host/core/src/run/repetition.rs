@@ -2,8 +2,9 @@
 
 use super::batch::{BatchCall, Progress};
 use super::end::TurnError;
-use super::state::{Phase, Run, Turn};
+use super::state::Run;
 use super::step::text_result;
+use super::turn::{Phase, Turn};
 use crate::change::{CallResult, Change};
 use crate::loop_break::{Finish, LoopBreak};
 use crate::message::Content;

@@ -1,6 +1,8 @@
 //! The steps of a turn: a model call, what it asked for, and the way to the next one or to the end.
 
 use super::batch::{Batch, BatchCall, Progress};
+use super::budget::Fit;
+use super::config::AtLimit;
 use super::depth;
 use super::effort::{MOST_EMPTY, Taken};
 use super::end::{Output, TurnEnd, TurnError};
@@ -10,7 +12,8 @@ use super::input::{Approval, DispatchedCall, Disposition, RepliedStep, ResolvedC
 use super::planning::{Asked, Offer};
 use super::refusal::cut;
 use super::repetition::{Guarded, Switch, fingerprint_of};
-use super::state::{AtLimit, Fit, Mask, Phase, Run, Turn};
+use super::state::{Mask, Run};
+use super::turn::{Phase, Turn};
 use crate::approval::Leave;
 use crate::change::{Body, CallChange, CallRecord, CallResult, CallState, Change, ToolPresence};
 use crate::event::{EndReason, EventKind};
@@ -101,8 +104,7 @@ impl Run {
         let Phase::Calling { last } = turn.phase else { return };
         let summary = std::mem::take(&mut turn.effort.summary);
         turn.interactions += 1;
-        turn.execution_units = turn.execution_units.saturating_add(reply.execution_units);
-        turn.usage += reply.usage;
+        turn.spend(reply.usage, 1);
         turn.model = reply.model.clone();
         turn.latest_from = next;
         let interactions = turn.interactions;
@@ -324,7 +326,7 @@ impl Run {
             data: data.into_value(),
             finish,
             limit_reached: finish == EndReason::Limit,
-            execution_units: turn.execution_units,
+            execution_units: turn.units(),
             usage: turn.usage,
             interactions: turn.interactions,
             model: turn.model.clone(),

@@ -2,11 +2,13 @@
 //! named, and the test fails until a state with it is stored (L1, D3).
 
 use super::batch::{Batch, BatchCall, Progress};
+use super::config::AtLimit;
 use super::eviction::AfterEviction;
 use super::input::Prospect;
 use super::planning::Asked;
 use super::repetition::CallEnd;
-use super::state::{AtLimit, Phase, Run, Turn};
+use super::state::Run;
+use super::turn::{Phase, Turn};
 use super::{TurnEnd, TurnError};
 use crate::approval::Leave;
 use crate::event::{EndReason, WaitCause};

@@ -1,6 +1,6 @@
 //! What a session is told when a turn has other plugins than the turn before it (P10).
 
-use super::state::PinnedPlugin;
+use super::turn::PinnedPlugin;
 use crate::event::EventKind;
 
 /// One event for each plugin that differs, by name.

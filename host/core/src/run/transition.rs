@@ -1,12 +1,15 @@
 //! One transition: an input that fits the state becomes the next state and what has changed.
 
 use super::batch::Progress;
+use super::budget::PromptBudget;
+use super::config::LoopConfig;
 use super::depth;
 use super::end::{TurnEnd, TurnError};
 use super::input::{Decision, Input, OutputVerdict, TurnContext};
-use super::state::{Entry, LoopConfig, Phase, PinnedAgent, PinnedPlugin, PromptBudget, Run, Turn};
+use super::state::{Entry, Run};
 use super::step::text_result;
 use super::swap;
+use super::turn::{Phase, PinnedAgent, PinnedPlugin, Turn, answered};
 use crate::change::{Body, Change, Departure, HiddenMessage, NewMessage, OutboxEffect, OutboxItem};
 use crate::event::{EndReason, ErrorScope, EventKind, plugin_at_digest};
 use crate::message::{MessageId, Part, Role, TurnInput};
@@ -63,8 +66,7 @@ impl Run {
     fn asked(&mut self, plugin: String, used: ModelUse) {
         self.asks = self.asks.saturating_add(used.asks);
         let Some(turn) = &mut self.turn else { return };
-        turn.execution_units = turn.execution_units.saturating_add(used.usage.total());
-        turn.usage += used.usage;
+        turn.spend(used.usage, answered(used.usage));
         *turn.asked.entry(plugin).or_default() += used;
     }
 
@@ -89,6 +91,7 @@ impl Run {
             interactions: 0,
             corrections: 0,
             execution_units: 0,
+            unit_millionths: 0,
             usage: Usage::default(),
             asked: Default::default(),
             model: String::new(),

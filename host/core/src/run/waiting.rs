@@ -2,8 +2,9 @@
 
 use super::batch::{Batch, BatchCall, Progress};
 use super::input::Awaited;
-use super::state::{Phase, Run, Turn};
+use super::state::Run;
 use super::step::text_result;
+use super::turn::{Phase, Turn};
 use crate::approval::{
     ApprovalAnswer, ApprovalVerdict, ApprovalWord, AskedAgain, GrantScope, LastingGrant, Leave, ScopedGrant,
 };

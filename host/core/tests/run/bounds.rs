@@ -5,7 +5,9 @@ use agent_core::event::{EndReason, EventKind};
 use agent_core::message::TurnInput;
 use agent_core::model::Usage;
 use agent_core::plugin::OutputData;
-use agent_core::run::{Action, AtLimit, LoopConfig, PromptBudget, StepPlan, TurnContext, TurnError};
+use agent_core::run::{
+    Action, AtLimit, LoopConfig, PromptBudget, StepPlan, TurnContext, TurnError, UnitWeights, Weight,
+};
 
 fn bound(max_interactions: u32, at_limit: AtLimit) -> LoopConfig {
     LoopConfig { max_interactions, at_limit, ..Default::default() }
@@ -102,6 +104,24 @@ fn l5_execution_units_add_up_over_the_turn_and_begin_anew() {
     let output = session.output();
     assert_eq!(output.execution_units, 220);
     assert_eq!(output.usage, Usage { prompt_tokens: 200, completion_tokens: 20 });
+    session.begin(LoopConfig::default());
+    session.answer("answer");
+    assert_eq!(session.output().execution_units, 110);
+}
+
+/// L5: what counts belongs to the turn: a call may count, too, and parts of units are not lost between steps.
+#[test]
+fn l5_execution_units_are_weighed() {
+    let weight = |units| Weight::of(units).expect("in range");
+    let execution_units =
+        UnitWeights { prompt_token: weight(0.001), completion_token: weight(0.5), model_call: weight(3.0) };
+    let mut session = Session::calling(LoopConfig { execution_units, ..LoopConfig::default() });
+    session.reply("", vec![plain("a")]);
+    session.crash();
+    session.run_batch();
+    session.answer("answer");
+    // Twice 100 thousandths, 10 halves and 3.
+    assert_eq!(session.output().execution_units, 17);
     session.begin(LoopConfig::default());
     session.answer("answer");
     assert_eq!(session.output().execution_units, 110);

@@ -29,7 +29,6 @@ fn summarised(text: &str) -> Input {
         files: vec!["notes.txt".into()],
         by: "scripted/one".into(),
         usage: Usage { prompt_tokens: 30, completion_tokens: 3 },
-        execution_units: 33,
     })
 }
 

@@ -1,44 +1,25 @@
 //! A naive model of a session: what a store would hold, and what must be true of it after every change.
 
+mod entries;
+
+pub(crate) use entries::{Call, Stored};
+
 use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain};
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, Change, Departure, OutboxEffect};
 use agent_core::event::{ApprovalItem, Event, EventKind};
 use agent_core::loop_break::LoopBreak;
-use agent_core::message::{CallId, Digest, Part, Role};
-use agent_core::model::StopReason;
+use agent_core::message::{CallId, Part, Role};
+use agent_core::model::{StopReason, Usage};
 use agent_core::plugin::History;
 use agent_core::run::{
     Action, Approval, Asked, Decision, Disposition, Input, LoopConfig, MAX_CALLS, RepliedStep, ResolvedCall, Run,
-    Validation,
+    UnitWeights, Validation, Weight,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Levels of arguments that can be read again.
 const MAX_LEVELS: usize = 64;
-
-/// A stored message with the seen count that was counted call by call.
-pub(crate) struct Stored {
-    pub(crate) turn: u32,
-    pub(crate) role: Role,
-    pub(crate) body: Body,
-    pub(crate) seen: u32,
-    pub(crate) hidden: bool,
-}
-
-/// A stored call with what its disposition said.
-pub(crate) struct Call {
-    pub(crate) record: CallRecord,
-    pub(crate) disposition: Disposition,
-    pub(crate) dispatches: u32,
-    /// Somebody has allowed it.
-    pub(crate) granted: bool,
-    /// Digest of the tool that somebody is asked about.
-    asked_about: Option<Digest>,
-    /// Somebody has decided that it may run once more.
-    retry: bool,
-    results: u32,
-}
 
 #[derive(Default)]
 pub(crate) struct Ledger {
@@ -55,7 +36,8 @@ pub(crate) struct Ledger {
     pub(crate) outbox: Vec<String>,
     /// Tools that were turned off in the turn (L28).
     off: BTreeSet<String>,
-    units: u64,
+    /// Millionths of execution units.
+    units: u128,
     leave_out: bool,
     /// The first message behind what the turn began with.
     begun_until: u64,
@@ -64,24 +46,15 @@ pub(crate) struct Ledger {
     config: LoopConfig,
 }
 
-impl Call {
-    fn is_sequential(&self) -> bool {
-        matches!(self.disposition, Disposition::Ready { sequential: true, .. })
-    }
-
-    /// One more dispatch, which must be allowed (D3).
-    fn dispatched(&mut self, id: &CallId) {
-        self.dispatches += 1;
-        let allowed = self.dispatches == 1 || self.is_repeatable() || std::mem::take(&mut self.retry);
-        assert!(allowed, "{id} was dispatched again unasked (D3)");
-    }
-
-    fn is_repeatable(&self) -> bool {
-        matches!(self.disposition, Disposition::Ready { repeatable: true, .. })
-    }
-}
-
 impl Ledger {
+    /// Every model call that the inputs tell of was answered (L5).
+    fn spend(&mut self, usage: Usage) {
+        let UnitWeights { prompt_token, completion_token, model_call } = self.config.execution_units;
+        let millionths = |weight: Weight| (weight.units() * 1e6).round() as u128;
+        self.units += millionths(prompt_token) * u128::from(usage.prompt_tokens);
+        self.units += millionths(completion_token) * u128::from(usage.completion_tokens) + millionths(model_call);
+    }
+
     pub(crate) fn call(&self, id: &CallId) -> &Call {
         self.calls.iter().find(|call| call.record.id == *id).unwrap_or_else(|| panic!("{id} was never requested"))
     }
@@ -104,9 +77,9 @@ impl Ledger {
                 self.config = config.clone();
                 self.off.clear();
             }
-            Input::Asked { used, .. } => self.units += used.usage.total(),
+            Input::Asked { used, .. } => self.spend(used.usage),
             Input::Summarised(summarised) => {
-                self.units += summarised.execution_units;
+                self.spend(summarised.usage);
                 self.check_eviction(before, change);
             }
             Input::Context { context } => {
@@ -119,7 +92,7 @@ impl Ledger {
                 self.asked = false;
                 self.see(before);
                 self.replies += 1;
-                self.units += reply.execution_units;
+                self.spend(reply.usage);
             }
             Input::Resolve { call, decision: Decision::Retry } => self.call_mut(call).retry = true,
             Input::AskAgain { calls } => {
@@ -454,7 +427,11 @@ impl Ledger {
         let Some(turn) = &run.turn else {
             return assert_eq!(run.action(), Action::Idle);
         };
-        assert_eq!((turn.interactions, turn.execution_units), (self.replies, self.units), "L4, L5");
+        assert_eq!(
+            (turn.interactions, u128::from(turn.units())),
+            (self.replies, self.units.div_ceil(1_000_000)),
+            "L4, L5"
+        );
         assert!(self.replies <= self.config.max_interactions + 1, "L4");
         let ended = matches!(self.events.last().map(|event| &event.kind), Some(EventKind::LoopEnd { .. }));
         assert_eq!(ended, turn.is_over(), "loop_end ends the turn");

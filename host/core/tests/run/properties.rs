@@ -1,183 +1,27 @@
 //! A driver that does anything in any order: replies, outcomes, crashes, duplicates, cancellations, decisions.
 //! What must hold is checked in [`crate::session`] and [`crate::ledger`] after every input.
 
+mod moves;
+
 use crate::session::{Session, WIDE, call, dispatched, grant, rejected, reply, restored, result, waiting_for};
 use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain, GrantScope, LastingGrant, ScopedGrant};
-use agent_core::change::{CallState, Denial};
+use agent_core::change::CallState;
 use agent_core::event::WaitCause;
-use agent_core::loop_break::{Finish, LoopBreak};
+use agent_core::loop_break::LoopBreak;
 use agent_core::message::{CallId, Digest, Message, Role, TurnInput};
 use agent_core::model::Usage;
 use agent_core::plan::PlanStep;
 use agent_core::plugin::{History, OutputData, TraceContext};
 use agent_core::run::{
-    Action, AfterFailure, Approval, AtLimit, Decision, Dispatch, Disposition, Input, LoopConfig, MadePlan,
-    ModelFailure, OutputVerdict, PlanBudgets, PlannedStep, PromptBudget, Prospect, RepliedStep, ResolvedCall,
-    Summarised, TurnContext, TurnEnd, TurnError,
+    Action, AfterFailure, Approval, Decision, Dispatch, Disposition, Input, LoopConfig, MadePlan, ModelFailure,
+    OutputVerdict, PlanBudgets, PlannedStep, PromptBudget, Prospect, RepliedStep, ResolvedCall, Summarised,
+    TurnContext, TurnEnd, TurnError,
 };
 use agent_core::text_dialect::UnreadableCall;
 use agent_core::tool::{CallCost, ModelUse, ToolError};
+use moves::{Kind, Move, Pick, Stray, moves};
 use proptest::prelude::*;
 use serde_json::json;
-
-/// One thing that happens, with all that chance decides about it.
-#[derive(Clone, Debug)]
-struct Move {
-    kind: Kind,
-    config: LoopConfig,
-    calls: Vec<Disposition>,
-    text: &'static str,
-    pick: Pick,
-    coin: bool,
-    /// For each call of a reply, whether somebody must allow it, in bits.
-    asks: u8,
-    /// For each call that is dispatched, whether it is handed on, in bits.
-    hands_on: u8,
-}
-
-/// A choice among things whose number is known only later.
-#[derive(Clone, Copy, Debug)]
-struct Pick(usize);
-
-impl Pick {
-    fn index(self, length: usize) -> usize {
-        self.0 % length
-    }
-
-    fn get(self, calls: &[CallId]) -> &CallId {
-        &calls[self.index(calls.len())]
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    /// What the run asks for.
-    Proceed,
-    Cancel,
-    Fail,
-    /// The host dies, and another one goes on.
-    Crash,
-    /// An input whether it fits or not: a duplicate, a late or a mistaken one.
-    Stray(Stray),
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Stray {
-    Start,
-    Context,
-    Reply,
-    Dispatched,
-    Outcome,
-    Verdict,
-    Summarised,
-    Resolve,
-    ModelFailed,
-    Undo,
-    Pending,
-    Respond,
-    Expire,
-    Approval,
-    AskAgain,
-    Forbidden,
-    Asked,
-}
-
-fn dispositions() -> impl Strategy<Value = Disposition> {
-    prop_oneof![
-        8 => (-1..=1_i32, prop::bool::weighted(0.2), any::<bool>())
-            .prop_map(|(priority, sequential, repeatable)| Disposition::Ready { priority, sequential, repeatable }),
-        8 => (any::<bool>(), any::<bool>())
-            .prop_map(|(sequential, repeatable)| Disposition::Ready { priority: 0, sequential, repeatable }),
-        2 => prop::sample::select(vec![LoopBreak::Complete, LoopBreak::Ask, LoopBreak::Converse])
-            .prop_map(Disposition::Breaks),
-        1 => Just(Disposition::NotFound { message: "there is no such tool".into() }),
-        1 => Just(Disposition::Refused(ToolError::Denied { message: "not granted".into() })),
-        1 => Just(Disposition::Withheld {
-            message: "not granted".into(),
-            denial: Denial { plugin: "host".into(), thing: "`tool`".into(), grant: "grant it".into() },
-        }),
-    ]
-}
-
-fn configs() -> impl Strategy<Value = LoopConfig> {
-    let eviction = (any::<bool>(), 0..=100_u32, 0..=100_u32);
-    (0..8_u32, any::<bool>(), 0..3_u32, 0..5_u32, any::<bool>(), any::<bool>(), eviction).prop_map(
-        |(
-            max_interactions,
-            error,
-            max_corrections,
-            parallel_calls,
-            by_tool,
-            persistence,
-            (tight, evict_at, evict_to),
-        )| {
-            let at_limit = if error { AtLimit::Error } else { AtLimit::Finish };
-            LoopConfig {
-                max_interactions,
-                finish: if by_tool { Finish::Tool } else { Finish::Text },
-                persistence,
-                at_limit,
-                max_corrections,
-                parallel_calls,
-                result_characters: 3,
-                minimum_remaining: if tight { 1_500 } else { 0 },
-                evict_at,
-                evict_to,
-                fallback: (max_interactions % 2 == 0).then(|| OutputData::Text("later".into())),
-                ..Default::default()
-            }
-        },
-    )
-}
-
-fn kinds() -> impl Strategy<Value = Kind> {
-    let strays = [
-        Stray::Start,
-        Stray::Context,
-        Stray::Reply,
-        Stray::Dispatched,
-        Stray::Outcome,
-        Stray::Verdict,
-        Stray::Summarised,
-        Stray::Resolve,
-        Stray::ModelFailed,
-        Stray::Undo,
-        Stray::Pending,
-        Stray::Respond,
-        Stray::Expire,
-        Stray::Approval,
-        Stray::AskAgain,
-        Stray::Forbidden,
-        Stray::Asked,
-    ];
-    prop_oneof![
-        24 => Just(Kind::Proceed),
-        1 => Just(Kind::Cancel),
-        1 => Just(Kind::Fail),
-        4 => Just(Kind::Crash),
-        8 => prop::sample::select(strays.to_vec()).prop_map(Kind::Stray),
-    ]
-}
-
-fn moves() -> impl Strategy<Value = Vec<Move>> {
-    let texts = prop::sample::select(vec!["", " \n", "answer", "äöü", "I can't do that.", "4 remaining"]);
-    let calls = prop::collection::vec(dispositions(), 0..=6);
-    let pick = any::<u16>().prop_map(|number| Pick(number as usize));
-    // Half of the time nobody is asked, and half of the time nothing is handed on.
-    let bits = || prop_oneof![Just(0_u8), any::<u8>()];
-    let one = (kinds(), configs(), calls, texts, pick, any::<bool>(), bits(), bits());
-    let one = one.prop_map(|(kind, config, calls, text, pick, coin, asks, hands_on)| Move {
-        kind,
-        config,
-        calls,
-        text,
-        pick,
-        coin,
-        asks,
-        hands_on,
-    });
-    prop::collection::vec(one, 1..80)
-}
 
 impl Move {
     fn start(&self) -> Input {
@@ -225,7 +69,6 @@ impl Move {
             files: vec![self.text.to_owned(); self.pick.index(3)],
             by: "scripted/one".into(),
             usage: Usage { prompt_tokens: 20, completion_tokens: 2 },
-            execution_units: 22,
         })
     }
 

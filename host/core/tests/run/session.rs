@@ -170,7 +170,6 @@ pub(crate) fn reply(text: &str, calls: Vec<ResolvedCall>) -> RepliedStep {
         stop: agent_core::model::StopReason::Stop,
         model: "scripted/one".into(),
         usage: Usage { prompt_tokens: 100, completion_tokens: 10 },
-        execution_units: 110,
         replay: None,
         masks: Vec::new(),
         unreadable: Vec::new(),

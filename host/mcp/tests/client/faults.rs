@@ -1,8 +1,8 @@
 //! Row 21: servers that hang, crash, talk garbage or never stop talking. Each one is named in an error, leaves no process
 //! behind, and keeps no other server from serving.
 
-use crate::support::{Fixture, call, failed, names, problems, text, unavailable};
-use agent_mcp::{Keep, McpServers};
+use crate::support::{Fixture, call, failed, names, problems, text, told, unavailable};
+use agent_mcp::{Keep, MCP_LIMITS, McpServers};
 use std::time::Duration;
 
 /// A server of that mode beside a good one: the good one serves, and this is what is wrong with the other.
@@ -76,6 +76,31 @@ async fn i5_an_endless_catalogue_is_cut() {
     }
 }
 
+/// The catalogue's keys: each configured value is what acts.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_each_key_of_a_catalogue_acts() {
+    let mut tried = std::collections::BTreeSet::new();
+    for (key, value, mode, tools, said) in [
+        ("catalogue_tools", 3, "many", 3, "more than 3 tools"),
+        ("catalogue_pages", 4, "endless-pages", 4, "more than 4 pages"),
+        ("catalogue_kib", 1, "many", 7, "more than 1024 bytes"),
+        ("description_kib", 1, "fat", 2, ""),
+        ("schema_depth", 1, "good", 0, "more than 1 levels"),
+    ] {
+        tried.insert(key);
+        let mut fixture = Fixture::new(mode);
+        let row = MCP_LIMITS.iter().find(|row| row.key == key).unwrap();
+        (row.set)(&mut fixture.config.limits, value);
+        let held = fixture.servers().acquire().await;
+        assert_eq!(names(&held).len(), tools, "{key}: {}", problems(&held));
+        assert!(problems(&held).contains(said), "{key}: {}", problems(&held));
+        let longest = held.catalogue().tools().map(|tool| tool.definition.description.len()).max();
+        assert!(key != "description_kib" || longest == Some(1024), "{key}: {longest:?}");
+        held.release().await;
+    }
+    assert_eq!(tried, MCP_LIMITS.iter().map(|row| row.key).collect(), "each key has its case");
+}
+
 /// A tool that says of itself that it only reads and that it destroys is not called twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn d3_a_tool_that_contradicts_itself_is_not_repeated() {
@@ -144,7 +169,7 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
     fixture.config.keep = Keep::Always;
     let servers = fixture.servers();
     let held = servers.acquire().await;
-    let message = unavailable(call(&servers, "die").await);
+    let message = failed(call(&servers, "die").await);
     assert!(message.contains("whether the call took effect is not known"), "{message}");
     let calls = || fixture.diary.count("tools/call");
     assert_eq!((calls(), fixture.diary.started().len()), (1, 1), "nothing was repeated or restarted by itself");
@@ -152,7 +177,7 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
     assert_eq!(fixture.diary.started().len(), 2);
     let mut left_alone = None;
     for _ in 0..10 {
-        let message = unavailable(call(&servers, "die").await);
+        let message = told(call(&servers, "die").await);
         if message.contains("is tried again in") {
             left_alone = Some(message);
             break;
@@ -206,9 +231,57 @@ async fn i5_a_huge_line_ends_the_call_and_not_the_host() {
     fixture.config.limits.message_bytes = 1 << 20;
     let servers = fixture.servers();
     let held = servers.acquire().await;
-    let message = unavailable(call(&servers, "huge").await);
+    let message = failed(call(&servers, "huge").await);
     assert!(message.contains("more than 1048576 bytes"), "{message}");
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
     held.release().await;
     fixture.diary.all_gone().await;
+}
+
+/// An answer that is nested deeper than JSON is read here is an error at once, and not one that is never heard.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_a_deep_answer_ends_the_call_and_not_the_host() {
+    let fixture = Fixture::new("good");
+    let servers = fixture.servers();
+    let held = servers.acquire().await;
+    let message = failed(call(&servers, "deep").await);
+    assert!(message.contains("more than 127 levels"), "{message}");
+    assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
+    held.release().await;
+    fixture.diary.all_gone().await;
+}
+
+/// A lost call of a tool that only reads may be made again; of any other nobody can say so.
+#[tokio::test(flavor = "multi_thread")]
+async fn d3_only_what_only_reads_is_said_to_be_available_later() {
+    let mut fixture = Fixture::new("mortal");
+    fixture.config.keep = Keep::Always;
+    let servers = fixture.servers();
+    let held = servers.acquire().await;
+    let message = unavailable(call(&servers, "look").await);
+    assert!(message.contains("was lost during the call") && !message.contains("took effect"), "{message}");
+    let message = failed(call(&servers, "die").await);
+    assert!(message.contains("whether the call took effect is not known: find out"), "{message}");
+    drop(held);
+    servers.shutdown().await;
+}
+
+/// Row 16: what a server was given does not come back from it.
+#[tokio::test(flavor = "multi_thread")]
+async fn row16_a_servers_credentials_are_not_heard_from_it() {
+    for mode in ["good", "leaves"] {
+        let mut fixture = Fixture::new(mode);
+        fixture.command().env.insert("DESK_TOKEN".to_owned(), "canary-of-the-desk".to_owned());
+        let servers = fixture.servers();
+        let held = servers.acquire().await;
+        if mode == "leaves" {
+            let told = problems(&held);
+            assert!(told.contains("no database for (secret)") && !told.contains("canary"), "{told}");
+            continue;
+        }
+        assert_eq!(text(call(&servers, "leak").await.unwrap()), "signed in with (secret)");
+        let error = call(&servers, "leak-error").await.unwrap_err().for_model();
+        assert!(error.contains("(secret) may not do this") && !error.contains("canary"), "{error}");
+        held.release().await;
+    }
 }

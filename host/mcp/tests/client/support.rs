@@ -77,3 +77,11 @@ pub(crate) fn failed(result: Result<McpDone, ToolError>) -> String {
         other => panic!("{other:?}"),
     }
 }
+
+/// The message of a call that failed for either reason.
+pub(crate) fn told(result: Result<McpDone, ToolError>) -> String {
+    match result {
+        Err(ToolError::Failed { message } | ToolError::Unavailable { message, .. }) => message,
+        other => panic!("{other:?}"),
+    }
+}

@@ -78,6 +78,24 @@ pub(super) async fn a_plugin_is_taken_back_once(place: Place) {
     assert_eq!(store.rollbacks("/two").await.unwrap().len(), 1);
 }
 
+/// What is taken back, and what serves again, is what the history says from that moment on.
+pub(super) async fn a_rollback_is_in_the_history_at_once(place: Place) {
+    let store = &place.store;
+    for byte in [1, 2] {
+        store.serve("/one", vec![served("text", byte, VersionEnd::Replaced)]).await.unwrap();
+    }
+    let (directory, plugin) = ("/one".to_owned(), "text".to_owned());
+    let rollback = Rollback { directory, plugin, from: digest(2), to: digest(1), why: VersionEnd::Asked };
+    store.roll_back(rollback).await.unwrap();
+    assert_eq!(store.served("/one").await.unwrap(), [("text".to_owned(), digest(1))]);
+    assert!(store.undo_rollback("/one", "text").await.unwrap());
+    assert_eq!(store.served("/one").await.unwrap(), [("text".to_owned(), digest(2))]);
+    let which = VersionFilter { directory: Some("/one".into()), plugin: Some("text".into()) };
+    let seen: Vec<_> = store.versions(which, 100).await.unwrap().into_iter().map(|version| version.why).collect();
+    let asked = Some(VersionEnd::Asked);
+    assert_eq!(seen, [None, asked, asked, Some(VersionEnd::Replaced)], "the latest first");
+}
+
 pub(super) async fn what_has_changed_is_said_once(place: Place) {
     let store = &place.store;
     let change = |plugin: &str, from: Option<u8>, to: Option<u8>| Succession {

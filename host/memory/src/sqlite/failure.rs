@@ -13,14 +13,20 @@ pub(super) enum Failure {
     Sqlite(rusqlite::Error),
     /// What is stored is not what was written.
     Unreadable(String),
+    /// An index of words is not whole.
+    BrokenIndex(String),
 }
 
 impl Failure {
     /// The error that the caller sees, naming the file.
     pub(super) fn at(self, path: &Path) -> StoreError {
         let path = path.to_owned();
+        if self.is_of_an_index() {
+            return StoreError::DamagedIndex { path, problem: self.to_string() };
+        }
         match self {
             Failure::Store(error) => error,
+            Failure::BrokenIndex(problem) => StoreError::DamagedIndex { path, problem },
             Failure::Unreadable(problem) => StoreError::Damaged { path, problem },
             Failure::Sqlite(error) => match error.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => StoreError::DiskFull { path },
@@ -35,6 +41,35 @@ impl Failure {
             },
         }
     }
+}
+
+impl Failure {
+    /// Whether nothing is damaged but an index of words.
+    pub(super) fn is_of_an_index(&self) -> bool {
+        match self {
+            Failure::BrokenIndex(_) => true,
+            Failure::Sqlite(error) => {
+                error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) && speaks_of_an_index(&error.to_string())
+            }
+            Failure::Store(_) | Failure::Unreadable(_) => false,
+        }
+    }
+}
+
+/// Without the file's name.
+impl std::fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Store(error) => error.fmt(formatter),
+            Failure::Sqlite(error) => error.fmt(formatter),
+            Failure::Unreadable(problem) | Failure::BrokenIndex(problem) => formatter.write_str(problem),
+        }
+    }
+}
+
+/// What SQLite says of damage in an index of words, and of nothing else.
+pub(super) fn speaks_of_an_index(problem: &str) -> bool {
+    problem.contains("inverted index for FTS5 table") || problem.starts_with("fts5: corruption")
 }
 
 impl From<StoreError> for Failure {

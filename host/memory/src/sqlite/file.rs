@@ -1,7 +1,8 @@
 //! Opening a database file: what is not ours, not whole or not writable is refused before anything is written.
 
-use super::failure::Failure;
-use super::{Options, Synchronous, schema};
+use super::failure::{Failure, speaks_of_an_index};
+use super::queries::collect;
+use super::{Indexes, Options, Synchronous, schema};
 use crate::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
@@ -28,6 +29,16 @@ const LOG_BYTES: i64 = 16 << 20;
 
 /// How often a new file is tried that another process is turning into a database at this moment.
 const TRIES: u32 = 100;
+
+/// A file that is not there yet is its owner's alone, and so are those that SQLite puts beside it: conversations stand in
+/// them. One that is there stays as it is, since somebody may share it.
+fn make_private(path: &Path) -> io::Result<()> {
+    let mut new = fs::OpenOptions::new();
+    new.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut new, 0o600);
+    new.open(path).map(drop)
+}
 
 /// A file and how it is used.
 pub(super) struct DatabaseFile {
@@ -68,6 +79,8 @@ impl DatabaseFile {
     /// The write connection.
     pub(super) fn open(&self) -> Result<Connection, StoreError> {
         let size = fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
+        // What cannot be made is said by who opens it.
+        let _ = make_private(&self.path);
         self.open_and_check(size).map_err(|failure| failure.at(&self.path))
     }
 
@@ -85,10 +98,7 @@ impl DatabaseFile {
         schema::check(&unchanged, &self.path)?;
         drop(unchanged);
         if size <= CHECKED_BYTES {
-            let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-            if verdict != "ok" {
-                return Err(Failure::Unreadable(verdict));
-            }
+            verdict(&connection, "PRAGMA quick_check(100)", self.options.indexes)?;
         }
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         self.configure(&connection)?;
@@ -111,6 +121,22 @@ impl DatabaseFile {
             connection.pragma_update_and_check(None, "max_page_count", pages.max(1), |_| Ok(()))?;
         }
         configure_all(connection, 16)
+    }
+}
+
+/// What SQLite says of a file: the first thing that is not of an index comes first, since an index can be made anew.
+pub(super) fn verdict(connection: &Connection, check: &str, indexes: Indexes) -> Result<(), Failure> {
+    let said = match collect(connection, check, [], |row| Ok(row.get::<_, String>(0)?)) {
+        // An index may be damaged beyond being checked, and ends the check of all else.
+        Err(failure) if failure.is_of_an_index() => vec![failure.to_string()],
+        said => said?,
+    };
+    let problems: Vec<String> = said.into_iter().filter(|line| line != "ok").collect();
+    match problems.iter().find(|problem| !speaks_of_an_index(problem)).or(problems.first()) {
+        None => Ok(()),
+        Some(problem) if !speaks_of_an_index(problem) => Err(Failure::Unreadable(problem.clone())),
+        Some(_) if indexes == Indexes::ToBeRebuilt => Ok(()),
+        Some(problem) => Err(Failure::BrokenIndex(problem.clone())),
     }
 }
 

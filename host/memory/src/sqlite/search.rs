@@ -154,7 +154,7 @@ pub(super) fn score(rank: f64) -> f32 {
 }
 
 /// All that can be read in a message.
-fn text_of(message: &StoredMessage) -> String {
+pub(super) fn text_of(message: &StoredMessage) -> String {
     let mut text = String::new();
     for part in &message.parts {
         match part {

@@ -107,7 +107,7 @@ impl SessionLog for SqliteStore {
     async fn latest(&self, agent: &str) -> Result<Option<String>, StoreError> {
         let agent = agent.to_owned();
         self.read(move |connection| {
-            let sql = "SELECT subject FROM sessions WHERE agent = ?1 AND delegated_by IS NULL
+            let sql = "SELECT subject FROM sessions WHERE agent = ?1 AND delegated_by IS NULL AND revision > 0
                        ORDER BY updated DESC, id DESC LIMIT 1";
             Ok(connection.prepare_cached(sql)?.query_row([agent], |row| row.get(0)).optional()?)
         })

@@ -6,8 +6,8 @@ use super::failure::Failure;
 use super::queries::{collect, now, page, rfc3339, unsigned};
 use super::writer::Effort;
 use crate::{
-    CountedTrial, MAX_PAGE, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoreError, StoredTrial, Succession,
-    VersionEnd, VersionFilter,
+    CountedTrial, MAX_PAGE, PluginVersion, PluginVersions, Rollback, STORED, ServedPlugin, StoreError, StoredTrial,
+    Succession, VersionEnd, VersionFilter,
 };
 use agent_core::message::Digest;
 use async_trait::async_trait;
@@ -106,7 +106,7 @@ impl PluginVersions for SqliteStore {
                      SET rolled_back = ?3, serving = ?4, why = ?5, time = ?6",
                 )?
                 .execute(params![directory, plugin, from.as_str(), to.as_str(), why.as_str(), now()])?;
-            Ok(())
+            succeed(connection, (directory, plugin), (to, STORED), *why)
         })
         .await
     }
@@ -114,8 +114,17 @@ impl PluginVersions for SqliteStore {
     async fn undo_rollback(&self, directory: &str, plugin: &str) -> Result<bool, StoreError> {
         let (directory, plugin) = (directory.to_owned(), plugin.to_owned());
         self.write(Effort::Short, move |connection| {
-            let sql = "DELETE FROM plugin_rollbacks WHERE directory = ?1 AND plugin = ?2";
-            Ok(connection.prepare_cached(sql)?.execute([directory, plugin])? > 0)
+            let sql = "DELETE FROM plugin_rollbacks WHERE directory = ?1 AND plugin = ?2 RETURNING rolled_back";
+            let undone = collect(connection, sql, [&directory, &plugin], |row| digest(row.get(0)?))?;
+            for held in &undone {
+                let sql = "SELECT origin FROM plugin_versions WHERE directory = ?1 AND plugin = ?2 AND digest = ?3
+                           ORDER BY number DESC LIMIT 1";
+                let origin =
+                    collect(connection, sql, params![directory, plugin, held.as_str()], |row| Ok(row.get(0)?))?;
+                let origin: String = origin.into_iter().next().unwrap_or_default();
+                succeed(connection, (&directory, &plugin), (held, &origin), VersionEnd::Asked)?;
+            }
+            Ok(!undone.is_empty())
         })
         .await
     }
@@ -137,6 +146,26 @@ impl PluginVersions for SqliteStore {
         })
         .await
     }
+}
+
+/// Of a plugin that serves in another version, that one ends and the given one begins: the next who starts finds it so.
+fn succeed(
+    connection: &Connection,
+    (directory, plugin): (&str, &str),
+    (to, origin): (&Digest, &str),
+    why: VersionEnd,
+) -> Result<(), Failure> {
+    let sql = "UPDATE plugin_versions SET ended = ?4, why = ?5
+               WHERE directory = ?1 AND plugin = ?2 AND digest <> ?3 AND ended IS NULL";
+    let time = now();
+    let ended = connection.prepare_cached(sql)?.execute(params![directory, plugin, to.as_str(), time, why.as_str()])?;
+    if ended > 0 {
+        let sql = "INSERT INTO plugin_versions (directory, plugin, digest, origin, began) VALUES (?1, ?2, ?3, ?4, ?5)";
+        connection.prepare_cached(sql)?.execute(params![directory, plugin, to.as_str(), origin, time])?;
+        let sql = "DELETE FROM plugin_trials WHERE directory = ?1 AND plugin = ?2";
+        connection.prepare_cached(sql)?.execute([directory, plugin])?;
+    }
+    Ok(())
 }
 
 /// What differs between what serves by the table and what shall.

@@ -2,9 +2,10 @@
 
 use super::dialect::{Dialect, is_loopback};
 use super::model_list;
-use super::redaction::Redaction;
+use super::redaction;
 use crate::configuration::{ModelConfig, ProviderConfig, Secret, known_provider};
 use crate::error::{Endpoint, ModelError};
+use agent_core::redaction::Redaction;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, redirect};
 use std::time::Duration;
@@ -31,7 +32,7 @@ impl Connection {
         let headers = headers(&config).map_err(misconfigured)?;
         let client = client(&base_url, config.timeouts.connect).map_err(misconfigured)?;
         let dialect = Dialect::of(&config.name, &base_url);
-        let redaction = Redaction::new(&config, &base_url);
+        let redaction = redaction::of(&config, &base_url);
         Ok(Self { config, dialect, redaction, client, headers, base_url })
     }
 

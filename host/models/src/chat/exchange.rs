@@ -2,6 +2,7 @@
 
 use super::connection::{Connection, shown};
 use super::failure;
+use super::redaction::Pieces;
 use super::refused;
 use crate::chat_stream::{ChatStream, Decoded, StreamError};
 use crate::error::{Awaited, Endpoint, ModelError, Refusal, Said};
@@ -92,10 +93,11 @@ impl Exchange<'_> {
         }
         let mut decoder = ChatStream::new(self.connection.provider(), &self.endpoint.model);
         let mut decoded = Vec::new();
+        let mut pieces = Pieces::new(&self.connection.redaction);
         let refused = |error| self.stream_error(error);
         decoder.push(&first, &mut decoded).map_err(refused)?;
         loop {
-            send(&mut decoded, deltas).await;
+            send(pieces.take(&mut decoded), deltas).await;
             if decoder.is_done() {
                 break;
             }
@@ -103,7 +105,8 @@ impl Exchange<'_> {
             decoder.push(&bytes, &mut decoded).map_err(refused)?;
         }
         let reply = decoder.finish(&mut decoded).map_err(refused)?;
-        send(&mut decoded, deltas).await;
+        send(pieces.take(&mut decoded), deltas).await;
+        send(pieces.rest(), deltas).await;
         Ok(reply)
     }
 
@@ -206,8 +209,8 @@ fn is_foreign(first: u8, declared: &str) -> bool {
 }
 
 /// Waits for a slow listener, and forgets one that is gone.
-async fn send(decoded: &mut Vec<Delta>, deltas: &Sender<Delta>) {
-    for delta in decoded.drain(..) {
+async fn send(pieces: Vec<Delta>, deltas: &Sender<Delta>) {
+    for delta in pieces {
         let _ = deltas.send(delta).await;
     }
 }

@@ -1,83 +1,105 @@
-//! Keeps keys out of messages and records, also where a server sends them back (limits and threats, row 16).
+//! A provider's secrets, kept out of messages, records and replies, also where the server sends them back (row 16).
 
 use crate::configuration::ProviderConfig;
-use serde_json::Value;
+use agent_core::model::{Delta, Reply};
+use agent_core::redaction::Redaction;
 use url::Url;
 
-/// What stands where a secret stood.
-const MARK: &str = "(secret)";
-
-/// Shorter values are no secrets, but words such as `none` that stand in place of a key.
-const SHORTEST: usize = 8;
-
-/// So many characters of a secret at a text's end are what is left of it.
-const SHORTEST_PART: usize = 6;
-
-/// What must not be shown.
-#[derive(Clone)]
-pub(crate) struct Redaction {
-    /// Longest first, so that one within another leaves nothing.
-    secrets: Vec<String>,
+/// The key, every configured header, and the credentials in the base URL.
+pub(crate) fn of(config: &ProviderConfig, base_url: &Url) -> Redaction {
+    let values = config.key.iter().chain(config.headers.iter().map(|(_, value)| value)).map(|value| value.reveal());
+    let query = base_url.query_pairs().filter(|(name, _)| name != "api-version");
+    let query: Vec<String> = query.map(|(_, value)| value.into()).collect();
+    Redaction::new(values.chain(base_url.password()).chain(query.iter().map(String::as_str)))
 }
 
-impl Redaction {
-    /// The key, every configured header, and the credentials in the base URL.
-    pub(crate) fn new(config: &ProviderConfig, base_url: &Url) -> Self {
-        let mut secrets: Vec<String> = Vec::new();
-        let values = config.key.iter().chain(config.headers.iter().map(|(_, value)| value));
-        for value in values.map(|value| value.reveal().trim()) {
-            secrets.push(value.to_owned());
-            // `Bearer KEY` in a configured header: the key alone is as secret.
-            secrets.extend(value.split_once(' ').map(|(_, rest)| rest.trim().to_owned()));
-        }
-        secrets.extend(base_url.password().map(str::to_owned));
-        secrets.extend(base_url.query_pairs().filter(|(name, _)| name != "api-version").map(|(_, value)| value.into()));
-        secrets.retain(|secret| secret.len() >= SHORTEST);
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        Self { secrets }
+/// What a model said, without them.
+pub(super) fn reply(redaction: &Redaction, mut reply: Reply) -> Reply {
+    if redaction.is_empty() {
+        return reply;
+    }
+    reply.text = redaction.whole(reply.text);
+    for call in &mut reply.calls {
+        call.arguments = redaction.whole(std::mem::take(&mut call.arguments));
+    }
+    if let Some(replay) = &mut reply.replay {
+        replay.data = redaction.value(replay.data.take());
+    }
+    reply
+}
+
+/// Pieces of a reply as they come. The end of one is held back while it may be the beginning of a secret.
+pub(super) struct Pieces<'r> {
+    redaction: &'r Redaction,
+    held: String,
+    kind: fn(String) -> Delta,
+}
+
+impl<'r> Pieces<'r> {
+    pub(super) fn new(redaction: &'r Redaction) -> Self {
+        Self { redaction, held: String::new(), kind: Delta::Text }
     }
 
-    /// The text without secrets, also where it was cut off in the middle of one.
-    pub(crate) fn text(&self, mut text: String) -> String {
-        if let Some(length) = self.secrets.iter().filter_map(|secret| part_at_end(&text, secret)).max() {
-            text.replace_range(text.len() - length.., MARK);
+    /// What can be told of these now.
+    pub(super) fn take(&mut self, pieces: &mut Vec<Delta>) -> Vec<Delta> {
+        let pieces = std::mem::take(pieces);
+        if self.redaction.is_empty() {
+            return pieces;
         }
-        let whole =
-            |text: String, secret: &String| if text.contains(secret) { text.replace(secret, MARK) } else { text };
-        self.secrets.iter().fold(text, whole)
-    }
-
-    /// The value without secrets, in its keys and texts.
-    pub(crate) fn value(&self, value: Value) -> Value {
-        if self.secrets.is_empty() {
-            return value;
-        }
-        match value {
-            Value::String(text) => Value::String(self.text(text)),
-            Value::Array(items) => items.into_iter().map(|item| self.value(item)).collect(),
-            Value::Object(fields) => {
-                fields.into_iter().map(|(name, value)| (self.text(name), self.value(value))).collect()
+        let mut told = Vec::new();
+        for piece in pieces {
+            match piece {
+                Delta::Text(text) => self.add(text, Delta::Text, &mut told),
+                Delta::Thinking(text) => self.add(text, Delta::Thinking, &mut told),
+                Delta::Clear => {
+                    self.held.clear();
+                    told.push(Delta::Clear);
+                }
+                mark @ (Delta::ThinkingStart | Delta::ThinkingEnd) => {
+                    self.let_go(0, &mut told);
+                    told.push(mark);
+                }
             }
-            other => other,
+        }
+        told
+    }
+
+    /// What was held back, once nothing follows.
+    pub(super) fn rest(mut self) -> Vec<Delta> {
+        let mut told = Vec::new();
+        self.let_go(0, &mut told);
+        told
+    }
+
+    fn add(&mut self, text: String, kind: fn(String) -> Delta, told: &mut Vec<Delta>) {
+        if !self.held.is_empty() && kind(String::new()) != (self.kind)(String::new()) {
+            self.let_go(0, told);
+        }
+        self.kind = kind;
+        self.held.push_str(&text);
+        // A whole one first: another may begin within it.
+        self.held = self.redaction.whole(std::mem::take(&mut self.held));
+        self.let_go(self.redaction.unfinished(&self.held), told);
+    }
+
+    /// Tells what is held but for so many bytes.
+    fn let_go(&mut self, held: usize, told: &mut Vec<Delta>) {
+        let rest = self.held.split_off(self.held.len() - held);
+        let told_now = std::mem::replace(&mut self.held, rest);
+        if !told_now.is_empty() {
+            told.push((self.kind)(told_now));
         }
     }
-}
-
-/// The length of the secret's beginning with which the text ends, if it is long enough to matter.
-fn part_at_end(text: &str, secret: &str) -> Option<usize> {
-    let lengths = (SHORTEST_PART..secret.len()).rev();
-    lengths.filter(|length| secret.is_char_boundary(*length)).find(|length| text.ends_with(&secret[..*length]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::configuration::{Secret, Timeouts};
-    use serde_json::json;
 
     /// Row 16
     #[test]
-    fn row16_secrets_are_replaced_wherever_they_stand() {
+    fn row16_a_providers_secrets_are_known() {
         let base_url = "https://me:pass-in-url@x.example/v1?code=query-secret&api-version=2024-10-21";
         let config = ProviderConfig {
             name: "x".into(),
@@ -92,14 +114,34 @@ mod tests {
             timeouts: Timeouts::default(),
             models: Default::default(),
         };
-        let redaction = Redaction::new(&config, &Url::parse(base_url).unwrap());
+        let redaction = of(&config, &Url::parse(base_url).unwrap());
         let text = "sk-canary-1 sk-canary-1-longer other-canary pass-in-url query-secret 2024-10-21 none";
         assert_eq!(redaction.text(text.into()), "(secret) (secret) (secret) (secret) (secret) 2024-10-21 none");
-        assert_eq!(redaction.text("cut off: sk-canary-1-lon".into()), "cut off: (secret)");
-        assert_eq!(redaction.text("cut off: sk-can".into()), "cut off: (secret)");
-        assert_eq!(redaction.text("sk-ca".into()), "sk-ca");
-        let value = json!({"a sk-canary-1": ["x", {"b": "=sk-canary-1="}], "n": 1});
-        assert_eq!(redaction.value(value), json!({"a (secret)": ["x", {"b": "=(secret)="}], "n": 1}));
         assert!(!format!("{config:?}").contains("canary"));
+    }
+
+    /// Row 16: however the reply is cut into pieces, they say what the whole says.
+    #[test]
+    fn row16_a_secret_in_pieces_is_none() {
+        let redaction = Redaction::new(["sk-canary-1"]);
+        let said = "your key is sk-canary-1, sk-can is not, and sk-sk-canary-1";
+        for size in 1..said.len() {
+            let mut pieces = Pieces::new(&redaction);
+            let mut told = Vec::new();
+            for piece in said.as_bytes().chunks(size) {
+                let piece = String::from_utf8(piece.to_vec()).unwrap();
+                told.extend(pieces.take(&mut vec![Delta::Text(piece)]));
+            }
+            told.extend(pieces.rest());
+            let told: Vec<String> = told
+                .into_iter()
+                .map(|piece| match piece {
+                    Delta::Text(text) => text,
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            assert!(told.iter().all(|piece| !piece.contains("canary")), "{size}: {told:?}");
+            assert_eq!(told.concat(), "your key is (secret), sk-can is not, and sk-(secret)", "in pieces of {size}");
+        }
     }
 }

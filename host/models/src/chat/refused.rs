@@ -152,14 +152,18 @@ fn without_tags(page: &str) -> String {
     words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Seconds of a wait that nobody sits out: numbers beyond it, and beyond all that can be counted, mean the same.
+const LONGEST_ASKED: f64 = 1e9;
+
 /// In milliseconds as some say it, in seconds, or as a date.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let is_number = |text: &&str| text.starts_with(|first: char| first.is_ascii_digit() || first == '.');
+    let number = |text: &str| Some(text.trim()).filter(is_number)?.parse::<f64>().ok();
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let milliseconds = header("retry-after-ms").and_then(number).map(|milliseconds| milliseconds / 1000.0);
     let text = header(RETRY_AFTER.as_str());
     let seconds = milliseconds.or_else(|| text.and_then(number));
-    if let Some(wait) = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+    if let Some(wait) = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.min(LONGEST_ASKED)).ok()) {
         return Some(wait);
     }
     let date = text.and_then(|text| httpdate::parse_http_date(text.trim()).ok())?;
@@ -222,6 +226,9 @@ mod tests {
             (vec![("retry-after", "Fri, 20 Nov 2026 11:00:00 GMT")], Some(0)),
             (vec![("retry-after-ms", "250"), ("retry-after", "7")], Some(250)),
             (vec![("retry-after-ms", "x"), ("retry-after", "7")], Some(7000)),
+            (vec![("retry-after", "99999999999999999999999999")], Some(1_000_000_000_000)),
+            (vec![("retry-after", "1e999")], Some(1_000_000_000_000)),
+            (vec![("retry-after", "inf")], None),
             (vec![("retry-after", "-1")], None),
             (vec![("retry-after", "NaN")], None),
             (vec![("retry-after", "soon")], None),

@@ -13,6 +13,9 @@ use serde_json::{Map, Value, json};
 /// Most bytes of thinking, and of a refusal, that the step record keeps.
 const KEPT_WORDS: usize = 64 * 1024;
 
+/// Most tokens that are taken for what a reply has cost.
+const MOST_TOKENS: u64 = 1 << 32;
+
 /// Most bytes of `usage` that the step record keeps.
 const KEPT_USAGE: usize = 16 * 1024;
 
@@ -269,7 +272,9 @@ impl Assembly {
         if prompt.is_none() && completion.is_none() {
             return;
         }
-        let (prompt_tokens, completion_tokens) = (prompt.unwrap_or_default(), completion.unwrap_or_default());
+        // Nobody has counted so many: sums of them must stay numbers that can be stored.
+        let [prompt_tokens, completion_tokens] =
+            [prompt, completion].map(|count| count.unwrap_or_default().min(MOST_TOKENS));
         self.usage = Usage { prompt_tokens, completion_tokens };
         self.raw_usage.clear();
         if raw.get().len() <= KEPT_USAGE {

@@ -1,9 +1,10 @@
 //! M5: what a provider's errors become for people; row 16: no key in any of them.
 
 use crate::asking::{CANARY, ask, config, failure, go, message, model, model_of};
-use crate::server::{Server, Step, answer, json, streamed};
+use crate::server::{Server, Step, answer, chunk, json, stream_head, streamed, text_event};
+use agent_core::model::Delta;
 use agent_models::error::Cause;
-use agent_models::{ModelError, ProviderConfig, Providers, Secret};
+use agent_models::{ModelError, ProviderConfig, Providers, RawReply, Secret};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -190,6 +191,27 @@ async fn row16_a_key_that_comes_back_is_never_shown() {
     assert!(!raw.to_string().contains("sk-canary"), "{raw}");
     let providers = Providers::new(vec![config("http://127.0.0.1:1/v1")]);
     assert!(!format!("{providers:?} {:?}", config("http://127.0.0.1:1/v1")).contains("sk-canary"));
+}
+
+/// Row 16: nor does a reply show it, as a whole or as it comes, in pieces that each are harmless.
+#[tokio::test]
+async fn row16_a_key_in_a_reply_is_neither_streamed_nor_kept() {
+    let (one, two) = CANARY.split_at(9);
+    let pieces = [format!("Your key is {one}"), format!("{two}, and this is "), CANARY.to_owned(), ".".to_owned()];
+    let mut steps = vec![stream_head()];
+    steps.extend(pieces.iter().map(|piece| Step::Send(chunk(text_event(piece)))));
+    let call = json!({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "a", "function":
+        {"name": "tell", "arguments": json!({"key": CANARY}).to_string()}}]}, "finish_reason": "tool_calls"}]});
+    steps.push(Step::Send(chunk(format!("data: {call}\n\ndata: [DONE]\n\n"))));
+    steps.push(Step::Send(chunk("")));
+    let (reply, deltas) = ask(&model(&Server::always(steps)), &go()).await;
+    let RawReply { reply, raw } = reply.unwrap();
+    assert_eq!(reply.text, "Your key is (secret), and this is (secret).");
+    assert_eq!(reply.calls[0].arguments, r#"{"key":"(secret)"}"#);
+    let told: String =
+        deltas.iter().filter_map(|delta| if let Delta::Text(text) = delta { Some(&**text) } else { None }).collect();
+    assert_eq!(told, reply.text);
+    assert!(!format!("{deltas:?}{reply:?}{raw}").contains("canary"));
 }
 
 /// What is wrong in a configuration is said before anybody is asked.

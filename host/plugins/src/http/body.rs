@@ -2,6 +2,7 @@
 
 use super::pool::Lease;
 use super::secret::Mask;
+use crate::limits::Limit;
 use crate::record::CallRecord;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
@@ -17,19 +18,18 @@ use wasmtime_wasi_http::{Error, WasiBody};
 pub(crate) struct Question {
     body: WasiBody,
     left: usize,
-    limit: usize,
     record: Arc<CallRecord>,
 }
 
 impl Question {
-    pub(crate) fn new(body: WasiBody, limit: usize, record: Arc<CallRecord>) -> Self {
-        Self { body, left: limit, limit, record }
+    pub(crate) fn new(body: WasiBody, record: Arc<CallRecord>) -> Self {
+        Self { body, left: record.limits.request_body, record }
     }
 
     /// The same where there is nothing in it.
     pub(crate) fn again(&self) -> Option<Self> {
         let empty = || Empty::new().map_err(|never: Infallible| match never {}).boxed_unsync();
-        self.body.is_end_stream().then(|| Self::new(empty(), self.limit, Arc::clone(&self.record)))
+        self.body.is_end_stream().then(|| Self::new(empty(), Arc::clone(&self.record)))
     }
 }
 
@@ -44,7 +44,11 @@ impl Body for Question {
             self.record.take(size);
             match self.left.checked_sub(size) {
                 Some(left) => self.left = left,
-                None => return Poll::Ready(Some(Err(Error::HttpRequestBodySize(Some(self.limit as u64))))),
+                None => {
+                    let limit = self.record.limits.request_body;
+                    self.record.cut_request(Limit::RequestBody(limit));
+                    return Poll::Ready(Some(Err(Error::HttpRequestBodySize(Some(limit as u64)))));
+                }
             }
         }
         Poll::Ready(frame)
@@ -59,10 +63,37 @@ impl Body for Question {
     }
 }
 
+/// When a request must be over.
+#[derive(Clone, Copy)]
+pub(crate) struct End {
+    at: Instant,
+    /// The limit that says so; None: the call's own end comes first.
+    limit: Option<Limit>,
+}
+
+impl End {
+    /// Of a request that begins now.
+    pub(crate) fn of(record: &CallRecord) -> Self {
+        let (own, left) = (record.limits.request_time, record.time_left());
+        Self { at: Instant::now() + own.min(left), limit: (own < left).then_some(Limit::RequestTime(own)) }
+    }
+
+    pub(crate) fn left(self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
+    /// Notes the limit, where it is what ended the request.
+    pub(crate) fn note(self, record: &CallRecord) {
+        if let Some(limit) = self.limit.filter(|_| self.left().is_zero()) {
+            record.cut_request(limit);
+        }
+    }
+}
+
 /// When a body must have come.
 pub(crate) struct Times {
     /// All of it.
-    pub(crate) end: Instant,
+    pub(crate) end: End,
     /// Longest wait for its next piece.
     pub(crate) between: Duration,
 }
@@ -71,7 +102,6 @@ pub(crate) struct Times {
 pub(crate) struct Answer {
     body: Incoming,
     left: usize,
-    limit: usize,
     mask: Mask,
     times: Times,
     alarm: Pin<Box<Sleep>>,
@@ -82,9 +112,10 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn new(body: Incoming, limit: usize, times: Times, (mask, record): (Mask, Arc<CallRecord>)) -> Self {
+    pub(crate) fn new(body: Incoming, times: Times, (mask, record): (Mask, Arc<CallRecord>)) -> Self {
         let alarm = Box::pin(tokio::time::sleep_until(times.next()));
-        Self { body, left: limit, limit, mask, times, alarm, ended: false, record, lease: None }
+        let left = record.limits.response_body;
+        Self { body, left, mask, times, alarm, ended: false, record, lease: None }
     }
 
     /// Over this connection, which is kept where all of the answer is read.
@@ -111,7 +142,7 @@ impl Drop for Answer {
 
 impl Times {
     fn next(&self) -> Instant {
-        self.end.min(Instant::now() + self.between)
+        self.end.at.min(Instant::now() + self.between)
     }
 }
 
@@ -125,6 +156,7 @@ impl Body for Answer {
                 return Poll::Ready(None);
             }
             if self.alarm.as_mut().poll(context).is_ready() {
+                self.times.end.note(&self.record);
                 return self.end(Error::HttpResponseTimeout);
             }
             let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
@@ -145,8 +177,9 @@ impl Body for Answer {
             match self.left.checked_sub(data.len()) {
                 Some(left) => self.left = left,
                 None => {
-                    let limit = self.limit as u64;
-                    return self.end(Error::HttpResponseBodySize(Some(limit)));
+                    let limit = self.record.limits.response_body;
+                    self.record.cut_request(Limit::ResponseBody(limit));
+                    return self.end(Error::HttpResponseBodySize(Some(limit as u64)));
                 }
             }
             let data = if self.mask.is_empty() { data } else { self.mask.piece(&data).into() };

@@ -68,6 +68,11 @@ impl HttpPattern {
         method_fits && self.is_destination(url) && self.is_path(url.path())
     }
 
+    /// Its methods that are none of the usual ones: most likely slips.
+    pub fn unusual_methods(&self) -> impl Iterator<Item = &str> {
+        self.methods.iter().map(String::as_str).filter(|method| !METHODS.contains(method))
+    }
+
     /// Whether a host, a scheme and a port are meant, for whatever path.
     pub(crate) fn is_destination(&self, url: &Url) -> bool {
         let scheme_fits = self.scheme.as_str() == url.scheme();
@@ -218,9 +223,23 @@ impl FromStr for HttpPattern {
     type Err = PatternError;
 
     fn from_str(text: &str) -> Result<Self, PatternError> {
-        parse(text.trim()).map_err(|reason| PatternError { text: text.to_owned(), reason })
+        parse(text.trim()).map_err(|reason| PatternError { text: without_credentials(text), reason })
     }
 }
+
+/// The text without what stands between scheme and host: a user and a key, which nobody is to see.
+fn without_credentials(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("://") else { return text.to_owned() };
+    let end = rest.find('/').unwrap_or(rest.len());
+    // A key may have a slash in it, too.
+    match rest[..end].rfind('@').or_else(|| rest.rfind('@')) {
+        Some(at) => format!("{before}://…{}", &rest[at..]),
+        None => text.to_owned(),
+    }
+}
+
+/// Methods of RFC 9110, and PATCH.
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"];
 
 fn parse(text: &str) -> Result<HttpPattern, &'static str> {
     let (network, text) = match text.strip_prefix("private ") {
@@ -309,6 +328,16 @@ mod tests {
 
     fn allows(text: &str, method: &str, url: &str) -> bool {
         pattern(text).allows(method, &Url::parse(url).expect(url))
+    }
+
+    /// P6: a slip in a method is seen, and what is refused shows no credentials.
+    #[test]
+    fn p6_slips_are_seen_and_credentials_are_not() {
+        assert_eq!(pattern("GETT,POST https://a.example").unusual_methods().collect::<Vec<_>>(), ["GETT"]);
+        for text in ["GET https://user:canary@a.example/v1", "https://user:can/ary@a.example"] {
+            let error = text.parse::<HttpPattern>().expect_err(text).to_string();
+            assert!(error.contains("://…@a.example") && !error.contains("can"), "{error}");
+        }
     }
 
     /// P6: host, port, method and path; wildcards.

@@ -1,6 +1,5 @@
 //! How often each plugin of each agent may ask the outside world.
 
-use crate::limits::REQUESTS_PER_MINUTE;
 use crate::record::lock;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -19,8 +18,8 @@ pub(crate) struct TooMany {
 }
 
 impl Rates {
-    /// Counts a request of this agent's plugin.
-    pub(crate) fn take(&self, agent: &str, plugin: &str, now: Instant) -> Result<(), TooMany> {
+    /// Counts a request of this agent's plugin, which may make so many in a minute.
+    pub(crate) fn take(&self, (agent, plugin): (&str, &str), most: usize, now: Instant) -> Result<(), TooMany> {
         let mut rates = lock(&self.0);
         rates.retain(|_, times| {
             while times.front().is_some_and(|time| now.saturating_duration_since(*time) >= MINUTE) {
@@ -30,7 +29,7 @@ impl Rates {
         });
         let times = rates.entry((agent.to_owned(), plugin.to_owned())).or_default();
         match times.front() {
-            Some(first) if times.len() >= REQUESTS_PER_MINUTE => {
+            Some(first) if times.len() >= most => {
                 Err(TooMany { again_in: MINUTE.saturating_sub(now.saturating_duration_since(*first)) })
             }
             _ => {
@@ -49,16 +48,16 @@ mod tests {
     #[test]
     fn requests_are_counted_by_agent_and_plugin() {
         let (rates, start) = (Rates::default(), Instant::now());
-        for second in 0..REQUESTS_PER_MINUTE as u64 {
-            assert_eq!(rates.take("a", "web", start + Duration::from_millis(second * 100)), Ok(()));
+        for second in 0..60 {
+            assert_eq!(rates.take(("a", "web"), 60, start + Duration::from_millis(second * 100)), Ok(()));
         }
         let at = start + Duration::from_secs(10);
-        assert_eq!(rates.take("a", "web", at), Err(TooMany { again_in: Duration::from_secs(50) }));
-        assert_eq!(rates.take("b", "web", at), Ok(()));
-        assert_eq!(rates.take("a", "other", at), Ok(()));
-        assert_eq!(rates.take("a", "web", start + MINUTE), Ok(()), "the first one is a minute old");
-        assert!(rates.take("a", "web", start + MINUTE).is_err(), "the second one is not");
-        assert_eq!(rates.take("a", "web", start + 4 * MINUTE), Ok(()));
+        assert_eq!(rates.take(("a", "web"), 60, at), Err(TooMany { again_in: Duration::from_secs(50) }));
+        assert_eq!(rates.take(("b", "web"), 60, at), Ok(()));
+        assert_eq!(rates.take(("a", "other"), 60, at), Ok(()));
+        assert_eq!(rates.take(("a", "web"), 60, start + MINUTE), Ok(()), "the first one is a minute old");
+        assert!(rates.take(("a", "web"), 60, start + MINUTE).is_err(), "the second one is not");
+        assert_eq!(rates.take(("a", "web"), 60, start + 4 * MINUTE), Ok(()));
         assert_eq!(lock(&rates.0).len(), 1, "who was silent for a minute is forgotten");
     }
 }

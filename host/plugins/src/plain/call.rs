@@ -7,7 +7,7 @@ use super::{Callable, Entrance, PlainLinks, SELF, arguments};
 use crate::bindings::exports::agent_host::plugin::tool as wit;
 use crate::call::{ToolCallRequest, reach, ticket};
 use crate::failure::{Refusal, Stop};
-use crate::limits::{Limit, PLAIN_ARGUMENT_BYTES, PLAIN_LIFTED_BYTES, RESULT_TEXT_BYTES};
+use crate::limits::{Limit, PLAIN_ARGUMENT_BYTES};
 use crate::media::Ports;
 use crate::plugin::PluginSetup;
 use crate::record::CallRecord;
@@ -58,7 +58,7 @@ impl Sandbox {
             reach.program = Some(Arc::clone(program));
         }
         let (asked, of) = (request.args.len(), (context.id.0.clone(), &context.scope));
-        let ticket = Ticket { lifted: PLAIN_LIFTED_BYTES, asked, ..ticket(setup, of, wall, reach) };
+        let ticket = Ticket { lifted: setup.limits.plain_lifted(), asked, ..ticket(setup, of, wall, reach) };
         let run = |store, record| answer(setup, links, Called { entrance, values }, store, record);
         Some(self.run(ticket, run).await.counted())
     }
@@ -82,7 +82,7 @@ async fn answer(
         (Entrance::Function(function), Values::Function(values)) => {
             let value = call(&mut store, &instance, function, values).await?;
             drop(store);
-            outcome(&function.signature, value)?
+            outcome(&function.signature, value, record.limits.result)?
         }
         (Entrance::Method { makers, method }, Values::Method { maker, made_from, method: values }) => {
             let (_, maker) = makers.get(maker).ok_or_else(|| host(super::GONE))?;
@@ -91,22 +91,25 @@ async fn answer(
                     let values = [vec![made], values].concat();
                     let value = call(&mut store, &instance, method, values).await?;
                     drop(store);
-                    outcome(&method.signature, value)?
+                    outcome(&method.signature, value, record.limits.result)?
                 }
                 Err(message) => Err(message),
             }
         }
         (Entrance::Command(index), Values::Command(program)) => {
-            run_command(&mut store, &instance, index, &program).await?
+            run_command(&mut store, &instance, index, (&program, record.limits.result)).await?
         }
         _ => return Err(host("the values are of another function")),
     };
-    Ok(answer.map(ToolOutcome::Done).map_err(|message| {
-        record.failed();
-        let denials = record.denials();
-        let missing = Missing { unmet: &setup.unmet, guessed: &setup.guessed, denials: &denials };
-        tools::error_in(wit::Error::Failed(message), missing)
-    }))
+    match answer {
+        Ok(done) => Ok(Ok(ToolOutcome::Done(done))),
+        Err(message) => {
+            record.failed()?;
+            let denials = record.denials();
+            let missing = Missing { unmet: &setup.unmet, guessed: &setup.guessed, denials: &denials };
+            Ok(Err(tools::error_in(wit::Error::Failed(message), missing, record.limits.error)))
+        }
+    }
 }
 
 async fn call(
@@ -156,7 +159,7 @@ async fn run_command(
     store: &mut GuestStore,
     instance: &Instance,
     index: &ComponentExportIndex,
-    program: &Program,
+    (program, bytes): (&Program, usize),
 ) -> Result<Result<ToolDone, String>, Stop> {
     let code = match call_for(store, instance, index, &[], 1).await {
         Ok(Some(Val::Result(Ok(_)))) => 0,
@@ -171,38 +174,38 @@ async fn run_command(
         return Ok(Err(program.failure(code)));
     }
     let printed = program.printed();
-    if printed.is_empty() { Ok(Ok(ToolDone::default())) } else { text(printed).map(Ok) }
+    if printed.is_empty() { Ok(Ok(ToolDone::default())) } else { text(printed, bytes).map(Ok) }
 }
 
 /// A function's own failure goes to the model as the failure of the tool.
-fn outcome(signature: &Signature, value: Option<Val>) -> Result<Result<ToolDone, String>, Stop> {
+fn outcome(signature: &Signature, value: Option<Val>, bytes: usize) -> Result<Result<ToolDone, String>, Stop> {
     match (&signature.result, value) {
         (Some(Shape::Result { ok, .. }), Some(Val::Result(Ok(value)))) => match (ok, value) {
-            (Some(shape), Some(value)) => done(shape, *value).map(Ok),
+            (Some(shape), Some(value)) => done(shape, *value, bytes).map(Ok),
             _ => Ok(Ok(ToolDone::default())),
         },
         (Some(Shape::Result { error, .. }), Some(Val::Result(Err(value)))) => Ok(Err(words(error.as_deref(), value)?)),
-        (Some(shape), Some(value)) => done(shape, value).map(Ok),
+        (Some(shape), Some(value)) => done(shape, value, bytes).map(Ok),
         _ => Ok(Ok(ToolDone::default())),
     }
 }
 
-fn done(shape: &Shape, value: Val) -> Result<ToolDone, Stop> {
+fn done(shape: &Shape, value: Val, bytes: usize) -> Result<ToolDone, Stop> {
     // Without quotes and escapes: it is for reading, and a bare string promises no structure.
     if let Val::String(words) = value {
-        return text(words);
+        return text(words, bytes);
     }
     let json = write(shape, value).map_err(|reason| host(&reason))?;
-    if json.to_string().len() > RESULT_TEXT_BYTES {
-        return Err(too_much());
+    if json.to_string().len() > bytes {
+        return Err(too_much(bytes));
     }
     // A structured null alone would look like no result at all.
     let content = if json.is_null() { vec![Content::Json(Value::Null)] } else { Vec::new() };
     Ok(ToolDone { content, structured: Some(json) })
 }
 
-fn text(text: String) -> Result<ToolDone, Stop> {
-    if text.len() > RESULT_TEXT_BYTES { Err(too_much()) } else { Ok(ToolDone::text(text)) }
+fn text(text: String, bytes: usize) -> Result<ToolDone, Stop> {
+    if text.len() > bytes { Err(too_much(bytes)) } else { Ok(ToolDone::text(text)) }
 }
 
 /// What a function failed with, for the model.
@@ -269,6 +272,6 @@ fn host(reason: &str) -> Stop {
     Stop::Refused(Refusal::Host(reason.to_owned()))
 }
 
-fn too_much() -> Stop {
-    Stop::Refused(Refusal::Limit(Limit::ResultText(RESULT_TEXT_BYTES)))
+fn too_much(bytes: usize) -> Stop {
+    Stop::Refused(Refusal::Limit(Limit::ResultText(bytes)))
 }

@@ -1,6 +1,6 @@
 //! A command-line program (`wasi:cli/command`) as one tool: what it reads on standard input, what it prints, how it ends.
 
-use crate::limits::{Limit, RESULT_TEXT_BYTES};
+use crate::limits::Limit;
 use crate::logging::Source;
 use crate::record::{CallRecord, lock};
 use crate::text::clean;
@@ -111,8 +111,9 @@ impl Program {
     fn take(&self, record: &CallRecord, source: Source, bytes: &[u8]) -> Result<(), OutputFull> {
         let mut output = lock(&self.output);
         if source == Source::Stdout {
-            if output.stdout.len() + bytes.len() > RESULT_TEXT_BYTES {
-                record.hit(Limit::ResultText(RESULT_TEXT_BYTES));
+            let limit = record.limits.result;
+            if output.stdout.len() + bytes.len() > limit {
+                record.hit(Limit::ResultText(limit));
                 return Err(OutputFull);
             }
             output.stdout.extend_from_slice(bytes);

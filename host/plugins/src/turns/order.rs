@@ -1,14 +1,11 @@
 //! Who is polled next: the first of the agent that has used the least time of late. An agent with a hundred guests gets no
 //! more of the processors than one with a single guest, and who sleeps saves nothing up.
 
-use crate::limits::EPOCH_TICK;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// What a turn is counted as until it is known how long it was. Agents that were served at once are told apart by it.
-const USUAL: u64 = EPOCH_TICK.as_nanos() as u64;
 /// A turn counts for no less than this, so that polls that do nothing are not free.
 const LEAST: u64 = 1_000;
 /// Agents that are remembered without a thought of what for.
@@ -17,6 +14,9 @@ const REMEMBERED: usize = 128;
 /// So many turns: some in use, some kept for who was called.
 pub(super) struct Order {
     count: usize,
+    /// What a turn is counted as until it is known how long it was, in nanoseconds: an epoch tick. Agents that were served
+    /// at once are told apart by it.
+    usual: u64,
     in_use: usize,
     called: Vec<Called>,
     /// Those of which something runs or waits; while anybody waits, others too, for what they have used.
@@ -50,8 +50,8 @@ pub(super) enum Begun {
 }
 
 impl Order {
-    pub(super) fn new(count: usize) -> Self {
-        Self { count, in_use: 0, called: Vec::new(), agents: Vec::new(), now: 0, places: 0 }
+    pub(super) fn new(count: usize, usual: Duration) -> Self {
+        Self { count, usual: nanos(usual), in_use: 0, called: Vec::new(), agents: Vec::new(), now: 0, places: 0 }
     }
 
     /// Asks for a turn; `place` is what the last answer was, if that was no turn.
@@ -96,10 +96,10 @@ impl Order {
     /// A turn that took so long is over. Returns who is to be woken.
     pub(super) fn end(&mut self, name: &Arc<str>, spent: Duration, at: Instant) -> Vec<Waker> {
         self.in_use -= 1;
-        let spent = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX).max(LEAST);
+        let (spent, usual) = (nanos(spent).max(LEAST), self.usual);
         let agent = self.agent(name);
         agent.turns -= 1;
-        agent.used = agent.used.saturating_sub(USUAL).saturating_add(spent);
+        agent.used = agent.used.saturating_sub(usual).saturating_add(spent);
         self.call(at)
     }
 
@@ -122,9 +122,10 @@ impl Order {
 
     fn give_back(&mut self, called: usize) {
         let Called { agent, .. } = self.called.swap_remove(called);
+        let usual = self.usual;
         let agent = self.agent(&agent);
         agent.turns -= 1;
-        agent.used = agent.used.saturating_sub(USUAL);
+        agent.used = agent.used.saturating_sub(usual);
     }
 
     /// Calls as many as there are turns for, no more.
@@ -156,10 +157,11 @@ impl Order {
     }
 
     fn start(&mut self, name: &Arc<str>) {
+        let usual = self.usual;
         let agent = self.agent(name);
         let used = agent.used;
         agent.turns += 1;
-        agent.used = used.saturating_add(USUAL);
+        agent.used = used.saturating_add(usual);
         self.now = self.now.max(used);
     }
 
@@ -180,6 +182,10 @@ impl Order {
         }
         agent
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

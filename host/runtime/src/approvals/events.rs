@@ -86,6 +86,10 @@ impl Session {
         let answer = event.data.clone().unwrap_or_default();
         let answer: Answer = serde_json::from_value(answer)
             .map_err(|error| RespondError::Decisions { problem: error.to_string(), event_type: APPROVAL_RESOLVED })?;
+        if answer.decisions.is_empty() {
+            let problem = "its `decisions` are empty, so that it decides nothing".to_owned();
+            return Err(RespondError::Decisions { problem, event_type: APPROVAL_RESOLVED });
+        }
         let asked = self.asked_with(&request).await?;
         let asked = asked.ok_or_else(|| RespondError::NoRequest { request: request.clone(), session })?;
         let mut named: Vec<ApprovalDecision> = answer.decisions.into_iter().map(Into::into).collect();

@@ -2,11 +2,15 @@
 
 use super::{Session, SessionError};
 use crate::agent::Agent;
+use agent_core::approval::source_of;
 use agent_core::change::CallRecord;
 use agent_core::tool::ToolSource;
-use agent_mcp::Held;
+use agent_mcp::{Catalogue, Held};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+
+/// Tools that a message lists.
+const LISTED: usize = 20;
 
 impl Session {
     /// Takes the agent for what follows, with the tools that its MCP servers have now. An open turn keeps the tools that
@@ -35,6 +39,7 @@ impl Session {
                 tracing::warn!("{problem}");
             }
         }
+        let is_new = known.is_none_or(|known| known != held.catalogue());
         let same = known.is_some_and(|known| !idle || known == held.catalogue());
         let catalogue = held.catalogue().clone();
         let agent = match (same, idle) {
@@ -43,6 +48,9 @@ impl Session {
             (false, true) => self.shared.live.change(|current| current.with_catalogue(catalogue))?,
             (false, false) => Arc::new(agent.with_catalogue(catalogue)?),
         };
+        if is_new {
+            warn_of_idle_rules(&agent, held.catalogue());
+        }
         self.use_agent(agent);
         Ok(Some(held))
     }
@@ -67,5 +75,21 @@ impl Session {
             self.held = self.connect(agent, cancel).await?;
         }
         Ok(())
+    }
+}
+
+/// Rules about approvals that fit no tool of a server that is there: behind a slip, a tool would run unasked (L17).
+fn warn_of_idle_rules(agent: &Agent, catalogue: &Catalogue) {
+    let tools: Vec<&str> = agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect();
+    for rule in agent.config().approvals.idle(&tools) {
+        let Some(server) = source_of(rule) else { continue };
+        let mut known =
+            catalogue.tools().filter(|tool| tool.server == server).map(|tool| &*tool.definition.name).peekable();
+        if known.peek().is_some() {
+            let known = known.take(LISTED).collect::<Vec<_>>().join(", ");
+            tracing::warn!(
+                "the approval rule `{rule}` fits no tool of the MCP server {server}, so it does nothing; it has {known}"
+            );
+        }
     }
 }

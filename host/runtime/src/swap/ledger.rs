@@ -5,7 +5,7 @@ use super::{Chosen, Notice, PluginKeeper};
 use crate::agent::AgentError;
 use crate::live::{LiveAgent, OnTrial, Standing};
 use agent_core::message::Digest;
-use agent_memory::{Deed, Rollback, ServedPlugin, Store, StoreError, StoredTrial, VersionEnd};
+use agent_memory::{Deed, Rollback, STORED, ServedPlugin, Store, StoreError, StoredTrial, VersionEnd};
 use agent_plugins::{Generation, GenerationError, Grants, LoadedPlugin, Sandbox, TreeGrant, Trial, TrialCounts};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -264,7 +264,7 @@ fn why(rollbacks: &[Rollback], rolled_back: Option<&Digest>) -> VersionEnd {
 
 fn origin(path: Option<&Path>, is_rolled_back: bool) -> String {
     match (is_rolled_back, path) {
-        (true, _) => "plugin store".to_owned(),
+        (true, _) => STORED.to_owned(),
         (false, Some(path)) => path.display().to_string(),
         (false, None) => String::new(),
     }

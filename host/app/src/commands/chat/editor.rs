@@ -91,7 +91,11 @@ impl Editor {
             let signal = full.reedline.read_line(&Arrow);
             (full, signal)
         });
-        let (mut full, signal) = reading.await.map_err(|error| Failure::failed(format!("the line editor: {error}")))?;
+        let (mut full, signal) = tokio::select! {
+            read = reading => read.map_err(|error| Failure::failed(format!("the line editor: {error}")))?,
+            // The editor would read ends of input for ever.
+            () = self.terminal.hung_up() => return Ok(Typed::Leave),
+        };
         match signal {
             Ok(signal) => {
                 let typed = full.typed(signal);

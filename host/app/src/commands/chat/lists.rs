@@ -70,7 +70,7 @@ pub(super) fn plugins(agent: &Agent, width: usize) -> String {
         }
         for unmet in setup.unmet() {
             let thing = text::one_line(&unmet.thing, 100);
-            line.push_str(&format!("\n  {YELLOW}asks for{YELLOW:#} {thing}, not granted: {}", unmet.advice.flag));
+            line.push_str(&format!("\n  {YELLOW}asks for{YELLOW:#} {thing}, not granted: {}", unmet.advice.short()));
         }
         line
     });

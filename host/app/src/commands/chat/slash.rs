@@ -20,7 +20,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command { name: "/session", takes: "[list|new|ID]", meaning: "this session; the latest ones; another one" },
     Command { name: "/result", takes: "", meaning: "the whole result of the last call" },
     Command { name: "/undo", takes: "", meaning: "takes the last turn back: the model does not see it any more" },
-    Command { name: "/approve", takes: "", meaning: "asks again about calls that wait for an approval" },
+    Command { name: "/approve", takes: "", meaning: "asks again what waits for you, here and in agents below" },
     Command {
         name: "/continue",
         takes: "",

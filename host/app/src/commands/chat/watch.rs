@@ -34,8 +34,14 @@ pub(super) enum Told {
     },
 }
 
+fn watch_files(host: &Host, agents: &[MadeAgent], until: &CancellationToken) -> Receiver<Told> {
+    let (sender, told) = channel(NOTICES);
+    tokio::spawn(files::watch(agents.to_vec(), host.store.clone(), sender, until.clone()));
+    told
+}
+
 /// Watches until it is dropped.
-pub(super) struct Watch {
+pub(in crate::commands) struct Watch {
     notices: Option<Receiver<Notice>>,
     told: Option<Receiver<Told>>,
     _until: DropGuard,
@@ -62,9 +68,15 @@ impl Watch {
             let keeper = PluginKeeper::new(place, &folder, agents, sender.clone());
             tokio::spawn(keeper.keep(until.clone()));
         }
-        let (sender, told) = channel(NOTICES);
-        tokio::spawn(files::watch(agents.to_vec(), host.store.clone(), sender, until.clone()));
+        let told = watch_files(host, agents, &until);
         Self { notices: Some(notices), told: Some(told), _until: until.drop_guard() }
+    }
+
+    /// For one turn: what is taken back in the agents' files counts at once, all else has no next turn to count from.
+    pub(in crate::commands) fn revocations(host: &Host, agents: &[MadeAgent]) -> Self {
+        let until = CancellationToken::new();
+        let told = watch_files(host, agents, &until);
+        Self { notices: None, told: Some(told), _until: until.drop_guard() }
     }
 
     /// The next thing to say, if there is one now.

@@ -22,7 +22,7 @@ pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
     }
     for unmet in plugin.unmet(grants) {
         let thing = text::one_line(&unmet.thing, SHOWN);
-        lines.push(format!("  {YELLOW}!{YELLOW:#} asks for {thing}, not granted: {}", unmet.advice.flag));
+        lines.push(format!("  {YELLOW}!{YELLOW:#} asks for {thing}, not granted: {}", unmet.advice.short()));
     }
     lines.join("\n")
 }

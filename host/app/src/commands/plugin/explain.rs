@@ -2,7 +2,7 @@
 
 use crate::grants;
 use crate::terminal::{BOLD, DIM, GREEN, YELLOW, text};
-use agent_plugins::{Access, CallLimits, GrantAdvice, Grants, LoadedPlugin, PluginSetup};
+use agent_plugins::{Access, Authority, CallLimits, GrantAdvice, Grants, Kind, LoadedPlugin, PluginSetup};
 use std::sync::Arc;
 
 /// Characters of one line.
@@ -17,7 +17,7 @@ pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
     if plugin.manifest().is_none() {
         lines.push("  it has no manifest, so it gets all that it is granted".to_owned());
     }
-    lines.push("  always    clocks, random numbers and log lines, bounded".to_owned());
+    lines.extend(always(plugin.kinds()));
     for thing in given(setup.grants()) {
         lines.push(format!("  {GREEN}gets{GREEN:#}      {}", text::one_line(&thing, SHOWN)));
     }
@@ -40,6 +40,20 @@ pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
 fn advised(what_for: &str, advice: &GrantAdvice) -> String {
     let (table, line) = (text::one_line(&advice.table, SHOWN), text::one_line(&advice.line, SHOWN));
     format!("            {DIM}{what_for}:{DIM:#} {table} {line}")
+}
+
+/// What each kind has without being granted anything (P5).
+fn always(kinds: &[Kind]) -> Vec<String> {
+    let inert: Vec<_> = kinds.iter().filter(|kind| kind.authority() == Authority::Inert).map(Kind::to_string).collect();
+    let granted = "  always    clocks, random numbers and log lines, bounded".to_owned();
+    if inert.is_empty() {
+        return vec![granted];
+    }
+    let nothing = format!(
+        "  always    as {}: no clock, no random numbers and no grants; time stands still, random numbers repeat",
+        inert.join(" and ")
+    );
+    if inert.len() == kinds.len() { vec![nothing] } else { vec![granted, nothing] }
 }
 
 /// What is really given, in words.

@@ -158,7 +158,10 @@ fn shown(version: &PluginVersion) -> String {
         (None, _) => "serves".to_owned(),
     };
     let digest = version.digest.hex().get(..DIGITS).unwrap_or_default();
-    let (name, origin) = (text::one_line(&version.plugin, 64), text::one_line(&version.origin, 200));
+    // The folder as it is, since several may have a file of that name; as it was typed, it means something else elsewhere.
+    let file = Path::new(&version.origin).file_name().map(Path::new).unwrap_or(Path::new(&version.origin));
+    let origin = Path::new(&version.directory).join(file).display().to_string();
+    let (name, origin) = (text::one_line(&version.plugin, 64), text::one_line(&origin, 200));
     format!("{BOLD}{name}{BOLD:#} {digest}  {} {until}  {DIM}{origin}{DIM:#}", time(&version.began))
 }
 
@@ -177,6 +180,14 @@ mod tests {
             ended: None,
             why: None,
         }
+    }
+
+    /// P10: two folders with a file of one name are told apart, however they were typed.
+    #[test]
+    fn p10_a_version_is_shown_with_its_folder() {
+        let typed =
+            PluginVersion { origin: "p/calc.wasm".to_owned(), directory: "/home/ann/p".to_owned(), ..version(1) };
+        assert!(shown(&typed).contains("/home/ann/p/calc.wasm"), "{}", shown(&typed));
     }
 
     /// P10: back to the version before, or to one that is named; never to what the file holds.

@@ -36,8 +36,6 @@ pub(super) async fn answer(
         return Ok(Exit::Done);
     }
     let (subject, flag) = (&session.subject, data.flag());
-    terminal.note(format!(
-        "answered; go on with agent-host --session {subject}{flag}, and the same --agent or --plugins as before"
-    ));
+    terminal.note(format!("answered; go on with agent-host --session {subject}{flag}, and the same options as before"));
     Ok(Exit::Done)
 }

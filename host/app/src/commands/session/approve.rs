@@ -12,6 +12,7 @@ use crate::setup;
 use crate::terminal::Terminal;
 use agent_core::event::ApprovalItem;
 use agent_core::message::CallId;
+use agent_core::run::TurnEnd;
 use agent_runtime::{ApprovalDecision, Session, Verdict};
 
 /// Says yes.
@@ -75,6 +76,10 @@ async fn decide(
     (verdict, edits): (Decide<'_>, &[Edit]),
 ) -> Result<(), Failure> {
     let waiting = session.asked_approvals().await.map_err(Failure::failed)?;
+    if let Some(TurnEnd::Failed(error)) = session.state().turn.as_ref().and_then(|turn| turn.end()) {
+        let subject = session.subject();
+        return Err(Failure::failed(format!("the turn of session {subject} has ended, nothing was decided: {error}")));
+    }
     let meant = meant(session.subject(), &waiting, calls)?;
     if let Some(edit) = edits.iter().find(|edit| !meant.iter().any(|call| call.is_named(&edit.call))) {
         return Err(unknown(session.subject(), &edit.call, &waiting));
@@ -110,9 +115,7 @@ async fn leave(opened: Opened, data: &DataDirectory, terminal: &Terminal) -> Res
     opened.session.close().await.map_err(Failure::failed)?;
     opened.agent.current().servers().shutdown().await;
     let flag = data.flag();
-    terminal.note(format!(
-        "stored; go on with agent-host --session {session}{flag}, and the same --agent or --plugins as before"
-    ));
+    terminal.note(format!("stored; go on with agent-host --session {session}{flag}, and the same options as before"));
     Ok(Exit::Done)
 }
 

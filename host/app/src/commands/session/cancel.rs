@@ -18,6 +18,12 @@ pub(super) async fn cancel(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let kept = store.clone();
+    if let (Some(process), "running") = (session.open_in, session.state.as_str()) {
+        return Err(Failure::refused(format!(
+            "the turn of session {} runs in process {process}, which alone can cancel it: Ctrl-C there does, or `kill -INT {process}`",
+            session.subject
+        )));
+    }
     let mut open = open_to_decide(store, &session, data, PATIENCE).await?;
     let state = open.state();
     let (parent, waits, subject) = (state.delegated_by.clone(), state.waits(), &session.subject);

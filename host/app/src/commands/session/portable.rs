@@ -1,16 +1,17 @@
 //! `session fork|undo|export|import`: sessions as things that can be copied, taken back and carried elsewhere (D5).
 
+use super::destination::{Destination, Existing, unwritable};
 use super::find;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
 use agent_memory::{SqliteStore, Store, StoreError};
 use agent_runtime::portable::{self, ForkAt, ImportAs, PortableError};
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 /// What stands for stdin and stdout where a file's name is asked for.
 const PIPE: &str = "-";
@@ -18,12 +19,8 @@ const PIPE: &str = "-";
 /// Most bytes of a document: it is checked as a whole before anything of it is stored.
 const MAX_DOCUMENT: u64 = 2 << 30;
 
-/// Whether a file that is there may be replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Existing {
-    Keep,
-    Replace,
-}
+/// Bytes of it that are read at once, and looked at before more are read.
+const PIECE: u64 = 1 << 20;
 
 /// Makes a new session of the visible messages; its id is the output.
 pub(super) async fn fork(
@@ -76,42 +73,17 @@ pub(super) async fn export(
     let exported = if output == Path::new(PIPE) {
         portable::export(store, &session, &mut tokio::io::stdout()).await.map_err(failure)?
     } else {
-        if existing == Existing::Keep && output.exists() {
-            let path = output.display();
-            return Err(Failure::refused(format!(
-                "`{path}` is there already: --force replaces it, --output FILE writes another"
-            )));
-        }
-        let part = beside(output);
-        let written = write(store, &session, &part).await.and_then(|exported| {
-            std::fs::rename(&part, output).map_err(|error| unwritable(output, &error))?;
-            Ok(exported)
-        });
-        if written.is_err() {
-            // It may not even have been made.
-            let _ = std::fs::remove_file(&part);
-        }
-        written?
+        let (mut file, writing) = Destination::of(output, existing)?.open().await?;
+        let exported = portable::export(store, &session, &mut file).await.map_err(failure)?;
+        file.flush().await.map_err(|error| unwritable(output, &error))?;
+        writing.finish(file).await?;
+        exported
     };
     let media = if exported.media == 1 { "1 medium".to_owned() } else { format!("{} media", exported.media) };
     let what = format!("{} and {media}", text::count(exported.messages as usize, "message"));
     let place = if output == Path::new(PIPE) { String::new() } else { format!(" to {}", output.display()) };
     terminal.note(format!("exported {session}{place}: {what}"));
     Ok(Exit::Done)
-}
-
-async fn write(store: &dyn Store, session: &str, path: &Path) -> Result<portable::Exported, Failure> {
-    let mut file = tokio::fs::File::create(path).await.map_err(|error| unwritable(path, &error))?;
-    let exported = portable::export(store, session, &mut file).await.map_err(failure)?;
-    file.sync_all().await.map_err(|error| unwritable(path, &error))?;
-    Ok(exported)
-}
-
-/// A file of the same folder that nobody means.
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    path.with_file_name(name)
 }
 
 /// Makes a session of such a document; its id is the output.
@@ -140,22 +112,43 @@ pub(super) async fn import(
 
 async fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     let unreadable = |error| Failure::refused(format!("`{}` cannot be read: {error}", file.display()));
-    let mut document = Vec::new();
     if file == Path::new(PIPE) {
-        tokio::io::stdin().take(MAX_DOCUMENT + 1).read_to_end(&mut document).await.map_err(unreadable)?;
-    } else {
-        let file = tokio::fs::File::open(file).await.map_err(unreadable)?;
-        file.take(MAX_DOCUMENT + 1).read_to_end(&mut document).await.map_err(unreadable)?;
+        return read_document(file, tokio::io::stdin(), unreadable).await;
     }
-    if document.len() as u64 > MAX_DOCUMENT {
-        let (file, most) = (file.display(), text::size(MAX_DOCUMENT));
-        return Err(Failure::refused(format!("`{file}` is larger than {most}, the most that is imported")));
-    }
-    Ok(document)
+    let open = tokio::fs::File::open(file).await.map_err(unreadable)?;
+    read_document(file, open, unreadable).await
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::refused(format!("`{}` cannot be written: {error}", path.display()))
+/// Reads piece by piece, and no further than it can be a document: what has no end is not taken into memory first.
+async fn read_document(
+    file: &Path,
+    mut reader: impl AsyncRead + Unpin,
+    unreadable: impl Fn(io::Error) -> Failure,
+) -> Result<Vec<u8>, Failure> {
+    let mut document = Vec::new();
+    loop {
+        let read = (&mut reader).take(PIECE).read_to_end(&mut document).await.map_err(&unreadable)?;
+        if !may_be_document(&document, read) {
+            let file = file.display();
+            return Err(Failure::refused(format!("`{file}` is no session: `session export` writes such documents")));
+        }
+        if document.len() as u64 > MAX_DOCUMENT {
+            let (file, most) = (file.display(), text::size(MAX_DOCUMENT));
+            return Err(Failure::refused(format!("`{file}` is larger than {most}, the most that is imported")));
+        }
+        if (read as u64) < PIECE {
+            return Ok(document);
+        }
+    }
+}
+
+/// Whether these can be the beginning of a document, of which so many bytes have just been read: an object, and no
+/// control characters, which JSON has none of. Short ones are left to the reader, who says what is wrong with them.
+fn may_be_document(document: &[u8], read: usize) -> bool {
+    let whole = (document.len() as u64) < PIECE;
+    let is_object = || document.trim_ascii_start().first() == Some(&b'{');
+    let no_text = |byte: &u8| *byte < b' ' && !byte.is_ascii_whitespace();
+    whole || (is_object() && !document[document.len() - read..].iter().any(no_text))
 }
 
 /// A reader who has enough, as `head` has, is no failure.

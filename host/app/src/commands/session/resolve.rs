@@ -34,7 +34,7 @@ pub(super) async fn resolve(
     let decision = decision(asked.decision, asked.text)?;
     let (session, call) = place(&asked.call, asked.session.as_deref());
     let session = match session {
-        Some(session) => super::find(&*store, Some(session)).await?,
+        Some(session) => super::find_open(&*store, session).await?,
         None => waiting_session(&*store, call).await?,
     };
     let mut open = super::open_to_decide(store.clone(), &session, data, Duration::ZERO).await?;
@@ -59,9 +59,7 @@ async fn report(
     match unknown_calls(store, session).await?.as_slice() {
         [] => {
             let flag = data.flag();
-            terminal.note(format!(
-                "go on with agent-host --session {session}{flag}, and the same --agent or --plugins as before"
-            ));
+            terminal.note(format!("go on with agent-host --session {session}{flag}, and the same options as before"));
         }
         left => terminal.note(super::show::waiting(session, left, data)),
     }
@@ -69,7 +67,7 @@ async fn report(
 }
 
 /// A result must be told; an error has a usual text.
-fn decision(verdict: Verdict, text: Option<String>) -> Result<Decision, Failure> {
+pub(crate) fn decision(verdict: Verdict, text: Option<String>) -> Result<Decision, Failure> {
     match (verdict, text) {
         (Verdict::Retry, None) => Ok(Decision::Retry),
         (Verdict::Retry, Some(_)) => Err(Failure::refused("`retry` takes no text: the call runs again")),

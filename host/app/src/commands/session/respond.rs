@@ -57,10 +57,10 @@ pub(super) async fn respond(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let event = read(&asked.event)?;
-    let found = super::find(&*store, Some(&asked.session)).await.map_err(no_context)?;
+    let found = super::find_open(&*store, &asked.session).await.map_err(no_context)?;
     let names_agent = asked.agent != AgentArguments::default();
     if event.event_type == APPROVAL_RESOLVED && !names_agent {
-        let advice = "an approval is checked against the agent's tools: give the same --agent or --plugins as before";
+        let advice = "an approval is checked against the agent's tools: give its options as before, --agent FILE, or --plugins, --model and --grant";
         return Err(Failure::refused(advice));
     }
     // What an approval is checked against must be there in any case.
@@ -104,9 +104,7 @@ pub(super) async fn respond(
                 terminal.note(super::below::parent_waits(&*kept.store, &parent, data).await?);
             } else if ready {
                 let (id, flag) = (&found.subject, data.flag());
-                terminal.note(format!(
-                    "go on with agent-host --session {id}{flag}, and the same --agent or --plugins as before"
-                ));
+                terminal.note(format!("go on with agent-host --session {id}{flag}, and the same options as before"));
             }
             Ok(Exit::Done)
         }

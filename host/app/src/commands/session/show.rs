@@ -154,8 +154,8 @@ fn end(reason: EndReason, error: Option<&str>) -> String {
 fn interrupted(session: &SessionSummary, open: &[CallRecord], data: &DataDirectory) -> String {
     let (id, flag) = (&session.subject, data.flag());
     let mut lines = vec![format!(
-        "{YELLOW}interrupted{YELLOW:#}: the process of this turn is gone; --continue goes on with it, or --session \
-         {id}{flag}, with the same --agent or --plugins as before"
+        "{YELLOW}interrupted{YELLOW:#}: no process works on this turn, since it is gone or has left it to the next when an answer \
+         came; --continue goes on with it, or --session {id}{flag}, with the same options as before"
     )];
     lines.extend(open.iter().filter(|call| call.state != CallState::OutcomeUnknown).map(|call| open_call(call, None)));
     lines.join("\n")
@@ -203,9 +203,11 @@ pub(crate) fn asked(session: &str, calls: &[CallRecord], data: &DataDirectory) -
         let showing = format!("agent-host session show {session} --call {}{flag} shows", call.id);
         lines.extend(approval::arguments(call.effective_arguments(), &showing).iter().map(|line| format!("  {line}")));
     }
+    // A session is called as its agent, which need not be the one that somebody has asked.
+    let agent = session.split_once('/').map_or(session, |(agent, _)| agent);
     lines.push(format!(
-        "    agent-host session approve {session} [CALL] [--scope session|always]{flag}, with the same --agent or --plugins \
-         as before\n    agent-host session deny {session} [CALL] [--reason WHY]{flag}"
+        "    agent-host session approve {session} [CALL] [--scope session|always]{flag}, with the options of agent {agent} \
+         (--agent FILE, or --plugins, --model and --grant)\n    agent-host session deny {session} [CALL] [--reason WHY]{flag}"
     ));
     lines.join("\n")
 }

@@ -5,7 +5,7 @@ use crate::terminal::{DIM, text};
 use agent_memory::{MAX_PAGE, SessionFilter, SessionSummary, Store};
 
 /// States of sessions whose turn is not over.
-const OPEN: [&str; 3] = ["running", "suspended", super::INTERRUPTED];
+pub(super) const OPEN: [&str; 3] = ["running", "suspended", super::INTERRUPTED];
 
 /// The sessions in their order, each followed by those below it, with how deep they are. One whose parent is not among them
 /// stands at the top.

@@ -1,3 +1,5 @@
+//! What is written into an agent.toml, and what of it stays as it was.
+
 use super::*;
 
 fn grant(kind: Kind, value: &str) -> Grant {
@@ -23,10 +25,10 @@ fn p6_grants_come_into_a_file_as_it_is_written() {
         "[plugins.text.grants]\n# what it may\nenv = [\"LANG\"]\n\n[plugins.files.grants]\nread = [\".\"]\n",
         "[plugins.text.grants]\nread = [ \"docs\" ] # these\n",
         "[plugins.text.grants]\nread = [\n    \"docs\", # these\n    # and those\n    \"more\",\n]\n",
-        "[plugins.text.limits]\nwall_ms = 5\n",
+        "[plugins.text.limits]\ntool_wall_ms = 5\n",
         "plugins.text.grants.env = [\"LANG\"]\n",
         "plugins = { text = { grants = { env = [\"LANG\"] } } }\n",
-        "[plugins]\ntext = { limits = { wall_ms = 5 } }\n",
+        "[plugins]\ntext = { limits = { tool_wall_ms = 5 } }\n",
         "[plugins]\ntext.grants = {}\n",
         "[plugins.text]\ngrants = { read = [\"docs\"] }",
         "[plugins.files.grants]\nread = [\".\"]\n# so much for files\n\n# [approval]\n",
@@ -80,7 +82,7 @@ fn p6_grants_come_into_a_file_as_it_is_written() {
 
     =====
     [plugins.text.limits]
-    wall_ms = 5
+    tool_wall_ms = 5
 
     [plugins.text.grants]
     read = ["."]
@@ -94,7 +96,7 @@ fn p6_grants_come_into_a_file_as_it_is_written() {
 
     =====
     [plugins]
-    text = { limits = { wall_ms = 5 } , grants = { read = ["."] } }
+    text = { limits = { tool_wall_ms = 5 } , grants = { read = ["."] } }
 
     =====
     [plugins]

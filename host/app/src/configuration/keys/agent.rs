@@ -2,6 +2,9 @@
 
 use super::{Default, Form, Key, NONE, Section, Value};
 
+/// Largest weight of anything, in units.
+const MOST_UNITS: u32 = agent_core::run::Weight::MOST;
+
 pub(super) const AGENT: Section = Section {
     path: &[],
     example: "",
@@ -11,8 +14,11 @@ pub(super) const AGENT: Section = Section {
         Key {
             name: "name",
             value: Value::Text(Form::Name),
-            default: Default::Words("the file's name without `.toml`"),
-            meaning: "The agent's name: sessions belong to it, and `--agent NAME` finds it.",
+            default: Default::Words(
+                "the file's name (the folder's for `agent.toml`) and six digits that stand for the folder",
+            ),
+            meaning: "The agent's name. Agents of one name are one: sessions, memory, values and approvals belong to it, wherever \
+                      its file lies. `--agent NAME` finds it, or the file's name without `.toml`.",
             example: r#""reader""#,
         },
         Key {
@@ -276,6 +282,37 @@ pub(super) const TURN: Section = Section {
             default: NONE,
             meaning: "By provider, the plugin that decides which media its models are shown.",
             example: r#"{ openai = "mask-openai" }"#,
+        },
+    ],
+};
+
+pub(super) const UNITS: Section = Section {
+    path: &["execution_units"],
+    example: "execution_units",
+    title: "Execution units",
+    about: "What a turn's model calls count for in its output's `execution_units`: these, added up over the turn, and a part \
+            of a unit counts as one. Each agent counts its own.",
+    keys: &[
+        Key {
+            name: "prompt_token",
+            value: Value::Amount(MOST_UNITS),
+            default: Default::Is("1"),
+            meaning: "Units of a token of the prompt.",
+            example: "0.25",
+        },
+        Key {
+            name: "completion_token",
+            value: Value::Amount(MOST_UNITS),
+            default: Default::Is("1"),
+            meaning: "Units of a token of the reply.",
+            example: "2",
+        },
+        Key {
+            name: "model_call",
+            value: Value::Amount(MOST_UNITS),
+            default: Default::Is("0"),
+            meaning: "Units of a model call beside its tokens: of a step, a summary, or a plugin's question to the model.",
+            example: "10",
         },
     ],
 };

@@ -167,7 +167,7 @@ pub(super) const HOST_GRANTS: Section = Section {
     about: "The tools `read_file` and `list_directory` are there when a folder is granted.",
     keys: &[Key {
         name: "read",
-        value: Value::Texts(Form::Filled),
+        value: Value::Texts(Form::Tree),
         default: NONE,
         meaning: "Folders that they read.",
         example: r#"["docs"]"#,
@@ -183,14 +183,14 @@ pub(super) const GRANTS: Section = Section {
     keys: &[
         Key {
             name: "read",
-            value: Value::Texts(Form::Filled),
+            value: Value::Texts(Form::Tree),
             default: NONE,
             meaning: "Folders: read what is under them.",
             example: r#"["."]"#,
         },
         Key {
             name: "write",
-            value: Value::Texts(Form::Filled),
+            value: Value::Texts(Form::Tree),
             default: NONE,
             meaning: "Folders: read and write what is under them.",
             example: r#"["out"]"#,
@@ -211,7 +211,7 @@ pub(super) const GRANTS: Section = Section {
         },
         Key {
             name: "http",
-            value: Value::Texts(Form::Filled),
+            value: Value::Texts(Form::Requests),
             default: NONE,
             meaning: "Requests that it may send: `[METHOD ]SCHEME://HOST[:PORT][/PREFIX]`. HOST is a name, `*.NAME`, `*` or an address. \
                       Addresses of this machine and network are refused unless the address itself stands here, or `private ` before \
@@ -278,44 +278,6 @@ pub(super) const SECRETS: Section = Section {
             default: Default::Words("`Bearer {}` for `Authorization`, else `{}`"),
             meaning: "The header's value, with `{}` where the secret stands.",
             example: r#""token {}""#,
-        },
-    ],
-};
-
-pub(super) const LIMITS: Section = Section {
-    path: &["plugins", "NAME", "limits"],
-    example: "plugins.files.limits",
-    title: "Limits of a plugin's calls",
-    about: "Of each single call.",
-    keys: &[
-        Key {
-            name: "wall_ms",
-            value: Value::Number(1, 120_000),
-            default: Default::Words("30000 for tools, 2000 for context builders, 250 for validators and policies"),
-            meaning: "Milliseconds from its begin to its end.",
-            example: "5000",
-        },
-        Key {
-            name: "cpu_ms",
-            value: Value::Number(1, 120_000),
-            default: Default::Words("as long as the wall time"),
-            meaning: "Milliseconds of processor time.",
-            example: "1000",
-        },
-        Key {
-            name: "memory_mib",
-            value: Value::Number(1, 256),
-            default: Default::Is("64"),
-            meaning: "MiB of all its memories together.",
-            example: "128",
-        },
-        Key {
-            name: "fuel",
-            value: Value::Switch(1_000_000_000_000),
-            default: Default::Is("false"),
-            meaning: "Instructions that it may run, counted: the same work takes the same fuel on every machine. `true` is 500000000. \
-                      Counting makes it somewhat slower, and takes other compiled code.",
-            example: "2000000000",
         },
     ],
 };

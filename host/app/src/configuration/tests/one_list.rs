@@ -47,18 +47,19 @@ fn defaults_are_told_as_they_are() {
         .flat_map(|section| section.keys)
         .filter_map(|key| match key.default {
             keys::Default::Is(value) => Some((key.name, value.to_owned())),
-            keys::Default::Words(_) => None,
+            // Those of limits have a test of their own.
+            keys::Default::Number(_) | keys::Default::Words(_) => None,
         })
         .collect();
     let (bounds, agent) = (agent_core::run::LoopConfig::default(), agent_runtime::AgentConfig::new("a"));
     let (retry, timeouts) = (agent_models::RetryPolicy::default(), agent_models::Timeouts::default());
     let at_limit = if bounds.at_limit == AtLimit::Finish { "\"finish\"" } else { "\"error\"" };
     let milliseconds = |time: std::time::Duration| time.as_millis().to_string();
-    let calls = agent_plugins::CallLimits::default();
     let mcp = agent_mcp::McpLimits::default();
     let keep = if agent_mcp::Keep::default() == agent_mcp::Keep::Turn { "\"turn\"" } else { "\"always\"" };
     let policy = |policy: agent_core::approval::ApprovalPolicy| serde_json::to_string(&policy).expect("a word");
     let expected = [
+        ("fuel", agent_plugins::CallLimits::default().fuel.is_some().to_string()),
         ("model", format!("\"{}\"", crate::settings::WantedModels::default_model())),
         ("model_cooldown_ms", milliseconds(agent_runtime::models::DEFAULT_COOLDOWN)),
         ("reply_tokens", agent.reply_tokens.to_string()),
@@ -66,6 +67,9 @@ fn defaults_are_told_as_they_are() {
         ("offered_tools", agent.offered_tools.to_string()),
         ("max_interactions", bounds.max_interactions.to_string()),
         ("at_limit", at_limit.to_owned()),
+        ("prompt_token", bounds.execution_units.prompt_token.units().to_string()),
+        ("completion_token", bounds.execution_units.completion_token.units().to_string()),
+        ("model_call", bounds.execution_units.model_call.units().to_string()),
         ("max_corrections", bounds.max_corrections.to_string()),
         ("parallel_calls", bounds.parallel_calls.to_string()),
         ("result_characters", bounds.result_characters.to_string()),
@@ -89,8 +93,6 @@ fn defaults_are_told_as_they_are() {
         ("connect_timeout_ms", milliseconds(timeouts.connect)),
         ("stall_timeout_ms", milliseconds(timeouts.stall)),
         ("total_timeout_ms", milliseconds(timeouts.total)),
-        ("memory_mib", (calls.memory >> 20).to_string()),
-        ("fuel", calls.fuel.is_some().to_string()),
         ("priority", agent_runtime::ServiceConfig::new("a").priority.to_string()),
         ("completions", (agent.outbox.announced.completions == agent_runtime::Emission::Emitted).to_string()),
         ("approvals", (agent.outbox.announced.approvals == agent_runtime::Emission::Emitted).to_string()),
@@ -100,10 +102,6 @@ fn defaults_are_told_as_they_are() {
         ("start_timeout_ms", milliseconds(mcp.connect_time)),
     ];
     assert_eq!(told, BTreeMap::from(expected));
-    let wall = keys::SECTIONS.iter().flat_map(|section| section.keys).find(|key| key.name == "wall_ms");
-    let [tool, builder, pure] = [calls.tool_time, calls.builder_time, calls.pure_time].map(milliseconds);
-    let expected = format!("{tool} for tools, {builder} for context builders, {pure} for validators and policies");
-    assert_eq!(wall.map(documentation::default), Some(expected));
 }
 
 /// `host/docs/agent-toml.md` has the tables that the list of keys makes.

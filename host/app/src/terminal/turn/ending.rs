@@ -74,8 +74,8 @@ impl TurnView<'_> {
                     Block::Note,
                     match self.usage {
                         Use::Once => format!(
-                            "{DIM}cancelled; to ask on: agent-host --session {session}{flag} \"…\", with the same --agent or \
-                             --plugins as before{DIM:#}"
+                            "{DIM}cancelled; to ask on: agent-host --session {session}{flag} \"…\", with the same options \
+                             as before{DIM:#}"
                         ),
                         Use::Interactive => format!("{DIM}cancelled; ask on, or /undo takes the turn back{DIM:#}"),
                     },
@@ -102,7 +102,12 @@ impl TurnView<'_> {
                     others.push_str("\n  or here: /respond FILE answers, /cancel ends the turn");
                 }
                 let others = (!others.is_empty()).then_some(others);
-                let below = below::waiting(&*self.kept.store, &suspension, &self.kept.data).await?;
+                let mut below = below::waiting(&*self.kept.store, &suspension, &self.kept.data).await?;
+                if self.usage == Use::Interactive && !below.is_empty() {
+                    below.push(format!(
+                        "{DIM}or here: /approve asks what can be answered, /cancel ends the turn{DIM:#}"
+                    ));
+                }
                 for lines in waiting.into_iter().chain(others).chain(below) {
                     self.page.note(Block::Note, self.fitted(lines));
                 }
@@ -138,7 +143,7 @@ impl TurnView<'_> {
         let (session, flag) = (&self.session, self.kept.data.flag());
         let how = match self.usage {
             Use::Once => format!(
-                "answer with agent-host --session {session}{flag} \"…\" and the same --agent or --plugins as before, or with \
+                "answer with agent-host --session {session}{flag} \"…\" and the same options as before, or with \
                  agent-host session answer {session}{flag} \"…\""
             ),
             Use::Interactive => "the next line that you write is the answer; /cancel ends the turn".to_owned(),

@@ -53,7 +53,11 @@ impl World {
             heard: 0,
             at: At::Away,
         };
-        Self { order: Order::new(count), guests: (0..guests).map(guest).collect(), at: Instant::now() }
+        Self {
+            order: Order::new(count, Duration::from_millis(10)),
+            guests: (0..guests).map(guest).collect(),
+            at: Instant::now(),
+        }
     }
 
     fn ask(&mut self, number: usize) {
@@ -181,7 +185,7 @@ proptest! {
 /// Lets one agent's guests compete with another's, each turn of a guest taking so long, and each guest away for so many
 /// turns of others after it. Returns what each agent got, in milliseconds.
 fn compete(agents: &[(&str, usize, u64, usize)], turns: usize) -> Vec<u64> {
-    let mut order = Order::new(1);
+    let mut order = Order::new(1, Duration::from_millis(10));
     let mut got = vec![0; agents.len()];
     let mut guests = Vec::new();
     for (index, (name, count, time, pause)) in agents.iter().enumerate() {

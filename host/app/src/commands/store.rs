@@ -1,0 +1,107 @@
+//! `store check|rebuild`: what is only there to be searched and listed, beside what it is made from (D6).
+
+use crate::arguments::StoreCommand;
+use crate::data::DataDirectory;
+use crate::exit::{Exit, Failure};
+use crate::setup;
+use crate::terminal::{DIM, GREEN, RED, Terminal, text};
+use agent_memory::{Comparison, Projection, Projections, SqliteStore};
+use agent_runtime::session::status_of;
+use serde_json::json;
+
+/// Runs one of the commands.
+pub(crate) async fn run(command: StoreCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
+    let database = data.database();
+    if !database.exists() {
+        return Err(Failure::refused(format!(
+            "there is no database `{}` yet: nothing was ever stored",
+            database.display()
+        )));
+    }
+    let store = setup::store_to_mend(data)?;
+    match command {
+        StoreCommand::Check { json } => check(&store, json, data, terminal).await,
+        StoreCommand::Rebuild => rebuild(&store, data, terminal).await,
+    }
+}
+
+async fn check(store: &SqliteStore, json: bool, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
+    let file = store.integrity_check().await.err().map(|error| error.to_string());
+    let compared = store.check_projections(status_of).await.map_err(Failure::failed)?;
+    let print = |line: String| terminal.print(line).map_err(Failure::output);
+    let is_right = file.is_none() && compared.iter().all(|of| of.different == 0);
+    if json {
+        print(json!({"file": data.database(), "problem": file}).to_string())?;
+        for of in &compared {
+            print(serde_json::to_string(of).map_err(Failure::failed)?)?;
+        }
+        return Ok(if is_right { Exit::Done } else { Exit::Failed });
+    }
+    print(match &file {
+        None => format!("{GREEN}✓{GREEN:#} the file {} is whole", data.database().display()),
+        Some(problem) => format!("{RED}✗{RED:#} {}", text::harmless(problem)),
+    })?;
+    for of in &compared {
+        print(shown(of))?;
+    }
+    if is_right {
+        return Ok(Exit::Done);
+    }
+    let flag = data.flag();
+    if compared.iter().any(|of| of.different > 0) {
+        terminal
+            .note(format!("agent-host store rebuild{flag} makes anew what differs; nothing that was said is changed"));
+    }
+    Ok(Exit::Failed)
+}
+
+async fn rebuild(store: &SqliteStore, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
+    let before = store.check_projections(status_of).await.map_err(Failure::failed)?;
+    for of in before.iter().filter(|of| of.different > 0) {
+        terminal.print(shown(of)).map_err(Failure::output)?;
+    }
+    for of in store.rebuild_projections(status_of).await.map_err(Failure::failed)? {
+        let (name, things) = words(of.projection);
+        let line = format!("made {name} anew from {}", counted(of.made_from, things));
+        terminal.print(line).map_err(Failure::output)?;
+    }
+    let left: Vec<_> = store.check_projections(status_of).await.map_err(Failure::failed)?;
+    let left: Vec<_> = left.iter().filter(|of| of.different > 0).map(shown).collect();
+    // What is not of an index is no longer hidden by one.
+    store.integrity_check().await.map_err(Failure::failed)?;
+    match left.is_empty() {
+        true => Ok(Exit::Done),
+        false => Err(Failure::failed(format!("{} still differs:\n{}", data.database().display(), left.join("\n")))),
+    }
+}
+
+/// A projection and what it is made from.
+fn words(projection: Projection) -> (&'static str, [&'static str; 2]) {
+    match projection {
+        Projection::MessageWords => ("the words of messages", ["message", "messages"]),
+        Projection::MemoryWords => ("the words of memories", ["memory", "memories"]),
+        Projection::Sessions => ("the list of sessions", ["session", "sessions"]),
+    }
+}
+
+fn counted(number: u64, [one, many]: [&str; 2]) -> String {
+    format!("{} {}", text::grouped(number), if number == 1 { one } else { many })
+}
+
+fn shown(of: &Comparison) -> String {
+    let (name, things) = words(of.projection);
+    let compared = counted(of.compared, things);
+    let compared = match of.pending {
+        0 => compared,
+        pending => format!("{compared} ({} more come in with the next search)", text::grouped(pending)),
+    };
+    if of.different == 0 {
+        return format!("{GREEN}✓{GREEN:#} {name}: {compared}");
+    }
+    let mut lines = vec![format!("{RED}✗{RED:#} {name}: of {compared} {} differ", of.different)];
+    lines.extend(of.examples.iter().map(|example| format!("    {DIM}{}{DIM:#}", text::one_line(example, 200))));
+    if of.different > of.examples.len() as u64 {
+        lines.push(format!("    {DIM}…{DIM:#}"));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,94 @@
+//! Limits: every key is read in each of its tables, and refused beyond its bounds.
+
+use super::*;
+use agent_core::limits::{DefaultLimit, LimitRow};
+use agent_mcp::{MCP_LIMITS, McpLimits};
+use agent_plugins::limits::{CALL_LIMITS, FUEL, HOST_LIMITS};
+use agent_plugins::{CallLimits, HostLimits};
+
+/// What a table with this key sets.
+fn set<L: std::default::Default>(rows: &[LimitRow<L>], values: &LimitValues) -> L {
+    let mut limits = L::default();
+    values.set(rows, &mut limits);
+    limits
+}
+
+/// P8, I2: each key of a list in a table is read into its own field; zero and what is above the most are refused with file,
+/// line, key and what is allowed.
+fn check<L: std::default::Default>(rows: &[LimitRow<L>], header: &str, values: impl Fn(&AgentFile) -> LimitValues) {
+    for row in rows {
+        for value in [row.least.max(1), row.most] {
+            // The stack that holds the other one must be large enough for it.
+            let room = match row.key {
+                "wasm_stack_kib" => "async_stack_kib = 16384\n",
+                "async_stack_kib" => "wasm_stack_kib = 64\n",
+                _ => "",
+            };
+            let file =
+                parse(&format!("{header}\n{room}{} = {value}\n", row.key)).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!((row.get)(&set(rows, &values(&file))), Some(value), "{header} {row:?}");
+        }
+        for wrong in [0, row.least - 1, row.most + 1] {
+            let error = parse(&format!("{header}\n{} = {wrong}\n", row.key)).expect_err(row.key);
+            let allowed = format!("a whole number from {} to {}", row.least, row.most);
+            let line = header.lines().count() + 1;
+            for part in [&format!("agents/agent.toml:{line}:"), row.key, "out of range", &allowed] {
+                assert!(error.contains(part), "{part}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_limit_has_its_key() {
+    check(&CALL_LIMITS, "[limits]", |file| file.call_limits.clone());
+    check(&CALL_LIMITS, "[plugins.web.limits]", |file| file.limits["web"].clone());
+    check(&HOST_LIMITS, "[host.limits]", |file| file.host_limits.clone());
+    check(&MCP_LIMITS, "[mcp.notes]\ncommand = \"notes\"", |file| file.mcp["notes"].limits.clone());
+}
+
+/// What stands for one plugin goes before what stands for all, key by key.
+#[test]
+fn a_plugins_own_limits_go_first() {
+    let text =
+        "[limits]\nmemory_mib = 32\nrequests = 5\nfuel = true\n[plugins.web.limits]\nmemory_mib = 16\nfuel = false\n";
+    let file = parse(text).expect("right");
+    let mut limits: CallLimits = set(&CALL_LIMITS, &file.call_limits);
+    assert_eq!((limits.memory >> 20, limits.requests, limits.fuel), (32, 5, Some(FUEL)));
+    file.limits["web"].set(&CALL_LIMITS, &mut limits);
+    assert_eq!((limits.memory >> 20, limits.requests, limits.fuel), (16, 5, None));
+}
+
+/// Defaults are those of the code, and in their own bounds.
+#[test]
+fn defaults_are_those_of_the_lists() {
+    fn check<L: std::default::Default>(rows: &[LimitRow<L>]) {
+        for row in rows {
+            let found = (row.get)(&L::default());
+            match row.default {
+                DefaultLimit::Is(value) => assert_eq!(found, Some(value), "{row:?}"),
+                DefaultLimit::Words(_) | DefaultLimit::Off => assert_eq!(found, None, "{row:?}"),
+            }
+        }
+    }
+    check::<CallLimits>(&CALL_LIMITS);
+    check::<HostLimits>(&HOST_LIMITS);
+    check::<McpLimits>(&MCP_LIMITS);
+}
+
+/// The guest's stack is a part of the host's.
+#[test]
+fn one_stack_is_a_part_of_the_other() {
+    let error = parse("[host.limits]\nwasm_stack_kib = 2048\n").expect_err("too large");
+    assert!(error.contains("2:18") && error.contains("`async_stack_kib` is 2048"), "{error}");
+    let error = parse("[host.limits]\nasync_stack_kib = 1024\nwasm_stack_kib = 600\n").expect_err("too small");
+    assert!(error.contains("3:18") && error.contains("512 more"), "{error}");
+    parse("[host.limits]\nasync_stack_kib = 4096\nwasm_stack_kib = 2048\n").expect("it has room");
+}
+
+/// L: the names of keys that were are told.
+#[test]
+fn near_names_are_told() {
+    let error = parse("[plugins.files.limits]\nwall_ms = 5\n").expect_err("no such key");
+    assert!(error.contains("unknown key `plugins.files.limits.wall_ms`") && error.contains("tool_wall_ms"), "{error}");
+}

@@ -1,0 +1,242 @@
+//! The bounds of a turn, taken from its agent when it begins.
+
+use crate::loop_break::Finish;
+use crate::model::Usage;
+use crate::plugin::OutputData;
+use serde::{Deserialize, Serialize};
+
+/// The bounds of a turn, taken from the agent when the turn begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoopConfig {
+    /// Model calls of a turn (L4). Default 10.
+    pub max_interactions: u32,
+    /// What happens at the bound (L4). Default: finish.
+    pub at_limit: AtLimit,
+    /// Rejected outputs that the model may correct (L12). Default 2.
+    pub max_corrections: u32,
+    /// Calls of a batch that run at once (L9). Default 4.
+    pub parallel_calls: u32,
+    /// Characters of a tool result that the model is shown (L26). Default 6,000.
+    pub result_characters: u32,
+    /// Tokens that must remain before a step (L26). Default 1,500.
+    pub minimum_remaining: u32,
+    /// Percent of the history budget, which is the window less all but the messages, beyond which the oldest messages
+    /// leave the prompt (L27). Default 80.
+    pub evict_at: u32,
+    /// Percent of it down to which they leave. Default 50.
+    pub evict_to: u32,
+    /// How often work may be handed down from agent to agent, counted from the one that a person asks (L16). Default 4.
+    pub max_depth: u32,
+    /// What ends the turn (L18). Default: a reply without a tool call.
+    pub finish: Finish,
+    /// Whether replies that give up too early are answered by the host (L23). Default: not.
+    pub persistence: bool,
+    /// Milliseconds that a question of `ask_question` waits for its answer. Default: until it comes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer_within_ms: Option<u64>,
+    /// For whom the turn works: the request's user, else the agent's (D4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The output when no model answers (M3). Default: none, so that the turn ends with `model_failed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<OutputData>,
+    /// Which of its moments the turn tells others by events (I6). Default: none.
+    #[serde(skip_serializing_if = "Announced::is_nothing")]
+    pub announced: Announced,
+    /// What its model calls count for (L5). Default: their tokens.
+    #[serde(skip_serializing_if = "UnitWeights::is_default")]
+    pub execution_units: UnitWeights,
+}
+
+/// What a turn's model calls count for (L5). Default: a unit for each token, of the prompt and of the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnitWeights {
+    /// Of a token of the prompt.
+    pub prompt_token: Weight,
+    /// Of a token of the reply.
+    pub completion_token: Weight,
+    /// Of a model call, whatever its tokens. Default 0.
+    pub model_call: Weight,
+}
+
+/// How many units something counts for, in millionths, so that sums are exact on every machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Weight(u32);
+
+impl Weight {
+    /// A whole unit.
+    pub const ONE: Weight = Weight(MILLION);
+    /// The largest one, in units.
+    pub const MOST: u32 = 1_000;
+
+    /// So many units, to the nearest millionth; none where that is not from 0 to [`Weight::MOST`].
+    pub fn of(units: f64) -> Option<Self> {
+        // Within these bounds nothing is lost but what is smaller than a millionth.
+        (0.0..=f64::from(Self::MOST)).contains(&units).then(|| Self((units * f64::from(MILLION)).round() as u32))
+    }
+
+    /// In units.
+    pub fn units(self) -> f64 {
+        f64::from(self.0) / f64::from(MILLION)
+    }
+}
+
+const MILLION: u32 = 1_000_000;
+
+impl Default for UnitWeights {
+    fn default() -> Self {
+        Self { prompt_token: Weight::ONE, completion_token: Weight::ONE, model_call: Weight::default() }
+    }
+}
+
+impl UnitWeights {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Execution units that add up (L5): whole ones, and millionths of the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Units {
+    pub(super) whole: u64,
+    pub(super) millionths: u32,
+}
+
+impl Units {
+    /// With so many tokens of so many model calls.
+    pub(super) fn and(self, weights: &UnitWeights, usage: Usage, calls: u64) -> Self {
+        let counted = [
+            (weights.prompt_token, usage.prompt_tokens),
+            (weights.completion_token, usage.completion_tokens),
+            (weights.model_call, calls),
+        ];
+        let sum = |sum: u128, (weight, count): (Weight, u64)| sum + u128::from(weight.0) * u128::from(count);
+        let sum = counted.into_iter().fold(u128::from(self.millionths), sum);
+        let million = u128::from(MILLION);
+        let whole = u64::try_from(sum / million).unwrap_or(u64::MAX);
+        Self { whole: self.whole.saturating_add(whole), millionths: (sum % million) as u32 }
+    }
+
+    /// A part of a unit counts as one.
+    pub(super) fn rounded_up(self) -> u64 {
+        self.whole.saturating_add(u64::from(self.millionths > 0))
+    }
+}
+
+/// Moments of a turn that are events for others (I6). They belong to the turn, since whoever answers or cancels it later need
+/// not know the agent's configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Announced {
+    /// How it ended.
+    pub completions: Emission,
+    /// That calls wait for approval.
+    pub approvals: Emission,
+}
+
+impl Announced {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Whether something that happens in a session is an event for others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Emission {
+    /// It is not.
+    #[default]
+    Silent,
+    /// It is.
+    Emitted,
+}
+
+impl Default for LoopConfig {
+    fn default() -> Self {
+        Self {
+            max_interactions: 10,
+            at_limit: AtLimit::Finish,
+            max_corrections: 2,
+            parallel_calls: 4,
+            result_characters: 6_000,
+            minimum_remaining: 1_500,
+            evict_at: 80,
+            evict_to: 50,
+            max_depth: 4,
+            finish: Finish::Text,
+            persistence: false,
+            answer_within_ms: None,
+            user: None,
+            fallback: None,
+            announced: Announced::default(),
+            execution_units: UnitWeights::default(),
+        }
+    }
+}
+
+/// What happens when the interactions are spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AtLimit {
+    /// One last call without tools answers.
+    #[default]
+    Finish,
+    /// The turn ends with `interactions_exhausted`.
+    Error,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(prompt_tokens: u64, completion_tokens: u64) -> Usage {
+        Usage { prompt_tokens, completion_tokens }
+    }
+
+    /// L5: parts of units add up exactly, in whatever pieces they come, and at the end a part counts as a unit.
+    #[test]
+    fn l5_parts_of_units_are_not_lost() {
+        let weight = |units| Weight::of(units).expect("in range");
+        let weights =
+            UnitWeights { prompt_token: weight(0.001), completion_token: weight(0.1), model_call: weight(2.5) };
+        let (mut one_by_one, at_once) = (Units::default(), Units::default().and(&weights, usage(3_000, 70), 10));
+        for _ in 0..10 {
+            one_by_one = one_by_one.and(&weights, usage(300, 7), 1);
+        }
+        assert_eq!(one_by_one, at_once);
+        assert_eq!(at_once.rounded_up(), 35);
+        assert_eq!(at_once.and(&weights, usage(1, 0), 0).rounded_up(), 36);
+        assert_eq!(Units::default().rounded_up(), 0);
+    }
+
+    /// L5
+    #[test]
+    fn l5_a_weight_is_finite_and_not_negative() {
+        for wrong in [-0.1, 1_000.1, f64::NAN, f64::INFINITY] {
+            assert_eq!(Weight::of(wrong), None, "{wrong}");
+        }
+        assert_eq!(Weight::of(1.0), Some(Weight::ONE));
+        assert_eq!(Weight::of(0.25).map(Weight::units), Some(0.25));
+    }
+
+    /// L5: whatever the numbers, the sum stays a number.
+    #[test]
+    fn l5_sums_end_at_the_largest_number() {
+        let most = Weight::of(f64::from(Weight::MOST)).expect("in range");
+        let weights = UnitWeights { prompt_token: most, completion_token: most, model_call: most };
+        let units = Units::default().and(&weights, usage(u64::MAX, u64::MAX), u64::MAX);
+        assert_eq!(units.and(&weights, usage(1, 1), 1).rounded_up(), u64::MAX);
+    }
+
+    /// L5: a state that an older host stored has no weights, and counts tokens.
+    #[test]
+    fn l5_older_bounds_count_tokens() {
+        let bounds: LoopConfig = serde_json::from_str("{\"max_interactions\": 3}").expect("older bounds");
+        assert_eq!(bounds.execution_units, UnitWeights::default());
+        assert_eq!(Units::default().and(&bounds.execution_units, usage(100, 10), 1).rounded_up(), 110);
+        assert!(!serde_json::to_string(&LoopConfig::default()).expect("JSON").contains("execution_units"));
+    }
+}

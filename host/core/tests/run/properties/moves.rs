@@ -1,0 +1,179 @@
+//! What may happen to a run, by chance.
+
+use agent_core::change::Denial;
+use agent_core::loop_break::{Finish, LoopBreak};
+use agent_core::message::CallId;
+use agent_core::plugin::OutputData;
+use agent_core::run::{AtLimit, Disposition, LoopConfig, UnitWeights, Weight};
+use agent_core::tool::ToolError;
+use proptest::prelude::*;
+
+/// One thing that happens, with all that chance decides about it.
+#[derive(Clone, Debug)]
+pub(super) struct Move {
+    pub(super) kind: Kind,
+    pub(super) config: LoopConfig,
+    pub(super) calls: Vec<Disposition>,
+    pub(super) text: &'static str,
+    pub(super) pick: Pick,
+    pub(super) coin: bool,
+    /// For each call of a reply, whether somebody must allow it, in bits.
+    pub(super) asks: u8,
+    /// For each call that is dispatched, whether it is handed on, in bits.
+    pub(super) hands_on: u8,
+}
+
+/// A choice among things whose number is known only later.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pick(pub(super) usize);
+
+impl Pick {
+    pub(super) fn index(self, length: usize) -> usize {
+        self.0 % length
+    }
+
+    pub(super) fn get(self, calls: &[CallId]) -> &CallId {
+        &calls[self.index(calls.len())]
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// What the run asks for.
+    Proceed,
+    Cancel,
+    Fail,
+    /// The host dies, and another one goes on.
+    Crash,
+    /// An input whether it fits or not: a duplicate, a late or a mistaken one.
+    Stray(Stray),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stray {
+    Start,
+    Context,
+    Reply,
+    Dispatched,
+    Outcome,
+    Verdict,
+    Summarised,
+    Resolve,
+    ModelFailed,
+    Undo,
+    Pending,
+    Respond,
+    Expire,
+    Approval,
+    AskAgain,
+    Forbidden,
+    Asked,
+}
+
+pub(super) fn dispositions() -> impl Strategy<Value = Disposition> {
+    prop_oneof![
+        8 => (-1..=1_i32, prop::bool::weighted(0.2), any::<bool>())
+            .prop_map(|(priority, sequential, repeatable)| Disposition::Ready { priority, sequential, repeatable }),
+        8 => (any::<bool>(), any::<bool>())
+            .prop_map(|(sequential, repeatable)| Disposition::Ready { priority: 0, sequential, repeatable }),
+        2 => prop::sample::select(vec![LoopBreak::Complete, LoopBreak::Ask, LoopBreak::Converse])
+            .prop_map(Disposition::Breaks),
+        1 => Just(Disposition::NotFound { message: "there is no such tool".into() }),
+        1 => Just(Disposition::Refused(ToolError::Denied { message: "not granted".into() })),
+        1 => Just(Disposition::Withheld {
+            message: "not granted".into(),
+            denial: Denial { plugin: "host".into(), thing: "`tool`".into(), grant: "grant it".into() },
+        }),
+    ]
+}
+
+pub(super) fn configs() -> impl Strategy<Value = LoopConfig> {
+    let eviction = (any::<bool>(), 0..=100_u32, 0..=100_u32);
+    (0..8_u32, any::<bool>(), 0..3_u32, 0..5_u32, any::<bool>(), any::<bool>(), eviction).prop_map(
+        |(
+            max_interactions,
+            error,
+            max_corrections,
+            parallel_calls,
+            by_tool,
+            persistence,
+            (tight, evict_at, evict_to),
+        )| {
+            let at_limit = if error { AtLimit::Error } else { AtLimit::Finish };
+            LoopConfig {
+                max_interactions,
+                finish: if by_tool { Finish::Tool } else { Finish::Text },
+                persistence,
+                at_limit,
+                max_corrections,
+                parallel_calls,
+                result_characters: 3,
+                minimum_remaining: if tight { 1_500 } else { 0 },
+                evict_at,
+                evict_to,
+                execution_units: weights(max_interactions),
+                fallback: (max_interactions % 2 == 0).then(|| OutputData::Text("later".into())),
+                ..Default::default()
+            }
+        },
+    )
+}
+
+/// Tokens, parts of tokens and calls (L5).
+fn weights(number: u32) -> UnitWeights {
+    let weight = |units| Weight::of(units).expect("in range");
+    match number % 3 {
+        0 => UnitWeights::default(),
+        1 => UnitWeights { completion_token: weight(2.5), ..UnitWeights::default() },
+        _ => UnitWeights { prompt_token: weight(0.001), completion_token: weight(0.0), model_call: weight(0.7) },
+    }
+}
+
+pub(super) fn kinds() -> impl Strategy<Value = Kind> {
+    let strays = [
+        Stray::Start,
+        Stray::Context,
+        Stray::Reply,
+        Stray::Dispatched,
+        Stray::Outcome,
+        Stray::Verdict,
+        Stray::Summarised,
+        Stray::Resolve,
+        Stray::ModelFailed,
+        Stray::Undo,
+        Stray::Pending,
+        Stray::Respond,
+        Stray::Expire,
+        Stray::Approval,
+        Stray::AskAgain,
+        Stray::Forbidden,
+        Stray::Asked,
+    ];
+    prop_oneof![
+        24 => Just(Kind::Proceed),
+        1 => Just(Kind::Cancel),
+        1 => Just(Kind::Fail),
+        4 => Just(Kind::Crash),
+        8 => prop::sample::select(strays.to_vec()).prop_map(Kind::Stray),
+    ]
+}
+
+pub(super) fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let texts = prop::sample::select(vec!["", " \n", "answer", "äöü", "I can't do that.", "4 remaining"]);
+    let calls = prop::collection::vec(dispositions(), 0..=6);
+    let pick = any::<u16>().prop_map(|number| Pick(number as usize));
+    // Half of the time nobody is asked, and half of the time nothing is handed on.
+    let bits = || prop_oneof![Just(0_u8), any::<u8>()];
+    let one = (kinds(), configs(), calls, texts, pick, any::<bool>(), bits(), bits());
+    let one = one.prop_map(|(kind, config, calls, text, pick, coin, asks, hands_on)| Move {
+        kind,
+        config,
+        calls,
+        text,
+        pick,
+        coin,
+        asks,
+        hands_on,
+    });
+    prop::collection::vec(one, 1..80)
+}

@@ -1,0 +1,70 @@
+//! Compiled code: made by a child process or here, kept in the cache, and found there again.
+
+use super::{LoadError, blocking, reason};
+use crate::compiler::{self, CompileTime, CompilerError};
+use crate::plugin::Facts;
+use crate::room::Room;
+use crate::sandbox::Sandbox;
+use agent_core::message::Digest;
+use std::sync::Arc;
+use wasmtime::component::Component;
+
+impl Sandbox {
+    pub(super) async fn compile(&self, bytes: Arc<Vec<u8>>, room: &Arc<Room>) -> Result<Component, LoadError> {
+        let permit = Arc::clone(&self.shared.compiling).acquire_owned().await;
+        let time = compiler::time_for(self.shared.compile_time, bytes.len());
+        if let Some(command) = &self.shared.compiler {
+            let compiled = compiler::compile(command, room, &bytes, time).await;
+            let code = compiled.map_err(|error| match error {
+                CompilerError::Time(time) => time.into(),
+                error => LoadError::Compile { reason: error.to_string() },
+            })?;
+            let room = Arc::clone(room);
+            let loaded = blocking(move || deserialize(&room, &code)).await?;
+            drop(permit);
+            return loaded.map_err(|error| LoadError::Compile { reason: reason(&error) });
+        }
+        let engine = room.engine.clone();
+        let compiled = blocking(move || {
+            let compiled = Component::from_binary(&engine, &bytes);
+            drop(permit);
+            compiled
+        });
+        let compiled = tokio::time::timeout(time, compiled).await.map_err(|_| CompileTime::Clock(time))??;
+        compiled.map_err(|error| LoadError::Compile { reason: reason(&error) })
+    }
+}
+
+pub(super) fn cached(room: &Room, digest: &Digest) -> Option<(Component, Facts)> {
+    let entry = room.cache.as_ref()?.get(digest)?;
+    let facts = serde_json::from_slice(entry.record()).ok()?;
+    match deserialize(room, entry.code()) {
+        Ok(component) => Some((component, facts)),
+        Err(error) => {
+            tracing::warn!(%digest, %error, "compiled code in the cache is not usable; it is built again");
+            None
+        }
+    }
+}
+
+#[allow(
+    unsafe_code,
+    reason = "compiled code can only be loaded unsafely; its origin is the cache's keyed hash, or the own child's pipe"
+)]
+fn deserialize(room: &Room, code: &[u8]) -> wasmtime::Result<Component> {
+    // SAFETY: these bytes are what wasmtime's compiler made in this program for this engine. An entry of the cache only
+    // exists after its keyed hash was verified over exactly them, with a key that only this user can read; what a child
+    // made came whole through a pipe that only the two of them have.
+    unsafe { Component::deserialize(&room.engine, code) }
+}
+
+/// Keeps compiled code and facts for the next start. Failing is no reason not to run.
+pub(super) fn keep(room: &Room, digest: &Digest, facts: &Facts, component: &Component) {
+    let Some(cache) = &room.cache else { return };
+    let record = serde_json::to_vec(facts).map_err(std::io::Error::other);
+    let code = component.serialize().map_err(std::io::Error::other);
+    let kept = record.and_then(|record| cache.put(digest, &record, &code?));
+    if let Err(error) = kept {
+        tracing::warn!(%digest, %error, "compiled code cannot be kept; the next start compiles again");
+    }
+}

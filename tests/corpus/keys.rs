@@ -1,0 +1,301 @@
+//! Every limit that can be configured: the configured value is what acts, and where it stops a call the error names it and the
+//! plugin with its digest.
+
+use crate::guests::{ONE, USUAL, component, guest, numbers};
+use crate::scene::{Scene, alone, granted};
+use crate::server::Server;
+use crate::support::{saying, turn};
+use agent_core::limits::LimitRow;
+use agent_core::message::CallId;
+use agent_core::plugin::{Scope, TraceContext};
+use agent_core::tool::{ToolError, ToolOutcome};
+use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
+use agent_plugins::{
+    CallFailure, CallLimits, CallReport, CompilerCommand, Grants, HostLimits, LoadError, PluginSetup, Ports, Sandbox,
+    SandboxOptions, ToolCallContext, ToolCallRequest,
+};
+use agent_runtime::AgentConfig;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+type Report = CallReport<Result<ToolOutcome, ToolError>>;
+/// Plugin, tool and arguments.
+type Tool = (&'static str, &'static str, Value);
+
+/// A call that meets a limit: with each value of the key this is said, and with the default none of it.
+struct Case {
+    key: &'static str,
+    tool: Tool,
+    said: [(u64, &'static str); 2],
+}
+
+fn case(key: &'static str, tool: Tool, said: [(u64, &'static str); 2]) -> Case {
+    Case { key, tool, said }
+}
+
+/// Where it would go on for ever, a call ends here.
+const AT_LAST: Duration = Duration::from_secs(3);
+
+fn set<L>(rows: &[LimitRow<L>], limits: &mut L, (key, value): (&str, u64)) {
+    let row = rows.iter().find(|row| row.key == key).unwrap_or_else(|| panic!("no limit {key}"));
+    assert!((row.least..=row.most).contains(&value), "{row:?}: {value}");
+    (row.set)(limits, value);
+}
+
+fn limited(key: &str, value: u64) -> CallLimits {
+    let mut limits = CallLimits::default();
+    set(&CALL_LIMITS, &mut limits, (key, value));
+    limits
+}
+
+/// What tools do against limits of space and time.
+fn cases() -> Vec<Case> {
+    let spin = || ("probe", "probe.spin", json!({}));
+    let bytes = |bytes: usize| ("probe", "probe.bytes", json!({"bytes": bytes}));
+    let log = |lines: u32, length: u32| ("probe", "probe.log", json!({"lines": lines, "length": length}));
+    let intruder = |name: &'static str| ("intruder", name, json!({}));
+    let own = |plugin: &'static str| (plugin, plugin, json!({}));
+    let headers = ("intruder", "intruder.flood", json!({"what": "headers"}));
+    let long = ("probe", "probe.fail", json!({"kind": "failed", "message": "x".repeat(3_000)}));
+    vec![
+        case("tool_wall_ms", spin(), [(100, "wall time of 100ms"), (200, "wall time of 200ms")]),
+        case("cpu_ms", spin(), [(100, "processor time of 100ms"), (200, "processor time of 200ms")]),
+        case("memory_mib", ("bomb", "growing", json!({})), [(8, "memory of 8 MiB"), (96, "memory of 96 MiB")]),
+        case("fuel", spin(), [(1_000_000, " 1000000 units of fuel"), (2_000_000, " 2000000 units of fuel")]),
+        case("core_instances", own("instances"), [(2, " 2 core instances"), (3, " 3 core instances")]),
+        case("tables", own("tables"), [(2, " 2 tables"), (3, " 3 tables")]),
+        case("memories", own("memories"), [(2, " 2 memories"), (3, " 3 memories")]),
+        case("table_elements", own("elements"), [(50, "size of 50 elements"), (900, "size of 900 elements")]),
+        case("lifted_kib", bytes(256 << 10), [(64, " 64 KiB handed to"), (128, " 128 KiB handed to")]),
+        case("handles", headers, [(50, " 50 resource handles"), (2_000, " 2000 resource handles")]),
+        case("random_kib", intruder("intruder.random"), [(1, " 1 KiB of random"), (128, " 128 KiB of random")]),
+        case("header_kib", intruder("intruder.fields"), [(2, " 2 KiB of headers"), (64, " 64 KiB of headers")]),
+        case("result_kib", bytes(9 << 10), [(4, " 4 KiB of text"), (8, " 8 KiB of text")]),
+        // Each line is logged, printed, and printed on standard error.
+        case("log_lines", log(10, 10), [(5, "25 lines are lost"), (20, "10 lines are lost")]),
+        case("log_line_kib", log(1, 3_000), [(1, "lines are cut"), (2, "lines are cut")]),
+        case("log_kib", log(10, 400), [(1, "lines are lost"), (4, "lines are lost")]),
+        case("error_kib", long, [(1, "cut, 3000 bytes in all"), (2, "cut, 3000 bytes in all")]),
+    ]
+}
+
+/// And against those of requests.
+fn requests([ok, silent, endless, swallow]: &[Server; 4]) -> Vec<Case> {
+    let get = || ("intruder", "intruder.get", json!({"url": ok.url("/"), "times": 5}));
+    let fetch = |server: &Server| ("web", "web.fetch", json!({"url": server.url("/")}));
+    let upload = ("intruder", "intruder.upload", json!({"url": swallow.url("/")}));
+    vec![
+        case("requests", get(), [(2, "limit: 2 requests in a call"), (4, "limit: 4 requests in a call")]),
+        case("requests_per_minute", get(), [(2, "limit: 2 requests per"), (4, "limit: 4 requests per")]),
+        case("request_body_kib", upload, [(8, "BodySize(Some(8192))"), (16, "BodySize(Some(16384))")]),
+        case("response_body_kib", fetch(endless), [(8, " 8 KiB for an answer"), (16, " 16 KiB for an answer")]),
+        case("request_ms", fetch(silent), [(100, " 100ms for a request"), (200, " 200ms for a request")]),
+    ]
+}
+
+/// Components that are large from the start.
+fn guests() -> Vec<(&'static str, Vec<u8>)> {
+    let module = |name: &str, rest: &str| {
+        guest(
+            &format!(r#"{USUAL} (func (export "{name}") (result i32) (i32.const 1)) {rest}"#),
+            &[(name, "(result u32)")],
+        )
+    };
+    let growing = r#"(func (export "growing") (result i32)
+        (loop $more
+          (if (i32.eq (memory.grow (i32.const 16)) (i32.const -1)) (then unreachable))
+          (br $more))
+        (i32.const 0))"#;
+    let instances = component(&format!(
+        r#"(core module $small (func)) (core module $code {USUAL} {ONE})
+           (core instance (instantiate $small)) (core instance (instantiate $small)) (core instance (instantiate $small))
+           (core instance $code (instantiate $code))
+           (func (export "instances") (result u32) (canon lift (core func $code "one")))"#
+    ));
+    vec![
+        ("bomb", numbers(growing, &["growing"])),
+        ("instances", instances),
+        ("tables", module("tables", &"(table 1 funcref)".repeat(4))),
+        ("memories", module("memories", &"(memory 1)".repeat(3))),
+        ("elements", module("elements", "(table 1000 funcref)")),
+    ]
+}
+
+/// One call with these limits, of an agent of its own.
+async fn call(sandbox: &Sandbox, setup: &PluginSetup, name: &str, arguments: &Value) -> Report {
+    static AGENTS: AtomicUsize = AtomicUsize::new(0);
+    let agent = format!("agent-{}", AGENTS.fetch_add(1, Ordering::Relaxed));
+    let trace = TraceContext { traceparent: String::new(), tracestate: None };
+    let session = format!("{agent}/1");
+    let scope = Scope { agent, session, delegated_by: None, user: None, turn: 1, trace };
+    let context = ToolCallContext { id: CallId("call_1_1_1".to_owned()), attempt: 1, time_limit: AT_LAST, scope };
+    sandbox.call_tool(setup, ToolCallRequest { name, args: arguments.to_string(), context }, &Ports::default()).await
+}
+
+/// Everything that is said of a call.
+fn said(report: &Report) -> String {
+    let answer = match &report.result {
+        Ok(Ok(ToolOutcome::Done(done))) => format!("{:?} {:?}", done.content, done.structured),
+        other => format!("{other:?} {}", other.as_ref().err().map(ToString::to_string).unwrap_or_default()),
+    };
+    let log = match report.lost_log {
+        lost if lost.lines > 0 => format!("{} lines are lost", lost.lines),
+        lost if lost.bytes > 0 => "lines are cut".to_owned(),
+        _ => "the log is whole".to_owned(),
+    };
+    format!("{answer}; {log}")
+}
+
+/// P8, the table of limits: each key does what it says, for the plugin that it is set for.
+#[test]
+fn limits_each_key_of_a_call_acts() {
+    alone(async {
+        let scene = Scene::with(&["intruder", "web"], &guests()).await;
+        let servers = [Server::ok(), Server::silent(), Server::endless(), Server::swallow()];
+        let grants =
+            Grants { http: servers.iter().flat_map(|server| server.grants().http).collect(), ..Grants::default() };
+        let setup = |plugin: &str, limits: CallLimits| {
+            PluginSetup::new(scene.generation.plugin(plugin).unwrap().clone(), grants.clone(), limits)
+        };
+        let mut tried: BTreeSet<_> = ["builder_wall_ms", "validator_wall_ms"].into();
+        for Case { key, tool: (plugin, name, arguments), said: expected } in
+            cases().into_iter().chain(requests(&servers))
+        {
+            tried.insert(key);
+            let usual =
+                said(&call(&scene.house.sandbox, &setup(plugin, CallLimits::default()), name, &arguments).await);
+            for (value, words) in expected {
+                let report = call(&scene.house.sandbox, &setup(plugin, limited(key, value)), name, &arguments).await;
+                let text = said(&report);
+                assert!(text.contains(words), "{key} = {value}: {text}");
+                assert!(!usual.contains(words), "{key} by default: {usual}");
+                if let Err(failure) = &report.result {
+                    assert!(matches!(failure, CallFailure::Limit { .. }), "{key} = {value}: {text}");
+                    assert!(text.contains(&scene.identity(plugin)), "{key} = {value}: {text}");
+                }
+            }
+        }
+        assert_eq!(tried, CALL_LIMITS.iter().map(|row| row.key).collect(), "each key has its case");
+    });
+}
+
+/// P8: the same of those who judge and build, in a turn of theirs; the agent's limits hold for plugins that are not named.
+#[test]
+fn limits_of_builders_and_validators_act() {
+    alone(async {
+        let scene = Scene::new(&["stateful-builder", "bad-validator"]).await;
+        for named in [true, false] {
+            let config = |key: &str, plugin: &str| {
+                let limits = limited(key, 100);
+                match named {
+                    true => granted(plugin, Grants::default(), limits),
+                    false => AgentConfig { limits, ..AgentConfig::new("attacker") },
+                }
+            };
+            let mut built = config("builder_wall_ms", "stateful-builder");
+            built.context_builder = Some("stateful-builder".to_owned());
+            let mut judged = config("validator_wall_ms", "bad-validator");
+            judged.validators = vec!["bad-validator".to_owned()];
+            for (config, plugin) in [(built, "stateful-builder"), (judged, "bad-validator")] {
+                let mut session = scene.session(config, &[saying("spin")]).await;
+                let result = format!("{:?}", turn(&mut session, "spin").await);
+                let is_named = result.contains(&scene.identity(plugin)) && result.contains("wall time of 100ms");
+                assert!(is_named, "{plugin}: {result}");
+                session.close().await.unwrap();
+            }
+        }
+    });
+}
+
+fn sandbox(keys: &[(&str, u64)]) -> Result<Sandbox, String> {
+    let mut limits = HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() };
+    keys.iter().for_each(|key| set(&HOST_LIMITS, &mut limits, *key));
+    let program = env!("CARGO_BIN_EXE_agent-host").into();
+    let compiler = CompilerCommand { program, arguments: vec!["compile-component".into()] };
+    let options = SandboxOptions { limits, compiler: Some(compiler), ..SandboxOptions::default() };
+    Sandbox::new(options).map_err(|error| error.to_string())
+}
+
+/// What these calls of a component come to, all at once.
+async fn at_once(sandbox: &Sandbox, limits: CallLimits, names: &[&str]) -> Vec<String> {
+    let code = r#"
+        (func (export "spin") (result i32) (loop $for_ever (br $for_ever)) (i32.const 0))
+        (func $down (param i32) (result i32) (i32.add (call $down (i32.add (local.get 0) (i32.const 1))) (local.get 0)))
+        (func (export "recurse") (result i32) (call $down (i32.const 0)))
+        (func (export "work") (result i32)
+          (local $left i32)
+          (local.set $left (i32.const 100000000))
+          (loop $on (br_if $on (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+          (i32.const 7))"#;
+    let bytes = numbers(code, &["spin", "recurse", "work"]);
+    let plugin = sandbox.load_bytes("limited", bytes).await.unwrap_or_else(|error| panic!("{error}"));
+    let setup = PluginSetup::new(plugin, Grants::default(), limits);
+    let mut calls = tokio::task::JoinSet::new();
+    for name in names {
+        let (sandbox, setup, name) = (sandbox.clone(), setup.clone(), (*name).to_owned());
+        calls.spawn(async move { said(&call(&sandbox, &setup, &name, &json!({})).await) });
+    }
+    calls.join_all().await
+}
+
+/// P8, the table of limits: each key of the host does what it says.
+#[test]
+fn limits_each_key_of_the_host_acts() {
+    alone(async {
+        let mut tried = BTreeSet::new();
+        let mut with = |keys: &[(&'static str, u64)]| {
+            tried.extend(keys.iter().map(|(key, _)| *key));
+            sandbox(keys)
+        };
+        let short = CallLimits { tool_time: Duration::from_millis(500), ..CallLimits::default() };
+        let busy = |said: &[String]| said.iter().filter(|text| text.contains("not called")).count();
+        let large = CallLimits { memory: 256 << 20, ..short };
+        for (keys, limits, turned_away) in [
+            (vec![("concurrent_calls", 1), ("queue", 1)], short, 1),
+            (vec![("concurrent_calls", 2), ("queue", 1)], short, 0),
+            (vec![("concurrent_calls", 1), ("queue", 2)], short, 0),
+            // Three quarters are for tools: room for one of 256 MiB.
+            (vec![("guest_memory_mib", 512), ("queue", 1)], large, 1),
+            (vec![("guest_memory_mib", 1_024), ("queue", 1)], large, 0),
+        ] {
+            let said = at_once(&with(&keys).unwrap(), limits, &["spin"; 3]).await;
+            assert_eq!(busy(&said), turned_away, "{keys:?}: {said:?}");
+        }
+        for stack in [128, 256] {
+            let said = at_once(&with(&[("wasm_stack_kib", stack)]).unwrap(), short, &["recurse"]).await;
+            assert!(said[0].contains(&format!("stack of {stack} KiB")), "{said:?}");
+        }
+        let keys = [("wasm_stack_kib", 2_048), ("async_stack_kib", 1_024)];
+        let refused = with(&keys).expect_err("one is a part of the other");
+        assert!(refused.contains("stack"), "{refused}");
+        with(&[("wasm_stack_kib", 2_048), ("async_stack_kib", 4_096)]).expect("it has room");
+        // Nobody looks at a limit before a tick has come.
+        let hurried = CallLimits { cpu_time: Some(Duration::from_millis(1)), ..CallLimits::default() };
+        let said = at_once(&with(&[("epoch_tick_ms", 1)]).unwrap(), hurried, &["work"]).await;
+        assert!(said[0].contains("processor time of 1ms"), "{said:?}");
+        let limits = HostLimits { epoch_tick: Duration::from_secs(3_600), ..HostLimits::default() };
+        let unhurried = Sandbox::new(SandboxOptions { limits, ..SandboxOptions::default() }).unwrap();
+        let said = at_once(&unhurried, hurried, &["work"]).await;
+        assert!(said[0].contains('7'), "{said:?}");
+        let bytes = vec![0; (1 << 20) + 1];
+        let refused = with(&[("component_mib", 1)]).unwrap().load_bytes("large", bytes.clone()).await;
+        assert!(matches!(refused, Err(LoadError::TooLarge { most: 1_048_576, .. })), "{refused:?}");
+        let refused = with(&[("component_mib", 2)]).unwrap().load_bytes("large", bytes).await;
+        assert!(matches!(refused, Err(LoadError::NotAComponent(_))), "{refused:?}");
+        let bomb = Arc::new(bomb());
+        let refused = with(&[("compile_ms", 1_000)]).unwrap().load_bytes("bomb", bomb.to_vec()).await;
+        let refused = refused.expect_err("it takes longer").to_string();
+        let is_named = refused.contains("more than 1.") && refused.contains("of processor time");
+        assert!(is_named && refused.contains("compile_ms"), "{refused}");
+        assert_eq!(tried, HOST_LIMITS.iter().map(|row| row.key).collect(), "each key has its case");
+    });
+}
+
+/// A component whose one function takes a compiler long.
+fn bomb() -> Vec<u8> {
+    let work = "local.get 0 local.get 0 i32.const 3 i32.rotl i32.add local.tee 0 i32.const 5 i32.xor local.set 0\n";
+    numbers(&format!(r#"(func (export "f") (result i32) (local i32) {} local.get 0)"#, work.repeat(400_000)), &["f"])
+}

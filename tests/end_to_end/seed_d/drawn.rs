@@ -1,0 +1,234 @@
+//! The drawings of seed text d as they are drawn: the timeline of events with thinking, all six ways out of the loop in one
+//! session, and the assembly of messages on the wire.
+
+use super::{by_tool, finished, go_on, told};
+use crate::chat_server::{Answer, ChatServer, local};
+use crate::fixture::{Diary, mcp_server};
+use crate::support::{House, calling, saying, script, turn};
+use agent_core::event::{EndReason, Event, EventKind};
+use agent_core::message::TurnInput;
+use agent_core::run::{AtLimit, TurnError};
+use agent_core::text_dialect::ToolDialect;
+use agent_mcp::{ChildCommand, ServerConfig, Transport};
+use agent_memory::{Memories, Memory, MemoryKind};
+use agent_runtime::{Agent, AgentConfig, Models, OpenSession, PlanningModels, Session, TurnResult, question};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::sync::broadcast::Receiver;
+use tokio_util::sync::CancellationToken;
+
+fn thinking(thoughts: &str, mut reply: Value) -> Value {
+    reply["thinking"] = json!(thoughts);
+    reply
+}
+
+/// The types of what a watcher has seen, streamed pieces included; several pieces in a row are one, and the budget's reports
+/// are left out.
+fn timeline(watching: &mut Receiver<Event>) -> Vec<String> {
+    let mut types: Vec<String> = Vec::new();
+    while let Ok(event) = watching.try_recv() {
+        let kind = serde_json::to_value(&event.kind).unwrap()["type"].as_str().unwrap().to_owned();
+        if kind != "context_budget" && types.last() != Some(&kind) {
+            types.push(kind);
+        }
+    }
+    types
+}
+
+/// "Event Emission Timeline" (L30, L21, L18, L19): thinking before each call, the call before its result, a reply without a
+/// call with its event and its reminder, and the loop-breaking tool before the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn d_the_event_timeline() {
+    let house = House::new(&["probe"]).await;
+    let mut after = thinking("Done, I think.", saying("It says hello."));
+    after["expect"] = json!({"roles": ["user", "assistant", "tool"], "lacks": "Let me see."});
+    let mut last = calling(&[("task_completion", json!({"result": "It says hello."}))]);
+    last["expect"] =
+        json!({"roles": ["user", "assistant", "tool", "assistant", "user"], "last_contains": "task_completion"});
+    let first = thinking("Let me see.", calling(&[("probe.echo", json!({"text": "hello"}))]));
+    let mut session = house.session(by_tool(), script(&[first, after, last])).await;
+    let mut watching = session.subscribe();
+    let output = finished(turn(&mut session, "Echo.").await);
+    assert_eq!((output.data, output.finish), (json!("It says hello."), EndReason::Completed));
+    let thought = ["thinking_start", "thinking_content", "thinking_end"];
+    let step = ["loop_iteration", "context_built"];
+    let expected = [
+        &["loop_start"][..],
+        &step,
+        &thought,
+        &["stream_complete", "tool_call", "tool_result"],
+        &step,
+        &thought,
+        &["stream_token", "stream_complete", "no_tool_call"],
+        &step,
+        &["stream_complete", "tool_call", "tool_result", "loop_end"],
+    ];
+    assert_eq!(timeline(&mut watching), expected.concat());
+}
+
+/// The replies of six turns.
+fn six_turns() -> Vec<Value> {
+    let echo = || calling(&[("probe.echo", json!({"text": "hello"}))]);
+    let mut answered = calling(&[("task_completion", json!({"result": "By the red door."}))]);
+    answered["expect"] = json!({"last_contains": "The red one."});
+    let mut all = vec![
+        echo(),
+        calling(&[("task_completion", json!({"result": "Done."}))]),
+        calling(&[("ask_question", json!({"question": "Which door?"}))]),
+        answered,
+        calling(&[("converse", json!({"message": "Nice to meet you."}))]),
+        echo(),
+        saying("Let me think."),
+        echo(),
+    ];
+    // Whoever is not stopped meanwhile hears at the end that there is no such model; the next turn asks for it again.
+    let words: Vec<String> = (0..100).map(|number| format!("word{number} ")).collect();
+    all.push(json!({"chunks": words, "delay_ms": 20, "error": {"status": 400, "message": "no such model"}}));
+    all
+}
+
+/// "Key Decision Points: When to Exit Loop?", in one session, which goes on after each of them (L4, L18, L29, L30).
+#[tokio::test(flavor = "multi_thread")]
+async fn d_the_six_ways_out_of_the_loop() {
+    let house = House::new(&["probe"]).await;
+    let mut config = by_tool();
+    (config.bounds.max_interactions, config.bounds.at_limit) = (3, AtLimit::Error);
+    let mut session = house.session(config, script(&six_turns())).await;
+    let mut ends = Vec::new();
+
+    // 1. `task_completion`: the agent has finished its task; a regular tool before it continues the loop.
+    let output = finished(turn(&mut session, "Echo.").await);
+    ends.push((output.finish, output.data));
+    // 2. `ask_question`: the agent needs the user's input, and goes on with it.
+    let TurnResult::Suspended(suspension) = turn(&mut session, "Open the door.").await else { panic!("it asks") };
+    let (call, asked) = question(&suspension).expect("there is a question");
+    assert_eq!(asked, "Which door?");
+    session.answer(call.clone(), "The red one.".to_owned()).await.unwrap();
+    let output = finished(go_on(&mut session).await);
+    ends.push((output.finish, output.data));
+    // 3. `converse`: the agent wants to chat.
+    let output = finished(turn(&mut session, "Hello.").await);
+    ends.push((output.finish, output.data));
+    let expected = [
+        (EndReason::Completed, json!("Done.")),
+        (EndReason::Completed, json!("By the red door.")),
+        (EndReason::Converse, json!("Nice to meet you.")),
+    ];
+    assert_eq!(ends, expected);
+    // 4. Max iterations: an error, after a tool, a reminder and a tool.
+    let result = turn(&mut session, "Echo for ever.").await;
+    let TurnResult::Failed(error @ TurnError::InteractionsExhausted { interactions: 3, .. }) = &result else {
+        panic!("{result:?}")
+    };
+    assert!(error.to_string().contains("interactions exhausted"), "{error}");
+    // 5. The user stops the agent, in the middle of the stream.
+    assert_eq!(stopped(&mut session).await, TurnResult::Cancelled);
+    // 6. A critical error.
+    let result = turn(&mut session, "Go on.").await;
+    assert!(matches!(result, TurnResult::Failed(TurnError::ModelFailed { .. })), "{result:?}");
+
+    let types = told(&house, &session).await;
+    let turns: Vec<&[String]> = types.split_inclusive(|kind| kind == "loop_end").collect();
+    let expected: [&[&str]; 6] = [
+        &["loop_start", "tool_call", "tool_result", "tool_call", "tool_result", "loop_end"],
+        &["loop_start", "tool_call", "suspended", "tool_result", "resumed", "tool_call", "tool_result", "loop_end"],
+        &["loop_start", "tool_call", "tool_result", "loop_end"],
+        &["loop_start", "tool_call", "tool_result", "no_tool_call", "tool_call", "tool_result", "error", "loop_end"],
+        &["loop_start", "stream_clear", "loop_end"],
+        &["loop_start", "stream_clear", "error", "loop_end"],
+    ];
+    assert_eq!(turns, expected);
+}
+
+/// Runs a turn, and cancels it once something was streamed.
+async fn stopped(session: &mut Session) -> TurnResult {
+    let (mut watching, cancel) = (session.subscribe(), CancellationToken::new());
+    let running = session.run(Some(TurnInput::Text("Count.".into())), cancel.clone());
+    let stopping = async {
+        while !matches!(watching.recv().await.expect("events come").kind, EventKind::StreamToken { .. }) {}
+        cancel.cancel();
+    };
+    tokio::join!(running, stopping).0.unwrap()
+}
+
+/// "Detailed Message Assembly" and "Prompt Building Process" (L22), on the wire: the request for a step of the second turn,
+/// with everything that is drawn in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn d_the_message_assembly() {
+    const ECHO: &str =
+        r#"<tool>{"server_name": "local", "tool_name": "probe.echo", "arguments": {"text": "a"}}</tool>"#;
+    const PLAN: &str = r#"{"steps": [{"tool": "probe.echo", "task": "echo it"}]}"#;
+    let turn = || [Answer::Text(PLAN), Answer::Text(ECHO), Answer::Text("Narcissus.")];
+    let server = ChatServer::start(turn().into_iter().chain(turn())).await;
+    let house = House::new(&["probe"]).await;
+    let agent = assembled(&house, &server).await;
+    let mut session = Session::open(&house.host(), agent.clone(), OpenSession::New).await.unwrap();
+    for input in ["What is an echo?", "And what is my echo called?"] {
+        let result = session.run(Some(TurnInput::Text(input.into())), CancellationToken::new()).await.unwrap();
+        assert_eq!(finished(result).data, json!("Narcissus."));
+    }
+    session.close().await.unwrap();
+    agent.servers().shutdown().await;
+    let request = &server.bodies()[4];
+    assert_eq!(request.get("tools"), None, "the schemas are words");
+    let request = request["messages"].to_string();
+    let drawn = [
+        // System message: user instructions, agent loop prompt, system capabilities, chain of thought.
+        "You know all about echoes.",
+        "You work in a loop.",
+        "## capabilities",
+        "Think of the nymph.",
+        // Conversation history: previous user messages, assistant messages, tool results.
+        "What is an echo?",
+        "<tool>",
+        "Result of `probe.echo`",
+        "Narcissus.",
+        // Current turn: tool schemas, those of MCP servers, tool calling rules, planning context, retrieved memory, input.
+        "## tool-schemas",
+        "\\\"tool_name\\\":\\\"probe.echo\\\"",
+        "## mcp-tool-schemas",
+        "\\\"server_name\\\":\\\"desk\\\"",
+        "## tool-rules",
+        "Echo before you guess.",
+        "## planning-context",
+        "## retrieved-memory",
+        "is called Narcissus",
+        "And what is my echo called?",
+    ];
+    let mut rest = request.as_str();
+    for piece in drawn {
+        let place = rest.find(piece).unwrap_or_else(|| panic!("`{piece}` is not in its place: {request}"));
+        rest = &rest[place + piece.len()..];
+    }
+    assert_eq!(request.matches("## tool-schemas").count(), 1, "of the turn that is asked alone: {request}");
+}
+
+/// An agent that has all that the drawing shows.
+async fn assembled(house: &House, server: &ChatServer) -> Arc<Agent> {
+    let memory = Memory {
+        user: "ada".to_owned(),
+        kind: MemoryKind::Final,
+        agent: "test".to_owned(),
+        session: "earlier".to_owned(),
+        turn: 1,
+        text: "Ada's echo is called Narcissus.".to_owned(),
+        written: None,
+    };
+    Memories::add(&*house.store, "earlier/1/final", memory).await.unwrap();
+    let model = local(&server.base_url).model("local/tiny", house.directory.path()).unwrap();
+    let diary = Diary { path: house.directory.path().join("desk-diary") };
+    let args = vec!["good".to_owned(), diary.path.display().to_string()];
+    let command = ChildCommand { command: mcp_server().display().to_string(), args, ..ChildCommand::default() };
+    let mut config = AgentConfig::new("test");
+    config.mcp = vec![ServerConfig::new("desk", Transport::Stdio(command))];
+    config.user = Some("ada".to_owned());
+    config.tool_dialect = ToolDialect::Text;
+    // All tools in each step.
+    config.offered_tools = 100;
+    config.prompt.instructions = Some("You know all about echoes.".to_owned());
+    config.prompt.chain_of_thought = Some("Think of the nymph.".to_owned());
+    config.prompt.tool_rules = Some("Echo before you guess.".to_owned());
+    let mut models = Models::new(model.clone(), []);
+    models.planning = Some(PlanningModels { planner: model.clone(), executor: model });
+    Arc::new(Agent::new(config, models, house.generation().await).unwrap())
+}
