@@ -238,6 +238,11 @@ struct Keeping {
 
 impl Keeping {
     fn new() -> Self {
+        Self::answering(usize::MAX)
+    }
+
+    /// One that hears a request after so many on the same connection, and closes it without an answer.
+    fn answering(most: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = listener.local_addr().expect("bound");
         let (had, open) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -248,11 +253,15 @@ impl Keeping {
                 counted_open.fetch_add(1, Ordering::SeqCst);
                 let open = Arc::clone(&counted_open);
                 std::thread::spawn(move || {
-                    let (mut head, mut byte) = (Vec::new(), [0]);
+                    let (mut head, mut byte, mut heard) = (Vec::new(), [0], 0);
                     while stream.read(&mut byte).is_ok_and(|read| read == 1) {
                         head.push(byte[0]);
                         if head.ends_with(b"\r\n\r\n") {
                             head.clear();
+                            heard += 1;
+                            if heard > most {
+                                break;
+                            }
                             stream.write_all(&page("", "still here")).expect("it is read");
                         }
                     }
@@ -287,7 +296,7 @@ async fn p8_connections_are_kept_for_one_agents_plugin() {
     let plugin = house.generation().await.plugin("web").expect("loaded").clone();
     let setup =
         |patterns: &[&str]| agent_plugins::PluginSetup::new(plugin.clone(), granting(patterns), CallLimits::default());
-    let url = format!("http://{}/", server.address);
+    let url = server_url(&server);
     let fetched = async |setup: &agent_plugins::PluginSetup, agent: &str| {
         let request = request(agent, json!({"url": url}));
         let report = house.sandbox.call_tool(setup, request, &agent_plugins::Ports::default()).await;
@@ -307,18 +316,26 @@ async fn p8_connections_are_kept_for_one_agents_plugin() {
     assert_eq!(server.had(), 2);
 }
 
-/// P8: a server that closes its connections without a word costs no request.
+/// P8: a server that closes its connections without a word costs no request: neither where it has closed one that waits, nor
+/// where it does so just when it is used again.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_a_connection_that_the_server_closed_is_made_again() {
     let house = House::new(&["web"]).await;
-    let server = Server::new(|_| page("", "once"));
+    let (at_once, when_used) = (Server::new(|_| page("", "once")), Keeping::answering(1));
     let plugin = house.generation().await.plugin("web").expect("loaded").clone();
     let setup = agent_plugins::PluginSetup::new(plugin, granting(&["GET http://127.0.0.1:*"]), CallLimits::default());
-    for _ in 0..40 {
-        let request = request("one", json!({"url": server.url("/")}));
-        let report = house.sandbox.call_tool(&setup, request, &agent_plugins::Ports::default()).await;
-        assert!(report.result.as_ref().is_ok_and(Result::is_ok), "{report:?}");
+    for url in [server_url(&when_used), at_once.url("/")] {
+        for _ in 0..20 {
+            let request = request("one", json!({"url": url}));
+            let report = house.sandbox.call_tool(&setup, request, &agent_plugins::Ports::default()).await;
+            assert!(report.result.as_ref().is_ok_and(Result::is_ok), "{url}: {report:?}");
+        }
     }
+    assert_eq!(when_used.had(), 20, "each was made again once");
+}
+
+fn server_url(server: &Keeping) -> String {
+    format!("http://{}/", server.address)
 }
 
 /// P5: requests carry the turn's trace context.

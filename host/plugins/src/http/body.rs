@@ -3,12 +3,10 @@
 use super::pool::Lease;
 use super::secret::Mask;
 use crate::limits::Limit;
-use crate::record::CallRecord;
-use http_body_util::{BodyExt, Empty};
+use crate::record::{CallRecord, lock};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
-use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
@@ -16,20 +14,33 @@ use wasmtime_wasi_http::{Error, WasiBody};
 
 /// What a guest sends, to its bound.
 pub(crate) struct Question {
-    body: WasiBody,
+    asked: Arc<Mutex<Asked>>,
     left: usize,
     record: Arc<CallRecord>,
 }
 
+/// The guest's body, and what came of it so far.
+struct Asked {
+    body: WasiBody,
+    yielded: bool,
+    ended: bool,
+}
+
 impl Question {
     pub(crate) fn new(body: WasiBody, record: Arc<CallRecord>) -> Self {
-        Self { body, left: record.limits.request_body, record }
+        let asked = Asked { body, yielded: false, ended: false };
+        Self { asked: Arc::new(Mutex::new(asked)), left: record.limits.request_body, record }
     }
 
-    /// The same where there is nothing in it.
-    pub(crate) fn again(&self) -> Option<Self> {
-        let empty = || Empty::new().map_err(|never: Infallible| match never {}).boxed_unsync();
-        self.body.is_end_stream().then(|| Self::new(empty(), Arc::clone(&self.record)))
+    /// The same once more, for as long as nothing of it has been taken.
+    pub(crate) fn again(&self) -> Self {
+        let (asked, record) = (Arc::clone(&self.asked), Arc::clone(&self.record));
+        Self { asked, left: record.limits.request_body, record }
+    }
+
+    /// Whether nothing of it has been taken, to send it or to lose it.
+    pub(crate) fn is_whole(&self) -> bool {
+        !lock(&self.asked).yielded
     }
 }
 
@@ -38,7 +49,13 @@ impl Body for Question {
     type Error = Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let mut asked = lock(&self.asked);
+        if asked.ended {
+            return Poll::Ready(None);
+        }
+        let frame = ready!(Pin::new(&mut asked.body).poll_frame(context));
+        (asked.yielded, asked.ended) = (asked.yielded || frame.is_some(), frame.is_none());
+        drop(asked);
         if let Some(Ok(frame)) = &frame {
             let size = frame.data_ref().map_or(0, Bytes::len);
             self.record.take(size);
@@ -55,11 +72,12 @@ impl Body for Question {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        let asked = lock(&self.asked);
+        asked.ended || asked.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        lock(&self.asked).body.size_hint()
     }
 }
 

@@ -54,14 +54,18 @@ pub(crate) async fn exchange(
 ) -> Result<Answered, NoConnection> {
     let repeatable = repeatable(&request);
     while let Some(lease) = network.pool.take(&way.owner, way.patterns, repeatable).await {
-        let again = if repeatable == Repeatable::Yes { copy(&request) } else { None };
+        let again = (repeatable == Repeatable::Yes).then(|| copy(&request));
+        let may_go_again = |error: &NoAnswer, again: &Request<Question>| is_closed(error) && again.body().is_whole();
         match attempt(request, lease, way).await {
             Ok(answered) => return Ok(answered),
             // The server closed it just then: what it has not got, or may get twice, goes over another one.
-            Err(Lost { error, unsent }) => match unsent.map(|unsent| *unsent).or(again.filter(|_| is_closed(&error))) {
-                Some(unsent) => request = unsent,
-                None => return Err(NoConnection::Failed(cause(error, way.record))),
-            },
+            Err(Lost { error, unsent }) => {
+                let again = again.filter(|again| may_go_again(&error, again));
+                match unsent.map(|unsent| *unsent).or(again) {
+                    Some(unsent) => request = unsent,
+                    None => return Err(NoConnection::Failed(cause(error, way.record))),
+                }
+            }
         }
     }
     let lease = connect(way, network).await?;
@@ -95,19 +99,22 @@ async fn attempt(request: Request<Question>, mut lease: Lease, way: &Way<'_>) ->
     }
 }
 
+/// Whether the server may get it twice. Of what only asks, nothing is sent as a rule but the head; guests say seldom that
+/// this is all.
 fn repeatable(request: &Request<Question>) -> Repeatable {
-    let is_repeatable = request.method().is_idempotent() && request.body().is_end_stream();
+    let method = request.method();
+    let is_repeatable = method.is_safe() || method.is_idempotent() && request.body().is_end_stream();
     if is_repeatable { Repeatable::Yes } else { Repeatable::No }
 }
 
-/// The same request, where it has no body.
-fn copy(request: &Request<Question>) -> Option<Request<Question>> {
-    let mut copy = Request::new(request.body().again()?);
+/// The same request, which counts as long as nothing of its body has been taken.
+fn copy(request: &Request<Question>) -> Request<Question> {
+    let mut copy = Request::new(request.body().again());
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.version_mut() = request.version();
     *copy.headers_mut() = request.headers().clone();
-    Some(copy)
+    copy
 }
 
 /// Whether the server closed the connection before it answered.
