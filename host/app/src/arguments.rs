@@ -224,6 +224,9 @@ pub(crate) enum PluginCommand {
     Inspect {
         /// A component (*.wasm)
         file: PathBuf,
+        /// An agent's configuration, for its limits: a file (agent.toml), or the name of an agent in this folder
+        #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
+        agent: Option<PathBuf>,
         /// Print one JSON document, with the tools' schemas
         #[arg(long)]
         json: bool,
@@ -245,6 +248,9 @@ pub(crate) enum PluginCommand {
         /// The arguments, a JSON object
         #[arg(value_name = "JSON", default_value = "{}")]
         arguments: String,
+        /// An agent's configuration, for its grants and limits: a file (agent.toml), or the name of an agent in this folder
+        #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
+        agent: Option<PathBuf>,
         /// Let the plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET https://HOST' or
         /// key_value_mib=N, model_tokens=N
         #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse)]

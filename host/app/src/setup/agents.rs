@@ -143,6 +143,12 @@ impl Loader<'_> {
             let (path, offline) = (path.display(), "the built-in `offline` answers for it, which is no language model");
             self.terminal.note(format!("{YELLOW}!{YELLOW:#} `{path}` names no `model`: {offline}"));
         }
+        if let Some(place) = settings.file.places.get("host.limits") {
+            self.terminal.note(format!(
+                "{YELLOW}!{YELLOW:#} {place}: `[host.limits]` does nothing here: they are those of the file that the host is \
+                 started with; write them there"
+            ));
+        }
         if let (Projects::Build, Some(folder)) = (self.projects, &settings.plugins)
             && canonical(folder).is_some_and(|folder| self.built.insert(folder))
         {

@@ -1,10 +1,11 @@
-//! `plugin call`: one tool, once, with the grants of the command line.
+//! `plugin call`: one tool, once, with the grants of the command line, and with those and the limits of an agent that is named.
 
+use super::Whose;
 use super::media::CallMedia;
 use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::grants::{self, Grant, Receiver};
+use crate::grants::Receiver;
 use crate::interrupt::{Doing, Interrupts};
 use crate::setup::{self, note_idle_grants};
 use crate::terminal::{DIM, Terminal, YELLOW, cost, text};
@@ -14,7 +15,7 @@ use agent_core::schema::{Schema, parse_arguments};
 use agent_core::tool::{ToolDefinition, ToolError, ToolOutcome};
 use agent_memory::Store;
 use agent_plugins::{
-    CallLimits, CallReport, Denial, KeyValuePort, LoadedPlugin, MediaPort, PluginSetup, Ports, Sandbox,
+    CallLimits, CallReport, Denial, Grants, KeyValuePort, LoadedPlugin, MediaPort, PluginSetup, Ports, Sandbox,
     ToolCallContext, ToolCallRequest,
 };
 use agent_runtime::StoredValues;
@@ -28,8 +29,8 @@ pub(super) struct Asked {
     pub(super) tool: String,
     /// JSON text.
     pub(super) arguments: String,
-    /// For this plugin.
-    pub(super) grants: Vec<Grant>,
+    /// With whose grants and limits.
+    pub(super) whose: Whose,
     /// How to show the outcome.
     pub(super) format: Format,
     /// Where what a plugin keeps is.
@@ -62,8 +63,9 @@ pub(super) async fn call(
 ) -> Result<Exit, Failure> {
     let tool = tool(&plugin, &asked.tool)?;
     let arguments = checked_arguments(tool, &asked.arguments)?;
-    let setup = granted(&plugin, &asked.grants, terminal)?;
-    let request = ToolCallRequest { name: &asked.tool, args: arguments.to_string(), context: context() };
+    let (grants, limits) = allowed(&plugin, &asked.whose, terminal)?;
+    let setup = PluginSetup::new(plugin.clone(), grants, limits);
+    let request = ToolCallRequest { name: &asked.tool, args: arguments.to_string(), context: context(limits) };
     let media: Arc<dyn MediaPort> = Arc::new(CallMedia::default());
     let key_value = match setup.grants().key_value {
         Some(_) => Some(Arc::new(StoredValues(asked.store()?)) as Arc<dyn KeyValuePort>),
@@ -98,26 +100,24 @@ fn checked_arguments(tool: &ToolDefinition, text: &str) -> Result<Value, Failure
     Ok(arguments)
 }
 
-fn granted(plugin: &Arc<LoadedPlugin>, grants: &[Grant], terminal: &Terminal) -> Result<PluginSetup, Failure> {
+fn allowed(plugin: &LoadedPlugin, whose: &Whose, terminal: &Terminal) -> Result<(Grants, CallLimits), Failure> {
     let mine = Receiver::Plugin(plugin.name().to_owned());
-    if let Some(other) = grants.iter().find(|grant| grant.receiver != mine) {
+    if let Some(other) = whose.typed().iter().find(|grant| grant.receiver != mine) {
         let advice = format!("write --grant {}:KIND=VALUE", plugin.name());
         return Err(Failure::refused(format!("{}: the plugin is named `{}`; {advice}", other.origin, plugin.name())));
     }
-    let resolved = grants::resolve(grants, &environment::variable);
-    let mut resolved = resolved.map_err(|problems| Failure::refused(problems.join("\n")))?;
-    let grants = resolved.plugins.remove(plugin.name()).unwrap_or_default();
+    let (grants, limits) = whose.allowed(plugin.name())?;
     note_idle_grants(plugin, Some(&grants), terminal);
-    Ok(PluginSetup::new(plugin.clone(), grants, CallLimits::default()))
+    Ok((grants, limits))
 }
 
 /// The call belongs to no session, but everything that names one needs a name.
-fn context() -> ToolCallContext {
+fn context(limits: CallLimits) -> ToolCallContext {
     let id = Uuid::now_v7().simple().to_string();
     let trace = TraceContext { traceparent: format!("00-{id}-{}-01", &id[16..]), tracestate: None };
     let (agent, session) = ("plugin-call".to_owned(), format!("plugin-call/{id}"));
     let scope = Scope { agent, session, delegated_by: None, user: environment::user(), turn: 1, trace };
-    ToolCallContext { id: CallId(id), attempt: 1, time_limit: CallLimits::default().tool_time, scope }
+    ToolCallContext { id: CallId(id), attempt: 1, time_limit: limits.tool_time, scope }
 }
 
 fn show(
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_call_has_a_valid_trace() {
-        let trace = context().scope.trace.traceparent;
+        let trace = context(CallLimits::default()).scope.trace.traceparent;
         let lengths: Vec<_> = trace.split('-').map(str::len).collect();
         assert_eq!(lengths, [2, 32, 16, 2], "{trace}");
     }
