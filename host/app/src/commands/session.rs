@@ -4,6 +4,7 @@
 mod answer;
 mod approve;
 pub(crate) mod below;
+mod bounds;
 mod call;
 mod cancel;
 mod delete;

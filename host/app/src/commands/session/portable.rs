@@ -1,5 +1,6 @@
 //! `session fork|undo|export|import`: sessions as things that can be copied, taken back and carried elsewhere (D5).
 
+use super::bounds::Bounds;
 use super::destination::{Destination, Existing, unwritable};
 use super::find;
 use crate::data::DataDirectory;
@@ -125,7 +126,7 @@ async fn read_document(
     mut reader: impl AsyncRead + Unpin,
     unreadable: impl Fn(io::Error) -> Failure,
 ) -> Result<Vec<u8>, Failure> {
-    let mut document = Vec::new();
+    let (mut document, mut bounds) = (Vec::new(), Bounds::default());
     loop {
         let read = (&mut reader).take(PIECE).read_to_end(&mut document).await.map_err(&unreadable)?;
         if !may_be_document(&document, read) {
@@ -141,6 +142,8 @@ async fn read_document(
         }
     }
 }
+        let problem = bounds.take(&document[document.len() - read..]);
+        problem.map_err(|problem| Failure::refused(format!("`{}` is no session: {problem}", file.display())))?;
 
 /// Whether these can be the beginning of a document, of which so many bytes have just been read: an object, and no
 /// control characters, which JSON has none of. Short ones are left to the reader, who says what is wrong with them.
