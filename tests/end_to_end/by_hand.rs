@@ -104,6 +104,30 @@ fn l1_a_turn_that_waits_is_cancelled() {
     assert_eq!((code, printed.as_str()), (Some(0), "Then not.\n"), "{said}");
 }
 
+/// D5, L18: a turn that has its answer is ready, not interrupted: it waits for nobody, and one line says what goes on with it.
+#[test]
+fn d5_a_turn_that_was_answered_is_ready() {
+    let ask = calling(&[("ask_question", json!({"question": "Which one?"}))]);
+    let done = calling(&[("task_completion", json!({"result": "Done."}))]);
+    let desk = Desk::new("finish = \"tool\"\n", &[ask, done]);
+    let states = |state: &str| {
+        let (_, listed, _) = desk.run(&["session", "list"]);
+        assert!(listed.contains(&format!("  {state}, 1 turn")), "{listed}");
+        let (_, listed, _) = desk.run(&["session", "list", "--json"]);
+        assert_eq!(serde_json::from_str::<Value>(&listed).unwrap()["state"], state);
+        desk.run(&["session", "show"]).1
+    };
+    desk.run(&[&AGENT[..], &["Do it."]].concat());
+    states("suspended");
+    desk.run(&["session", "answer", "desk", "The red one."]);
+    let shown = states("ready");
+    assert!(shown.contains("\nready: this turn has what it waited for") && !shown.contains("interrupted"), "{shown}");
+    assert!(shown.contains("agent-host --session desk/") && !shown.contains("waits for"), "{shown}");
+    let (code, _, said) = desk.run(&[&AGENT[..], &["--continue"]].concat());
+    assert_eq!(code, Some(0), "{said}");
+    states("idle");
+}
+
 /// L18: a question that nobody has answered in time is no answer: nothing is printed, and the exit code says so.
 #[test]
 fn l18_an_expired_question_is_no_answer() {

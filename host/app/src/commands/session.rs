@@ -36,6 +36,8 @@ use std::time::Duration;
 
 /// The state of a session whose turn runs, and whose process is gone.
 const INTERRUPTED: &str = "interrupted";
+/// The same of one whose turn has what it waited for, and which nobody has gone on with since.
+const READY: &str = "ready";
 
 /// Runs one of the commands.
 pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -47,7 +49,8 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
                 None => None,
             };
             let filter = SessionFilter { delegated_by: parent.clone(), ..SessionFilter::default() };
-            let found = sessions(&*store, filter, limit as usize).await?;
+            let mut found = sessions(&*store, filter, limit as usize).await?;
+            below::tell_ready(&*store, &mut found).await?;
             if found.is_empty() && !json {
                 terminal.note(match parent {
                     Some(parent) => format!("no session has worked for {}", text::one_line(&parent, 250)),
@@ -62,7 +65,8 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             }
         }
         SessionCommand::Show { session, json, call } => {
-            let session = find(&*store, session.as_deref()).await?;
+            let mut session = find(&*store, session.as_deref()).await?;
+            below::tell_ready(&*store, std::slice::from_mut(&mut session)).await?;
             if let Some(asked) = call {
                 return call::show(&*store, &session, &asked, terminal).await;
             }
