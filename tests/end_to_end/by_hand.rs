@@ -1,7 +1,7 @@
 //! Sessions in a person's hands, with the real binary: what is shown is all of it, what is pasted does what it says, and
 //! what waits can be ended (L1, L17, L18, D5).
 
-use crate::support::{calling, saying, script};
+use crate::support::{calling, components, saying, script};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -126,6 +126,27 @@ fn d5_a_turn_that_was_answered_is_ready() {
     let (code, _, said) = desk.run(&[&AGENT[..], &["--continue"]].concat());
     assert_eq!(code, Some(0), "{said}");
     states("idle");
+}
+
+/// P6: people are told of a denial once, with the line to add; programs get the event and the result.
+#[test]
+fn p6_a_denial_is_told_once() {
+    let call = || calling(&[("text.count_file", json!({"path": "note.txt"}))]);
+    let desk = Desk::new("plugin_directory = \"plugins\"\n", &[call(), saying("No."), call(), saying("No.")]);
+    std::fs::create_dir(desk.path("plugins")).unwrap();
+    std::fs::copy(components().join("text.wasm"), desk.path("plugins/text.wasm")).unwrap();
+    let (_, _, said) = desk.run(&[&AGENT[..], &["Count."]].concat());
+    assert_eq!(said.matches("--grant text:read=DIR").count(), 1, "{said}");
+    assert!(
+        said.contains("was denied reading files; to allow it") && said.contains("denied: `note.txt` is outside"),
+        "{said}"
+    );
+    let (_, printed, _) = desk.run(&[&AGENT[..], &["--continue", "--json", "Count."]].concat());
+    let told = |kind: &str| printed.lines().any(|line| line.contains(kind) && line.contains("--grant text:read=DIR"));
+    assert!(told("\"type\":\"denied\"") && told("\"type\":\"tool_result_error\""), "{printed}");
+    let call = ["plugin", "call", "plugins/text.wasm", "text.count_file", "{\"path\": \"note.txt\"}"];
+    let (code, _, said) = desk.run(&call);
+    assert_eq!((code, said.matches("--grant text:read=DIR").count()), (Some(1), 1), "{said}");
 }
 
 /// L18: a question that nobody has answered in time is no answer: nothing is printed, and the exit code says so.

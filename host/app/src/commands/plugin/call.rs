@@ -8,6 +8,7 @@ use crate::exit::{Exit, Failure};
 use crate::grants::Receiver;
 use crate::interrupt::{Doing, Interrupts};
 use crate::setup::{self, note_idle_grants};
+use crate::terminal::card::without;
 use crate::terminal::{DIM, Terminal, YELLOW, cost, text};
 use agent_core::message::{CallId, Content};
 use agent_core::plugin::{Scope, TraceContext};
@@ -157,7 +158,10 @@ fn show(
             terminal
                 .note(format!("the tool asks for the service `{event}`: it goes on in a turn, when the answer comes"));
         }
-        Err(error) => return Err(Failure::failed(error.for_people())),
+        Err(error) => {
+            let told: Vec<_> = report.denials.iter().map(told).collect();
+            return Err(Failure::failed(without(error.for_people(), &told)));
+        }
     }
     terminal.note(format!("{DIM}{}{DIM:#}", cost::whole(&cost)));
     Ok(exit)
@@ -169,6 +173,12 @@ fn content_text(content: &Content) -> String {
         Content::Json(json) => format!("{json:#}"),
         Content::Media(media) => format!("[{}, {}, {}]", media.mime_type, text::size(media.size), media.digest),
     }
+}
+
+/// As it is told beside a failed call's own words.
+fn told(denial: &Denial) -> agent_core::change::Denial {
+    let Denial { plugin, thing, advice } = denial;
+    agent_core::change::Denial { plugin: plugin.to_string(), thing: thing.clone(), grant: advice.to_string() }
 }
 
 fn show_denial(denial: &Denial, terminal: &Terminal) {
