@@ -108,7 +108,7 @@ fn l16_the_example_runs_as_it_is_written() {
     };
     assert_eq!((of("lead", "loop_start"), of("reader", "loop_start"), of("reader", "tool_result")), (1, 1, 1));
     assert_eq!(of("reader", "stream_token"), 0, "a child's words are not streamed above");
-    assert_eq!(events.last().unwrap()["type"], "output");
+    assert_eq!(events.last().unwrap()["type"], "result");
 }
 
 /// D3, L16: killed at any point, a parent goes on with the one child that its call has, and every effect happens once.

@@ -128,6 +128,33 @@ fn d5_a_turn_that_was_answered_is_ready() {
     states("idle");
 }
 
+/// I1: whatever becomes of a turn, the last line of `--json` is its result.
+#[test]
+fn i1_the_last_json_line_is_the_result() {
+    let ask = calling(&[("ask_question", json!({"question": "Which one?"}))]);
+    let desk = Desk::new("finish = \"tool\"\n", &[ask, calling(&[("task_completion", json!({"result": "Done."}))])]);
+    let last = |arguments: &[&str]| {
+        let (code, printed, said) = desk.run(&[&AGENT[..], &["--json"], arguments].concat());
+        let lines: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let (last, events) = lines.split_last().unwrap_or_else(|| panic!("nothing was printed: {said}"));
+        assert!(events.iter().all(|event| event["type"] != "result" && event["type"] != "output"), "{printed}");
+        assert!(last["type"] == "result" && last["session"].as_str().unwrap().starts_with("desk/"), "{last}");
+        (code, last.clone())
+    };
+    let (code, suspended) = last(&["Do it."]);
+    assert_eq!((code, &suspended["status"]), (Some(3), &json!("suspended")));
+    assert_eq!(suspended["suspension"]["waits"][0]["question"], "Which one?");
+    let (code, finished) = last(&["--continue", "The red one."]);
+    assert_eq!((code, &finished["status"]), (Some(0), &json!("finished")));
+    assert_eq!((&finished["data"], &finished["finish"]), (&json!("Done."), &json!("completed")));
+    let (_, again) = last(&["--continue"]);
+    assert_eq!((&again["status"], &again["data"]), (&finished["status"], &finished["data"]));
+    // The script has no more replies.
+    let (code, failed) = last(&["--continue", "And now?"]);
+    assert_eq!((code, &failed["status"]), (Some(1), &json!("failed")));
+    assert!(failed["code"].is_string() && failed["message"].is_string(), "{failed}");
+}
+
 /// P6: people are told of a denial once, with the line to add; programs get the event and the result.
 #[test]
 fn p6_a_denial_is_told_once() {

@@ -90,7 +90,7 @@ pub(crate) struct RunArguments {
     /// For whom the agent works: whose memory is recalled and added to (default: who is logged in)
     #[arg(long, value_name = "NAME", help_heading = "Session", value_parser = user_name)]
     pub(crate) user: Option<String>,
-    /// Print events as JSON lines, the output as the last one
+    /// Print events as JSON lines, and how the turn ended as the last one
     #[arg(long, help_heading = "Session")]
     pub(crate) json: bool,
     /// What the agent is asked, as the data of a CloudEvent; `-` reads it from stdin

@@ -38,7 +38,7 @@ pub(crate) enum Format {
     Terminal,
     /// Whoever stands behind a pipe: the answer on stdout once it is there, all else on stderr.
     Lines,
-    /// A program: every event on stdout, the output as the last line.
+    /// A program: every event on stdout, and how the turn ended as the last line.
     Json,
 }
 
