@@ -10,6 +10,7 @@ use crate::arguments::{AgentArguments, PluginCommand};
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::grants::Grant;
+use crate::interrupt::{Doing, Interrupts};
 use crate::settings::Settings;
 use crate::terminal::{Terminal, YELLOW, built, show_load};
 use crate::{environment, grants, setup};
@@ -142,7 +143,17 @@ async fn list(
 /// The MCP servers of the agent with their tools, as a turn would find them.
 async fn servers(settings: &Settings, terminal: &Terminal) -> Result<(), Failure> {
     let servers = McpServers::new(settings.servers(&environment::variable)?).map_err(Failure::refused)?;
-    let held = servers.acquire().await;
+    let interrupts = Interrupts::listen(terminal.clone());
+    interrupts.end_with_us([servers.clone()]);
+    let cancel = interrupts.begin(Doing::Turn);
+    let held = tokio::select! {
+        held = servers.acquire() => held,
+        () = cancel.cancelled() => {
+            servers.hurry();
+            servers.shutdown().await;
+            return Err(Failure { exit: Exit::Cancelled, ..Failure::failed("cancelled") });
+        }
+    };
     let catalogue = held.catalogue();
     for name in servers.names() {
         let tools: Vec<_> = catalogue.tools().filter(|tool| tool.server == name).collect();
