@@ -176,6 +176,27 @@ fn p6_a_denial_is_told_once() {
     assert_eq!((code, said.matches("--grant text:read=DIR").count()), (Some(1), 1), "{said}");
 }
 
+/// D4: what the offline router says is no memory; what its tools brought is.
+#[test]
+fn d4_what_the_offline_router_says_is_not_remembered() {
+    let desk = Desk::new("plugin_directory = \"plugins\"\n", &[saying("A seal.")]);
+    std::fs::create_dir(desk.path("plugins")).unwrap();
+    std::fs::copy(components().join("text.wasm"), desk.path("plugins/text.wasm")).unwrap();
+    let remembered = || {
+        let (_, listed, _) = desk.run(&["memory", "list", "--user", "ada", "--json"]);
+        let mut kinds: Vec<_> = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
+        assert!(kinds.iter().all(|memory| !memory.to_string().contains("language model")), "{listed}");
+        kinds.iter_mut().map(|memory| memory["kind"].take().as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for prompt in ["text.count {\"text\": \"one two\"}", "What swims in the harbour?"] {
+        let (code, printed, said) = desk.run(&[&AGENT[..], &["--user", "ada", "--model", "offline", prompt]].concat());
+        assert!(code == Some(0) && printed.contains("language model"), "{printed}{said}");
+    }
+    assert_eq!(remembered(), ["tool"]);
+    desk.run(&[&AGENT[..], &["--user", "ada", "What swims in the harbour?"]].concat());
+    assert_eq!(remembered(), ["final", "tool"], "a model's answer is");
+}
+
 /// L18: a question that nobody has answered in time is no answer: nothing is printed, and the exit code says so.
 #[test]
 fn l18_an_expired_question_is_no_answer() {
