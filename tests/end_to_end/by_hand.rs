@@ -128,6 +128,51 @@ fn d5_a_turn_that_was_answered_is_ready() {
     states("idle");
 }
 
+/// D5: an undo that is refused names the commands that end the turn or go on with it, and both do what they say.
+#[test]
+fn d5_a_refused_undo_names_commands_that_work() {
+    let ask = || calling(&[("ask_question", json!({"question": "Which one?"}))]);
+    let done = || calling(&[("task_completion", json!({"result": "Done."}))]);
+    for command in ["resume", "cancel"] {
+        let desk = Desk::new("finish = \"tool\"\n", &[ask(), done()]);
+        desk.run(&[&AGENT[..], &["Do it."]].concat());
+        let (code, _, said) = desk.run(&["session", "undo", "desk"]);
+        assert_eq!(code, Some(2), "{said}");
+        let begin = format!("agent-host session {command} desk/");
+        let at = said.find(&begin).unwrap_or_else(|| panic!("no `{begin}` in: {said}"));
+        let id = said[at..].split_whitespace().nth(3).unwrap();
+        assert!(said[at..].contains("my data"), "it can be pasted: {said}");
+        match command {
+            "cancel" => {
+                let (code, _, said) = desk.run(&["session", "cancel", id]);
+                assert_eq!(code, Some(0), "{said}");
+                assert_eq!(desk.run(&["session", "undo", id]).0, Some(0), "what is cancelled can be taken back");
+            }
+            _ => {
+                let (code, printed, said) = desk.run(&[&["session", "resume", id, "The red."], &AGENT[..]].concat());
+                assert_eq!((code, printed.as_str()), (Some(0), "Done.\n"), "{said}");
+            }
+        }
+    }
+}
+
+/// D5: `session resume` finishes what was left, of the latest session of the agent or of the one that is named, and asks on.
+#[test]
+fn d5_sessions_are_resumed() {
+    let ask = calling(&[("ask_question", json!({"question": "Which one?"}))]);
+    let done = |text: &str| calling(&[("task_completion", json!({"result": text}))]);
+    let desk = Desk::new("finish = \"tool\"\n", &[ask, done("One."), done("Two.")]);
+    desk.run(&[&AGENT[..], &["Do it."]].concat());
+    desk.run(&["session", "answer", "desk", "The red one."]);
+    let (code, printed, said) = desk.run(&[&["session", "resume"], &AGENT[..]].concat());
+    assert_eq!((code, printed.as_str()), (Some(0), "One.\n"), "{said}");
+    let (code, printed, said) = desk.run(&[&["session", "resume", "desk/", "And now?"], &AGENT[..]].concat());
+    assert_eq!((code, printed.as_str()), (Some(0), "Two.\n"), "{said}");
+    assert_eq!(desk.run(&["session", "list"]).1.matches("idle, 2 turns").count(), 1);
+    let (code, _, said) = desk.run(&[&["session", "resume", "nobody/", "And now?"], &AGENT[..]].concat());
+    assert!(code == Some(2) && said.contains("no session `nobody/`"), "{said}");
+}
+
 /// I1: whatever becomes of a turn, the last line of `--json` is its result.
 #[test]
 fn i1_the_last_json_line_is_the_result() {

@@ -2,6 +2,7 @@
 
 pub(crate) mod approval;
 mod help;
+pub(crate) mod resume;
 mod slips;
 pub(crate) mod versions;
 
@@ -13,6 +14,7 @@ use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{LONG, SHORT, USAGE};
+use resume::ResumeArguments;
 pub(crate) use slips::meant_by_line;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -300,6 +302,8 @@ pub(crate) enum SessionCommand {
         #[arg(long, value_name = "CALL")]
         call: Option<String>,
     },
+    /// Go on with a session: what was interrupted is finished, and PROMPT asks on
+    Resume(ResumeArguments),
     /// Find messages of all sessions that have every one of these words, also those that no model is shown any more
     Search {
         /// The words

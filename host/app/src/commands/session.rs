@@ -82,6 +82,8 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
         SessionCommand::Search { words, limit, json } => {
             return search::search(&*store, search::Asked { words, limit, json }, terminal).await;
         }
+        // It is a turn like any other, and begun as those are.
+        SessionCommand::Resume(_) => {}
         SessionCommand::Resolve { call, decision, text, session } => {
             let asked = resolve::Asked { call, decision, text, session };
             return resolve::resolve(asked, store, data, terminal).await;

@@ -52,6 +52,15 @@ pub(super) async fn undo(
 ) -> Result<Exit, Failure> {
     let session = find(&*store, Some(session)).await?;
     let mut open = super::open_to_decide(store, &session, data, Duration::ZERO).await?;
+    if open.state().is_open() {
+        let turn = open.state().turns;
+        open.close().await.map_err(Failure::failed)?;
+        let (id, flag) = (&session.subject, data.flag());
+        return Err(Failure::refused(format!(
+            "turn {turn} of {id} has not ended: agent-host session cancel {id}{flag} ends it, and agent-host session resume {id}{flag} \
+             goes on with it (with --agent FILE, or --plugins, --model and --grant, as before)"
+        )));
+    }
     let undone = open.undo().await;
     let left = text::count(open.state().view.len(), "message");
     open.close().await.map_err(Failure::failed)?;
@@ -133,6 +142,8 @@ async fn read_document(
             let file = file.display();
             return Err(Failure::refused(format!("`{file}` is no session: `session export` writes such documents")));
         }
+        let problem = bounds.take(&document[document.len() - read..]);
+        problem.map_err(|problem| Failure::refused(format!("`{}` is no session: {problem}", file.display())))?;
         if document.len() as u64 > MAX_DOCUMENT {
             let (file, most) = (file.display(), text::size(MAX_DOCUMENT));
             return Err(Failure::refused(format!("`{file}` is larger than {most}, the most that is imported")));
@@ -142,8 +153,6 @@ async fn read_document(
         }
     }
 }
-        let problem = bounds.take(&document[document.len() - read..]);
-        problem.map_err(|problem| Failure::refused(format!("`{}` is no session: {problem}", file.display())))?;
 
 /// Whether these can be the beginning of a document, of which so many bytes have just been read: an object, and no
 /// control characters, which JSON has none of. Short ones are left to the reader, who says what is wrong with them.
