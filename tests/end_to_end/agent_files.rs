@@ -285,7 +285,7 @@ fn l16_row_13_circles_are_refused_in_the_configuration() {
         ("a.toml", "c.toml:3: agents.back.agent: these agents would wait for one another: a-"),
         ("self.toml", "self.toml:3:9: agents.me.agent: these agents would wait for one another: self-"),
         ("twice.toml", "are both the agent `x`"),
-        ("absent.toml", "absent.toml:3:9: agents.gone.agent: `gone.toml` cannot be read"),
+        ("absent.toml", "absent.toml:3:9: agents.gone.agent: there is no file `gone.toml`"),
         ("broken.toml", "wrong.toml"),
         ("clash.toml", "two tools are named `memory_search`"),
     ] {

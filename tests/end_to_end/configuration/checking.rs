@@ -59,7 +59,8 @@ fn i2_an_agent_that_is_right_is_told_as_it_would_run() {
 /// when it runs; in the file that the host is started with they hold, and nothing is said.
 #[test]
 fn p8_limits_of_the_host_below_are_told() {
-    let lead = "plugin_directory = \"plugins\"\n[agents.reader]\nagent = \"agents/reader.toml\"\ndescription = \"Reads.\"\n";
+    let lead =
+        "plugin_directory = \"plugins\"\n[agents.reader]\nagent = \"agents/reader.toml\"\ndescription = \"Reads.\"\n";
     let reader = "model = \"offline\"\n\n[host.limits]\nqueue = 7\n";
     let place = Place::new(&[("agent.toml", lead), ("agents/reader.toml", reader)]);
     let told = "agents/reader.toml:3: `[host.limits]` does nothing here";
@@ -76,8 +77,14 @@ fn p8_limits_of_the_host_below_are_told() {
 fn p8_single_plugins_have_the_limits_of_the_agent_that_is_named() {
     let files = [
         ("all.toml", "plugin_directory = \"plugins\"\n[limits]\nmemory_mib = 1\n"),
-        ("one.toml", "plugin_directory = \"plugins\"\n[plugins.files.grants]\nread = [\".\"]\n[plugins.files.limits]\nmemory_mib = 1\n"),
-        ("other.toml", "plugin_directory = \"plugins\"\n[plugins.text.limits]\nmemory_mib = 1\n[plugins.files.grants]\nread = [\".\"]\n"),
+        (
+            "one.toml",
+            "plugin_directory = \"plugins\"\n[plugins.files.grants]\nread = [\".\"]\n[plugins.files.limits]\nmemory_mib = 1\n",
+        ),
+        (
+            "other.toml",
+            "plugin_directory = \"plugins\"\n[plugins.text.limits]\nmemory_mib = 1\n[plugins.files.grants]\nread = [\".\"]\n",
+        ),
         ("host.toml", "plugin_directory = \"plugins\"\n[host.limits]\ncomponent_mib = 1\n"),
         ("note.txt", "Read me.\n"),
     ];
@@ -111,7 +118,14 @@ fn p8_single_plugins_have_the_limits_of_the_agent_that_is_named() {
 #[test]
 fn i2_a_file_that_cannot_be_read_is_named() {
     let place = Place::new(&[]);
-    refused(&place, "absent.toml", &["absent.toml"]);
+    refused(
+        &place,
+        "absent.toml",
+        &["there is no file `absent.toml`", "work/absent.toml`", "config init --output absent.toml"],
+    );
+    place.write("lead.toml", "[agents.a]\nagent = \"gone.toml\"\ndescription = \"d\"\n");
+    refused(&place, "lead.toml", &["lead.toml:2:9: agents.a.agent: there is no file `gone.toml`"]);
+    refused(&place, "leed.toml", &["did you mean `lead.toml`?"]);
     std::fs::write(place.path("bytes.toml"), b"name = \"a\"\n# a note\nmodel = \"caf\xe9\"\n").unwrap();
     refused(&place, "bytes.toml", &["bytes.toml", "line 3 has a byte that is no UTF-8"]);
     place.write("broken.toml", "name = \"a\"\nmodel = [\n");
