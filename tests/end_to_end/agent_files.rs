@@ -108,7 +108,7 @@ fn l16_the_example_runs_as_it_is_written() {
     };
     assert_eq!((of("lead", "loop_start"), of("reader", "loop_start"), of("reader", "tool_result")), (1, 1, 1));
     assert_eq!(of("reader", "stream_token"), 0, "a child's words are not streamed above");
-    assert_eq!(events.last().unwrap()["type"], "output");
+    assert_eq!(events.last().unwrap()["type"], "result");
 }
 
 /// D3, L16: killed at any point, a parent goes on with the one child that its call has, and every effect happens once.
@@ -285,7 +285,7 @@ fn l16_row_13_circles_are_refused_in_the_configuration() {
         ("a.toml", "c.toml:3: agents.back.agent: these agents would wait for one another: a-"),
         ("self.toml", "self.toml:3:9: agents.me.agent: these agents would wait for one another: self-"),
         ("twice.toml", "are both the agent `x`"),
-        ("absent.toml", "absent.toml:3:9: agents.gone.agent: `gone.toml` cannot be read"),
+        ("absent.toml", "absent.toml:3:9: agents.gone.agent: there is no file `gone.toml`"),
         ("broken.toml", "wrong.toml"),
         ("clash.toml", "two tools are named `memory_search`"),
     ] {

@@ -184,7 +184,7 @@ fn pipes_and_json() {
     let (lines, _) = printed(&output);
     let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events[0]["type"], "loop_start");
-    assert_eq!(events.last().unwrap()["type"], "output");
+    assert_eq!(events.last().unwrap()["type"], "result");
     assert!(events.iter().any(|event| event["type"] == "stream_token" && event["provisional"] == 1));
     let durable: Vec<u64> = events[..events.len() - 1]
         .iter()
@@ -281,7 +281,7 @@ fn two_processes() {
     assert!(output.status.code() == Some(2) && message.contains(&child.id().to_string()), "{message}");
     let output = person.run(house.path(), &["--plugins", "plugins", "hello"]);
     assert!(output.status.success(), "{output:?}");
-    assert!(lines.any(|line| line.unwrap().contains("\"output\"")));
+    assert!(lines.any(|line| line.unwrap().contains("\"finished\"")));
     assert!(child.wait().unwrap().success());
 }
 

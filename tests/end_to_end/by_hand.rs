@@ -1,7 +1,7 @@
 //! Sessions in a person's hands, with the real binary: what is shown is all of it, what is pasted does what it says, and
 //! what waits can be ended (L1, L17, L18, D5).
 
-use crate::support::{calling, saying, script};
+use crate::support::{calling, components, saying, script};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -102,6 +102,144 @@ fn l1_a_turn_that_waits_is_cancelled() {
     assert!(code == Some(2) && said.contains("no turn to cancel"), "{said}");
     let (code, printed, said) = desk.run(&[&AGENT[..], &["--continue", "And now?"]].concat());
     assert_eq!((code, printed.as_str()), (Some(0), "Then not.\n"), "{said}");
+}
+
+/// D5, L18: a turn that has its answer is ready, not interrupted: it waits for nobody, and one line says what goes on with it.
+#[test]
+fn d5_a_turn_that_was_answered_is_ready() {
+    let ask = calling(&[("ask_question", json!({"question": "Which one?"}))]);
+    let done = calling(&[("task_completion", json!({"result": "Done."}))]);
+    let desk = Desk::new("finish = \"tool\"\n", &[ask, done]);
+    let states = |state: &str| {
+        let (_, listed, _) = desk.run(&["session", "list"]);
+        assert!(listed.contains(&format!("  {state}, 1 turn")), "{listed}");
+        let (_, listed, _) = desk.run(&["session", "list", "--json"]);
+        assert_eq!(serde_json::from_str::<Value>(&listed).unwrap()["state"], state);
+        desk.run(&["session", "show"]).1
+    };
+    desk.run(&[&AGENT[..], &["Do it."]].concat());
+    states("suspended");
+    desk.run(&["session", "answer", "desk", "The red one."]);
+    let shown = states("ready");
+    assert!(shown.contains("\nready: this turn has what it waited for") && !shown.contains("interrupted"), "{shown}");
+    assert!(shown.contains("agent-host --session desk/") && !shown.contains("waits for"), "{shown}");
+    let (code, _, said) = desk.run(&[&AGENT[..], &["--continue"]].concat());
+    assert_eq!(code, Some(0), "{said}");
+    states("idle");
+}
+
+/// D5: an undo that is refused names the commands that end the turn or go on with it, and both do what they say.
+#[test]
+fn d5_a_refused_undo_names_commands_that_work() {
+    let ask = || calling(&[("ask_question", json!({"question": "Which one?"}))]);
+    let done = || calling(&[("task_completion", json!({"result": "Done."}))]);
+    for command in ["resume", "cancel"] {
+        let desk = Desk::new("finish = \"tool\"\n", &[ask(), done()]);
+        desk.run(&[&AGENT[..], &["Do it."]].concat());
+        let (code, _, said) = desk.run(&["session", "undo", "desk"]);
+        assert_eq!(code, Some(2), "{said}");
+        let begin = format!("agent-host session {command} desk/");
+        let at = said.find(&begin).unwrap_or_else(|| panic!("no `{begin}` in: {said}"));
+        let id = said[at..].split_whitespace().nth(3).unwrap();
+        assert!(said[at..].contains("my data"), "it can be pasted: {said}");
+        match command {
+            "cancel" => {
+                let (code, _, said) = desk.run(&["session", "cancel", id]);
+                assert_eq!(code, Some(0), "{said}");
+                assert_eq!(desk.run(&["session", "undo", id]).0, Some(0), "what is cancelled can be taken back");
+            }
+            _ => {
+                let (code, printed, said) = desk.run(&[&["session", "resume", id, "The red."], &AGENT[..]].concat());
+                assert_eq!((code, printed.as_str()), (Some(0), "Done.\n"), "{said}");
+            }
+        }
+    }
+}
+
+/// D5: `session resume` finishes what was left, of the latest session of the agent or of the one that is named, and asks on.
+#[test]
+fn d5_sessions_are_resumed() {
+    let ask = calling(&[("ask_question", json!({"question": "Which one?"}))]);
+    let done = |text: &str| calling(&[("task_completion", json!({"result": text}))]);
+    let desk = Desk::new("finish = \"tool\"\n", &[ask, done("One."), done("Two.")]);
+    desk.run(&[&AGENT[..], &["Do it."]].concat());
+    desk.run(&["session", "answer", "desk", "The red one."]);
+    let (code, printed, said) = desk.run(&[&["session", "resume"], &AGENT[..]].concat());
+    assert_eq!((code, printed.as_str()), (Some(0), "One.\n"), "{said}");
+    let (code, printed, said) = desk.run(&[&["session", "resume", "desk/", "And now?"], &AGENT[..]].concat());
+    assert_eq!((code, printed.as_str()), (Some(0), "Two.\n"), "{said}");
+    assert_eq!(desk.run(&["session", "list"]).1.matches("idle, 2 turns").count(), 1);
+    let (code, _, said) = desk.run(&[&["session", "resume", "nobody/", "And now?"], &AGENT[..]].concat());
+    assert!(code == Some(2) && said.contains("no session `nobody/`"), "{said}");
+}
+
+/// I1: whatever becomes of a turn, the last line of `--json` is its result.
+#[test]
+fn i1_the_last_json_line_is_the_result() {
+    let ask = calling(&[("ask_question", json!({"question": "Which one?"}))]);
+    let desk = Desk::new("finish = \"tool\"\n", &[ask, calling(&[("task_completion", json!({"result": "Done."}))])]);
+    let last = |arguments: &[&str]| {
+        let (code, printed, said) = desk.run(&[&AGENT[..], &["--json"], arguments].concat());
+        let lines: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let (last, events) = lines.split_last().unwrap_or_else(|| panic!("nothing was printed: {said}"));
+        assert!(events.iter().all(|event| event["type"] != "result" && event["type"] != "output"), "{printed}");
+        assert!(last["type"] == "result" && last["session"].as_str().unwrap().starts_with("desk/"), "{last}");
+        (code, last.clone())
+    };
+    let (code, suspended) = last(&["Do it."]);
+    assert_eq!((code, &suspended["status"]), (Some(3), &json!("suspended")));
+    assert_eq!(suspended["suspension"]["waits"][0]["question"], "Which one?");
+    let (code, finished) = last(&["--continue", "The red one."]);
+    assert_eq!((code, &finished["status"]), (Some(0), &json!("finished")));
+    assert_eq!((&finished["data"], &finished["finish"]), (&json!("Done."), &json!("completed")));
+    let (_, again) = last(&["--continue"]);
+    assert_eq!((&again["status"], &again["data"]), (&finished["status"], &finished["data"]));
+    // The script has no more replies.
+    let (code, failed) = last(&["--continue", "And now?"]);
+    assert_eq!((code, &failed["status"]), (Some(1), &json!("failed")));
+    assert!(failed["code"].is_string() && failed["message"].is_string(), "{failed}");
+}
+
+/// P6: people are told of a denial once, with the line to add; programs get the event and the result.
+#[test]
+fn p6_a_denial_is_told_once() {
+    let call = || calling(&[("text.count_file", json!({"path": "note.txt"}))]);
+    let desk = Desk::new("plugin_directory = \"plugins\"\n", &[call(), saying("No."), call(), saying("No.")]);
+    std::fs::create_dir(desk.path("plugins")).unwrap();
+    std::fs::copy(components().join("text.wasm"), desk.path("plugins/text.wasm")).unwrap();
+    let (_, _, said) = desk.run(&[&AGENT[..], &["Count."]].concat());
+    assert_eq!(said.matches("--grant text:read=DIR").count(), 1, "{said}");
+    assert!(
+        said.contains("was denied reading files; to allow it") && said.contains("denied: `note.txt` is outside"),
+        "{said}"
+    );
+    let (_, printed, _) = desk.run(&[&AGENT[..], &["--continue", "--json", "Count."]].concat());
+    let told = |kind: &str| printed.lines().any(|line| line.contains(kind) && line.contains("--grant text:read=DIR"));
+    assert!(told("\"type\":\"denied\"") && told("\"type\":\"tool_result_error\""), "{printed}");
+    let call = ["plugin", "call", "plugins/text.wasm", "text.count_file", "{\"path\": \"note.txt\"}"];
+    let (code, _, said) = desk.run(&call);
+    assert_eq!((code, said.matches("--grant text:read=DIR").count()), (Some(1), 1), "{said}");
+}
+
+/// D4: what the offline router says is no memory; what its tools brought is.
+#[test]
+fn d4_what_the_offline_router_says_is_not_remembered() {
+    let desk = Desk::new("plugin_directory = \"plugins\"\n", &[saying("A seal.")]);
+    std::fs::create_dir(desk.path("plugins")).unwrap();
+    std::fs::copy(components().join("text.wasm"), desk.path("plugins/text.wasm")).unwrap();
+    let remembered = || {
+        let (_, listed, _) = desk.run(&["memory", "list", "--user", "ada", "--json"]);
+        let mut kinds: Vec<_> = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
+        assert!(kinds.iter().all(|memory| !memory.to_string().contains("language model")), "{listed}");
+        kinds.iter_mut().map(|memory| memory["kind"].take().as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for prompt in ["text.count {\"text\": \"one two\"}", "What swims in the harbour?"] {
+        let (code, printed, said) = desk.run(&[&AGENT[..], &["--user", "ada", "--model", "offline", prompt]].concat());
+        assert!(code == Some(0) && printed.contains("language model"), "{printed}{said}");
+    }
+    assert_eq!(remembered(), ["tool"]);
+    desk.run(&[&AGENT[..], &["--user", "ada", "What swims in the harbour?"]].concat());
+    assert_eq!(remembered(), ["final", "tool"], "a model's answer is");
 }
 
 /// L18: a question that nobody has answered in time is no answer: nothing is printed, and the exit code says so.

@@ -395,6 +395,30 @@ async fn l29_a_closed_terminal_ends_the_turn_and_the_servers() {
     }
 }
 
+/// I5: Ctrl-\ leaves at once, and leaves no process of a server behind, stubborn as it may be, nor one of an agent below.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_quitting_kills_the_servers() {
+    let house = House::new(&[]).await;
+    let replies = [calling(&[("desk.hang", json!({}))]), saying("unused")];
+    let diary = agent_file(&house, "stubborn", "keep = \"always\"", &replies);
+    let path = |name: &str| house.directory.path().join(name);
+    std::fs::write(path("lead.json"), script(&[calling(&[("worker", json!({"task": "Go."}))])]).to_string()).unwrap();
+    let lead = "name = \"lead\"\nmodel = \"scripted:lead.json\"\n[agents.worker]\nagent = \"agent.toml\"\ndescription = \"Works.\"\n";
+    std::fs::write(path("lead.toml"), lead).unwrap();
+    for agent in ["agent.toml", "lead.toml"] {
+        let _ = std::fs::remove_file(&diary.path);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        command.current_dir(house.directory.path()).args(["--agent", agent, "Go."]);
+        command.env("AGENT_HOST_DATA", path("data"));
+        let mut running = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        diary.until_noted("tools/call").await;
+        assert_eq!(diary.alive().len(), 3, "{agent}");
+        send(running.id(), Signal::QUIT);
+        assert_eq!(running.wait().unwrap().code(), Some(130), "{agent}");
+        diary.all_gone().await;
+    }
+}
+
 /// I5: people read of a server that is down in a line like the terminal's others, and the card of a call says why.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_people_are_told_of_a_server_that_is_down() {

@@ -163,12 +163,12 @@ async fn d5_an_export_replaces_nothing_but_files() {
 fn d5_what_is_no_document_is_not_read_to_its_end() {
     let person = Person::new();
     assert!(Command::new("mkfifo").arg(person.path("pipe")).status().unwrap().success());
-    for endless in [b'\0', b'a'] {
+    for endless in [b"\0".as_slice(), b"a", b"{\"a\":"] {
         let pipe = person.path("pipe");
         let writer = std::thread::spawn(move || {
             use std::io::Write;
             let mut pipe = std::fs::File::options().write(true).open(pipe).unwrap();
-            let piece = vec![endless; 1 << 16];
+            let piece = endless.repeat((1 << 16) / endless.len());
             // Far more than a pipe holds, and far less than the most that a document may have.
             let pieces = std::iter::repeat_n(&piece, 1 << 10);
             pieces.take_while(|piece| pipe.write_all(piece).is_ok()).count()

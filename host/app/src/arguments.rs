@@ -2,6 +2,7 @@
 
 pub(crate) mod approval;
 mod help;
+pub(crate) mod resume;
 mod slips;
 pub(crate) mod versions;
 
@@ -13,6 +14,7 @@ use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{LONG, SHORT, USAGE};
+use resume::ResumeArguments;
 pub(crate) use slips::meant_by_line;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -90,7 +92,7 @@ pub(crate) struct RunArguments {
     /// For whom the agent works: whose memory is recalled and added to (default: who is logged in)
     #[arg(long, value_name = "NAME", help_heading = "Session", value_parser = user_name)]
     pub(crate) user: Option<String>,
-    /// Print events as JSON lines, the output as the last one
+    /// Print events as JSON lines, and how the turn ended as the last one
     #[arg(long, help_heading = "Session")]
     pub(crate) json: bool,
     /// What the agent is asked, as the data of a CloudEvent; `-` reads it from stdin
@@ -224,6 +226,9 @@ pub(crate) enum PluginCommand {
     Inspect {
         /// A component (*.wasm)
         file: PathBuf,
+        /// An agent's configuration, for its limits: a file (agent.toml), or the name of an agent in this folder
+        #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
+        agent: Option<PathBuf>,
         /// Print one JSON document, with the tools' schemas
         #[arg(long)]
         json: bool,
@@ -245,6 +250,9 @@ pub(crate) enum PluginCommand {
         /// The arguments, a JSON object
         #[arg(value_name = "JSON", default_value = "{}")]
         arguments: String,
+        /// An agent's configuration, for its grants and limits: a file (agent.toml), or the name of an agent in this folder
+        #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
+        agent: Option<PathBuf>,
         /// Let the plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET https://HOST' or
         /// key_value_mib=N, model_tokens=N
         #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse)]
@@ -294,6 +302,8 @@ pub(crate) enum SessionCommand {
         #[arg(long, value_name = "CALL")]
         call: Option<String>,
     },
+    /// Go on with a session: what was interrupted is finished, and PROMPT asks on
+    Resume(ResumeArguments),
     /// Find messages of all sessions that have every one of these words, also those that no model is shown any more
     Search {
         /// The words

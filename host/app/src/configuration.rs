@@ -154,7 +154,7 @@ pub(crate) struct AgentFile {
     pub(crate) secrets: Vec<SecretGrant>,
     /// Plugins about which nobody is asked at their first use.
     pub(crate) unasked: BTreeSet<String>,
-    /// Where the keys stand whose values can be checked only when the plugins are loaded: `agent.toml:3`.
+    /// Where the keys stand of which more is known only when the agent is loaded: `agent.toml:3`.
     pub(crate) places: BTreeMap<&'static str, String>,
     /// Where the tables of plugins stand, by plugin.
     pub(crate) plugin_tables: BTreeMap<String, String>,
@@ -291,7 +291,8 @@ impl AgentFile {
             if let Some(grants) = host.table("grants") {
                 self.add_lists(&grants, &Receiver::Host, &[("read", Kind::Read)]);
             }
-            if let Some(table) = host.table("limits") {
+            if let (Some(found), Some(table)) = (host.get("limits"), host.table("limits")) {
+                self.places.insert("host.limits", found.line());
                 self.host_limits = limits::read(&table, &HOST_LIMITS);
             }
         }

@@ -1,6 +1,6 @@
 //! Signals: Ctrl-C once cancels what runs and leaves the session consistent (L29), twice leaves at once. A request to
-//! end, or a terminal that was closed, does the same as Ctrl-C, and leaves when that is done. Ctrl-Z gives the terminal
-//! back while the process sleeps.
+//! end, or a terminal that was closed, does the same as Ctrl-C, and leaves when that is done. Ctrl-\ leaves at once. Ctrl-Z gives
+//! the terminal back while the process sleeps.
 
 use crate::exit::Exit;
 #[cfg(unix)]
@@ -25,7 +25,7 @@ pub(crate) enum Doing {
 pub(crate) struct Interrupts {
     current: Arc<Mutex<(Doing, CancellationToken)>>,
     leaving: CancellationToken,
-    servers: Arc<OnceLock<McpServers>>,
+    servers: Arc<OnceLock<Vec<McpServers>>>,
     break_line: Arc<AtomicBool>,
 }
 
@@ -35,6 +35,8 @@ enum Signal {
     Interrupt,
     /// The process is to end, or its terminal was closed.
     Terminate,
+    /// Ctrl-\: it is to end at once.
+    Quit,
 }
 
 impl Interrupts {
@@ -68,9 +70,9 @@ impl Interrupts {
     }
 
     /// Leaving at once ends the processes of these servers, too.
-    pub(crate) fn end_with_us(&self, servers: McpServers) {
-        // There is one agent in a process.
-        let _ = self.servers.set(servers);
+    pub(crate) fn end_with_us(&self, servers: impl IntoIterator<Item = McpServers>) {
+        // One agent is asked in a process, once; those below it come with it.
+        let _ = self.servers.set(servers.into_iter().collect());
     }
 
     /// Whether the process is to end.
@@ -98,14 +100,8 @@ impl Interrupts {
     fn take(&self, signal: Signal, terminal: &Terminal) {
         let (doing, token) = self.current().clone();
         match signal {
-            _ if token.is_cancelled() => {
-                if let Some(servers) = self.servers.get() {
-                    servers.kill();
-                }
-                terminal.idle();
-                let _ = terminal.restore_keyboard();
-                std::process::exit(i32::from(Exit::Cancelled.code()));
-            }
+            Signal::Quit => self.leave_at_once(terminal),
+            _ if token.is_cancelled() => self.leave_at_once(terminal),
             Signal::Interrupt => {
                 token.cancel();
                 if doing == Doing::Turn {
@@ -117,6 +113,13 @@ impl Interrupts {
                 self.leaving.cancel();
             }
         }
+    }
+
+    fn leave_at_once(&self, terminal: &Terminal) {
+        self.servers.get().into_iter().flatten().for_each(McpServers::kill);
+        terminal.idle();
+        let _ = terminal.restore_keyboard();
+        std::process::exit(i32::from(Exit::Cancelled.code()));
     }
 
     fn current(&self) -> MutexGuard<'_, (Doing, CancellationToken)> {
@@ -147,6 +150,7 @@ async fn suspensions(terminal: &Terminal) -> std::io::Result<()> {
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    quit: tokio::signal::unix::Signal,
     /// None where whoever started the process has said that it outlives its terminal.
     hangup: Option<tokio::signal::unix::Signal>,
 }
@@ -156,7 +160,8 @@ impl Signals {
     fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let hangup = if ignores_hangups() { None } else { Some(signal(SignalKind::hangup())?) };
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())?, hangup })
+        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        Ok(Self { interrupt, terminate, quit: signal(SignalKind::quit())?, hangup })
     }
 
     async fn next(&mut self) -> Signal {
@@ -169,6 +174,7 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => Signal::Interrupt,
             _ = self.terminate.recv() => Signal::Terminate,
+            _ = self.quit.recv() => Signal::Quit,
             _ = hangup => Signal::Terminate,
         }
     }

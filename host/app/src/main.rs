@@ -18,7 +18,7 @@ mod terminal;
 #[cfg(all(debug_assertions, unix))]
 mod crash;
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, Command, SessionCommand};
 use clap::Parser;
 use data::DataDirectory;
 use exit::{Exit, Failure};
@@ -100,6 +100,9 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         Some(Command::Memory(command)) => commands::memory::run(command, &DataDirectory::open(asked)?, terminal).await,
         Some(Command::Approvals(command)) => {
             commands::approvals::run(command, &DataDirectory::open(asked)?, terminal).await
+        }
+        Some(Command::Session(SessionCommand::Resume(resumed))) => {
+            commands::run::run(&resumed.into(), asked, terminal).await
         }
         Some(Command::Session(command)) => {
             commands::session::run(command, &DataDirectory::open(asked)?, terminal).await

@@ -485,7 +485,7 @@ fn plugin_names(settings: &Settings) -> impl Iterator<Item = &str> {
 }
 
 /// Grants and limits of one plugin.
-fn allowance(settings: &Settings, plugin: &str) -> PluginAllowance {
+pub(crate) fn allowance(settings: &Settings, plugin: &str) -> PluginAllowance {
     let grants = settings.grants.plugins.get(plugin).cloned().unwrap_or_default();
     let mut limits = call_limits(settings);
     if let Some(own) = settings.file.limits.get(plugin) {

@@ -247,6 +247,13 @@ pub struct Denial {
     pub grant: String,
 }
 
+impl Denial {
+    /// The same as a tool's error tells it, behind its own words.
+    pub fn in_error(thing: &str, grant: &str) -> String {
+        format!("This plugin is not granted {thing}. To allow it, {grant}")
+    }
+}
+
 /// The result of a call, whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {

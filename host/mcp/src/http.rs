@@ -1,6 +1,7 @@
 //! Servers over streamable HTTP: one client for each, over the TLS that the whole host uses.
 
 use crate::configuration::{HttpAddress, McpLimits};
+use crate::shallow::Shallow;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, StatusCode, redirect};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -24,11 +25,11 @@ pub(crate) fn check(address: &HttpAddress) -> Result<(), String> {
 pub(crate) fn transport(
     address: &HttpAddress,
     limits: &McpLimits,
-) -> Result<StreamableHttpClientTransport<Client>, String> {
+) -> Result<StreamableHttpClientTransport<Shallow>, String> {
     let url = parse(&address.url)?;
     let client = client(&url, headers(address)?, limits)?;
     let config = StreamableHttpClientTransportConfig::with_uri(url.as_str()).max_sse_event_size(limits.message_bytes);
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok(StreamableHttpClientTransport::with_client(Shallow(client), config))
 }
 
 /// The URL for people: without credentials and query.

@@ -14,6 +14,7 @@ mod redaction;
 pub mod result;
 mod server;
 pub mod servers;
+mod shallow;
 
 pub use catalogue::{Catalogue, McpTool};
 pub use configuration::{

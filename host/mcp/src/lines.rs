@@ -65,7 +65,7 @@ enum Kind {
 impl Line {
     fn take(&mut self, byte: u8) {
         match byte {
-            b'{' if self.kind == Kind::Blank => (self.kind, self.depth) = (Kind::Message, 1),
+            b'{' | b'[' if self.kind == Kind::Blank => (self.kind, self.depth) = (Kind::Message, 1),
             _ if self.kind == Kind::Blank && !byte.is_ascii_whitespace() => self.kind = Kind::Words,
             _ if self.kind != Kind::Message => {}
             _ if self.escaped => self.escaped = false,
@@ -77,6 +77,15 @@ impl Line {
             _ => {}
         }
     }
+}
+
+/// Whether a message has more levels than the reader of JSON takes.
+pub(crate) fn is_too_deep(message: &[u8]) -> bool {
+    let mut line = Line::default();
+    message.iter().any(|byte| {
+        line.take(*byte);
+        line.depth > MAX_DEPTH
+    })
 }
 
 impl<R> BoundedLines<R> {
@@ -163,6 +172,8 @@ mod tests {
         check(&format!("{}\n{}", nested(100), nested(100)), 1 << 20, None).await;
         check(&format!("{{\"a\":\"\\\"{}\"}}\n", "[".repeat(200)), 1 << 20, None).await;
         check(&format!("words {}\n", "{".repeat(200)), 1 << 20, None).await;
+        check("[info] it begins\n[1, 2]\n", 1 << 20, None).await;
+        check(&"[".repeat(200_000), 1 << 20, Some(Breach::TooDeep)).await;
         // What the reader of JSON takes is what is let through.
         let reads = |levels| serde_json::from_str::<serde_json::Value>(&nested(levels)).is_ok();
         assert!(reads(MAX_DEPTH - 1) && !reads(MAX_DEPTH));

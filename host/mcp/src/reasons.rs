@@ -1,6 +1,7 @@
 //! What went wrong with a connection, in words for people: no type of a library, no body of an answer.
 
 use crate::error::shown;
+use crate::lines::MAX_DEPTH;
 use rmcp::service::ClientInitializeError;
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
@@ -57,6 +58,8 @@ fn of_http(error: &StreamableHttpError<reqwest::Error>) -> String {
     match error {
         StreamableHttpError::Client(error) => of_client(error),
         StreamableHttpError::HttpStatus(error) => of_status(error.status),
+        // As the reader of JSON puts it, of a body that is read at once.
+        StreamableHttpError::UnexpectedServerResponse(said) if said.contains("recursion limit exceeded") => too_deep(),
         StreamableHttpError::UnexpectedServerResponse(said) => status_in(said)
             .map_or_else(|| "its answer is no message of the protocol: is it an MCP server?".to_owned(), of_status),
         StreamableHttpError::ResponseBodyTooLarge { max_size } => {
@@ -73,6 +76,11 @@ fn of_http(error: &StreamableHttpError<reqwest::Error>) -> String {
         StreamableHttpError::TransportChannelClosed => "the connection ended".to_owned(),
         error => innermost(error),
     }
+}
+
+/// Of an answer that is not read.
+pub(crate) fn too_deep() -> String {
+    format!("it sent an answer of more than {MAX_DEPTH} levels, which is not read")
 }
 
 fn of_client(error: &reqwest::Error) -> String {

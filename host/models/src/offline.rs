@@ -66,7 +66,7 @@ impl Provider for Offline {
         &self.facts
     }
 
-    fn can_summarise(&self) -> bool {
+    fn is_language_model(&self) -> bool {
         false
     }
 

@@ -114,8 +114,8 @@ pub trait Provider: Send + Sync {
     /// What is known of it.
     fn facts(&self) -> &Facts;
 
-    /// Whether it can say in other words what it is given. Default: yes.
-    fn can_summarise(&self) -> bool {
+    /// Whether it has words of its own: it can sum up what it is given, and what it answers is worth remembering. Default: yes.
+    fn is_language_model(&self) -> bool {
         true
     }
 

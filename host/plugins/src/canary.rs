@@ -1,4 +1,5 @@
-//! The canary: one call that a new version of a plugin must answer before it serves (P10). It is granted nothing.
+//! The canary: one call that a new version of a plugin must answer before it serves (P10). It is granted nothing, and has the
+//! limits that its agent's calls have.
 
 use crate::call::{ToolCallContext, ToolCallRequest};
 use crate::grants::Grants;
@@ -12,15 +13,15 @@ use agent_core::tool::ToolOutcome;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Wall time of a canary.
+/// Most wall time of a canary: the others wait for it.
 const CANARY_TIME: Duration = Duration::from_secs(10);
 
 impl Sandbox {
-    /// Makes the call that the plugin's manifest names; nothing to do where it names none. The error completes
-    /// "`file`: …".
-    pub async fn canary(&self, plugin: &Arc<LoadedPlugin>) -> Result<(), String> {
+    /// Makes the call that the plugin's manifest names, with these limits; nothing to do where it names none. The error
+    /// completes "`file`: …".
+    pub async fn canary(&self, plugin: &Arc<LoadedPlugin>, limits: CallLimits) -> Result<(), String> {
         let Some(canary) = plugin.manifest().and_then(|manifest| manifest.canary.as_ref()) else { return Ok(()) };
-        let setup = PluginSetup::new(plugin.clone(), Grants::default(), CallLimits::default());
+        let setup = PluginSetup::new(plugin.clone(), Grants::default(), limits);
         let trace = TraceContext {
             traceparent: "00-00000000000000000000000000000001-0000000000000001-00".to_owned(),
             tracestate: None,

@@ -213,7 +213,7 @@ fn advice(unmet: &[Unmet], denials: &[Denial]) -> String {
     let mut named = BTreeSet::new();
     for (thing, advice) in things.chain(denied) {
         if named.insert(thing) {
-            let _ = write!(text, "\nThis plugin is not granted {thing}. To allow it, {advice}");
+            let _ = write!(text, "\n{}", agent_core::change::Denial::in_error(thing, &advice.to_string()));
         }
     }
     text

@@ -146,7 +146,7 @@ impl AgentConfig {
 
 impl AgentConfig {
     /// What the plugin is allowed.
-    fn allowance(&self, plugin: &str) -> PluginAllowance {
+    pub(crate) fn allowance(&self, plugin: &str) -> PluginAllowance {
         self.plugins.get(plugin).cloned().unwrap_or_else(|| PluginAllowance::with(self.limits))
     }
 

@@ -187,7 +187,7 @@ impl AgentModel {
         question: &ModelQuestion,
         held: &Held,
     ) -> Result<RawReply, Problem> {
-        if !model.can_summarise() {
+        if !model.is_language_model() {
             let text = format!("{} is no language model", model.facts().model);
             return Err(Problem::Refused(ModelRefusal::Failed(text)));
         }

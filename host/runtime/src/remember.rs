@@ -80,7 +80,7 @@ impl Session {
             return;
         }
         let interaction = self.interaction(turn, results, change).await;
-        let ending = turn.end().and_then(|end| ending(turn, end));
+        let ending = turn.end().filter(|end| self.is_worth_remembering(end)).and_then(|end| ending(turn, end));
         for (kind, word, text) in interaction.into_iter().chain(ending) {
             let (agent, session, number) = (after.agent.clone(), after.session.clone(), turn.number);
             let id = format!("{session}/{number}/{word}");
@@ -88,6 +88,14 @@ impl Session {
             let effect = OutboxEffect::Remember { id, memory };
             change.outbox.push(OutboxItem { id: format!("remember/{number}/{word}"), effect });
         }
+    }
+
+    /// What a program without words of its own answers are results, which are remembered as such, and words that are always the
+    /// same.
+    fn is_worth_remembering(&self, end: &TurnEnd) -> bool {
+        let TurnEnd::Finished(output) = end else { return true };
+        let mut models = self.shared.agent.models().all();
+        models.all(|model| model.is_language_model() || model.facts().model.to_string() != output.model)
     }
 
     async fn interaction(&mut self, turn: &Turn, results: Results, change: &Change) -> Option<Remembered> {

@@ -84,7 +84,7 @@ impl Session {
             return None;
         }
         let writer = agent.models().summary.as_ref().unwrap_or(self.model());
-        writer.can_summarise().then(|| writer.clone())
+        writer.is_language_model().then(|| writer.clone())
     }
 
     /// Asks once: what fails, the host does at once instead.

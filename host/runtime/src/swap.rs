@@ -188,7 +188,7 @@ impl PluginKeeper {
             }
             let serves = self.serving.get(plugin.name());
             let serves = serves.is_some_and(|chosen| chosen.plugin.digest() == digest);
-            match if serves { Ok(()) } else { self.sandbox.canary(&plugin).await } {
+            match if serves { Ok(()) } else { self.canary(&plugin).await } {
                 Ok(()) => {
                     self.refused.remove(&path);
                     self.accepted.insert(path, plugin);
@@ -202,6 +202,25 @@ impl PluginKeeper {
         self.accepted.retain(|path, _| there.contains(path));
         self.refused.retain(|path, _| there.contains(path));
         there
+    }
+
+    /// With the limits that the agents' calls have. Where those differ, it must succeed with some of them: the others' calls
+    /// count for its trial.
+    async fn canary(&self, plugin: &Arc<LoadedPlugin>) -> Result<(), String> {
+        let mut tried = Vec::new();
+        let mut outcome = Ok(());
+        for agent in &self.agents {
+            let limits = agent.current().config().allowance(plugin.name()).limits;
+            if tried.contains(&limits) {
+                continue;
+            }
+            outcome = self.sandbox.canary(plugin, limits).await;
+            if outcome.is_ok() {
+                break;
+            }
+            tried.push(limits);
+        }
+        outcome
     }
 
     /// Publishes what the files and the rollbacks come to, if it is not what serves.

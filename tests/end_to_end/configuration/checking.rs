@@ -55,11 +55,77 @@ fn i2_an_agent_that_is_right_is_told_as_it_would_run() {
     assert!(ended.stderr.contains(warning), "{ended:?}");
 }
 
+/// P8, I2: limits of the host in the file of an agent that is delegated to do nothing, which is said when it is checked and
+/// when it runs; in the file that the host is started with they hold, and nothing is said.
+#[test]
+fn p8_limits_of_the_host_below_are_told() {
+    let lead =
+        "plugin_directory = \"plugins\"\n[agents.reader]\nagent = \"agents/reader.toml\"\ndescription = \"Reads.\"\n";
+    let reader = "model = \"offline\"\n\n[host.limits]\nqueue = 7\n";
+    let place = Place::new(&[("agent.toml", lead), ("agents/reader.toml", reader)]);
+    let told = "agents/reader.toml:3: `[host.limits]` does nothing here";
+    for line in [&["config", "check"][..], &["--agent", "agent.toml", "Hello"]] {
+        let ended = place.run(line);
+        assert!(ended.code == Some(0) && ended.stderr.contains(told), "{line:?}: {ended:?}");
+    }
+    let ended = place.run(&["config", "check", "agents/reader.toml"]);
+    assert!(ended.code == Some(0) && !ended.stderr.contains("host.limits"), "{ended:?}");
+}
+
+/// P8: a plugin that is looked at or called for an agent has that agent's limits and grants; for nobody, the defaults.
+#[test]
+fn p8_single_plugins_have_the_limits_of_the_agent_that_is_named() {
+    let files = [
+        ("all.toml", "plugin_directory = \"plugins\"\n[limits]\nmemory_mib = 1\n"),
+        (
+            "one.toml",
+            "plugin_directory = \"plugins\"\n[plugins.files.grants]\nread = [\".\"]\n[plugins.files.limits]\nmemory_mib = 1\n",
+        ),
+        (
+            "other.toml",
+            "plugin_directory = \"plugins\"\n[plugins.text.limits]\nmemory_mib = 1\n[plugins.files.grants]\nread = [\".\"]\n",
+        ),
+        ("host.toml", "plugin_directory = \"plugins\"\n[host.limits]\ncomponent_mib = 1\n"),
+        ("note.txt", "Read me.\n"),
+    ];
+    let place = with_plugins(&files, &["files", "text"]);
+    let call = ["plugin", "call", "plugins/files.wasm", "files.read", "{\"path\": \"note.txt\"}"];
+    let granted = place.run(&[&call[..], &["--grant", "files:read=."]].concat());
+    assert!(granted.code == Some(0) && granted.stdout.contains("Read me."), "{granted:?}");
+    for agent in ["all.toml", "one.toml"] {
+        let ended = place.run(&[&call[..], &["--agent", agent]].concat());
+        assert!(ended.code == Some(1) && ended.stderr.contains("memory of 1 MiB"), "{agent}: {ended:?}");
+    }
+    let other = place.run(&[&call[..], &["--agent", "other.toml"]].concat());
+    assert!(other.code == Some(0) && other.stdout.contains("Read me."), "{other:?}");
+    let mut large = std::fs::read(place.path("plugins/text.wasm")).unwrap();
+    // A custom section of 2 MiB: its id, its size as LEB128 (4 bytes), and its name, which is empty.
+    large.extend([0, 0x80, 0x80, 0x80, 0x01]);
+    large.extend(vec![0; 2 << 20]);
+    std::fs::write(place.path("large.wasm"), large).unwrap();
+    assert_eq!(place.run(&["plugin", "inspect", "large.wasm"]).code, Some(0));
+    for line in [
+        &["plugin", "inspect", "large.wasm", "--agent", "host.toml"][..],
+        &["plugin", "explain", "large.wasm", "--agent", "host.toml"],
+        &["plugin", "call", "large.wasm", "text.count", "--agent", "host.toml"],
+    ] {
+        let ended = place.run(line);
+        assert!(ended.code == Some(2) && ended.stderr.contains("component_mib"), "{line:?}: {ended:?}");
+    }
+}
+
 /// I2: files that cannot be read at all are named, with the line where there is one.
 #[test]
 fn i2_a_file_that_cannot_be_read_is_named() {
     let place = Place::new(&[]);
-    refused(&place, "absent.toml", &["absent.toml"]);
+    refused(
+        &place,
+        "absent.toml",
+        &["there is no file `absent.toml`", "work/absent.toml`", "config init --output absent.toml"],
+    );
+    place.write("lead.toml", "[agents.a]\nagent = \"gone.toml\"\ndescription = \"d\"\n");
+    refused(&place, "lead.toml", &["lead.toml:2:9: agents.a.agent: there is no file `gone.toml`"]);
+    refused(&place, "leed.toml", &["did you mean `lead.toml`?"]);
     std::fs::write(place.path("bytes.toml"), b"name = \"a\"\n# a note\nmodel = \"caf\xe9\"\n").unwrap();
     refused(&place, "bytes.toml", &["bytes.toml", "line 3 has a byte that is no UTF-8"]);
     place.write("broken.toml", "name = \"a\"\nmodel = [\n");

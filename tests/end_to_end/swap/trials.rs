@@ -145,6 +145,51 @@ async fn p10_a_canary_is_asked_when_a_host_starts() {
     assert_eq!(deeds(&house, "refused").await.len(), 1);
 }
 
+/// P8, P10: a canary has the limits of its agent's calls, when a host starts and when a file changes in one that runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn p8_p10_a_canary_has_the_limits_of_its_agent() {
+    let house = House::new(&[]).await;
+    let file = folder(&house).join("probe.wasm");
+    let canary = |number: u32| {
+        let arguments = json!({"text": "a"});
+        version_with(number, Some(Canary { tool: "probe.echo".to_owned(), arguments }))
+    };
+    let config = |name: &str, memory: usize| {
+        let mut config = AgentConfig::new(name);
+        config.limits.memory = memory;
+        config
+    };
+    put(&file, &canary(1));
+    let small = LiveAgent::new(house.agent(config("small", 1 << 20), script(&[saying("So.")])).await);
+    let refused = begin(&*house.store, &house.sandbox, &folder(&house), &small).await.unwrap_err();
+    let BeginError::Canary { reason, .. } = &refused else { panic!("{refused}") };
+    assert!(reason.contains("memory of 1 MiB"), "{reason}");
+
+    put(&file, &version(2));
+    let small = LiveAgent::new(house.agent(config("small", 1 << 20), script(&[saying("So.")])).await);
+    let (mut notices, watched) = watch(&house, &[&small]).await;
+    put(&file, &canary(3));
+    loop {
+        match tokio::time::timeout(LONG, notices.recv()).await.expect("a notice comes") {
+            Some(Notice::Refused { reason, .. }) => {
+                assert!(reason.contains("memory of 1 MiB"), "{reason}");
+                break;
+            }
+            _ => continue,
+        }
+    }
+    drop(watched);
+    // Of two agents one has room for it.
+    put(&file, &version(2));
+    let agents = [("small", 1 << 20), ("large", 64 << 20)];
+    let [small, large] = agents.map(|(name, memory)| (config(name, memory), script(&[saying("So.")])));
+    let small = LiveAgent::new(house.agent(small.0, small.1).await);
+    let large = LiveAgent::new(house.agent(large.0, large.1).await);
+    let _watched = watch(&house, &[&small, &large]).await;
+    put(&file, &canary(4));
+    until(&large, &digest_of(&canary(4))).await;
+}
+
 /// P10: that an old version cannot be brought back is told once, however often it is looked.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_rollback_to_what_is_gone_is_told_once() {

@@ -141,6 +141,7 @@ fn l17_without_a_terminal_yes_allows_what_agents_below_ask() {
     assert!(said.contains("agent-host session approve clerk/"), "{said}");
     let (code, _, said) = desk.run(&["--agent", "lead.toml", "--yes", "payer.wipe", "--continue"]);
     assert_eq!(code, Some(3), "another tool was allowed: {said}");
+    assert!(!said.contains("no such tool"), "the agents below have tools of their own: {said}");
     let (code, printed, said) = desk.run(&["--agent", "lead.toml", "--yes", "payer.*", "--json", "--continue"]);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(desk.ledger(), ["Ann 1"]);

@@ -179,7 +179,11 @@ fn p6_no_holds_for_this_run_and_never_for_good() {
     let mut screen = place.session_that_asks();
     screen.send("\r");
     screen.wait_for("\nFirst.\n");
-    assert!(screen.text().contains("read = [\".\"]") && screen.text().contains("not granted"), "{}", screen.text());
+    assert!(
+        screen.text().contains("read = [\".\"]") && screen.text().contains("was denied reading files"),
+        "{}",
+        screen.text()
+    );
     screen.wait_for_end("\n>");
     screen.send("Again.\r");
     screen.wait_for("\nSecond.\n");

@@ -28,13 +28,14 @@ fn p9_progress_is_shown_while_compiling() {
     let mut one = Screen::start(command(folder.path(), &["inspect", "plugins/slow.wasm"]), 20, 100);
     // Its export is of another type than the contract's, which is found after it has been compiled.
     assert_eq!(one.exit_code(), Some(2), "{}", one.text());
+    let is_over = |shown: &str| !shown.contains("compiling") && shown.contains("its export tool");
+    one.wait("what is wrong, in place of the line", is_over);
     assert!(one.raw().contains("compiling slow ("), "{}", one.raw());
-    assert!(!one.text().contains("compiling") && one.text().contains("its export tool"), "{}", one.text());
 
     let mut both = Screen::start(command(folder.path(), &["list", "plugins"]), 20, 100);
     assert_eq!(both.exit_code(), Some(2), "{}", both.text());
+    both.wait("what is wrong, in place of the line", is_over);
     assert!(both.raw().contains("compiling 1 of 2: slow"), "{}", both.raw());
-    assert!(!both.text().contains("compiling"), "{}", both.text());
 
     let piped = command(folder.path(), &["inspect", "plugins/slow.wasm"]).output().unwrap();
     let said = String::from_utf8_lossy(&piped.stderr).into_owned();

@@ -100,7 +100,9 @@ fn p10_what_is_taken_back_counts_at_once() {
     let waiting = calling(&[("probe.sleep", json!({"ms": 8000}))]);
     let nothing = GRANTED.replace("read = [\".\"]", "ask = false");
     let denied = format!("{GRANTED}\n[approval.tools]\n\"text.*\" = \"deny\"\n");
-    for (taken_back, reason) in [(nothing.as_str(), "not granted"), (denied.as_str(), "denies `text.count_file`")] {
+    for (taken_back, reason) in
+        [(nothing.as_str(), "was denied reading files"), (denied.as_str(), "denies `text.count_file`")]
+    {
         let place = Place::new(GRANTED, &[waiting.clone(), count(), saying("Done.")]);
         let mut screen = place.session();
         screen.send("Count.\r");

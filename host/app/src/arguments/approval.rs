@@ -17,7 +17,7 @@ pub(crate) struct AnswerArguments {
     /// Only store the answer; the turn goes on with --session or --continue
     #[arg(long)]
     pub(crate) no_run: bool,
-    /// Print events as JSON lines, the output as the last one
+    /// Print events as JSON lines, and how the turn ended as the last one
     #[arg(long)]
     pub(crate) json: bool,
     /// Which agent.

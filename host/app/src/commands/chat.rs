@@ -20,9 +20,9 @@ use crate::settings::Settings;
 use crate::setup;
 use crate::terminal::turn::{Format, Kept, TurnView, Use};
 use crate::terminal::{DIM, Output, RED, Terminal, YELLOW, text};
-use agent_core::event::{Wait, WaitCause};
+use agent_core::event::{Suspension, Wait, WaitCause};
 use agent_core::message::{CallId, TurnInput};
-use agent_core::run::Decision;
+use agent_core::run::{Action, Decision};
 use agent_core::tool::errors_in_words;
 use agent_core::view::result_text;
 use agent_memory::{CallFilter, SessionFilter};
@@ -368,6 +368,9 @@ impl Chat<'_> {
     }
 
     async fn undo(&mut self) -> Result<(), Failure> {
+        if let Action::Suspended(Suspension { waits }) = self.session.state().action() {
+            return Err(Failure::refused(how_to_go_on(&waits)));
+        }
         let turn = self.session.state().view.iter().map(|entry| entry.turn).max();
         self.session.undo().await.map_err(Failure::refused)?;
         if let Some(turn) = turn {

@@ -8,6 +8,7 @@ use crate::setup;
 use crate::setup::agents::{self, MadeAgent, Projects};
 use crate::terminal::turn::Kept;
 use crate::terminal::{BOLD, Terminal, YELLOW, text};
+use agent_mcp::McpServers;
 use agent_memory::{Rollback, SessionLog, SqliteStore, Store, StoreError};
 use agent_runtime::{
     CheckpointObserver, Downscaler, FirstUse, Host, LiveAgent, Notice, OpenSession, Session, SessionError, swap,
@@ -39,6 +40,13 @@ pub(crate) struct Opened {
     pub(crate) session: Session,
     /// Where it is kept.
     pub(crate) kept: Kept,
+}
+
+impl Opened {
+    /// The MCP servers of all agents.
+    pub(crate) fn servers(&self) -> Vec<McpServers> {
+        self.made.iter().map(|made| made.live.current().servers().clone()).collect()
+    }
 }
 
 /// The files of those agents that have one, by name.

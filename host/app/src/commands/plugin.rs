@@ -9,11 +9,13 @@ mod versions;
 use crate::arguments::{AgentArguments, PluginCommand};
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
+use crate::grants::Grant;
+use crate::interrupt::{Doing, Interrupts};
 use crate::settings::Settings;
 use crate::terminal::{Terminal, YELLOW, built, show_load};
 use crate::{environment, grants, setup};
 use agent_mcp::McpServers;
-use agent_plugins::{Grants, LoadedPlugin, Sandbox};
+use agent_plugins::{CallLimits, Grants, LoadedPlugin, Sandbox};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,38 +32,77 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
         PluginCommand::Rollback(asked) => versions::rollback(asked, data, terminal).await?,
         PluginCommand::Prune => versions::forget(data, terminal).await?,
         PluginCommand::List { directory, agent } => list(directory, agent, data, terminal).await?,
-        PluginCommand::Inspect { file, json } => {
-            let sandbox = sandbox(data)?;
+        PluginCommand::Inspect { file, agent, json } => {
+            let whose = Whose::read(AgentArguments { agent, ..AgentArguments::default() })?;
+            let sandbox = whose.sandbox(&DataDirectory::open(data)?)?;
             let plugin = load(&sandbox, &file, terminal).await?;
             let shown = if json { describe::json(&plugin).to_string() } else { describe::whole(&plugin, &file) };
             print(terminal, shown)?;
         }
         PluginCommand::Explain { file, agent } => {
-            let plugin = load(&sandbox(data)?, &file, terminal).await?;
-            let grants = grants_of(&agent, plugin.name())?;
+            let whose = Whose::read(agent)?;
+            let sandbox = whose.sandbox(&DataDirectory::open(data)?)?;
+            let plugin = load(&sandbox, &file, terminal).await?;
+            let (grants, _) = whose.allowed(plugin.name())?;
             print(terminal, explain::explained(&plugin, grants))?;
         }
-        PluginCommand::Call { file, tool, arguments, grant, json } => {
-            let sandbox = sandbox(data)?;
+        PluginCommand::Call { file, tool, arguments, agent, grant, json } => {
+            let whose = Whose::read(AgentArguments { agent, grant, ..AgentArguments::default() })?;
+            let data = DataDirectory::open(data)?;
+            let sandbox = whose.sandbox(&data)?;
             let plugin = load(&sandbox, &file, terminal).await?;
             let format = if json { call::Format::Json } else { call::Format::People };
-            let data = DataDirectory::open(data)?;
-            let asked = call::Asked { tool, arguments, grants: grant, format, data };
+            let asked = call::Asked { tool, arguments, whose, format, data };
             return call::call(&sandbox, plugin, asked, terminal).await;
         }
     }
     Ok(Exit::Done)
 }
 
-/// What the agent's file and the command line grant to one plugin. Without an agent, the command line alone.
-fn grants_of(agent: &AgentArguments, plugin: &str) -> Result<Grants, Failure> {
-    let mut resolved = if agent.agent.is_some() {
-        Settings::read(agent, &environment::variable)?.grants
-    } else {
-        let resolved = grants::resolve(&agent.grant, &environment::variable);
-        resolved.map_err(|problems| Failure::refused(problems.join("\n")))?
-    };
-    Ok(resolved.plugins.remove(plugin).unwrap_or_default())
+/// For whom a single plugin is looked at or called.
+enum Whose {
+    /// The agent that is named, with what the command line grants beside its file.
+    Agent(Box<Settings>, Vec<Grant>),
+    /// Nobody: the command line's grants, and the limits that hold by default.
+    Nobody(Vec<Grant>),
+}
+
+impl Whose {
+    fn read(arguments: AgentArguments) -> Result<Self, Failure> {
+        if arguments.agent.is_none() {
+            return Ok(Self::Nobody(arguments.grant));
+        }
+        let settings = Settings::read(&arguments, &environment::variable)?;
+        Ok(Self::Agent(Box::new(settings), arguments.grant))
+    }
+
+    fn sandbox(&self, data: &DataDirectory) -> Result<Sandbox, Failure> {
+        match self {
+            Self::Agent(settings, _) => setup::sandbox_of(settings, data),
+            Self::Nobody(_) => setup::sandbox(data),
+        }
+    }
+
+    /// The grants of the command line.
+    fn typed(&self) -> &[Grant] {
+        let (Self::Agent(_, grants) | Self::Nobody(grants)) = self;
+        grants
+    }
+
+    /// Grants and limits of one plugin.
+    fn allowed(&self, plugin: &str) -> Result<(Grants, CallLimits), Failure> {
+        match self {
+            Self::Agent(settings, _) => {
+                let allowance = setup::allowance(settings, plugin);
+                Ok((allowance.grants, allowance.limits))
+            }
+            Self::Nobody(grants) => {
+                let resolved = grants::resolve(grants, &environment::variable);
+                let mut resolved = resolved.map_err(|problems| Failure::refused(problems.join("\n")))?;
+                Ok((resolved.plugins.remove(plugin).unwrap_or_default(), CallLimits::default()))
+            }
+        }
+    }
 }
 
 async fn list(
@@ -102,7 +143,17 @@ async fn list(
 /// The MCP servers of the agent with their tools, as a turn would find them.
 async fn servers(settings: &Settings, terminal: &Terminal) -> Result<(), Failure> {
     let servers = McpServers::new(settings.servers(&environment::variable)?).map_err(Failure::refused)?;
-    let held = servers.acquire().await;
+    let interrupts = Interrupts::listen(terminal.clone());
+    interrupts.end_with_us([servers.clone()]);
+    let cancel = interrupts.begin(Doing::Turn);
+    let held = tokio::select! {
+        held = servers.acquire() => held,
+        () = cancel.cancelled() => {
+            servers.hurry();
+            servers.shutdown().await;
+            return Err(Failure { exit: Exit::Cancelled, ..Failure::failed("cancelled") });
+        }
+    };
     let catalogue = held.catalogue();
     for name in servers.names() {
         let tools: Vec<_> = catalogue.tools().filter(|tool| tool.server == name).collect();
@@ -133,10 +184,6 @@ fn same_names<'t>(tools: impl Iterator<Item = (&'t str, String)>) -> Vec<String>
         }
     }
     same
-}
-
-fn sandbox(data: Option<&Path>) -> Result<Sandbox, Failure> {
-    setup::sandbox(&DataDirectory::open(data)?)
 }
 
 async fn load(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> Result<Arc<LoadedPlugin>, Failure> {

@@ -44,7 +44,7 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
     setup::rules::note_idle_yes(&opened.settings, &opened.agent.current(), &run.yes, terminal);
-    interrupts.end_with_us(opened.agent.current().servers().clone());
+    interrupts.end_with_us(opened.servers());
     if is_interactive {
         return chat::chat(opened, run, interrupts, terminal).await;
     }

@@ -4,6 +4,7 @@
 mod answer;
 mod approve;
 pub(crate) mod below;
+mod bounds;
 mod call;
 mod cancel;
 mod delete;
@@ -35,6 +36,8 @@ use std::time::Duration;
 
 /// The state of a session whose turn runs, and whose process is gone.
 const INTERRUPTED: &str = "interrupted";
+/// The same of one whose turn has what it waited for, and which nobody has gone on with since.
+const READY: &str = "ready";
 
 /// Runs one of the commands.
 pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -46,7 +49,8 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
                 None => None,
             };
             let filter = SessionFilter { delegated_by: parent.clone(), ..SessionFilter::default() };
-            let found = sessions(&*store, filter, limit as usize).await?;
+            let mut found = sessions(&*store, filter, limit as usize).await?;
+            below::tell_ready(&*store, &mut found).await?;
             if found.is_empty() && !json {
                 terminal.note(match parent {
                     Some(parent) => format!("no session has worked for {}", text::one_line(&parent, 250)),
@@ -61,7 +65,8 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             }
         }
         SessionCommand::Show { session, json, call } => {
-            let session = find(&*store, session.as_deref()).await?;
+            let mut session = find(&*store, session.as_deref()).await?;
+            below::tell_ready(&*store, std::slice::from_mut(&mut session)).await?;
             if let Some(asked) = call {
                 return call::show(&*store, &session, &asked, terminal).await;
             }
@@ -77,6 +82,8 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
         SessionCommand::Search { words, limit, json } => {
             return search::search(&*store, search::Asked { words, limit, json }, terminal).await;
         }
+        // It is a turn like any other, and begun as those are.
+        SessionCommand::Resume(_) => {}
         SessionCommand::Resolve { call, decision, text, session } => {
             let asked = resolve::Asked { call, decision, text, session };
             return resolve::resolve(asked, store, data, terminal).await;

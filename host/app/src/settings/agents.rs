@@ -2,6 +2,7 @@
 
 use crate::configuration::{AgentFile, name_of_file, nearest, own_and_foreign_keys, read_bounded};
 use crate::exit::Failure;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The file that is an agent's without further ado.
@@ -28,6 +29,9 @@ pub(crate) struct FoundAgent {
 /// of a file that is there are paths; all else is an agent's name.
 pub(crate) fn find(asked: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     let is_path = asked.components().count() != 1 || asked.extension().is_some_and(|extension| extension == "toml");
+    if is_path && std::fs::metadata(folder.join(asked)).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Err(Failure::refused(absent_file(asked, folder)));
+    }
     if is_path || folder.join(asked).is_file() {
         return Ok(asked.to_owned());
     }
@@ -75,6 +79,22 @@ fn toml_files(folder: &Path, below: &Path) -> Vec<PathBuf> {
 fn looks_like_one(file: &Path, path: &Path) -> bool {
     let keys = || own_and_foreign_keys(&read_bounded(file, MOST_BYTES).ok()?);
     path == Path::new(AGENT_FILE) || keys().is_some_and(|(own, foreign)| foreign == 0 || own > foreign)
+}
+
+fn absent_file(asked: &Path, folder: &Path) -> String {
+    let whole = std::path::absolute(folder.join(asked)).unwrap_or_else(|_| asked.to_owned());
+    let (shown, whole, all) = (asked.display(), whole.display(), all(folder));
+    let paths: Vec<String> = all.iter().map(|agent| agent.path.display().to_string()).collect();
+    let meant = nearest(&shown.to_string(), paths.iter().map(String::as_str));
+    let meant = meant.map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
+    let there = match paths.as_slice() {
+        [] => "this folder has no agent's file".to_owned(),
+        _ => format!("agents' files of this folder are: {}", paths.join(", ")),
+    };
+    format!(
+        "there is no file `{shown}`, looked for at `{whole}`{meant}; {there}; `agent-host config init --output {shown}` writes one with \
+         every key explained"
+    )
 }
 
 fn absent(name: &str, all: &[FoundAgent]) -> String {
@@ -131,7 +151,6 @@ mod tests {
             ("writer", "writer.toml"),
             ("helper", "agents/helper.toml"),
             ("second.toml", "second.toml"),
-            ("absent.toml", "absent.toml"),
             ("./agents", "./agents"),
             ("Cargo", "Cargo.toml"),
         ];
@@ -156,5 +175,12 @@ mod tests {
         let absent = "there is no agent `raeder` in this folder. Did you mean `reader`? Looked for it in *.toml and \
                       agents/*.toml; there are:\n  reader (one.toml)\n  reader (agents/two.toml)";
         assert_eq!(message("raeder"), absent);
+        let message = message("onne.toml");
+        let whole = folder.path().join("onne.toml").display().to_string();
+        for said in
+            ["there is no file `onne.toml`", &whole, "did you mean `one.toml`?", "config init --output onne.toml"]
+        {
+            assert!(message.contains(said), "`{said}` is not in: {message}");
+        }
     }
 }

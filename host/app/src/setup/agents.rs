@@ -9,6 +9,7 @@ use crate::terminal::{Terminal, YELLOW};
 use agent_plugins::Sandbox;
 use agent_runtime::{Delegate, LiveAgent};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
@@ -106,7 +107,7 @@ impl Loader<'_> {
     async fn agent(&mut self, path: &Path, table: &AgentTable, above: &[Above]) -> Result<LiveAgent, Failure> {
         let place = &table.agent.place;
         let file = std::fs::canonicalize(path)
-            .map_err(|error| Failure::refused(format!("{place}: `{}` cannot be read: {error}", path.display())))?;
+            .map_err(|error| Failure::refused(format!("{place}: {}", unreadable(path, &error))))?;
         refuse_circle(&file, above, place)?;
         if let Some(agent) = self.loaded.get(&file) {
             return Ok(agent.clone());
@@ -143,6 +144,12 @@ impl Loader<'_> {
             let (path, offline) = (path.display(), "the built-in `offline` answers for it, which is no language model");
             self.terminal.note(format!("{YELLOW}!{YELLOW:#} `{path}` names no `model`: {offline}"));
         }
+        if let Some(place) = settings.file.places.get("host.limits") {
+            self.terminal.note(format!(
+                "{YELLOW}!{YELLOW:#} {place}: `[host.limits]` does nothing here: they are those of the file that the host is \
+                 started with; write them there"
+            ));
+        }
         if let (Projects::Build, Some(folder)) = (self.projects, &settings.plugins)
             && canonical(folder).is_some_and(|folder| self.built.insert(folder))
         {
@@ -158,6 +165,18 @@ fn reached_from(place: &str, failure: Failure) -> Failure {
         return failure;
     }
     Failure { message: format!("{place}: the agent that this names cannot be used:\n{}", failure.message), ..failure }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> String {
+    let path = path.display();
+    match error.kind() {
+        ErrorKind::NotFound => {
+            format!(
+                "there is no file `{path}`: `agent-host config init --output {path}` writes one with every key explained"
+            )
+        }
+        _ => format!("`{path}` cannot be read: {error}"),
+    }
 }
 
 /// A file that stands above already would wait for itself.

@@ -3,6 +3,7 @@
 use super::cost;
 use super::text::{count, cut, harmless, size, wrapped};
 use super::{BOLD, DIM, GREEN, RED};
+use agent_core::change::Denial;
 use agent_core::tool::{CallCost, errors_in_words};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
@@ -38,15 +39,15 @@ pub(crate) enum Outcome {
     Text(String, usize),
     /// Media, described already.
     Media(String),
-    /// The error, as the model is given it.
-    Error(String),
+    /// The error, as the model is given it, and the denials that were shown already.
+    Error(String, Vec<Denial>),
 }
 
 impl Card<'_> {
     /// The card on a terminal of so many columns. `rest` says where the lines are that are left out.
     pub(crate) fn shown(&self, width: usize, rest: &str) -> String {
         let mark = match self.outcome {
-            Outcome::Error(_) => format!("{RED}✗{RED:#}"),
+            Outcome::Error(..) => format!("{RED}✗{RED:#}"),
             _ => format!("{GREEN}✓{GREEN:#}"),
         };
         let details = cost::brief(&self.cost);
@@ -99,8 +100,8 @@ impl Card<'_> {
             Outcome::Media(media) => vec![cut(media, width)],
             Outcome::Text(text, bytes) => beginning(text, *bytes, (width, rest)),
             // People read the error's message, of a denial with the lines to add.
-            Outcome::Error(content) => {
-                let message = errors_in_words(content);
+            Outcome::Error(content, denials) => {
+                let message = without(errors_in_words(content), denials);
                 let message = harmless(&message).into_owned();
                 let all = wrapped(message.trim_end(), width);
                 let left = all.lines().count().saturating_sub(ERROR_LINES);
@@ -112,6 +113,14 @@ impl Card<'_> {
             }
         }
     }
+}
+
+/// A failed call's error without the denials of which people were told by themselves.
+pub(crate) fn without<'d>(mut error: String, denials: impl IntoIterator<Item = &'d Denial>) -> String {
+    for Denial { thing, grant, .. } in denials {
+        error = error.replacen(&format!("\n{}", Denial::in_error(thing, grant)), "", 1);
+    }
+    error
 }
 
 /// The first lines of a text of which `bytes` there are, and how much is left out.
@@ -187,7 +196,7 @@ mod tests {
     fn errors_are_read_by_people() {
         let denied = ToolError::Denied { message: "no tree\nTo allow it, add:\nread = [\".\"]\u{1b}[2J".into() };
         let arguments = json!({"path": "a"});
-        let mut card = card(&arguments, Outcome::Error(denied.for_model()));
+        let mut card = card(&arguments, Outcome::Error(denied.for_model(), Vec::new()));
         (card.cost, card.attempt) = (CallCost::default(), 2);
         insta::assert_snapshot!(shown(&card, 60), @r#"
         ✗ text.count_file (attempt 2) {"path":"a"}
@@ -203,14 +212,15 @@ mod tests {
         let error = ToolError::Failed { message: "division by \"zero\"".into() }.for_model();
         let arguments = json!({"a": 1});
         let warned = format!("[the same call has failed three times]\n{error}");
-        let mut card = card(&arguments, Outcome::Error(warned));
+        let mut card = card(&arguments, Outcome::Error(warned, Vec::new()));
         card.cost = CallCost::default();
         insta::assert_snapshot!(shown(&card, 60), @r#"
         ✗ text.count_file {"a":1}
           [the same call has failed three times]
           failed: division by "zero"
         "#);
-        card.outcome = Outcome::Error(format!("{}\n[cut: the first 40 of 90 characters]", &error[..error.len() - 6]));
+        card.outcome =
+            Outcome::Error(format!("{}\n[cut: the first 40 of 90 characters]", &error[..error.len() - 6]), Vec::new());
         insta::assert_snapshot!(shown(&card, 60), @r#"
         ✗ text.count_file {"a":1}
           failed: division by "ze…

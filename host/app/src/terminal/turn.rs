@@ -11,7 +11,7 @@ use super::{DIM, Output as To, Terminal, events, text};
 use crate::commands::session::show;
 use crate::data::DataDirectory;
 
-use agent_core::change::CallRecord;
+use agent_core::change::{CallRecord, Denial};
 use agent_core::event::{Event, EventKind, WaitCause};
 use agent_core::message::{CallId, Content};
 use agent_core::tool::CallCost;
@@ -38,7 +38,7 @@ pub(crate) enum Format {
     Terminal,
     /// Whoever stands behind a pipe: the answer on stdout once it is there, all else on stderr.
     Lines,
-    /// A program: every event on stdout, the output as the last line.
+    /// A program: every event on stdout, and how the turn ended as the last line.
     Json,
 }
 
@@ -75,6 +75,8 @@ pub(crate) struct TurnView<'t> {
     replies: Replies,
     /// Calls that run now, with their arguments.
     running: BTreeMap<CallId, (String, Value, u32)>,
+    /// What was denied to calls whose results are to come, and was shown.
+    denied: BTreeMap<CallId, Vec<Denial>>,
     /// The reply that was shown last.
     answered: Option<String>,
     /// The reply that has just become void; the next event says why.
@@ -104,6 +106,7 @@ impl<'t> TurnView<'t> {
             reply: Reply::new(terminal),
             replies: Replies::Words,
             running: BTreeMap::new(),
+            denied: BTreeMap::new(),
             answered: None,
             voided: Seen::Nothing,
             spent: Spent::default(),
@@ -119,6 +122,7 @@ impl<'t> TurnView<'t> {
         self.spent = Spent::new(facts.filter_map(|facts| Some((facts.model.to_string(), facts.price?))));
         self.reply = Reply::new(self.terminal);
         self.running.clear();
+        self.denied.clear();
         self.answered = None;
         if self.usage == Use::Interactive {
             self.page.prompted();
@@ -188,6 +192,9 @@ impl<'t> TurnView<'t> {
             }
             other if self.delegated.resumes_silently(other) => Ok(()),
             other => {
+                if let EventKind::Denied { call: Some(call), denial } = other {
+                    self.denied.entry(call.clone()).or_default().push(denial.clone());
+                }
                 if let Some(lines) = events::lines(other) {
                     let block = if matches!(other, EventKind::Retry { .. }) { Block::Note } else { Block::Calls };
                     self.page
@@ -255,7 +262,8 @@ impl<'t> TurnView<'t> {
                 self.card((call, name), outcome, *cost);
             }
             EventKind::ToolResultError { call, name, content, cost } => {
-                self.card((call, name), Outcome::Error(content.clone()), *cost);
+                let denied = self.denied.remove(call).unwrap_or_default();
+                self.card((call, name), Outcome::Error(content.clone(), denied), *cost);
             }
             _ => {}
         }

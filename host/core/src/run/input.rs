@@ -374,7 +374,7 @@ pub enum Decision {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// A turn is open.
-    #[error("turn {0} of this session has not ended: resume or cancel it first")]
+    #[error("turn {0} of this session has not ended: go on with it, or cancel it, first")]
     TurnOpen(u32),
     /// No turn is open.
     #[error("no turn of this session is open")]

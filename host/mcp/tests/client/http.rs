@@ -1,7 +1,7 @@
 //! I5 over streamable HTTP: the SDK's own server on loopback, of the newest protocol and with sessions of old.
 
 use crate::fixture::until;
-use crate::support::{names, problems, text};
+use crate::support::{call, names, problems, text, told};
 use agent_core::tool::ToolError;
 use agent_mcp::{HttpAddress, Keep, McpServers, ServerConfig, Transport};
 use axum::Router;
@@ -132,6 +132,59 @@ async fn i5_a_server_that_is_not_there_or_goes_away_is_an_error() {
     assert!(problems(&held).contains("nobody can be reached there") && !problems(&held).contains("rmcp"));
     let error = servers.call("desk", "greet", &json!({})).await.unwrap_err();
     assert!(matches!(error, ToolError::Unavailable { .. }), "{error:?}");
+}
+
+/// Row 21: an answer that is nested too deep, as an event of a stream or as a body, ends its call at once, says so, and the
+/// server goes on serving.
+#[tokio::test(flavor = "multi_thread")]
+async fn i5_row21_answers_over_events_that_cannot_be_read_are_told() {
+    let answer = |request: String| async move {
+        let request: serde_json::Value = serde_json::from_str(&request).unwrap();
+        let id = request["id"].to_string();
+        if id == "null" {
+            return (StatusCode::ACCEPTED, [("content-type", "text/plain")], axum::body::Body::empty());
+        }
+        let result = match (request["method"].as_str(), request["params"]["name"].as_str()) {
+            (Some("initialize"), _) => {
+                let info = r#""serverInfo":{"name":"fixture","version":"1"}"#;
+                format!(r#"{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},{info}}}"#)
+            }
+            (Some("tools/list"), _) => {
+                let tool = |name: &str| format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#);
+                format!(r#"{{"tools":[{}]}}"#, ["deep", "deep-body", "echo"].map(tool).join(","))
+            }
+            (_, Some("deep" | "deep-body")) => {
+                let (open, close) = ("[".repeat(200_000), "]".repeat(200_000));
+                format!(r#"{{"content":[],"structuredContent":{open}{close}}}"#)
+            }
+            _ => r#"{"content":[{"type":"text","text":"hi"}]}"#.to_owned(),
+        };
+        let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+        if request["params"]["name"] == "deep-body" {
+            return (StatusCode::OK, [("content-type", "application/json")], axum::body::Body::from(message));
+        }
+        let event = format!("event: message\ndata: {message}\n\n");
+        // As many servers do, it leaves the stream open.
+        let open = futures::stream::once(async move { Ok::<_, std::io::Error>(event) });
+        let open = futures::StreamExt::chain(open, futures::stream::pending());
+        (StatusCode::OK, [("content-type", "text/event-stream")], axum::body::Body::from_stream(open))
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = Router::new().route("/mcp", axum::routing::post(answer));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let mut config = config(&format!("http://{address}/mcp"), "key");
+    // Nobody waits for the limit of a call.
+    config.limits.call_time = Duration::from_secs(600);
+    let servers = McpServers::new([config]).unwrap();
+    let held = servers.acquire().await;
+    assert_eq!(names(&held).len(), 3, "{}", problems(&held));
+    for tool in ["deep", "deep-body"] {
+        let message = told(call(&servers, tool).await);
+        assert!(message.contains("more than 127 levels"), "{tool}: {message}");
+    }
+    assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
+    held.release().await;
 }
 
 /// A body without end is read only up to the limit, and a server that never answers only for its time.

@@ -6,7 +6,9 @@ use crate::agent::AgentError;
 use crate::live::{LiveAgent, OnTrial, Standing};
 use agent_core::message::Digest;
 use agent_memory::{Deed, Rollback, STORED, ServedPlugin, Store, StoreError, StoredTrial, VersionEnd};
-use agent_plugins::{Generation, GenerationError, Grants, LoadedPlugin, Sandbox, TreeGrant, Trial, TrialCounts};
+use agent_plugins::{
+    CallLimits, Generation, GenerationError, Grants, LoadedPlugin, Sandbox, TreeGrant, Trial, TrialCounts,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;
@@ -65,7 +67,8 @@ pub async fn begin(
     let (mut plugins, mut is_other) = (Vec::new(), false);
     for plugin in agent_now.generation().plugins() {
         let path = agent_now.generation().origin(plugin.name()).map(Path::to_owned).unwrap_or_default();
-        let serves = beginning.choose(&path, plugin).await?;
+        let limits = agent_now.config().allowance(plugin.name()).limits;
+        let serves = beginning.choose(&path, plugin, limits).await?;
         is_other |= serves.digest() != plugin.digest();
         plugins.push((path, serves));
     }
@@ -149,8 +152,13 @@ struct Beginning<'b> {
 }
 
 impl Beginning<'_> {
-    /// What serves of a file.
-    async fn choose(&mut self, path: &Path, plugin: &Arc<LoadedPlugin>) -> Result<Arc<LoadedPlugin>, BeginError> {
+    /// What serves of a file, for an agent whose calls of it have these limits.
+    async fn choose(
+        &mut self,
+        path: &Path,
+        plugin: &Arc<LoadedPlugin>,
+        limits: CallLimits,
+    ) -> Result<Arc<LoadedPlugin>, BeginError> {
         let (name, digest) = (plugin.name(), plugin.digest());
         let holds = |rollback: &&Rollback| rollback.plugin == name && rollback.from == *digest;
         if let Some(rollback) = self.rollbacks.iter().find(holds) {
@@ -163,7 +171,7 @@ impl Beginning<'_> {
             self.go_on(name, digest);
             return Ok(plugin.clone());
         }
-        match (self.sandbox.canary(plugin).await, before) {
+        match (self.sandbox.canary(plugin, limits).await, before) {
             (Ok(()), None) => Ok(plugin.clone()),
             (Ok(()), Some(before)) => {
                 self.begun.insert(name.to_owned(), before.clone());

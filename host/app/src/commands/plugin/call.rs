@@ -1,12 +1,14 @@
-//! `plugin call`: one tool, once, with the grants of the command line.
+//! `plugin call`: one tool, once, with the grants of the command line, and with those and the limits of an agent that is named.
 
+use super::Whose;
 use super::media::CallMedia;
 use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::grants::{self, Grant, Receiver};
+use crate::grants::Receiver;
 use crate::interrupt::{Doing, Interrupts};
 use crate::setup::{self, note_idle_grants};
+use crate::terminal::card::without;
 use crate::terminal::{DIM, Terminal, YELLOW, cost, text};
 use agent_core::message::{CallId, Content};
 use agent_core::plugin::{Scope, TraceContext};
@@ -14,7 +16,7 @@ use agent_core::schema::{Schema, parse_arguments};
 use agent_core::tool::{ToolDefinition, ToolError, ToolOutcome};
 use agent_memory::Store;
 use agent_plugins::{
-    CallLimits, CallReport, Denial, KeyValuePort, LoadedPlugin, MediaPort, PluginSetup, Ports, Sandbox,
+    CallLimits, CallReport, Denial, Grants, KeyValuePort, LoadedPlugin, MediaPort, PluginSetup, Ports, Sandbox,
     ToolCallContext, ToolCallRequest,
 };
 use agent_runtime::StoredValues;
@@ -28,8 +30,8 @@ pub(super) struct Asked {
     pub(super) tool: String,
     /// JSON text.
     pub(super) arguments: String,
-    /// For this plugin.
-    pub(super) grants: Vec<Grant>,
+    /// With whose grants and limits.
+    pub(super) whose: Whose,
     /// How to show the outcome.
     pub(super) format: Format,
     /// Where what a plugin keeps is.
@@ -62,8 +64,9 @@ pub(super) async fn call(
 ) -> Result<Exit, Failure> {
     let tool = tool(&plugin, &asked.tool)?;
     let arguments = checked_arguments(tool, &asked.arguments)?;
-    let setup = granted(&plugin, &asked.grants, terminal)?;
-    let request = ToolCallRequest { name: &asked.tool, args: arguments.to_string(), context: context() };
+    let (grants, limits) = allowed(&plugin, &asked.whose, terminal)?;
+    let setup = PluginSetup::new(plugin.clone(), grants, limits);
+    let request = ToolCallRequest { name: &asked.tool, args: arguments.to_string(), context: context(limits) };
     let media: Arc<dyn MediaPort> = Arc::new(CallMedia::default());
     let key_value = match setup.grants().key_value {
         Some(_) => Some(Arc::new(StoredValues(asked.store()?)) as Arc<dyn KeyValuePort>),
@@ -98,26 +101,24 @@ fn checked_arguments(tool: &ToolDefinition, text: &str) -> Result<Value, Failure
     Ok(arguments)
 }
 
-fn granted(plugin: &Arc<LoadedPlugin>, grants: &[Grant], terminal: &Terminal) -> Result<PluginSetup, Failure> {
+fn allowed(plugin: &LoadedPlugin, whose: &Whose, terminal: &Terminal) -> Result<(Grants, CallLimits), Failure> {
     let mine = Receiver::Plugin(plugin.name().to_owned());
-    if let Some(other) = grants.iter().find(|grant| grant.receiver != mine) {
+    if let Some(other) = whose.typed().iter().find(|grant| grant.receiver != mine) {
         let advice = format!("write --grant {}:KIND=VALUE", plugin.name());
         return Err(Failure::refused(format!("{}: the plugin is named `{}`; {advice}", other.origin, plugin.name())));
     }
-    let resolved = grants::resolve(grants, &environment::variable);
-    let mut resolved = resolved.map_err(|problems| Failure::refused(problems.join("\n")))?;
-    let grants = resolved.plugins.remove(plugin.name()).unwrap_or_default();
+    let (grants, limits) = whose.allowed(plugin.name())?;
     note_idle_grants(plugin, Some(&grants), terminal);
-    Ok(PluginSetup::new(plugin.clone(), grants, CallLimits::default()))
+    Ok((grants, limits))
 }
 
 /// The call belongs to no session, but everything that names one needs a name.
-fn context() -> ToolCallContext {
+fn context(limits: CallLimits) -> ToolCallContext {
     let id = Uuid::now_v7().simple().to_string();
     let trace = TraceContext { traceparent: format!("00-{id}-{}-01", &id[16..]), tracestate: None };
     let (agent, session) = ("plugin-call".to_owned(), format!("plugin-call/{id}"));
     let scope = Scope { agent, session, delegated_by: None, user: environment::user(), turn: 1, trace };
-    ToolCallContext { id: CallId(id), attempt: 1, time_limit: CallLimits::default().tool_time, scope }
+    ToolCallContext { id: CallId(id), attempt: 1, time_limit: limits.tool_time, scope }
 }
 
 fn show(
@@ -157,7 +158,10 @@ fn show(
             terminal
                 .note(format!("the tool asks for the service `{event}`: it goes on in a turn, when the answer comes"));
         }
-        Err(error) => return Err(Failure::failed(error.for_people())),
+        Err(error) => {
+            let told: Vec<_> = report.denials.iter().map(told).collect();
+            return Err(Failure::failed(without(error.for_people(), &told)));
+        }
     }
     terminal.note(format!("{DIM}{}{DIM:#}", cost::whole(&cost)));
     Ok(exit)
@@ -169,6 +173,12 @@ fn content_text(content: &Content) -> String {
         Content::Json(json) => format!("{json:#}"),
         Content::Media(media) => format!("[{}, {}, {}]", media.mime_type, text::size(media.size), media.digest),
     }
+}
+
+/// As it is told beside a failed call's own words.
+fn told(denial: &Denial) -> agent_core::change::Denial {
+    let Denial { plugin, thing, advice } = denial;
+    agent_core::change::Denial { plugin: plugin.to_string(), thing: thing.clone(), grant: advice.to_string() }
 }
 
 fn show_denial(denial: &Denial, terminal: &Terminal) {
@@ -204,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_call_has_a_valid_trace() {
-        let trace = context().scope.trace.traceparent;
+        let trace = context(CallLimits::default()).scope.trace.traceparent;
         let lengths: Vec<_> = trace.split('-').map(str::len).collect();
         assert_eq!(lengths, [2, 32, 16, 2], "{trace}");
     }

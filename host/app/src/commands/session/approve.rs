@@ -54,6 +54,7 @@ async fn settle(
         opened = open_in(&arguments, (settings, data.clone()), PATIENCE, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
+    interrupts.end_with_us(opened.servers());
     opened.session.prepare_decision(&cancel).await.map_err(Failure::failed)?;
     if cancel.is_cancelled() {
         opened.session.close().await.map_err(Failure::failed)?;

@@ -110,6 +110,39 @@ pub(super) async fn last_suspension(store: &dyn Store, session: &str) -> Result<
     }
 }
 
+/// Says of sessions that nobody works on, but that have what they waited for, that they are ready and not interrupted.
+pub(super) async fn tell_ready(store: &dyn Store, sessions: &mut [SessionSummary]) -> Result<(), Failure> {
+    for session in sessions.iter_mut().filter(|session| session.state == super::INTERRUPTED) {
+        if has_waited(store, &session.subject).await? {
+            super::READY.clone_into(&mut session.state);
+        }
+    }
+    Ok(())
+}
+
+/// Whether nothing has been done since the answer came that a session waited for.
+async fn has_waited(store: &dyn Store, session: &str) -> Result<bool, Failure> {
+    let (mut has_waited, mut after) = (false, 0);
+    loop {
+        let events = match store.events(session, after, MAX_PAGE).await {
+            Err(agent_memory::StoreError::NoSession { .. }) => return Ok(false),
+            events => events.map_err(Failure::failed)?,
+        };
+        let Some(end) = events.last() else { return Ok(has_waited) };
+        after = end.event.sequence;
+        for timed in events {
+            has_waited = match timed.event.kind {
+                EventKind::Resumed => true,
+                // The next step begins with the answer; that is not yet somebody's work.
+                EventKind::LoopIteration { .. } | EventKind::ContextBudget { .. } | EventKind::ContextBuilt { .. } => {
+                    has_waited
+                }
+                _ => false,
+            };
+        }
+    }
+}
+
 /// What is to be done when a session has gone on that works for another one.
 pub(crate) async fn parent_waits(store: &dyn Store, parent: &str, data: &DataDirectory) -> Result<String, Failure> {
     let filter = SessionFilter { subject: Some(parent.to_owned()), ..SessionFilter::default() };

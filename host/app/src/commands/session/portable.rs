@@ -1,5 +1,6 @@
 //! `session fork|undo|export|import`: sessions as things that can be copied, taken back and carried elsewhere (D5).
 
+use super::bounds::Bounds;
 use super::destination::{Destination, Existing, unwritable};
 use super::find;
 use crate::data::DataDirectory;
@@ -51,6 +52,15 @@ pub(super) async fn undo(
 ) -> Result<Exit, Failure> {
     let session = find(&*store, Some(session)).await?;
     let mut open = super::open_to_decide(store, &session, data, Duration::ZERO).await?;
+    if open.state().is_open() {
+        let turn = open.state().turns;
+        open.close().await.map_err(Failure::failed)?;
+        let (id, flag) = (&session.subject, data.flag());
+        return Err(Failure::refused(format!(
+            "turn {turn} of {id} has not ended: agent-host session cancel {id}{flag} ends it, and agent-host session resume {id}{flag} \
+             goes on with it (with --agent FILE, or --plugins, --model and --grant, as before)"
+        )));
+    }
     let undone = open.undo().await;
     let left = text::count(open.state().view.len(), "message");
     open.close().await.map_err(Failure::failed)?;
@@ -125,13 +135,15 @@ async fn read_document(
     mut reader: impl AsyncRead + Unpin,
     unreadable: impl Fn(io::Error) -> Failure,
 ) -> Result<Vec<u8>, Failure> {
-    let mut document = Vec::new();
+    let (mut document, mut bounds) = (Vec::new(), Bounds::default());
     loop {
         let read = (&mut reader).take(PIECE).read_to_end(&mut document).await.map_err(&unreadable)?;
         if !may_be_document(&document, read) {
             let file = file.display();
             return Err(Failure::refused(format!("`{file}` is no session: `session export` writes such documents")));
         }
+        let problem = bounds.take(&document[document.len() - read..]);
+        problem.map_err(|problem| Failure::refused(format!("`{}` is no session: {problem}", file.display())))?;
         if document.len() as u64 > MAX_DOCUMENT {
             let (file, most) = (file.display(), text::size(MAX_DOCUMENT));
             return Err(Failure::refused(format!("`{file}` is larger than {most}, the most that is imported")));

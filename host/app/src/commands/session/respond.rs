@@ -172,6 +172,8 @@ async fn go_on(mut session: Session, kept: Kept, format: Format, terminal: &Term
     }
     let interrupts = Interrupts::listen(terminal.clone());
     let cancel = interrupts.begin(Doing::Turn);
+    let servers = session.agent().servers().clone();
+    interrupts.end_with_us([servers.clone()]);
     let format = match (format, terminal.is_terminal(Output::Stdout)) {
         (Format::Json, _) => Format::Json,
         (_, true) => Format::Terminal,
@@ -180,7 +182,6 @@ async fn go_on(mut session: Session, kept: Kept, format: Format, terminal: &Term
     let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept.clone());
     let mut desk = FirstUseDesk::closed(terminal, kept.store);
     let result = watched(&mut session, None, (&mut view, &mut desk), &cancel).await;
-    let servers = session.agent().servers().clone();
     let closed = session.close().await;
     if cancel.is_cancelled() {
         servers.hurry();

@@ -93,9 +93,9 @@ async fn still_open(
 ) -> Result<(), Failure> {
     let line = |line: String| terminal.print(line).map_err(Failure::output);
     let open = store.calls(&session.subject, CallFilter::Unfinished).await.map_err(Failure::failed)?;
-    let is_interrupted = session.state == super::INTERRUPTED;
-    if is_interrupted {
-        line(format!("\n{}", interrupted(session, &open, data)))?;
+    let is_left = [super::INTERRUPTED, super::READY].contains(&session.state.as_str());
+    if is_left {
+        line(format!("\n{}", left_alone(session, &open, data)))?;
     }
     let asking: Vec<_> = open.iter().filter(|call| call.state == CallState::Asking).cloned().collect();
     if !asking.is_empty() {
@@ -106,7 +106,7 @@ async fn still_open(
     if !unknown.is_empty() {
         line(format!("\n{}", waiting(&session.subject, &unknown, data)))?;
     }
-    if !is_interrupted {
+    if !is_left {
         others.iter().try_for_each(|call| line(open_call(call, session.open_in)))?;
     }
     Ok(())
@@ -150,12 +150,15 @@ fn end(reason: EndReason, error: Option<&str>) -> String {
     }
 }
 
-/// What goes on where the process of a turn is gone.
-fn interrupted(session: &SessionSummary, open: &[CallRecord], data: &DataDirectory) -> String {
-    let (id, flag) = (&session.subject, data.flag());
+/// What goes on where no process works on a turn, and how.
+fn left_alone(session: &SessionSummary, open: &[CallRecord], data: &DataDirectory) -> String {
+    let (id, flag, state) = (&session.subject, data.flag(), &session.state);
+    let why = match state == super::READY {
+        true => "this turn has what it waited for, and nobody has gone on with it yet",
+        false => "the process that worked on this turn is gone",
+    };
     let mut lines = vec![format!(
-        "{YELLOW}interrupted{YELLOW:#}: no process works on this turn, since it is gone or has left it to the next when an answer \
-         came; --continue goes on with it, or --session {id}{flag}, with the same options as before"
+        "{YELLOW}{state}{YELLOW:#}: {why}; agent-host --session {id}{flag} goes on, with the same options as before"
     )];
     lines.extend(open.iter().filter(|call| call.state != CallState::OutcomeUnknown).map(|call| open_call(call, None)));
     lines.join("\n")

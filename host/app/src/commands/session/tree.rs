@@ -5,7 +5,7 @@ use crate::terminal::{DIM, text};
 use agent_memory::{MAX_PAGE, SessionFilter, SessionSummary, Store};
 
 /// States of sessions whose turn is not over.
-pub(super) const OPEN: [&str; 3] = ["running", "suspended", super::INTERRUPTED];
+pub(super) const OPEN: [&str; 4] = ["running", "suspended", super::INTERRUPTED, super::READY];
 
 /// The sessions in their order, each followed by those below it, with how deep they are. One whose parent is not among them
 /// stands at the top.
@@ -55,7 +55,9 @@ pub(super) fn line(depth: usize, session: &SessionSummary) -> String {
 /// Those that work for a session, the last changed first.
 pub(super) async fn children(store: &dyn Store, session: &str) -> Result<Vec<SessionSummary>, Failure> {
     let filter = SessionFilter { delegated_by: Some(session.to_owned()), ..SessionFilter::default() };
-    super::sessions(store, filter, MAX_PAGE).await
+    let mut children = super::sessions(store, filter, MAX_PAGE).await?;
+    super::below::tell_ready(store, &mut children).await?;
+    Ok(children)
 }
 
 /// What stays when a session is deleted for which others worked.

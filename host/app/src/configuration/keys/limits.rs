@@ -59,6 +59,7 @@ pub(super) const HOST_TABLE: Section = Section {
     example: "host.limits",
     title: "Limits of the host",
     about: "Of all plugins in the process together, whoever calls them. They are read when the host starts, from the file that it is \
-            started with: those of agents that it delegates to, and changes while it runs, do not count.",
+            started with: those of agents that it delegates to (it says where there are any), and changes while it runs, do not \
+            count.",
     keys: &HOST_KEYS,
 };

@@ -7,7 +7,7 @@ use crate::terminal::markdown::Markdown;
 use crate::terminal::{DIM, YELLOW, text, waits};
 use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{EndReason, Suspension, WaitCause};
-use agent_core::run::Output;
+use agent_core::run::{Output, TurnError};
 use agent_runtime::{TurnResult, question};
 use serde_json::{Value, json};
 
@@ -27,6 +27,7 @@ impl TurnView<'_> {
     pub(crate) fn interrupted_turn_ended(&self, result: &TurnResult) -> Result<(), Failure> {
         match (result, self.format) {
             (TurnResult::Finished(output), Format::Json) => self.print_output(output),
+            (TurnResult::Failed(error), Format::Json) => self.print_failure(error),
             (TurnResult::Finished(_), Format::Terminal) => {
                 self.terminal.note(format!("{DIM}the interrupted turn has ended{DIM:#}"));
                 Ok(())
@@ -58,8 +59,7 @@ impl TurnView<'_> {
                 Ok(if output.finish == EndReason::Asked { Exit::Failed } else { Exit::Done })
             }
             TurnResult::Failed(error) => {
-                let (code, message) = (error.code(), error.to_string());
-                self.print_status("failed", json!({"code": code, "message": message}))?;
+                self.print_failure(&error)?;
                 match self.usage {
                     Use::Once => Err(Failure::failed(format!("{error} · session {}", self.session))),
                     Use::Interactive => Err(Failure::failed(error)),
@@ -115,6 +115,7 @@ impl TurnView<'_> {
                 Ok(Exit::Suspended)
             }
             TurnResult::Idle => {
+                self.print_status("idle", json!({}))?;
                 self.terminal.note("there is nothing to go on with: ask something");
                 Ok(Exit::Done)
             }
@@ -153,14 +154,14 @@ impl TurnView<'_> {
     }
 
     fn print_output(&self, output: &Output) -> Result<(), Failure> {
-        let mut line = serde_json::Map::from_iter([("type".to_owned(), Value::from("output"))]);
-        if let Value::Object(fields) = serde_json::to_value(output).map_err(Failure::failed)? {
-            line.extend(fields);
-        }
-        self.terminal.print(Value::Object(line).to_string()).map_err(Failure::output)
+        self.print_status("finished", serde_json::to_value(output).map_err(Failure::failed)?)
     }
 
-    /// The last line where there is no output.
+    fn print_failure(&self, error: &TurnError) -> Result<(), Failure> {
+        self.print_status("failed", json!({"code": error.code(), "message": error.to_string()}))
+    }
+
+    /// The last line of a turn, however it ended.
     fn print_status(&self, status: &str, details: Value) -> Result<(), Failure> {
         if self.format != Format::Json {
             return Ok(());
