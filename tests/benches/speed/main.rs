@@ -37,7 +37,14 @@ use component::built;
 use table::Table;
 
 fn main() -> wasmtime::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    if std::env::var_os("RUST_BACKTRACE").is_some() {
+        println!(
+            "RUST_BACKTRACE is set: wasmtime then takes a backtrace with each call, which takes as long as the host does."
+        );
+    }
+    // As the program itself has it.
+    let threads = agent_plugins::worker_threads();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     // As other benchmarks have it: `cargo bench -- loop` measures only what is named so.
     let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     let is_wanted = |row: &str| row.contains(&wanted);
