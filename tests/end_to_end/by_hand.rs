@@ -123,6 +123,8 @@ fn d5_a_turn_that_was_answered_is_ready() {
     let shown = states("ready");
     assert!(shown.contains("\nready: this turn has what it waited for") && !shown.contains("interrupted"), "{shown}");
     assert!(shown.contains("agent-host --session desk/") && !shown.contains("waits for"), "{shown}");
+    desk.run(&["session", "answer", "desk", "The red one."]);
+    states("ready");
     let (code, _, said) = desk.run(&[&AGENT[..], &["--continue"]].concat());
     assert_eq!(code, Some(0), "{said}");
     states("idle");
@@ -274,4 +276,22 @@ fn l24_a_planner_ends_no_turn_with_a_tool() {
         code != Some(0) && said.contains("agent.toml:3") && said.contains("`finish` is \"tool\""),
         "{code:?} {said}"
     );
+}
+
+/// A log that cannot be written, such as on a full disk, is lost and nothing else: the turn is done.
+#[cfg(target_os = "linux")]
+#[test]
+fn o1_a_full_log_ends_no_turn() {
+    let url = "http://127.0.0.1:1/";
+    let desk = Desk::new(
+        "plugin_directory = \"plugins\"\n",
+        &[calling(&[("web.fetch", json!({"url": url}))]), saying("Done.")],
+    );
+    std::fs::create_dir(desk.path("plugins")).unwrap();
+    std::fs::copy(components().join("web.wasm"), desk.path("plugins/web.wasm")).unwrap();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    command.args(["-v", "--agent", "agent.toml", "--data", "data", "Go."]).current_dir(desk.folder.path());
+    let output = command.stdin(Stdio::null()).stderr(full).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"Done.\n".as_slice()));
 }

@@ -35,6 +35,8 @@ pub(crate) fn start(verbose: u8, terminal: &Terminal) {
         .with_env_filter(EnvFilter::new(filter))
         .with_ansi(colours)
         .with_timer(uptime())
+        // A line that cannot be written is lost: to tell of that on the same stream would panic.
+        .log_internal_errors(false)
         .with_writer(terminal.clone());
     if verbose == 0 { lines.event_format(Warnings).init() } else { lines.init() }
 }

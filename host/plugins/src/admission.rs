@@ -5,7 +5,7 @@ mod queue;
 
 use crate::limits::{HostLimits, LOADING, MIB, PURE_CALLS};
 use crate::record::lock;
-use queue::{Admitted, Bounds, Entry, Queue, Sharing};
+use queue::{Admitted, Bounds, Entry, Joining, Queue, Sharing};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot::{self, Receiver, Sender};
@@ -14,6 +14,9 @@ use tokio::sync::oneshot::{self, Receiver, Sender};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LaneName {
     Calls,
+    /// The calls' lane, with a place in its queue at any time: a turn waits for its context and cannot go on without. There
+    /// is one such call for each turn at most.
+    Builders,
     Pure,
     Loading,
 }
@@ -78,14 +81,15 @@ impl Admission {
 
     /// Waits for a place together with `memory` bytes. Dropping the future leaves the queue.
     pub(crate) async fn enter(&self, lane: LaneName, memory: usize, agent: &Arc<str>) -> Result<Place, QueueFull> {
-        let lane = match lane {
-            LaneName::Calls => &self.calls,
-            LaneName::Pure => &self.pure,
-            LaneName::Loading => &self.loading,
+        let (lane, joining) = match lane {
+            LaneName::Calls => (&self.calls, Joining::WhereThereIsRoom),
+            LaneName::Builders => (&self.calls, Joining::Always),
+            LaneName::Pure => (&self.pure, Joining::WhereThereIsRoom),
+            LaneName::Loading => (&self.loading, Joining::WhereThereIsRoom),
         };
         let memory = mebibytes(memory);
         loop {
-            let (waiting, admitted) = match lane.ask(agent, memory)? {
+            let (waiting, admitted) = match lane.ask(agent, memory, joining)? {
                 Ok(place) => return Ok(place),
                 Err(waiting) => waiting,
             };
@@ -102,14 +106,19 @@ impl Admission {
 type Asked<'a> = Result<Place, (Waiting<'a>, Receiver<Place>)>;
 
 impl Lane {
-    fn ask<'a>(self: &'a Arc<Self>, agent: &'a Arc<str>, memory: u32) -> Result<Asked<'a>, QueueFull> {
+    fn ask<'a>(
+        self: &'a Arc<Self>,
+        agent: &'a Arc<str>,
+        memory: u32,
+        joining: Joining,
+    ) -> Result<Asked<'a>, QueueFull> {
         let mut receiver = None;
         let bell = || {
             let (sender, admitted) = oneshot::channel();
             receiver = Some(admitted);
             sender
         };
-        let entry = lock(&self.0).ask(agent, memory, bell)?;
+        let entry = lock(&self.0).ask(agent, (memory, joining), bell)?;
         Ok(match (entry, receiver) {
             (Entry::Waits(number), Some(receiver)) => Err((Waiting { lane: self, agent, number }, receiver)),
             (Entry::Waits(_), None) => unreachable!("who waits has a bell"),
@@ -188,6 +197,19 @@ mod tests {
         assert!(futures::poll!(&mut other).is_pending(), "there is room for others");
         drop(running);
         other.await.expect("it is the other agent's turn");
+    }
+
+    // P8: a queue that others have filled ends no turn: its context builder waits in it at any time.
+    #[tokio::test]
+    async fn a_context_builder_may_always_wait() {
+        let agent: Arc<str> = "a".into();
+        let admission = admission(1, 256 * MIB, 0);
+        let running = admission.enter(LaneName::Calls, MIB, &agent).await.expect("room");
+        assert!(admission.enter(LaneName::Calls, MIB, &agent).await.is_err());
+        let mut builder = Box::pin(admission.enter(LaneName::Builders, MIB, &agent));
+        assert!(futures::poll!(&mut builder).is_pending(), "there is one place");
+        drop(running);
+        builder.await.expect("the place is free again");
     }
 
     // Row 35: full lanes of tools leave the validators' lane alone.

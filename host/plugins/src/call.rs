@@ -142,7 +142,7 @@ impl Sandbox {
         };
         let scope = &request.scope;
         let reach = reach(setup, scope, ports);
-        let ticket = ticket(setup, (turn(scope), scope), setup.limits.builder_time, reach).asking(request);
+        let ticket = ticket(setup, (turn(scope), scope), setup.limits.builder_time, reach).of_builder().asking(request);
         let media = SessionMedia { port: ports.media.as_deref(), session: &scope.session };
         let request = requests::builder_out(request);
         self.run(ticket, |mut store, record| async move {
@@ -175,7 +175,7 @@ impl Sandbox {
         };
         let scope = &request.scope;
         let reach = reach(setup, scope, ports);
-        let ticket = ticket(setup, (turn(scope), scope), setup.limits.builder_time, reach).asking(request);
+        let ticket = ticket(setup, (turn(scope), scope), setup.limits.builder_time, reach).of_builder().asking(request);
         let request = requests::step_out(request);
         self.run(ticket, |mut store, record| async move {
             let instance = entrance.instance.instantiate_async(&mut store).await?;
@@ -255,6 +255,11 @@ impl Sandbox {
 }
 
 impl Ticket {
+    /// Of a context builder.
+    fn of_builder(self) -> Self {
+        Self { lane: LaneName::Builders, ..self }
+    }
+
     /// For this request.
     fn asking(self, request: &impl Serialize) -> Self {
         Self { asked: json_bytes(request), ..self }

@@ -46,7 +46,7 @@ impl GuestTurns {
 
     pub(crate) fn of(&self, lane: LaneName) -> &Turns {
         match lane {
-            LaneName::Calls => &self.calls,
+            LaneName::Calls | LaneName::Builders => &self.calls,
             LaneName::Pure => &self.pure,
             LaneName::Loading => &self.loading,
         }

@@ -26,6 +26,13 @@ pub(super) enum Sharing {
     Whole,
 }
 
+/// Whether a call may wait though the queue is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joining {
+    WhereThereIsRoom,
+    Always,
+}
+
 /// Who holds what, and who waits. A bell is what the waiting are told by.
 pub(super) struct Queue<Bell> {
     bounds: Bounds,
@@ -90,7 +97,7 @@ impl<Bell> Queue<Bell> {
     pub(super) fn ask(
         &mut self,
         name: &Arc<str>,
-        memory: u32,
+        (memory, joining): (u32, Joining),
         bell: impl FnOnce() -> Bell,
     ) -> Result<Entry, QueueFull> {
         let memory = memory.clamp(1, self.bounds.memory);
@@ -100,7 +107,9 @@ impl<Bell> Queue<Bell> {
             self.take(index, memory);
             return Ok(Entry::Admitted { memory });
         }
-        if let Err(full) = self.join(index) {
+        if joining == Joining::WhereThereIsRoom
+            && let Err(full) = self.join(index)
+        {
             self.forget();
             return Err(full);
         }

@@ -133,10 +133,12 @@ async fn has_waited(store: &dyn Store, session: &str) -> Result<bool, Failure> {
         for timed in events {
             has_waited = match timed.event.kind {
                 EventKind::Resumed => true,
-                // The next step begins with the answer; that is not yet somebody's work.
-                EventKind::LoopIteration { .. } | EventKind::ContextBudget { .. } | EventKind::ContextBuilt { .. } => {
-                    has_waited
-                }
+                // The next step begins with the answer; that is not yet somebody's work, and neither is whoever looks
+                // whether there is any.
+                EventKind::LoopIteration { .. }
+                | EventKind::ContextBudget { .. }
+                | EventKind::ContextBuilt { .. }
+                | EventKind::StreamClear => has_waited,
                 _ => false,
             };
         }

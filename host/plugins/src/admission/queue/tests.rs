@@ -29,7 +29,7 @@ impl World {
 
     fn ask(&mut self, agent: &str, memory: u32) -> Result<usize, QueueFull> {
         let (name, number): (Arc<str>, _) = (agent.into(), self.calls.len());
-        let at = match self.queue.ask(&name, memory, || number)? {
+        let at = match self.queue.ask(&name, (memory, Joining::WhereThereIsRoom), || number)? {
             Entry::Admitted { memory } => At::Running(memory),
             Entry::Waits(place) => At::Waiting(place),
         };
