@@ -281,7 +281,7 @@ fn l24_a_planner_ends_no_turn_with_a_tool() {
 /// A log that cannot be written, such as on a full disk, is lost and nothing else: the turn is done.
 #[cfg(target_os = "linux")]
 #[test]
-fn o1_a_full_log_ends_no_turn() {
+fn a_full_log_ends_no_turn() {
     let url = "http://127.0.0.1:1/";
     let desk = Desk::new(
         "plugin_directory = \"plugins\"\n",

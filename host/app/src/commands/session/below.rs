@@ -91,22 +91,29 @@ async fn own(
 
 /// What the open turn of a session waits for, as far as its events tell; none where it does not wait.
 pub(super) async fn last_suspension(store: &dyn Store, session: &str) -> Result<Option<Suspension>, Failure> {
-    let (mut last, mut after) = (None, 0);
+    told(store, session, |last, event| match event {
+        EventKind::Suspended { suspension } => Some(suspension),
+        EventKind::Resumed | EventKind::LoopEnd { .. } => None,
+        _ => last,
+    })
+    .await
+}
+
+/// What the events of a session tell, one after another. A session whose process died before it was made tells nothing.
+async fn told<T: Default>(
+    store: &dyn Store,
+    session: &str,
+    mut next: impl FnMut(T, EventKind) -> T,
+) -> Result<T, Failure> {
+    let (mut known, mut after) = (T::default(), 0);
     loop {
         let events = match store.events(session, after, MAX_PAGE).await {
-            // Its process died before it was made.
-            Err(agent_memory::StoreError::NoSession { .. }) => return Ok(None),
+            Err(agent_memory::StoreError::NoSession { .. }) => return Ok(T::default()),
             events => events.map_err(Failure::failed)?,
         };
-        let Some(end) = events.last() else { return Ok(last) };
+        let Some(end) = events.last() else { return Ok(known) };
         after = end.event.sequence;
-        for timed in events {
-            match timed.event.kind {
-                EventKind::Suspended { suspension } => last = Some(suspension),
-                EventKind::Resumed | EventKind::LoopEnd { .. } => last = None,
-                _ => {}
-            }
-        }
+        known = events.into_iter().fold(known, |known, timed| next(known, timed.event.kind));
     }
 }
 
@@ -122,27 +129,17 @@ pub(super) async fn tell_ready(store: &dyn Store, sessions: &mut [SessionSummary
 
 /// Whether nothing has been done since the answer came that a session waited for.
 async fn has_waited(store: &dyn Store, session: &str) -> Result<bool, Failure> {
-    let (mut has_waited, mut after) = (false, 0);
-    loop {
-        let events = match store.events(session, after, MAX_PAGE).await {
-            Err(agent_memory::StoreError::NoSession { .. }) => return Ok(false),
-            events => events.map_err(Failure::failed)?,
-        };
-        let Some(end) = events.last() else { return Ok(has_waited) };
-        after = end.event.sequence;
-        for timed in events {
-            has_waited = match timed.event.kind {
-                EventKind::Resumed => true,
-                // The next step begins with the answer; that is not yet somebody's work, and neither is whoever looks
-                // whether there is any.
-                EventKind::LoopIteration { .. }
-                | EventKind::ContextBudget { .. }
-                | EventKind::ContextBuilt { .. }
-                | EventKind::StreamClear => has_waited,
-                _ => false,
-            };
-        }
-    }
+    told(store, session, |has_waited, event| match event {
+        EventKind::Resumed => true,
+        // The next step begins with the answer; that is not yet somebody's work, and neither is whoever looks whether
+        // there is any.
+        EventKind::LoopIteration { .. }
+        | EventKind::ContextBudget { .. }
+        | EventKind::ContextBuilt { .. }
+        | EventKind::StreamClear => has_waited,
+        _ => false,
+    })
+    .await
 }
 
 /// What is to be done when a session has gone on that works for another one.

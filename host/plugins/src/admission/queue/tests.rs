@@ -1,3 +1,5 @@
+//! The order of a lane (P8): nobody is forgotten, agents are served in turn, and there is room for one more.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! The order of turns (P8, row 35): no turn and no wake-up is lost, and agents share the time.
+
 use super::*;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
