@@ -1,13 +1,12 @@
 //! Compiled code on disk (P9). Loading compiled code means running it, so a file counts only if this host wrote it for
 //! exactly this component and engine: its keyed hash says so. Anything else is ignored and rebuilt.
 
-use crate::record::lock;
+use crate::sealed::{CompiledCode, UnsealedCode};
 use crate::store::{make_private_directory, write_atomically};
 use agent_core::message::Digest;
 use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 /// First bytes of a cache file.
 pub(crate) const MAGIC: &[u8] = b"agent-host compiled 1\n";
@@ -17,42 +16,22 @@ const KEY_BYTES: usize = blake3::KEY_LEN;
 const MAC_BYTES: usize = blake3::OUT_LEN;
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// Buffers that are kept, each up to so many bytes.
-const SPARE_BUFFERS: usize = 4;
-const SPARE_BYTES: usize = 2 * 1024 * 1024;
+/// What is read at once: it stays in the processor's nearest memory while it is hashed and copied.
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// A directory of compiled components for one engine.
 pub(crate) struct CompiledCache {
     directory: PathBuf,
     engine: blake3::Hash,
     key: [u8; KEY_BYTES],
-    /// What files were read into before: new memory for each file costs a start with many plugins more than reading it.
-    spare: Mutex<Vec<Vec<u8>>>,
 }
 
 /// A verified cache file: what was learned about the component, and its compiled code.
-pub(crate) struct CacheEntry<'a> {
-    cache: &'a CompiledCache,
-    bytes: Vec<u8>,
-    record_end: usize,
-}
-
-impl Drop for CacheEntry<'_> {
-    fn drop(&mut self) {
-        self.cache.give_back(std::mem::take(&mut self.bytes));
-    }
-}
-
-impl CacheEntry<'_> {
+pub(crate) struct CacheEntry {
     /// The record's JSON.
-    pub(crate) fn record(&self) -> &[u8] {
-        &self.bytes[HEADER_BYTES..self.record_end]
-    }
-
+    pub(crate) record: Vec<u8>,
     /// The compiled code, as `Component::serialize` gave it.
-    pub(crate) fn code(&self) -> &[u8] {
-        &self.bytes[self.record_end..]
-    }
+    pub(crate) code: CompiledCode,
 }
 
 /// Magic, keyed hash, length of the record.
@@ -77,20 +56,17 @@ impl CompiledCache {
         }
         let key = open_key(directory, user, past)?;
         let directory = directory.join(engine.to_hex().as_str());
-        Ok(Some(Self { directory, engine, key, spare: Mutex::default() }))
+        Ok(Some(Self { directory, engine, key }))
     }
 
     /// The verified entry for this component, if there is one.
-    pub(crate) fn get(&self, component: &Digest) -> Option<CacheEntry<'_>> {
+    pub(crate) fn get(&self, component: &Digest) -> Option<CacheEntry> {
         let path = self.path(component);
         let metadata = std::fs::metadata(&path).ok()?;
         if !metadata.is_file() || metadata.len() > FILE_BYTES {
             return None;
         }
-        let mut bytes = lock(&self.spare).pop().unwrap_or_default();
-        bytes.reserve(usize::try_from(metadata.len()).ok()?);
-        File::open(&path).ok()?.take(FILE_BYTES).read_to_end(&mut bytes).ok()?;
-        let entry = self.verify(component, bytes);
+        let entry = self.read(component, File::open(&path).ok()?.take(FILE_BYTES));
         if entry.is_none() {
             tracing::warn!(file = %path.display(), "compiled code in the cache does not verify; it is built again");
         }
@@ -105,35 +81,48 @@ impl CompiledCache {
         write_atomically(&self.directory, &self.path(component), &parts)
     }
 
-    fn give_back(&self, mut bytes: Vec<u8>) {
-        let mut spare = lock(&self.spare);
-        if spare.len() < SPARE_BUFFERS && bytes.capacity() <= SPARE_BYTES {
-            bytes.clear();
-            spare.push(bytes);
-        }
-    }
-
-    fn verify(&self, component: &Digest, bytes: Vec<u8>) -> Option<CacheEntry<'_>> {
-        let rest = bytes.strip_prefix(MAGIC)?;
-        let (mac, payload) = rest.split_at_checked(MAC_BYTES)?;
+    /// Copies the code to where nobody else can change it, and hashes what is copied.
+    fn read(&self, component: &Digest, mut file: impl Read) -> Option<CacheEntry> {
+        let mut header = [0; HEADER_BYTES];
+        file.read_exact(&mut header).ok()?;
+        let (mac, length) = header.strip_prefix(MAGIC)?.split_at_checked(MAC_BYTES)?;
         let stored = blake3::Hash::from_bytes(mac.try_into().ok()?);
-        // The comparison takes constant time.
-        if stored != self.mac(component, &[payload]) {
-            return None;
+        let mut hasher = self.hasher(component);
+        hasher.update(length);
+        let length = u32::from_le_bytes(length.try_into().ok()?);
+        let mut record = Vec::new();
+        file.by_ref().take(length.into()).read_to_end(&mut record).ok()?;
+        hasher.update(&record);
+        let mut code = UnsealedCode::new();
+        let mut chunk = [0; CHUNK_BYTES];
+        loop {
+            match file.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(read) => {
+                    hasher.update(&chunk[..read]);
+                    code.write_all(&chunk[..read]).ok()?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
         }
-        let length = u32::from_le_bytes(*payload.first_chunk()?) as usize;
-        let record_end = HEADER_BYTES.checked_add(length)?;
-        (record_end <= bytes.len()).then_some(CacheEntry { cache: self, bytes, record_end })
+        // The comparison takes constant time. A record that was cut leaves a hash that is another.
+        (hasher.finalize() == stored).then(|| code.seal())?.ok().map(|code| CacheEntry { record, code })
     }
 
     fn mac(&self, component: &Digest, payload: &[&[u8]]) -> blake3::Hash {
-        let mut hasher = blake3::Hasher::new_keyed(&self.key);
-        // Both are of fixed length, so the parts cannot be mistaken for one another.
-        hasher.update(self.engine.as_bytes()).update(component.as_str().as_bytes());
+        let mut hasher = self.hasher(component);
         for part in payload {
             hasher.update(part);
         }
         hasher.finalize()
+    }
+
+    /// Both are of fixed length, so the parts cannot be mistaken for one another.
+    fn hasher(&self, component: &Digest) -> blake3::Hasher {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(self.engine.as_bytes()).update(component.as_str().as_bytes());
+        hasher
     }
 
     fn path(&self, component: &Digest) -> PathBuf {
@@ -241,40 +230,33 @@ mod tests {
         let component = digest_of(b"one");
         cache.put(&component, b"record", b"code").expect("stored");
         let entry = cache.get(&component).expect("verified");
-        assert_eq!((entry.record(), entry.code()), (&b"record"[..], &b"code"[..]));
+        assert_eq!((entry.record, entry.code.into_bytes().expect("read")), (b"record".to_vec(), b"code".to_vec()));
 
         let file = std::fs::read(cache.path(&component)).expect("the file");
         for index in 0..file.len() {
             let mut flipped = file.clone();
             flipped[index] ^= 1;
-            assert!(cache.verify(&component, flipped).is_none(), "byte {index}");
-            assert!(cache.verify(&component, file[..index].to_vec()).is_none(), "cut at {index}");
+            assert!(cache.read(&component, &flipped[..]).is_none(), "byte {index}");
+            assert!(cache.read(&component, &file[..index]).is_none(), "cut at {index}");
         }
-        assert!(cache.verify(&digest_of(b"two"), file.clone()).is_none(), "another component's code");
+        assert!(cache.read(&component, &file[..]).is_some(), "as it is");
+        assert!(cache.read(&digest_of(b"two"), &file[..]).is_none(), "another component's code");
         let other_engine = open(&directory, "b");
-        assert!(other_engine.verify(&component, file.clone()).is_none(), "another engine's code");
+        assert!(other_engine.read(&component, &file[..]).is_none(), "another engine's code");
         let other = tempfile::tempdir().expect("a directory");
         let foreign = open(&other, "a");
-        assert!(foreign.verify(&component, file).is_none(), "another host's code");
+        assert!(foreign.read(&component, &file[..]).is_none(), "another host's code");
     }
 
-    // P9: memory is used again, and nothing that was read into it before shows.
+    // P9: code of more than one chunk comes back whole.
     #[test]
-    fn buffers_are_used_again() {
+    fn long_code_comes_back_whole() {
         let directory = tempfile::tempdir().expect("a directory");
         let cache = open(&directory, "a");
-        let [long, short] = [&b"one with much code"[..], b"two"].map(|code| {
-            cache.put(&digest_of(code), b"record", code).expect("stored");
-            code
-        });
-        let memory = cache.get(&digest_of(long)).expect("verified").bytes.as_ptr();
-        let entry = cache.get(&digest_of(short)).expect("verified");
-        assert_eq!((entry.bytes.as_ptr(), entry.code()), (memory, short));
-        let both = cache.get(&digest_of(long)).expect("verified");
-        assert_eq!((entry.code(), both.code()), (short, long));
-        drop((entry, both));
-        cache.give_back(Vec::with_capacity(SPARE_BYTES + 1));
-        assert_eq!(lock(&cache.spare).len(), 2, "large ones are not kept");
+        let code: Vec<u8> = (0..3 * CHUNK_BYTES + 7).map(|index| (index % 251) as u8).collect();
+        cache.put(&digest_of(b"long"), b"record", &code).expect("stored");
+        let entry = cache.get(&digest_of(b"long")).expect("verified");
+        assert!(entry.code.into_bytes().expect("read") == code);
     }
 
     // P9: the key is made once, also by many at once, and a key that others can read is replaced.

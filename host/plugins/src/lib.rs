@@ -42,6 +42,7 @@ mod room;
 mod run;
 mod sandbox;
 mod scan;
+mod sealed;
 mod state;
 mod store;
 mod text;

@@ -2,9 +2,12 @@
 
 use agent_core::message::Digest;
 use sha2::{Digest as _, Sha256};
-use std::io::{self, Write};
+use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+/// What is compared at once.
+const COMPARED_BYTES: usize = 64 * 1024;
 
 /// A directory of components, each under the digest of its bytes.
 #[derive(Clone, Debug)]
@@ -60,7 +63,7 @@ impl PluginStore {
     /// Keeps these bytes. Storing them twice changes nothing; a damaged copy is replaced.
     pub fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), PluginStoreError> {
         let path = self.path(digest);
-        if std::fs::read(&path).is_ok_and(|stored| stored == bytes) {
+        if holds(&path, bytes).unwrap_or(false) {
             return Ok(());
         }
         write_atomically(&self.directory, &path, &[bytes]).map_err(|source| PluginStoreError::Io { path, source })
@@ -114,6 +117,26 @@ impl PluginStore {
 
     fn path(&self, digest: &Digest) -> PathBuf {
         self.directory.join(format!("{}.wasm", digest.hex()))
+    }
+}
+
+/// Whether the file is these bytes. They are compared as they are read, since a start does this for each plugin.
+fn holds(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    let file = std::fs::File::open(path)?;
+    if file.metadata()?.len() != bytes.len() as u64 {
+        return Ok(false);
+    }
+    let mut stored = io::BufReader::with_capacity(COMPARED_BYTES, file);
+    let mut rest = bytes;
+    loop {
+        let chunk = stored.fill_buf()?;
+        let length = chunk.len();
+        match rest.strip_prefix(chunk) {
+            Some(_) if length == 0 => return Ok(rest.is_empty()),
+            Some(left) => rest = left,
+            None => return Ok(false),
+        }
+        stored.consume(length);
     }
 }
 

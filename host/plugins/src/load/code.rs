@@ -5,7 +5,9 @@ use crate::compiler::{self, CompileTime, CompilerError};
 use crate::plugin::Facts;
 use crate::room::Room;
 use crate::sandbox::Sandbox;
+use crate::sealed::CompiledCode;
 use agent_core::message::Digest;
+use std::path::Path;
 use std::sync::Arc;
 use wasmtime::component::Component;
 
@@ -37,14 +39,32 @@ impl Sandbox {
 
 pub(super) fn cached(room: &Room, digest: &Digest) -> Option<(Component, Facts)> {
     let entry = room.cache.as_ref()?.get(digest)?;
-    let facts = serde_json::from_slice(entry.record()).ok()?;
-    match deserialize(room, entry.code()) {
+    let facts = serde_json::from_slice(&entry.record).ok()?;
+    match open(room, entry.code) {
         Ok(component) => Some((component, facts)),
         Err(error) => {
             tracing::warn!(%digest, %error, "compiled code in the cache is not usable; it is built again");
             None
         }
     }
+}
+
+fn open(room: &Room, code: CompiledCode) -> wasmtime::Result<Component> {
+    if let Some(path) = code.path() {
+        match deserialize_file(room, &path) {
+            Ok(component) => return Ok(component),
+            // Without /proc, or where files in memory may not be run.
+            Err(error) => tracing::debug!(%error, "compiled code cannot be mapped; it is copied"),
+        }
+    }
+    deserialize(room, &code.into_bytes()?)
+}
+
+#[allow(unsafe_code, reason = "compiled code can only be loaded unsafely; its origin is the cache's keyed hash")]
+fn deserialize_file(room: &Room, sealed: &Path) -> wasmtime::Result<Component> {
+    // SAFETY: the file is in memory and sealed, so it is and stays the bytes over which the keyed hash was verified, with a
+    // key that only this user can read; they are what wasmtime's compiler made in this program for this engine.
+    unsafe { Component::deserialize_file(&room.engine, sealed) }
 }
 
 #[allow(
