@@ -4,7 +4,7 @@ use crate::error::shown;
 use crate::lines::MAX_DEPTH;
 use rmcp::service::ClientInitializeError;
 use rmcp::transport::DynamicTransportError;
-use rmcp::transport::streamable_http_client::StreamableHttpError;
+use rmcp::transport::streamable_http_client::{SseError, StreamableHttpError};
 use std::error::Error;
 use std::io;
 
@@ -81,6 +81,18 @@ fn of_http(error: &StreamableHttpError<reqwest::Error>) -> String {
 /// Of an answer that is not read.
 pub(crate) fn too_deep() -> String {
     format!("it sent an answer of more than {MAX_DEPTH} levels, which is not read")
+}
+
+/// Why a stream of events cannot be read; None: it only ended.
+pub(crate) fn unreadable(error: &SseError) -> Option<String> {
+    match error {
+        SseError::Body(error) if error.to_string().contains("exceeded the maximum size") => {
+            Some("it sent an event that is larger than a message may be, and was cut off".to_owned())
+        }
+        SseError::Body(_) => None,
+        SseError::Utf8Parse(_) => Some("it sent an event that is not UTF-8, which is not read".to_owned()),
+        error => Some(format!("it sent events that cannot be read: {}", innermost(error))),
+    }
 }
 
 fn of_client(error: &reqwest::Error) -> String {

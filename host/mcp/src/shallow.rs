@@ -2,7 +2,7 @@
 //! for an answer would wait for its time limit: here they are an error of what was asked (row 21).
 
 use crate::lines::{MAX_DEPTH, is_too_deep};
-use crate::reasons::too_deep;
+use crate::reasons::{too_deep, unreadable};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use reqwest::Client;
@@ -109,7 +109,19 @@ fn heard(response: StreamableHttpPostResponse, request: Option<RequestId>) -> St
 }
 
 fn shallow(events: Events, request: Option<RequestId>) -> Events {
-    events.map(move |event| event.map(|event| readable(event, request.as_ref()))).boxed()
+    let heard = move |event: Result<Sse, SseError>| match event {
+        Ok(event) => Ok(readable(event, request.as_ref())),
+        Err(error) => told(error, request.as_ref()),
+    };
+    events.map(heard).boxed()
+}
+
+/// What cannot be read as events is a refusal of what was asked. A stream that only broke off is taken up again by the SDK.
+fn told(error: SseError, request: Option<&RequestId>) -> Result<Sse, SseError> {
+    match (unreadable(&error), request) {
+        (Some(reason), Some(id)) => Ok(Sse { data: Some(refused(id, &reason)), ..Sse::default() }),
+        _ => Err(error),
+    }
 }
 
 /// The event itself, or where it is too deep a refusal of what it answers.
@@ -133,8 +145,12 @@ fn refusal(data: &str, request: Option<&RequestId>) -> Option<String> {
     }
     let own = parts.get("id").and_then(|id| serde_json::from_str::<RequestId>(id.get()).ok());
     let id = own.as_ref().or(request)?;
-    let error = json!({"code": ErrorCode::PARSE_ERROR, "message": too_deep()});
-    Some(json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string())
+    Some(refused(id, &too_deep()))
+}
+
+fn refused(id: &RequestId, reason: &str) -> String {
+    let error = json!({"code": ErrorCode::PARSE_ERROR, "message": reason});
+    json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string()
 }
 
 #[cfg(test)]

@@ -134,8 +134,8 @@ async fn i5_a_server_that_is_not_there_or_goes_away_is_an_error() {
     assert!(matches!(error, ToolError::Unavailable { .. }), "{error:?}");
 }
 
-/// Row 21: an answer that is nested too deep, as an event of a stream or as a body, ends its call at once, says so, and the
-/// server goes on serving.
+/// Row 21: an answer that is nested too deep, as an event of a stream or as a body, an event that is too large and one that is
+/// no text end their calls at once, say so, and the server goes on serving.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_row21_answers_over_events_that_cannot_be_read_are_told() {
     let answer = |request: String| async move {
@@ -151,19 +151,23 @@ async fn i5_row21_answers_over_events_that_cannot_be_read_are_told() {
             }
             (Some("tools/list"), _) => {
                 let tool = |name: &str| format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#);
-                format!(r#"{{"tools":[{}]}}"#, ["deep", "deep-body", "echo"].map(tool).join(","))
+                format!(r#"{{"tools":[{}]}}"#, ["deep", "deep-body", "large", "no-text", "echo"].map(tool).join(","))
             }
             (_, Some("deep" | "deep-body")) => {
                 let (open, close) = ("[".repeat(200_000), "]".repeat(200_000));
                 format!(r#"{{"content":[],"structuredContent":{open}{close}}}"#)
             }
+            (_, Some("large")) => format!(r#"{{"content":[{{"type":"text","text":"{}"}}]}}"#, "x".repeat(17 << 20)),
             _ => r#"{"content":[{"type":"text","text":"hi"}]}"#.to_owned(),
         };
         let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
         if request["params"]["name"] == "deep-body" {
             return (StatusCode::OK, [("content-type", "application/json")], axum::body::Body::from(message));
         }
-        let event = format!("event: message\ndata: {message}\n\n");
+        let mut event = format!("event: message\ndata: {message}\n\n").into_bytes();
+        if request["params"]["name"] == "no-text" {
+            event[20] = 0xff;
+        }
         // As many servers do, it leaves the stream open.
         let open = futures::stream::once(async move { Ok::<_, std::io::Error>(event) });
         let open = futures::StreamExt::chain(open, futures::stream::pending());
@@ -178,10 +182,15 @@ async fn i5_row21_answers_over_events_that_cannot_be_read_are_told() {
     config.limits.call_time = Duration::from_secs(600);
     let servers = McpServers::new([config]).unwrap();
     let held = servers.acquire().await;
-    assert_eq!(names(&held).len(), 3, "{}", problems(&held));
-    for tool in ["deep", "deep-body"] {
+    assert_eq!(names(&held).len(), 5, "{}", problems(&held));
+    for (tool, said) in [
+        ("deep", "more than 127 levels"),
+        ("deep-body", "more than 127 levels"),
+        ("large", "an event that is larger than a message may be"),
+        ("no-text", "an event that is not UTF-8"),
+    ] {
         let message = told(call(&servers, tool).await);
-        assert!(message.contains("more than 127 levels"), "{tool}: {message}");
+        assert!(message.contains(said), "{tool}: {message}");
     }
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
     held.release().await;
