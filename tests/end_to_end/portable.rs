@@ -204,6 +204,9 @@ async fn d5_a_damaged_document_is_named_with_the_place() {
     with("/snapshot/session", json!("x"), "damaged at snapshot: it is another session's");
     with("/snapshot/sequence", json!(3), "damaged at events: there are ");
     with("/session/agent", json!("x"), "damaged at snapshot: it is another session's or another agent's");
+    with("/session/user", json!("x".repeat(129)), "damaged at session.user: the user's name has 129 characters");
+    with("/session/user", json!("a\nb"), "damaged at session.user: the user's name has '\\n' in it");
+    with("/session/title", json!("x".repeat(81)), "damaged at session.title: it has more than 80 characters");
     for (document, said) in damaged.into_iter().filter(|(_, said)| !said.is_empty()) {
         let error = import(&*other.store, &document, ImportAs::Itself).await.expect_err(said).to_string();
         assert!(error.contains(said), "{error:?} does not say {said:?}");

@@ -36,7 +36,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 /// Characters of the first input that make a session's title.
-const TITLE_CHARACTERS: usize = 80;
+pub(crate) const TITLE_CHARACTERS: usize = 80;
 
 /// A session that cannot be worked on.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,8 @@ use super::document::{
     Document, DocumentEvent, DocumentMedium, DocumentRecord, DocumentSession, DocumentText, FORMAT, Kind, VERSION,
 };
 use super::{PortableError, summary};
-use crate::session::{new_id_ending, status};
+use crate::session::{TITLE_CHARACTERS, new_id_ending, status};
+use crate::user::UserName;
 use agent_core::change::{Body, CallChange, CallRecord, Change, HiddenMessage, NewMessage};
 use agent_core::event::Event;
 use agent_core::message::{CallId, Content, Digest, Media, Part};
@@ -125,6 +126,12 @@ impl Checked {
             names.into_iter().chain(head.delegated_by.iter().map(|name| ("session.delegated_by", name)))
         {
             check_name(name).map_err(|problem| damaged(place, problem))?;
+        }
+        if let Some(user) = &head.user {
+            UserName::new(user).map_err(|problem| damaged("session.user", problem))?;
+        }
+        if head.title.as_ref().is_some_and(|title| title.chars().count() > TITLE_CHARACTERS) {
+            return Err(damaged("session.title", format!("it has more than {TITLE_CHARACTERS} characters")));
         }
         let change = change(&document)?;
         let checked = Self {
