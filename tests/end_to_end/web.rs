@@ -1,7 +1,7 @@
 //! `wasi:http` by grant, with real components and real servers on loopback: which requests go out, to which addresses, with
 //! which secrets, and what is cut (P6, P7; rows 7, 15 and 16).
 
-use crate::support::{House, calling, events, results, saying, scratch, script, turn};
+use crate::support::{House, calling, components, events, results, saying, scratch, script, turn};
 use agent_plugins::{
     CallLimits, Generation, Grants, HostLimits, NameResolver, Sandbox, SandboxOptions, Secret, SecretTemplate,
 };
@@ -366,6 +366,28 @@ async fn row_7_endless_answers() {
     assert!(is_error && text.contains("more than"), "{text}");
     let (is_error, text) = fetch(&house, grants(), &headers.url("/")).await;
     assert!(is_error, "{text}");
+}
+
+/// Row 7: an answer that is no HTTP fails its call, and nobody reads of the host's own code there, however it was started.
+#[test]
+fn row_7_a_broken_answer_says_nothing_of_the_host() {
+    let broken = Server::new(|_| {
+        let mut answer =
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n5;".to_vec();
+        answer.resize(1 << 20, b'x');
+        answer
+    });
+    let data = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_agent-host"))
+        .args(["plugin", "call", components().join("web.wasm").to_str().unwrap(), "web.fetch"])
+        .args([json!({"url": broken.url("/")}).to_string(), format!("--grant=web:http=GET http://{}", broken.address)])
+        .env("AGENT_HOST_DATA", data.path())
+        .env("RUST_BACKTRACE", "1")
+        .output()
+        .unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!output.status.success() && said.contains("the answer broke off"), "{said}");
+    assert!(!said.contains("backtrace") && !said.contains(".rs:"), "{said}");
 }
 
 /// Limits: 60 requests a minute for each agent and plugin.

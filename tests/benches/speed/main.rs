@@ -37,11 +37,6 @@ use component::built;
 use table::Table;
 
 fn main() -> wasmtime::Result<()> {
-    if std::env::var_os("RUST_BACKTRACE").is_some() {
-        println!(
-            "RUST_BACKTRACE is set: wasmtime then takes a backtrace with each call, which takes as long as the host does."
-        );
-    }
     // As the program itself has it.
     let threads = agent_plugins::worker_threads();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;

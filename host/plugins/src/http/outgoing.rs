@@ -19,6 +19,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
+use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
 /// The requests of one call.
@@ -129,6 +130,12 @@ impl WasiHttpHooks for Outgoing {
 
     fn p2_outgoing_body_chunk_size(&mut self) -> usize {
         64 * 1024
+    }
+
+    /// The plugin is told; the engine's own way would warn in the log of the host, of nobody knows which plugin.
+    fn p2_error_from_hyper(&mut self, error: &hyper::Error) -> ErrorCode {
+        tracing::debug!(target: "plugin", plugin = %self.record.plugin, call = %self.record.call, %error, "a request failed");
+        ErrorCode::HttpProtocolError
     }
 }
 
