@@ -102,6 +102,8 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
             commands::approvals::run(command, &DataDirectory::open(asked)?, terminal).await
         }
         Some(Command::Session(SessionCommand::Resume(resumed))) => {
+            // A session that is not there is said before an agent is asked for.
+            commands::session::check(resumed.session.as_deref(), &DataDirectory::open(asked)?).await?;
             commands::run::run(&resumed.into(), asked, terminal).await
         }
         Some(Command::Session(command)) => {

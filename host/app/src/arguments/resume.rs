@@ -8,7 +8,7 @@ use clap::Args;
 pub(crate) struct ResumeArguments {
     /// Its id, or a beginning of it that no other has; the agent's latest where it is left out
     #[arg(value_parser = session_id)]
-    session: Option<String>,
+    pub(crate) session: Option<String>,
     /// What the agent is asked, or the answer to its question; without, what was interrupted is finished
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,

@@ -127,6 +127,11 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
     Ok(Exit::Done)
 }
 
+/// Refuses what names no session.
+pub(crate) async fn check(asked: Option<&str>, data: &DataDirectory) -> Result<(), Failure> {
+    find(&*setup::store(data)?, asked).await.map(drop)
+}
+
 /// The session that is meant: by its whole id, or by a beginning that no other has; the latest without one.
 pub(crate) async fn find(store: &dyn Store, asked: Option<&str>) -> Result<SessionSummary, Failure> {
     let Some(asked) = asked else {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// Reading failed.
-    #[error("it cannot be read: {0}")]
+    #[error("it cannot be read: {0}{advice}", advice = advice(.0))]
     Read(#[from] std::io::Error),
     /// It is too large.
     #[error("it has {size} bytes; a component may have at most {most} (`component_mib` under [host.limits])")]
@@ -124,4 +124,13 @@ fn reasons(left_out: &[LeftOut]) -> String {
     let some = left_out.iter().take(4).map(|function| format!("; {function}"));
     some.collect::<String>()
         + "; build it with the SDK, from the contract in wit/, or with exports that take and give data"
+}
+
+/// What to do about a file that cannot be read.
+fn advice(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "; `agent-host plugin build` makes components of plugin projects",
+        std::io::ErrorKind::PermissionDenied => "; let the user read it who runs the host",
+        _ => "",
+    }
 }
