@@ -4,6 +4,7 @@ pub(crate) mod approval;
 mod help;
 pub(crate) mod resume;
 mod slips;
+pub(crate) mod test;
 pub(crate) mod versions;
 
 use crate::configuration::url_problem;
@@ -18,6 +19,7 @@ use resume::ResumeArguments;
 pub(crate) use slips::meant_by_line;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use test::TestArguments;
 use versions::{AuditArguments, HistoryArguments, RollbackArguments};
 
 /// Runs an AI agent whose tools, context, checks and masking are WebAssembly plugins.
@@ -112,6 +114,8 @@ pub(crate) enum Command {
     /// Build, inspect and call plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
+    /// Play scenarios: what is said to an agent, and what must come of it
+    Test(TestArguments),
     /// List, show, answer, fork, carry and delete sessions
     #[command(subcommand)]
     Session(SessionCommand),

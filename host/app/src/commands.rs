@@ -13,3 +13,4 @@ pub(crate) mod plugin;
 pub(crate) mod run;
 pub(crate) mod session;
 pub(crate) mod store;
+pub(crate) mod test;
