@@ -1,5 +1,6 @@
 //! The transcript of a scenario: what was said, called and decided, in lines that read well and are alike in every run.
 
+use agent_core::approval::ApprovalWord;
 use agent_core::event::{Event, EventKind, WaitCause};
 use agent_core::message::{CallId, ID_ENDING};
 use regex::Regex;
@@ -116,10 +117,14 @@ impl Lines {
                 let names: Vec<_> = calls.iter().map(|call| call.name.as_str()).collect();
                 self.add("asks to be allowed", &names.join(", "));
             }
-            EventKind::ApprovalResolved { name, verdict, .. } => {
-                let word = serde_json::to_value(verdict).ok().and_then(|word| word.as_str().map(str::to_owned));
-                self.add(&word.unwrap_or_default(), name);
-            }
+            EventKind::ApprovalResolved { name, verdict, .. } => self.add(
+                match verdict {
+                    ApprovalWord::Once | ApprovalWord::Session | ApprovalWord::Always => "allowed",
+                    ApprovalWord::Denied => "not allowed",
+                    ApprovalWord::Void => "asked again",
+                },
+                name,
+            ),
             EventKind::Denied { denial, .. } => self.add("denied", &format!("{} wanted {}", denial.plugin, denial.thing)),
             EventKind::OutputRejected { by, problems, .. } => {
                 let problems = problems.iter().map(|problem| format!("{} {}", problem.pointer, problem.message).trim().to_owned());
