@@ -2,6 +2,7 @@
 
 pub(crate) mod approval;
 mod help;
+pub(crate) mod replay;
 pub(crate) mod resume;
 mod slips;
 pub(crate) mod test;
@@ -15,6 +16,7 @@ use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{LONG, SHORT, USAGE};
+use replay::ReplayArguments;
 use resume::ResumeArguments;
 pub(crate) use slips::meant_by_line;
 use std::ffi::OsString;
@@ -116,6 +118,8 @@ pub(crate) enum Command {
     Plugin(PluginCommand),
     /// Play scenarios: what is said to an agent, and what must come of it
     Test(TestArguments),
+    /// Have plugins do again what they did in a session, and show where another version does otherwise
+    Replay(ReplayArguments),
     /// List, show, answer, fork, carry and delete sessions
     #[command(subcommand)]
     Session(SessionCommand),

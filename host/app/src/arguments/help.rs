@@ -5,6 +5,7 @@ pub(super) const USAGE: &str = "\
 agent-host --plugins DIR [OPTIONS] [PROMPT]
        agent-host --agent FILE|NAME [OPTIONS] [PROMPT]
        agent-host test [DIR] [FILTER]
+       agent-host replay SESSION [--with PLUGIN=FILE]
        agent-host plugin|session|approvals|outbox|memory|store|config|audit COMMAND";
 
 /// Below `-h`.

@@ -1,8 +1,9 @@
 //! What of a turn is not as the scenario says.
 
 use super::file::Scenario;
+use crate::diff::diff;
 use super::model::Complaint;
-use super::pattern::{Pattern, diff, quoted};
+use super::pattern::{Pattern, quoted};
 use super::place::Place;
 use super::report::Failure;
 use super::script::{Ending, ExpectedCall, Turn};

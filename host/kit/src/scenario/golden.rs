@@ -1,7 +1,7 @@
 //! Golden transcripts: what a scenario's conversation was, beside the scenario, and whether it still is that.
 
 use super::file::Scenario;
-use super::pattern::diff;
+use crate::diff::diff;
 use super::report::Failure;
 use std::io;
 use std::path::PathBuf;

@@ -1,11 +1,11 @@
 //! What a text or a value must be: exactly this, or what is said of it.
 
+use crate::diff::diff;
 use regex::Regex;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
-use similar::TextDiff;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -214,15 +214,6 @@ fn short(text: &str) -> String {
 
 fn pretty(value: &Value) -> String {
     format!("{value:#}\n")
-}
-
-/// What has to be changed in `expected` to become `found`, line by line.
-pub(crate) fn diff(expected: &str, found: &str) -> String {
-    let is_whole = |text: &str| text.is_empty() || text.ends_with('\n');
-    let ended = |text: &str| if is_whole(text) { text.to_owned() } else { format!("{text}\n") };
-    let (expected, found) = (ended(expected), ended(found));
-    let diff = TextDiff::from_lines(&expected, &found);
-    diff.unified_diff().context_radius(3).header("expected", "found").to_string()
 }
 
 #[cfg(test)]

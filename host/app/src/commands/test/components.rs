@@ -49,7 +49,7 @@ impl Components {
         let mut folders = BTreeSet::new();
         for scenario in scenarios {
             // What is wrong with it is said where it is played.
-            for origin in origins(scenario).unwrap_or_default() {
+            for origin in self.origins(scenario).unwrap_or_default() {
                 if let Origin::Project(folder) = origin
                     && folder.join("Cargo.toml").is_file()
                 {
@@ -69,8 +69,26 @@ impl Components {
 
     /// The components of the scenario's plugins; none where its agent's folder says which there are.
     pub(crate) fn of(&self, scenario: &Scenario) -> Result<Vec<PathBuf>, Failure> {
-        let origins = origins(scenario).map_err(Failure::refused)?;
+        let origins = self.origins(scenario).map_err(Failure::refused)?;
         origins.into_iter().map(|origin| self.component(&origin)).collect()
+    }
+
+    fn origins(&self, scenario: &Scenario) -> Result<Vec<Origin>, String> {
+        let given = |plugin: &str| {
+            let file = self.given.as_ref()?.join(format!("{plugin}.wasm"));
+            file.is_file().then_some(Origin::File(file))
+        };
+        let named = scenario.plugins().map(|(place, plugin)| match given(plugin) {
+            Some(given) => Ok(given),
+            None => origin(scenario.folder(), plugin).map_err(|problem| format!("{place}: {problem}")),
+        });
+        let named = named.collect::<Result<Vec<_>, _>>()?;
+        let own = || above(scenario.folder()).into_iter().find(|folder| folder.join("plugin.toml").is_file());
+        match (named.is_empty(), scenario.agent()) {
+            (false, _) => Ok(named),
+            (true, AgentSource::File(_)) => Ok(Vec::new()),
+            (true, _) => Ok(own().map(Origin::Project).into_iter().collect()),
+        }
     }
 
     fn component(&self, origin: &Origin) -> Result<PathBuf, Failure> {
@@ -100,19 +118,6 @@ fn changed(path: &Path) -> Option<SystemTime> {
 /// Without links, as cargo names packages.
 fn canonical(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
-}
-
-fn origins(scenario: &Scenario) -> Result<Vec<Origin>, String> {
-    let named = scenario.plugins().map(|(place, plugin)| {
-        origin(scenario.folder(), plugin).map_err(|problem| format!("{place}: {problem}"))
-    });
-    let named = named.collect::<Result<Vec<_>, _>>()?;
-    let own = || above(scenario.folder()).into_iter().find(|folder| folder.join("plugin.toml").is_file());
-    match (named.is_empty(), scenario.agent()) {
-        (false, _) => Ok(named),
-        (true, AgentSource::File(_)) => Ok(Vec::new()),
-        (true, _) => Ok(own().map(Origin::Project).into_iter().collect()),
-    }
 }
 
 fn origin(folder: &Path, plugin: &str) -> Result<Origin, String> {
