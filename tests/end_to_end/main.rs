@@ -37,6 +37,7 @@ mod peers;
 mod plain;
 mod plan_files;
 mod plans;
+mod played;
 mod portable;
 mod prefilter;
 mod prompting;

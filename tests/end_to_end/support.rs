@@ -103,6 +103,7 @@ impl House {
             downscaler: self.downscaler.clone(),
             checkpoint: None,
             first_uses: None,
+            http: None,
         }
     }
 

@@ -12,7 +12,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("memory", &["core"]),
     ("mcp", &["core"]),
     ("runtime", &["core", "plugins", "models", "memory", "mcp"]),
-    ("kit", &["core", "plugins", "runtime"]),
+    ("kit", &["core", "plugins", "models", "memory", "runtime"]),
     ("app", &["core", "plugins", "models", "memory", "mcp", "runtime", "kit"]),
 ];
 

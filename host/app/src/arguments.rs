@@ -2,8 +2,10 @@
 
 pub(crate) mod approval;
 mod help;
+pub(crate) mod replay;
 pub(crate) mod resume;
 mod slips;
+pub(crate) mod test;
 pub(crate) mod versions;
 
 use crate::configuration::url_problem;
@@ -14,10 +16,12 @@ use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{LONG, SHORT, USAGE};
+use replay::ReplayArguments;
 use resume::ResumeArguments;
 pub(crate) use slips::meant_by_line;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use test::TestArguments;
 use versions::{AuditArguments, HistoryArguments, RollbackArguments};
 
 /// Runs an AI agent whose tools, context, checks and masking are WebAssembly plugins.
@@ -112,6 +116,10 @@ pub(crate) enum Command {
     /// Build, inspect and call plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
+    /// Play scenarios: what is said to an agent, and what must come of it
+    Test(TestArguments),
+    /// Have plugins do again what they did in a session, and show where another version does otherwise
+    Replay(ReplayArguments),
     /// List, show, answer, fork, carry and delete sessions
     #[command(subcommand)]
     Session(SessionCommand),

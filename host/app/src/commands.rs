@@ -10,6 +10,8 @@ pub(crate) mod memory;
 pub(crate) mod opening;
 pub(crate) mod outbox;
 pub(crate) mod plugin;
+pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod session;
 pub(crate) mod store;
+pub(crate) mod test;

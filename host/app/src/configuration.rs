@@ -207,6 +207,18 @@ impl AgentFile {
         document.finish(file)
     }
 
+    /// Reads the same keys where they stand in another file, below a key of it.
+    pub(crate) fn parse_below(key: &str, text: &str, path: &Path) -> Result<Self, ConfigurationError> {
+        let document = Document::new(text, path);
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        let file = document.read(|root| {
+            let table = root.table(key)?;
+            check::check(&table);
+            Some(Self::from_root(&table, folder))
+        });
+        document.finish(file.map(Option::unwrap_or_default))
+    }
+
     fn from_root(root: &Table<'_>, folder: PathBuf) -> Self {
         let text = |key| root.get(key).and_then(|found| found.text());
         let number = |key| root.get(key).and_then(|found| found.number());

@@ -64,14 +64,23 @@ impl Settings {
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(Self, Problems), Failure> {
         let path = arguments.agent.as_deref().map(|asked| agents::find(asked, Path::new("."))).transpose()?;
-        let mut file = match &path {
+        let file = match &path {
             Some(path) => AgentFile::read(path).map_err(Failure::refused)?,
             None => AgentFile::default(),
         };
-        let plugins = arguments.plugins.clone().or_else(|| file.plugin_directory.take());
-        if plugins.is_none() && path.is_none() {
+        if arguments.plugins.is_none() && file.plugin_directory.is_none() && path.is_none() {
             return Err(nothing_named(Path::new(".")));
         }
+        Self::of_file((path, file), arguments, variable)
+    }
+
+    /// The same for a file that is read already.
+    pub(crate) fn of_file(
+        (path, mut file): (Option<PathBuf>, AgentFile),
+        arguments: &AgentArguments,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(Self, Problems), Failure> {
+        let plugins = arguments.plugins.clone().or_else(|| file.plugin_directory.take());
         let mut problems = Problems::default();
         let plugins = problems.take(check_folder(plugins.as_deref(), arguments, &file)).and(plugins);
         problems.take(check_outbox(&file));

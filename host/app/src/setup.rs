@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 mod model;
 pub(crate) mod rules;
+pub(crate) mod scenario;
 
 use crate::arguments::{AgentArguments, COMPILE};
 use crate::configuration::ServiceTable;

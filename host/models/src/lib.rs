@@ -26,3 +26,4 @@ pub use local::LocalServer;
 pub use provider::{Facts, MediaBytes, MediaSource, NoMedia, Provider, Purpose, RawReply, ReplyContext, ToolNames};
 pub use providers::{Providers, provider};
 pub use retry::RetryPolicy;
+pub use scripted::{Replies, Scripted, ScriptedReply};

@@ -10,7 +10,8 @@ use crate::provider::{Facts, Provider, Purpose, RawReply, ReplyContext, ToolName
 use crate::stream::Stream;
 use agent_core::model::{Delta, Model, ModelRequest, Reply, RequestedCall, StopReason};
 use async_trait::async_trait;
-use script::{Script, ScriptedError, ScriptedReply};
+pub use script::ScriptedReply;
+use script::{Script, ScriptedError};
 use serde_json::json;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,17 @@ pub struct Scripted {
     script: Script,
 }
 
+/// What a script says, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Replies {
+    /// In turns.
+    pub turns: Vec<ScriptedReply>,
+    /// Summaries of what leaves the prompt.
+    pub summaries: Vec<ScriptedReply>,
+    /// Answers to plugins' questions.
+    pub answers: Vec<ScriptedReply>,
+}
+
 impl Scripted {
     /// Reads a script; a relative file is looked for in `base`.
     pub fn open(file: &str, base: &Path) -> Result<Self, ModelError> {
@@ -37,6 +49,16 @@ impl Scripted {
         let script = script::parse(&text, &path)?;
         let model = Model { provider: "scripted".into(), name: file.to_owned(), window: script.window };
         Ok(Self { facts: Facts { model, tool_names: ToolNames::COMMON, price: None }, path, script })
+    }
+
+    /// A script that stands in another file, which `path` names. `window` is in tokens; none: the usual one.
+    pub fn of_replies(path: &Path, window: Option<u32>, replies: Replies) -> Self {
+        let script = Script { summaries: replies.summaries, answers: replies.answers, ..Script::of_replies(replies.turns) };
+        let script = Script { window: window.unwrap_or(script.window), ..script };
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let model = Model { provider: "scripted".into(), name, window: script.window };
+        let path = path.to_owned();
+        Self { facts: Facts { model, tool_names: ToolNames::COMMON, price: None }, path, script }
     }
 
     fn next(&self, context: ReplyContext<'_>) -> Result<&ScriptedReply, ModelError> {

@@ -297,6 +297,7 @@ pub(crate) fn reach(setup: &PluginSetup, scope: &Scope, ports: &Ports) -> Reach 
         program: None,
         key_value: ports.key_value.clone(),
         model: ports.model.clone(),
+        http: ports.http.clone(),
         trace: Trace::Told(scope.trace.clone()),
     }
 }

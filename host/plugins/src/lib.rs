@@ -60,6 +60,7 @@ pub use generation::{Generation, GenerationError, LoadProblem};
 pub use grants::{Denial, GrantAdvice, Grants, Need, Partly, TreeGrant, Unmet, trees_within};
 pub use host_model::{ModelAnswer, ModelAsker, ModelPort, ModelQuestion, ModelRefusal};
 pub use http::within as http_within;
+pub use http::{HttpAnswer, HttpPort, HttpQuestion, HttpRefusal};
 pub use http::{HttpPattern, NameResolver, PatternError, Secret, SecretError, SecretTemplate, SystemResolver};
 pub use identity::{Authority, Kind, PluginIdentity};
 pub use imports::InterfaceProblem;

@@ -3,6 +3,7 @@
 use crate::bindings::agent_host::plugin::{media_store, types};
 use crate::convert;
 use crate::host_model::ModelPort;
+use crate::http::HttpPort;
 use crate::key_value::KeyValuePort;
 use crate::limits::{MEDIA_CHUNK_BYTES, NEW_MEDIA_BYTES};
 use crate::state::CallState;
@@ -20,6 +21,8 @@ pub struct Ports {
     pub key_value: Option<Arc<dyn KeyValuePort>>,
     /// The agent's model.
     pub model: Option<Arc<dyn ModelPort>>,
+    /// Answers requests in the place of the network. None: the network does.
+    pub http: Option<Arc<dyn HttpPort>>,
 }
 
 /// Reads and stores the media of sessions.

@@ -3,7 +3,7 @@
 use crate::bindings::wasi::{config, logging};
 use crate::grants::{Grants, config_advice, config_thing};
 use crate::host_model::ModelPort;
-use crate::http::{Network, Outgoing};
+use crate::http::{HttpPort, Network, Outgoing};
 use crate::identity::Authority;
 use crate::key_value::KeyValuePort;
 use crate::limits::Limit;
@@ -53,6 +53,7 @@ pub(crate) struct CallState {
     trace: Trace,
     pub(crate) grants: Arc<Grants>,
     network: Arc<Network>,
+    http_port: Option<Arc<dyn HttpPort>>,
     http: Option<Box<(WasiHttpCtx, Outgoing)>>,
     /// Made when the guest first uses it, which most calls never do.
     wasi: Option<Box<WasiCtx>>,
@@ -74,6 +75,7 @@ pub(crate) struct Reach {
     pub(crate) program: Option<Arc<Program>>,
     pub(crate) key_value: Option<Arc<dyn KeyValuePort>>,
     pub(crate) model: Option<Arc<dyn ModelPort>>,
+    pub(crate) http: Option<Arc<dyn HttpPort>>,
     pub(crate) trace: Trace,
 }
 
@@ -116,6 +118,7 @@ impl Reach {
             media: None,
             key_value: None,
             model: None,
+            http: None,
             program: None,
             trace: Trace::None,
         }
@@ -143,6 +146,7 @@ impl CallState {
             program: reach.program,
             trace: reach.trace,
             network,
+            http_port: reach.http,
             http: None,
             wasi: None,
             random_left,
@@ -197,13 +201,13 @@ impl WasiView for CallState {
 
 impl WasiHttpView for CallState {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
-        let Self { http, table, record, grants, agent, network, trace, .. } = self;
+        let Self { http, table, record, grants, agent, network, http_port, trace, .. } = self;
         let (ctx, hooks) = &mut **http.get_or_insert_with(|| {
             let mut ctx = WasiHttpCtx::new();
             ctx.set_field_size_limit(record.limits.headers);
-            let (record, grants, network) = (Arc::clone(record), Arc::clone(grants), Arc::clone(network));
-            let sender = (agent.clone(), trace.context().cloned());
-            Box::new((ctx, Outgoing::new(record, grants, sender, network)))
+            let (record, grants) = (Arc::clone(record), Arc::clone(grants));
+            let (sender, to) = ((agent.clone(), trace.context().cloned()), (Arc::clone(network), http_port.clone()));
+            Box::new((ctx, Outgoing::new(record, grants, sender, to)))
         });
         WasiHttpCtxView { hooks, table, ctx }
     }

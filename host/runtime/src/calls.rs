@@ -159,6 +159,10 @@ impl Brought {
     }
 }
 
+pub(crate) fn result_of(outcome: Result<ToolDone, ToolError>) -> CallResult {
+    result(Brought::without_cost(outcome))
+}
+
 fn result(brought: Brought) -> CallResult {
     let Brought { outcome, cost, denials, tool, .. } = brought;
     match outcome {

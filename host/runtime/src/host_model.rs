@@ -141,6 +141,7 @@ impl ModelPort for AgentModel {
                 // Where the provider does not count, the budget does.
                 let counted =
                     if usage.total() == 0 { prompt + u64::from(tokens::of_text(&text)) } else { usage.total() };
+                held.body["reply"] = json!({"text": text, "stop": stop, "usage": usage, "model": model});
                 let left = held.settle(counted, usage);
                 Ok(ModelAnswer { text, stop, usage, left, model })
             }
@@ -257,7 +258,7 @@ fn texts_of(question: &ModelQuestion) -> Vec<String> {
 }
 
 /// By reference, as all prompts are recorded (D1).
-fn record_of(question: &ModelQuestion) -> Value {
+pub(crate) fn record_of(question: &ModelQuestion) -> Value {
     let digest = |text: &str| digest_of(text.as_bytes()).to_string();
     let messages = question.messages.iter();
     let messages: Vec<_> =

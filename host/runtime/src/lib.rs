@@ -29,6 +29,7 @@ pub mod portable;
 mod questions;
 pub mod registry;
 mod remember;
+pub mod replay;
 mod respond;
 pub mod services;
 pub mod session;

@@ -13,7 +13,7 @@ pub(crate) use scale::ScaleError;
 use crate::session::{Session, Shared};
 use agent_core::message::{Digest, Dimensions, Media};
 use agent_core::model::Downscaled;
-use agent_memory::{Blobs, MAX_READ_BYTES, MediaDescription, Store, StoreError};
+use agent_memory::{Blobs, MAX_READ_BYTES, MediaDescription, Store, StoreError, digest_of};
 use agent_models::{MediaBytes, MediaSource};
 use agent_plugins::{MediaPort, MediaRange, MediumToStore, PortError};
 use async_trait::async_trait;
@@ -37,6 +37,14 @@ impl MediaPort for StoredMedia {
         let about = describe(&bytes, &mime_type, name).map_err(PortError::Refused)?;
         self.0.put(session, bytes, about).await.map_err(port_error)
     }
+}
+
+/// A medium as it would be stored, which it is not.
+pub(crate) fn described(medium: MediumToStore) -> Result<Media, PortError> {
+    let MediumToStore { bytes, mime_type, name } = medium;
+    let MediaDescription { mime_type, dimensions, name } =
+        describe(&bytes, &mime_type, name).map_err(PortError::Refused)?;
+    Ok(Media { digest: digest_of(&bytes), mime_type, size: bytes.len() as u64, dimensions, name })
 }
 
 /// Bytes of one medium that are sent to a provider, or made smaller for it. They stand in memory as a whole.

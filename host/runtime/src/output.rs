@@ -21,6 +21,8 @@ impl Session {
             true => Vec::new(),
             false => self.shown(|entry| entry.turn == number).await.map_err(store_failed)?,
         };
+        let entries = self.run.view.iter().filter(|entry| entry.turn == number);
+        let places: Vec<_> = entries.map(|entry| json!([entry.id, self.run.seen_count(entry)])).collect();
         let mut notes = Notes::default();
         // A result that a call brought is data already, where data is wanted.
         let mut data = match validation.result.clone().filter(|_| agent.output_schema().is_some()) {
@@ -37,11 +39,21 @@ impl Session {
                 corrections_left: validation.corrections_left,
                 turn: turn.clone(),
             };
+            // The turn's messages are named by their places, as all prompts are.
+            let asked = json!({
+                "text": request.text,
+                "structured": request.structured,
+                "output_schema": request.output_schema,
+                "attempt": request.attempt,
+                "corrections_left": request.corrections_left,
+                "messages": places,
+                "result_characters": agent.config().bounds.result_characters,
+            });
             let report = self.shared.sandbox.validate(validator, &request).await;
             let cost = report.cost;
             let verdict = answer(validator, report)?;
             let by = validator.plugin().identity().to_string();
-            self.note(&mut notes, step, "verdict", json!({"plugin": by, "answer": verdict, "cost": cost}));
+            self.note(&mut notes, step, "verdict", json!({"plugin": by, "asked": asked, "answer": verdict, "cost": cost}));
             match verdict {
                 Verdict::Accept => {}
                 Verdict::AcceptAs(changed) => data = changed,

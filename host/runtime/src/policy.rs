@@ -74,7 +74,9 @@ impl Session {
         let cost = report.cost;
         let decisions = answer(policy, report)?;
         let plugin = policy.plugin().identity().to_string();
-        let body = json!({"plugin": plugin, "items": request.items, "answer": decisions, "cost": cost});
+        let asked = json!({"model": request.model, "messages": request.messages});
+        let body =
+            json!({"plugin": plugin, "asked": asked, "items": request.items, "answer": decisions, "cost": cost});
         self.note(&mut outgoing.notes, step, "media_policy", body);
         Ok(decisions)
     }

@@ -83,7 +83,7 @@ async fn run(directory: &Path, file: &Path, synchronous: Synchronous) -> wasmtim
     let store = Arc::new(SqliteStore::open(file, Options { synchronous, ..Options::default() })?);
     let sandbox = Sandbox::new(SandboxOptions::default())?;
     let host =
-        Host { store: store.clone(), sandbox, downscaler: Default::default(), checkpoint: None, first_uses: None };
+        Host { store: store.clone(), sandbox, downscaler: Default::default(), checkpoint: None, first_uses: None, http: None };
     let agent = scripted(directory, TURNS)?;
     let mut sessions = Vec::new();
     for _ in 0..SESSIONS {

@@ -4,6 +4,8 @@
 pub(super) const USAGE: &str = "\
 agent-host --plugins DIR [OPTIONS] [PROMPT]
        agent-host --agent FILE|NAME [OPTIONS] [PROMPT]
+       agent-host test [DIR] [FILTER]
+       agent-host replay SESSION [--with PLUGIN=FILE]
        agent-host plugin|session|approvals|outbox|memory|store|config|audit COMMAND";
 
 /// Below `-h`.
@@ -42,6 +44,9 @@ Examples:
 
   Go on with its last session; what was interrupted is finished first:
     agent-host --agent agent.toml --continue \"And the week before?\"
+
+  Play the scenarios of a folder (*.scenario.toml), with the plugins that are built first:
+    agent-host test plugins
 
   See what a plugin is, and call one of its tools by hand:
     agent-host plugin inspect plugins/text.wasm

@@ -87,7 +87,7 @@ struct Loader<'l> {
     made: Vec<MadeAgent>,
 }
 
-type Below<'f> = Pin<Box<dyn Future<Output = Result<BTreeMap<String, Delegate>, Failure>> + 'f>>;
+type Below<'f> = Pin<Box<dyn Future<Output = Result<BTreeMap<String, Delegate>, Failure>> + Send + 'f>>;
 
 impl Loader<'_> {
     /// Boxed, since the agents below may have agents below.

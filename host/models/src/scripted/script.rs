@@ -34,7 +34,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    fn of_replies(replies: Vec<ScriptedReply>) -> Self {
+    pub(crate) fn of_replies(replies: Vec<ScriptedReply>) -> Self {
         Self { window: WINDOW, replies, summaries: Vec::new(), answers: Vec::new() }
     }
 }
@@ -46,7 +46,7 @@ fn default_window() -> u32 {
 /// One reply, with what it expects of its request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ScriptedReply {
+pub struct ScriptedReply {
     /// What the model says.
     pub(crate) text: Option<String>,
     /// What it thinks before.
@@ -151,7 +151,8 @@ impl ScriptedReply {
         Some(Usage { prompt_tokens: usage.prompt_tokens, completion_tokens: usage.completion_tokens })
     }
 
-    fn problem(&self) -> Option<String> {
+    /// What makes it no reply, as the end of a sentence.
+    pub fn problem(&self) -> Option<String> {
         if self.text.is_none() && self.calls.is_empty() && self.error.is_none() && self.chunks.is_none() {
             return Some(
                 "says nothing: give it `text`, `calls` or `error` (`\"text\": \"\"` is an empty reply)".into(),

@@ -5,6 +5,7 @@ use super::connect::{Network, NoConnection};
 use super::exchange::{Way, exchange, headers_of_answer};
 use super::pattern::HttpPattern;
 use super::pool::Owner;
+use super::port::{HttpPort, by_port};
 use super::rate::TooMany;
 use super::secret::{Mask, Secret};
 use crate::grants::{Grants, http_denied};
@@ -29,33 +30,35 @@ pub(crate) struct Outgoing {
     agent: String,
     trace: Option<TraceContext>,
     network: Arc<Network>,
+    /// Who answers in the network's place.
+    port: Option<Arc<dyn HttpPort>>,
     sent: usize,
 }
 
 /// A request that may be sent.
-struct Authorised {
-    request: Request<Question>,
-    url: Url,
+pub(super) struct Authorised {
+    pub(super) request: Request<Question>,
+    pub(super) url: Url,
     /// Those that allow it.
     patterns: Vec<HttpPattern>,
-    mask: Mask,
-    end: End,
+    pub(super) mask: Mask,
+    pub(super) end: End,
     options: RequestOptions,
     owner: Owner,
     grants: Arc<Grants>,
 }
 
 type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
-type Sent = Result<(Response<WasiBody>, Driver), Error>;
+pub(super) type Sent = Result<(Response<WasiBody>, Driver), Error>;
 
 impl Outgoing {
     pub(crate) fn new(
         record: Arc<CallRecord>,
         grants: Arc<Grants>,
         (agent, trace): (String, Option<TraceContext>),
-        network: Arc<Network>,
+        (network, port): (Arc<Network>, Option<Arc<dyn HttpPort>>),
     ) -> Self {
-        Self { record, grants, agent, trace, network, sent: 0 }
+        Self { record, grants, agent, trace, network, port, sent: 0 }
     }
 
     fn authorise(&mut self, request: Request<WasiBody>, options: RequestOptions) -> Result<Authorised, Error> {
@@ -96,6 +99,11 @@ impl Outgoing {
         if self.sent == limits.requests {
             return too_many(Limit::Requests(limits.requests));
         }
+        if self.port.is_some() {
+            // What has no way out burdens nobody there.
+            self.sent += 1;
+            return Ok(());
+        }
         let (whose, now) = ((self.agent.as_str(), self.record.plugin.name.as_str()), std::time::Instant::now());
         match self.network.rates.take(whose, limits.requests_per_minute, now) {
             Ok(()) => self.sent += 1,
@@ -124,8 +132,13 @@ impl WasiHttpHooks for Outgoing {
         _: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Sent> + Send> {
         let authorised = self.authorise(request, options.unwrap_or_default());
-        let (record, network) = (Arc::clone(&self.record), Arc::clone(&self.network));
-        Box::new(async move { send(authorised?, record, &network).await })
+        let (record, network, port) = (Arc::clone(&self.record), Arc::clone(&self.network), self.port.clone());
+        Box::new(async move {
+            match port {
+                Some(port) => by_port(authorised?, record, &*port).await,
+                None => send(authorised?, record, &network).await,
+            }
+        })
     }
 
     fn p2_outgoing_body_chunk_size(&mut self) -> usize {
@@ -140,7 +153,7 @@ impl WasiHttpHooks for Outgoing {
 }
 
 /// Bytes of names and values.
-fn header_bytes(headers: &HeaderMap) -> usize {
+pub(super) fn header_bytes(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
@@ -205,7 +218,7 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
 }
 
 /// Overwrites secrets that a server repeats in its headers.
-fn mask_headers(headers: &mut HeaderMap, mask: &Mask) -> Result<(), Error> {
+pub(super) fn mask_headers(headers: &mut HeaderMap, mask: &Mask) -> Result<(), Error> {
     for value in headers.values_mut() {
         let mut bytes = value.as_bytes().to_vec();
         if mask.whole(&mut bytes) {

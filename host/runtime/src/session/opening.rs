@@ -92,6 +92,7 @@ impl Session {
                 media: Some(media),
                 key_value: Some(Arc::new(StoredValues(host.store.clone()))),
                 model: Some(model_of(&agent, &ledger, &subject)),
+                http: host.http.clone(),
             },
             agent,
             ledger,

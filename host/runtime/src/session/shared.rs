@@ -9,7 +9,7 @@ use crate::live::LiveAgent;
 use crate::media::Downscaler;
 use agent_core::message::CallId;
 use agent_memory::Store;
-use agent_plugins::{Grants, MediaPort, ModelPort, PluginSetup, Ports, Sandbox, TreeGrant, trees_within};
+use agent_plugins::{Grants, HttpPort, MediaPort, ModelPort, PluginSetup, Ports, Sandbox, TreeGrant, trees_within};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -26,6 +26,8 @@ pub struct Host {
     pub checkpoint: Option<CheckpointObserver>,
     /// Who is asked for what plugins lack at their first use (P6). None: nobody is there.
     pub first_uses: Option<FirstUses>,
+    /// Answers the requests of plugins in the place of the network. None: the network does.
+    pub http: Option<Arc<dyn HttpPort>>,
 }
 
 /// What a running call needs of its session.
@@ -65,6 +67,7 @@ impl Shared {
             downscaler: self.downscaler.clone(),
             checkpoint: self.checkpoint.clone(),
             first_uses: self.first_uses.clone(),
+            http: self.ports.http.clone(),
         }
     }
 

@@ -1,0 +1,170 @@
+//! `agent-host replay`: whether another version of a plugin does in a stored session what the recorded one did (S6).
+
+use super::session::find;
+use crate::arguments::replay::ReplayArguments;
+use crate::data::DataDirectory;
+use crate::environment;
+use crate::exit::{Exit, Failure};
+use crate::grants::{self, Kind};
+use crate::interrupt::{Doing, Interrupts};
+use crate::setup;
+use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
+use agent_kit::replay::{Difference, Found, Replay, Until};
+use agent_memory::{SessionFilter, SqliteStore, Store};
+use agent_plugins::{Grants, LoadedPlugin, Sandbox};
+use agent_runtime::portable::{self, ImportAs};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Largest exported session that is read.
+const MAX_DOCUMENT: u64 = 1 << 30;
+
+/// Runs it.
+pub(crate) async fn run(asked: ReplayArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+    let data = DataDirectory::open(data)?;
+    let grants = granted(&asked)?;
+    let sandbox = setup::sandbox(&data)?;
+    let with = replacements(&asked, &sandbox).await?;
+    let cancel = Interrupts::listen(terminal.clone()).begin(Doing::Turn);
+    let (store, session) = session(&asked.session, &data).await?;
+    let replay = Replay { store, sandbox, session, with, grants, turn: asked.turn };
+    terminal.busy(format!("doing {} again", replay.session.subject));
+    let until = if asked.all { Until::End } else { Until::First };
+    let found = tokio::select! {
+        found = replay.run(until) => found.map_err(Failure::refused)?,
+        () = cancel.cancelled() => return Ok(Exit::Cancelled),
+    };
+    terminal.idle();
+    if asked.json {
+        terminal.print(document(&replay, &found).to_string()).map_err(Failure::output)?;
+    } else {
+        show(&replay, &found, terminal)?;
+    }
+    Ok(match (found.differences.is_empty(), found.same) {
+        (false, _) => Exit::Failed,
+        (true, 0) => Exit::Refused,
+        (true, _) => Exit::Done,
+    })
+}
+
+/// What the plugins may read. Whatever they change elsewhere would be changed twice.
+fn granted(asked: &ReplayArguments) -> Result<BTreeMap<String, Grants>, Failure> {
+    let only = [Kind::Read, Kind::Env, Kind::Config];
+    if let Some(grant) = asked.grant.iter().find(|grant| !only.contains(&grant.kind) || grant.plugin().is_none()) {
+        return Err(Failure::refused(format!(
+            "{}: a replay has no effects, so only PLUGIN:read=DIR, env=NAME and config=KEY=VALUE can be granted",
+            grant.origin
+        )));
+    }
+    let resolved = grants::resolve(&asked.grant, &environment::variable);
+    resolved.map(|resolved| resolved.plugins).map_err(|problems| Failure::refused(problems.join("\n")))
+}
+
+async fn replacements(
+    asked: &ReplayArguments,
+    sandbox: &Sandbox,
+) -> Result<BTreeMap<String, Arc<LoadedPlugin>>, Failure> {
+    let mut plugins = BTreeMap::new();
+    for (name, file) in &asked.with {
+        let plugin = sandbox.load_file(file).await;
+        let plugin = plugin.map_err(|error| Failure::refused(format!("--with {name}={}: {error}", file.display())))?;
+        if plugin.name() != name {
+            let (file, is) = (file.display(), plugin.name());
+            return Err(Failure::refused(format!(
+                "--with {name}={file}: this is the plugin `{is}`; write --with {is}={file}"
+            )));
+        }
+        plugins.insert(name.clone(), plugin);
+    }
+    Ok(plugins)
+}
+
+/// The session of the store, or of a document, which is read into memory.
+async fn session(
+    asked: &str,
+    data: &DataDirectory,
+) -> Result<(Arc<dyn Store>, agent_memory::SessionSummary), Failure> {
+    let file = Path::new(asked);
+    if !file.is_file() {
+        if !data.database().exists() {
+            return Err(Failure::refused(format!("there is no session `{asked}`, and no file of that name")));
+        }
+        let store = setup::store(data)?;
+        let session = find(&*store, Some(asked)).await?;
+        return Ok((store, session));
+    }
+    let unreadable = |error: std::io::Error| Failure::refused(format!("`{asked}` cannot be read: {error}"));
+    if std::fs::metadata(file).map_err(unreadable)?.len() > MAX_DOCUMENT {
+        return Err(Failure::refused(format!("`{asked}` is larger than {MAX_DOCUMENT} bytes")));
+    }
+    let document = std::fs::read(file).map_err(unreadable)?;
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open_in_memory().map_err(Failure::refused)?);
+    let imported = portable::import(&*store, &document, ImportAs::Itself).await;
+    let imported = imported.map_err(|error| Failure::refused(format!("`{asked}`: {error}")))?;
+    let filter = SessionFilter { subject: Some(imported.session), ..SessionFilter::default() };
+    let session = store.sessions(filter, 1).await.map_err(Failure::refused)?.pop();
+    session.map(|session| (store, session)).ok_or_else(|| Failure::refused(format!("`{asked}` holds no session")))
+}
+
+fn show(replay: &Replay, found: &Found, terminal: &Terminal) -> Result<(), Failure> {
+    let print = |line: String| terminal.print(line).map_err(Failure::output);
+    for skipped in &found.skipped {
+        terminal.note(format!("{YELLOW}!{YELLOW:#} not done again: {}", text::harmless(skipped)));
+    }
+    for difference in &found.differences {
+        print(shown(difference))?;
+    }
+    let (same, session) = (text::count(found.same, "deed"), &replay.session.subject);
+    let whose = match replay.with.keys().map(String::as_str).collect::<Vec<_>>().join(", ") {
+        names if names.is_empty() => "its plugins".to_owned(),
+        names => format!("`{names}`"),
+    };
+    match (found.differences.len(), found.same) {
+        (0, 0) => terminal.note(format!(
+            "there is nothing in {session} that {whose} did and could do again; `agent-host session show {session}` shows what it holds"
+        )),
+        (0, _) => print(format!("{GREEN}✓{GREEN:#} {same} of {whose} in {session} came out as they did then"))?,
+        (1, _) => print(format!("{same} came out as they did then, and one did not"))?,
+        (differences, _) => print(format!("{same} came out as they did then, and {differences} did not"))?,
+    }
+    Ok(())
+}
+
+fn shown(difference: &Difference) -> String {
+    let Difference { place, plugin, diff, unrecorded } = difference;
+    let mut lines = vec![
+        format!("{RED}✗{RED:#} {BOLD}{}{BOLD:#}", text::harmless(place)),
+        format!("  {DIM}{}{DIM:#}", text::harmless(plugin)),
+    ];
+    for thing in unrecorded {
+        lines.push(format!(
+            "  {YELLOW}denied{YELLOW:#} {}: it is not recorded, so what comes of it cannot be known",
+            text::harmless(thing)
+        ));
+    }
+    lines.extend(diff.lines().map(|line| match line.as_bytes().first() {
+        Some(b'+') => format!("  {GREEN}{}{GREEN:#}", text::harmless(line)),
+        Some(b'-') => format!("  {RED}{}{RED:#}", text::harmless(line)),
+        _ => format!("  {}", text::harmless(line)),
+    }));
+    lines.join("\n")
+}
+
+fn document(replay: &Replay, found: &Found) -> serde_json::Value {
+    let differences = found.differences.iter().map(|difference| {
+        json!({
+            "place": difference.place,
+            "plugin": difference.plugin,
+            "diff": difference.diff,
+            "unrecorded": difference.unrecorded,
+        })
+    });
+    json!({
+        "session": replay.session.subject,
+        "same": found.same,
+        "differences": differences.collect::<Vec<_>>(),
+        "not_done_again": found.skipped,
+    })
+}

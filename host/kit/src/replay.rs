@@ -1,0 +1,234 @@
+//! Has plugins do again what they did in a stored session, and finds where another version does otherwise (S6). All before the
+//! first difference is as it was recorded, so what follows from it would be, too: the loop is a function of its inputs.
+
+use crate::diff::diff;
+use agent_core::change::{CallResult, Denial};
+use agent_core::message::{Content, Digest};
+use agent_core::view::result_text;
+use agent_memory::{SessionSummary, Store, StoreError};
+use agent_plugins::{Generation, Grants, LoadedPlugin, Sandbox};
+use agent_runtime::AgentError;
+use agent_runtime::replay::{Again, Came, Deed, DeedKind, Past};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Which part of a session is done again, and by whom.
+pub struct Replay {
+    /// Where the session is. Nothing is written.
+    pub store: Arc<dyn Store>,
+    /// Where plugins run.
+    pub sandbox: Sandbox,
+    /// Which.
+    pub session: SessionSummary,
+    /// Those that stand for the recorded ones, by name. Empty: each recorded plugin, as it was.
+    pub with: BTreeMap<String, Arc<LoadedPlugin>>,
+    /// What they may reach beside what was recorded, by name.
+    pub grants: BTreeMap<String, Grants>,
+    /// Only this one. None: all.
+    pub turn: Option<u32>,
+}
+
+/// A session that cannot be done again.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A plugin is no agent's.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Deeds that came out as they did then.
+    pub same: usize,
+    /// In the order of the session.
+    pub differences: Vec<Difference>,
+    /// What could not be done again, and why not.
+    pub skipped: Vec<String>,
+}
+
+/// Something that came out otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Where: the turn, the step, and what was done.
+    pub place: String,
+    /// Which plugin did it then, and which one now.
+    pub plugin: String,
+    /// What has changed, line by line.
+    pub diff: String,
+    /// What the plugin wanted that was not recorded.
+    pub unrecorded: Vec<String>,
+}
+
+/// Until when to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// The first difference.
+    First,
+    /// The end: each deed stands for itself, on what was recorded before it.
+    End,
+}
+
+impl Replay {
+    /// Does it again.
+    pub async fn run(&self, until: Until) -> Result<Found, ReplayError> {
+        let read = Past::read(self.store.clone(), self.sandbox.clone(), self.session.clone()).await?;
+        let (past, deeds) = read;
+        let mut found = Found::default();
+        let mut told: Vec<(String, String)> = Vec::new();
+        let mine = |deed: &&Deed| {
+            let is_asked = self.with.is_empty() || self.with.contains_key(&deed.plugin);
+            is_asked && self.turn.is_none_or(|turn| deed.turn == turn)
+        };
+        for deed in deeds.iter().filter(mine) {
+            if until == Until::First && !found.differences.is_empty() {
+                break;
+            }
+            let place = place(deed);
+            if let DeedKind::Unrepeatable(_, why) = deed.kind {
+                found.skipped.push(format!("{place} by {}: {why}", deed.plugin));
+                continue;
+            }
+            let then = self.recorded(deed).await;
+            let now = match (self.with.get(&deed.plugin), &then) {
+                (Some(plugin), _) => plugin.clone(),
+                (None, Ok(plugin)) => plugin.clone(),
+                (None, Err(why)) => {
+                    found.skipped.push(format!("{place} by {}: {why}", deed.plugin));
+                    continue;
+                }
+            };
+            let key = (deed.plugin.clone(), deed.digest.clone());
+            if let (Ok(then), false) = (&then, told.contains(&key)) {
+                told.push(key);
+                if let Some(difference) = offered(deed, then, &now) {
+                    found.differences.push(difference);
+                    if until == Until::First {
+                        break;
+                    }
+                }
+            }
+            let grants = self.grants.get(&deed.plugin).cloned().unwrap_or_default();
+            let Some(again) = past.again(&now, deed, &grants).await? else { continue };
+            match compared(deed, &again, &now) {
+                None => found.same += 1,
+                Some(difference) => found.differences.push(difference),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The version that did it.
+    async fn recorded(&self, deed: &Deed) -> Result<Arc<LoadedPlugin>, String> {
+        let digest = match Digest::parse(&deed.digest) {
+            Ok(digest) => digest,
+            Err(_) => self.whole(deed).ok_or("the plugin store no longer has the version that did it")?,
+        };
+        let pinned = [(deed.plugin.clone(), digest)];
+        let generation = Generation::from_digests(&self.sandbox, &pinned).await.map_err(|error| error.to_string())?;
+        generation.plugins().next().cloned().ok_or_else(|| "it cannot be loaded".to_owned())
+    }
+
+    /// The digest that begins so, of those in the plugin store.
+    fn whole(&self, deed: &Deed) -> Option<Digest> {
+        let stored = self.sandbox.store()?.list().ok()?;
+        stored.into_iter().map(|stored| stored.digest).find(|digest| digest.short() == deed.digest)
+    }
+}
+
+fn place(deed: &Deed) -> String {
+    let what = match &deed.kind {
+        DeedKind::Call(call) | DeedKind::Request(call, _) => {
+            let arguments = call.effective_arguments().to_string();
+            format!("{} {}", call.name, arguments.chars().take(200).collect::<String>())
+        }
+        DeedKind::Verdict(_) => "the verdict on the output".to_owned(),
+        DeedKind::Decision(_) => "the decision on media".to_owned(),
+        DeedKind::Unrepeatable(what, _) => (*what).to_owned(),
+    };
+    format!("turn {}, step {}: {what}", deed.turn, deed.step)
+}
+
+/// What the model was told of the plugin's tools, and would be told now: a part of each prompt.
+fn offered(deed: &Deed, then: &LoadedPlugin, now: &LoadedPlugin) -> Option<Difference> {
+    if then.digest() == now.digest() || then.tools() == now.tools() {
+        return None;
+    }
+    let told = |plugin: &LoadedPlugin| {
+        let tools = plugin.tools().iter().map(|tool| {
+            json!({
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": tool.input_schema,
+                "output_schema": tool.output_schema,
+                "traits": tool.traits,
+                "priority": tool.priority,
+            })
+        });
+        tools.map(|tool| format!("{tool:#}\n")).collect::<String>()
+    };
+    Some(Difference {
+        place: format!("turn {}: the prompt, in what it says of the tools", deed.turn),
+        plugin: between(&then.identity().to_string(), now),
+        diff: diff(&told(then), &told(now)),
+        unrecorded: Vec::new(),
+    })
+}
+
+fn compared(deed: &Deed, again: &Again, now: &LoadedPlugin) -> Option<Difference> {
+    let (then, came) = (recorded(&deed.kind), came(&again.came));
+    let unrecorded: Vec<String> = again.unrecorded.iter().map(|Denial { thing, .. }| thing.clone()).collect();
+    if then == came && unrecorded.is_empty() {
+        return None;
+    }
+    let short = deed.digest.strip_prefix("sha256:").unwrap_or(&deed.digest);
+    let then_by = format!("{}@{}", deed.plugin, short.chars().take(12).collect::<String>());
+    let diff = if then == came { String::new() } else { diff(&then, &came) };
+    Some(Difference { place: place(deed), plugin: between(&then_by, now), diff, unrecorded })
+}
+
+fn between(then: &str, now: &LoadedPlugin) -> String {
+    let now = now.identity().to_string();
+    if then == now { now } else { format!("{then} → {now}") }
+}
+
+fn recorded(kind: &DeedKind) -> String {
+    match kind {
+        DeedKind::Call(call) => call.result.as_ref().map(result).unwrap_or_default(),
+        DeedKind::Request(_, event_type) => format!("asks for the service {event_type}\n"),
+        DeedKind::Verdict(verdict) => format!("{:#}\n", json!(verdict.1)),
+        DeedKind::Decision(decision) => format!("{:#}\n", json!(decision.1)),
+        DeedKind::Unrepeatable(..) => String::new(),
+    }
+}
+
+fn came(came: &Came) -> String {
+    match came {
+        Came::Result(new) => result(new),
+        Came::Request(event_type) => format!("asks for the service {event_type}\n"),
+        Came::Verdict(verdict) => format!("{:#}\n", json!(verdict)),
+        Came::Decision(decision) => format!("{:#}\n", json!(decision)),
+        Came::Failed(reason) => format!("failed: {reason}\n"),
+    }
+}
+
+/// All of a result that somebody sees; what it cost is no part of it.
+fn result(result: &CallResult) -> String {
+    let mut text = String::new();
+    text.push_str(if result.is_error { "error\n" } else { "result\n" });
+    text.push_str(result_text(&result.content).trim_end_matches('\n'));
+    text.push('\n');
+    for item in &result.content {
+        if let Content::Media(media) = item {
+            text.push_str(&format!("{}\n", json!(media)));
+        }
+    }
+    if let Some(structured) = &result.structured {
+        text.push_str(&format!("{structured:#}\n"));
+    }
+    text
+}

@@ -1,0 +1,89 @@
+//! Golden transcripts: what a scenario's conversation was, beside the scenario, and whether it still is that.
+
+use super::file::Scenario;
+use crate::diff::diff;
+use super::report::Failure;
+use std::io;
+use std::path::PathBuf;
+
+/// Whether transcripts are compared or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoldenMode {
+    /// One that differs is a failure.
+    Compare,
+    /// One that differs is written anew.
+    Update,
+}
+
+/// What became of a scenario's transcript.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Golden {
+    /// It has none.
+    None,
+    /// It is what stands in the file.
+    Same,
+    /// It is not, or there is no file yet.
+    Differs,
+    /// The file was written.
+    Written {
+        /// Which.
+        path: PathBuf,
+        /// What was changed in it.
+        diff: String,
+    },
+}
+
+impl Golden {
+    /// As it stands in the JSON.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Golden::None => "none",
+            Golden::Same => "same",
+            Golden::Differs => "differs",
+            Golden::Written { .. } => "written",
+        }
+    }
+}
+
+/// The file beside the scenario.
+fn file(scenario: &Scenario) -> PathBuf {
+    let name = scenario.path.file_name().unwrap_or_default().to_string_lossy();
+    scenario.path.with_file_name(format!("{}.golden", name.strip_suffix(super::SUFFIX).unwrap_or(&name)))
+}
+
+/// Compares the transcript with the file, or writes it there.
+pub(crate) fn settle(scenario: &Scenario, transcript: &str, mode: GoldenMode) -> (Golden, Option<Failure>) {
+    let path = file(scenario);
+    let stored = match std::fs::read_to_string(&path) {
+        Ok(stored) => Some(stored.replace("\r\n", "\n")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return failed(scenario, "a golden transcript that can be read", error.to_string()),
+    };
+    if stored.as_deref() == Some(transcript) {
+        return (Golden::Same, None);
+    }
+    let changes = diff(stored.as_deref().unwrap_or_default(), transcript);
+    match (mode, stored) {
+        (GoldenMode::Update, _) => match std::fs::write(&path, transcript) {
+            Ok(()) => (Golden::Written { path, diff: changes }, None),
+            Err(error) => failed(scenario, "a golden transcript that can be written", error.to_string()),
+        },
+        (GoldenMode::Compare, None) => {
+            let (golden, failure) =
+                failed(scenario, &format!("the transcript in {}", path.display()), "there is no such file".to_owned());
+            (golden, failure.map(|failure| failure.advising("`--update` writes it; read it before you commit it")))
+        }
+        (GoldenMode::Compare, Some(_)) => {
+            let (golden, failure) =
+                failed(scenario, &format!("the transcript in {}", path.display()), "another one".to_owned());
+            let advice = "if that is what it should be now, `--update` writes it";
+            (golden, failure.map(|failure| Failure { diff: Some(changes), ..failure.advising(advice) }))
+        }
+    }
+}
+
+fn failed(scenario: &Scenario, expected: &str, found: String) -> (Golden, Option<Failure>) {
+    let line = scenario.text.lines().position(|line| line.trim_start().starts_with("golden")).map_or(1, |index| index + 1);
+    let place = super::Place { line, key: "golden".to_owned(), ..scenario.top() };
+    (Golden::Differs, Some(Failure::at(place, expected, found)))
+}

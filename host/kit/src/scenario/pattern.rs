@@ -1,0 +1,270 @@
+//! What a text or a value must be: exactly this, or what is said of it.
+
+use crate::diff::diff;
+use regex::Regex;
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Characters of what was found that are shown where no diff is.
+const EXCERPT: usize = 600;
+
+/// What must hold of a text, or of the JSON that it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Pattern(Parts);
+
+/// Everything that is given must hold.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Parts {
+    /// The whole text. A last line end does not count.
+    text: Option<String>,
+    contains: Texts,
+    lacks: Texts,
+    /// Regular expressions, each found somewhere in the text.
+    matches: Texts,
+    /// The whole value.
+    json: Option<Value>,
+    /// What stands in the value: keys of objects, and items of lists in their places.
+    includes: Option<Value>,
+    /// By JSON pointer, exactly.
+    at: BTreeMap<String, Value>,
+    /// By JSON pointer, as regular expressions over texts, and over what else is written as JSON.
+    at_matches: BTreeMap<String, String>,
+}
+
+/// One text, or several.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Texts(Vec<String>);
+
+/// Something that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mismatch {
+    pub(crate) expected: String,
+    pub(crate) found: String,
+    pub(crate) diff: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMore;
+        impl<'de> Visitor<'de> for OneOrMore {
+            type Value = Texts;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a text, or a list of texts")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Texts, E> {
+                Ok(Texts(vec![text.to_owned()]))
+            }
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Texts, A::Error> {
+                let mut texts = Vec::new();
+                while let Some(text) = list.next_element()? {
+                    texts.push(text);
+                }
+                Ok(Texts(texts))
+            }
+        }
+        deserializer.deserialize_any(OneOrMore)
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextOrTable;
+        impl<'de> Visitor<'de> for TextOrTable {
+            type Value = Pattern;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("the whole text, or a table such as { contains = \"…\" }")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Pattern, E> {
+                Ok(Pattern(Parts { text: Some(text.to_owned()), ..Parts::default() }))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Pattern, A::Error> {
+                Parts::deserialize(MapAccessDeserializer::new(map)).map(Pattern)
+            }
+        }
+        deserializer.deserialize_any(TextOrTable)
+    }
+}
+
+impl Pattern {
+    /// This value, exactly.
+    pub(crate) fn exactly(value: Value) -> Self {
+        Self(Parts { json: Some(value), ..Parts::default() })
+    }
+
+    /// What makes it no pattern, as the end of a sentence.
+    pub(crate) fn problem(&self) -> Option<String> {
+        if self.0 == Parts::default() {
+            return Some("says nothing: give it `text`, `contains`, `lacks`, `matches`, `json`, `includes` or `at`".into());
+        }
+        let wrong = |pattern: &String| Regex::new(pattern).err().map(|error| format!("is no regular expression: {error}"));
+        let pointers = self.0.at.keys().chain(self.0.at_matches.keys());
+        let no_pointer = |pointer: &String| !pointer.is_empty() && !pointer.starts_with('/');
+        let pointer = pointers.clone().find(|pointer| no_pointer(pointer));
+        let pointer = pointer.map(|pointer| format!("has {pointer:?}, which is no JSON pointer: it begins with `/`"));
+        self.0.matches.0.iter().chain(self.0.at_matches.values()).find_map(wrong).or(pointer)
+    }
+
+    /// All that does not hold of a text, or of its JSON where it has another than its text.
+    pub(crate) fn mismatches(&self, text: &str, structured: Option<&Value>) -> Vec<Mismatch> {
+        let parts = &self.0;
+        let mut found = Vec::new();
+        if let Some(wanted) = parts.text.as_ref().filter(|wanted| wanted.trim_end_matches('\n') != text.trim_end_matches('\n')) {
+            let expected = format!("the text {:?}", short(wanted));
+            found.push(Mismatch { expected, found: quoted(text), diff: Some(diff(wanted, text)) });
+        }
+        for wanted in parts.contains.0.iter().filter(|wanted| !text.contains(wanted.as_str())) {
+            found.push(Mismatch::of(format!("a text that contains {wanted:?}"), quoted(text)));
+        }
+        for unwanted in parts.lacks.0.iter().filter(|unwanted| text.contains(unwanted.as_str())) {
+            found.push(Mismatch::of(format!("a text without {unwanted:?}"), quoted(text)));
+        }
+        for pattern in parts.matches.0.iter().filter(|pattern| !is_match(pattern, text)) {
+            found.push(Mismatch::of(format!("a text that matches {pattern:?}"), quoted(text)));
+        }
+        if parts.wants_json() {
+            let parsed = structured.cloned().or_else(|| serde_json::from_str(text).ok());
+            match parsed {
+                Some(json) => parts.mismatches_of(&json, &mut found),
+                None => found.push(Mismatch::of("JSON".to_owned(), quoted(text))),
+            }
+        }
+        found
+    }
+}
+
+impl Parts {
+    fn wants_json(&self) -> bool {
+        self.json.is_some() || self.includes.is_some() || !self.at.is_empty() || !self.at_matches.is_empty()
+    }
+
+    fn mismatches_of(&self, json: &Value, found: &mut Vec<Mismatch>) {
+        if let Some(wanted) = self.json.as_ref().filter(|wanted| *wanted != json) {
+            let diff = Some(diff(&pretty(wanted), &pretty(json)));
+            found.push(Mismatch { expected: short(&wanted.to_string()), found: short(&json.to_string()), diff });
+        }
+        if let Some((pointer, wanted, there)) = self.includes.as_ref().and_then(|wanted| missing(wanted, json, "")) {
+            let there = there.map_or_else(|| "nothing".to_owned(), |there| short(&there.to_string()));
+            let pointer = if pointer.is_empty() { "the whole".to_owned() } else { pointer };
+            found.push(Mismatch::of(format!("{pointer} that includes {wanted}"), there));
+        }
+        for (pointer, wanted) in &self.at {
+            match json.pointer(pointer) {
+                Some(there) if there == wanted => {}
+                there => {
+                    let there = there.map_or_else(|| format!("nothing there in {}", short(&json.to_string())), Value::to_string);
+                    found.push(Mismatch::of(format!("{wanted} at {pointer:?}"), there));
+                }
+            }
+        }
+        for (pointer, pattern) in &self.at_matches {
+            let there = json.pointer(pointer).map(|there| there.as_str().map_or_else(|| there.to_string(), str::to_owned));
+            if !there.as_deref().is_some_and(|there| is_match(pattern, there)) {
+                let there = there.map_or_else(|| format!("nothing there in {}", short(&json.to_string())), |there| quoted(&there));
+                found.push(Mismatch::of(format!("what matches {pattern:?} at {pointer:?}"), there));
+            }
+        }
+    }
+}
+
+impl Mismatch {
+    fn of(expected: String, found: String) -> Self {
+        Self { expected, found, diff: None }
+    }
+}
+
+/// The first thing of `wanted` that is not in `json`: where, what, and what stands there.
+fn missing<'v>(wanted: &'v Value, json: &'v Value, pointer: &str) -> Option<(String, &'v Value, Option<&'v Value>)> {
+    let step = |key: &str| format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
+    match (wanted, json) {
+        (Value::Object(wanted), Value::Object(there)) => wanted.iter().find_map(|(key, value)| match there.get(key) {
+            Some(there) => missing(value, there, &step(key)),
+            None => Some((step(key), value, None)),
+        }),
+        (Value::Array(wanted), Value::Array(there)) => {
+            wanted.iter().enumerate().find_map(|(index, value)| match there.get(index) {
+                Some(there) => missing(value, there, &step(&index.to_string())),
+                None => Some((step(&index.to_string()), value, None)),
+            })
+        }
+        _ => (wanted != json).then(|| (pointer.to_owned(), wanted, Some(json))),
+    }
+}
+
+fn is_match(pattern: &str, text: &str) -> bool {
+    // Whether it is one was checked when the file was read.
+    Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text))
+}
+
+/// A text for a message, with its beginning only where it is long.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("{:?}", short(text))
+}
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn of(pattern: Value) -> Pattern {
+        serde_json::from_value(pattern).expect("a pattern")
+    }
+
+    /// S4
+    #[test]
+    fn what_holds_and_what_does_not() {
+        let text = r#"{"name": "Ada", "tags": ["a", "b"], "n": 3}"#;
+        let holds = [
+            json!(text),
+            json!({"contains": ["Ada", "tags"], "lacks": "Bob", "matches": "\"n\": [0-9]}$"}),
+            json!({"json": {"name": "Ada", "tags": ["a", "b"], "n": 3}}),
+            json!({"includes": {"tags": ["a"]}, "at": {"/tags/1": "b"}, "at_matches": {"/n": "^3$", "/name": "^A"}}),
+        ];
+        for pattern in holds {
+            assert_eq!(of(pattern.clone()).mismatches(text, None), [], "{pattern}");
+        }
+        let fails = [
+            (json!("Ada"), "the text \"Ada\""),
+            (json!({"contains": "Bob"}), "a text that contains \"Bob\""),
+            (json!({"lacks": "Ada"}), "a text without \"Ada\""),
+            (json!({"matches": "^Ada"}), "a text that matches \"^Ada\""),
+            (json!({"json": {"n": 3}}), "{\"n\":3}"),
+            (json!({"includes": {"tags": ["b"]}}), "/tags/0 that includes \"b\""),
+            (json!({"includes": {"tags": ["a", "b", "c"]}}), "/tags/2 that includes \"c\""),
+            (json!({"at": {"/n": 4}}), "4 at \"/n\""),
+            (json!({"at_matches": {"/x": "."}}), "what matches \".\" at \"/x\""),
+        ];
+        for (pattern, expected) in fails {
+            let found: Vec<_> = of(pattern).mismatches(text, None).into_iter().map(|mismatch| mismatch.expected).collect();
+            assert_eq!(found, [expected]);
+        }
+        assert_eq!(of(json!({"at": {"/a": 1}})).mismatches("no JSON", None)[0].expected, "JSON");
+        assert_eq!(of(json!({"at": {"/a": 1}})).mismatches("no JSON", Some(&json!({"a": 1}))), []);
+    }
+
+    /// A pattern that would hold of anything is a slip.
+    #[test]
+    fn patterns_that_are_none() {
+        let problem = |pattern: Value| of(pattern).problem().expect("a problem");
+        assert!(problem(json!({})).starts_with("says nothing"));
+        assert!(problem(json!({"matches": "("})).starts_with("is no regular expression"));
+        assert!(problem(json!({"at": {"a": 1}})).contains("no JSON pointer"));
+        assert_eq!(of(json!({"contains": "a"})).problem(), None);
+        assert!(serde_json::from_value::<Pattern>(json!({"contain": "a"})).is_err());
+    }
+}

@@ -1,0 +1,246 @@
+//! What came of scenarios: for people, as JUnit XML for build servers, and as JSON for programs.
+
+use super::golden::Golden;
+use super::pattern::Mismatch;
+use super::place::Place;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// An expectation that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Where it is written.
+    pub place: Place,
+    /// What should have come.
+    pub expected: String,
+    /// What came instead.
+    pub found: String,
+    /// Both beside each other, where they have lines.
+    pub diff: Option<String>,
+    /// What to do, where that is not plain.
+    pub advice: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn at(place: Place, expected: &str, found: String) -> Self {
+        Self { place, expected: expected.to_owned(), found, diff: None, advice: None }
+    }
+
+    pub(crate) fn advising(self, advice: impl Into<String>) -> Self {
+        Self { advice: Some(advice.into()), ..self }
+    }
+
+    pub(crate) fn of(place: &Place, mismatches: Vec<Mismatch>) -> impl Iterator<Item = Self> {
+        let failure = |Mismatch { expected, found, diff }: Mismatch| Self {
+            place: place.clone(),
+            expected,
+            found,
+            diff,
+            advice: None,
+        };
+        mismatches.into_iter().map(failure)
+    }
+}
+
+/// How a scenario came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Everything holds.
+    Passed,
+    /// At least one expectation does not hold.
+    Failed(Vec<Failure>),
+    /// It could not be played, for this reason.
+    NotPlayed(String),
+}
+
+/// What came of one scenario.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its name.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// How it came out.
+    pub verdict: Verdict,
+    /// What became of its transcript.
+    pub golden: Golden,
+    /// How long it took.
+    pub time: Duration,
+}
+
+/// How many came out how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Everything held.
+    pub passed: usize,
+    /// Something did not.
+    pub failed: usize,
+    /// They could not be played.
+    pub not_played: usize,
+}
+
+impl Totals {
+    /// Of these.
+    pub fn of(reports: &[Report]) -> Self {
+        let mut totals = Self::default();
+        for report in reports {
+            match report.verdict {
+                Verdict::Passed => totals.passed += 1,
+                Verdict::Failed(_) => totals.failed += 1,
+                Verdict::NotPlayed(_) => totals.not_played += 1,
+            }
+        }
+        totals
+    }
+}
+
+/// One document with everything.
+pub fn json(reports: &[Report]) -> Value {
+    let totals = Totals::of(reports);
+    json!({
+        "passed": totals.passed,
+        "failed": totals.failed,
+        "not_played": totals.not_played,
+        "scenarios": reports.iter().map(one).collect::<Vec<_>>(),
+    })
+}
+
+fn one(report: &Report) -> Value {
+    let (verdict, failures, reason) = match &report.verdict {
+        Verdict::Passed => ("passed", Vec::new(), None),
+        Verdict::Failed(failures) => ("failed", failures.iter().map(failure).collect(), None),
+        Verdict::NotPlayed(reason) => ("not_played", Vec::new(), Some(reason)),
+    };
+    json!({
+        "name": report.name,
+        "file": report.path.display().to_string(),
+        "verdict": verdict,
+        "failures": failures,
+        "reason": reason,
+        "golden": report.golden.word(),
+        "time_ms": u64::try_from(report.time.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+fn failure(failure: &Failure) -> Value {
+    json!({
+        "file": failure.place.file.display().to_string(),
+        "line": failure.place.line,
+        "key": failure.place.key,
+        "expected": failure.expected,
+        "found": failure.found,
+        "diff": failure.diff,
+        "advice": failure.advice,
+    })
+}
+
+/// JUnit XML: a suite for each folder, a case for each scenario.
+pub fn junit(reports: &[Report]) -> String {
+    let mut suites: Vec<(&str, Vec<&Report>)> = Vec::new();
+    for report in reports {
+        let suite = report.name.rsplit_once('/').map_or("scenarios", |(folder, _)| folder);
+        match suites.iter_mut().find(|(name, _)| *name == suite) {
+            Some((_, cases)) => cases.push(report),
+            None => suites.push((suite, vec![report])),
+        }
+    }
+    let totals = Totals::of(reports);
+    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let (all, time) = (reports.len(), seconds(reports.iter().map(|report| report.time).sum()));
+    let counts = format!("failures=\"{}\" errors=\"{}\"", totals.failed, totals.not_played);
+    let _ = writeln!(xml, "<testsuites name=\"agent-host test\" tests=\"{all}\" {counts} time=\"{time}\">");
+    for (suite, cases) in suites {
+        let owned: Vec<Report> = cases.iter().map(|report| (*report).clone()).collect();
+        let totals = Totals::of(&owned);
+        let time = seconds(cases.iter().map(|report| report.time).sum());
+        let counts = format!("failures=\"{}\" errors=\"{}\"", totals.failed, totals.not_played);
+        let name = escaped(suite);
+        let _ = writeln!(xml, "  <testsuite name=\"{name}\" tests=\"{}\" {counts} time=\"{time}\">", cases.len());
+        cases.iter().for_each(|report| case(report, &name, &mut xml));
+        xml.push_str("  </testsuite>\n");
+    }
+    xml.push_str("</testsuites>\n");
+    xml
+}
+
+fn case(report: &Report, suite: &str, xml: &mut String) {
+    let name = report.name.rsplit('/').next().unwrap_or_default();
+    let (name, file, time) = (escaped(name), escaped(&report.path.display().to_string()), seconds(report.time));
+    let _ = write!(xml, "    <testcase name=\"{name}\" classname=\"{suite}\" file=\"{file}\" time=\"{time}\"");
+    let (tag, kind, message, text) = match &report.verdict {
+        Verdict::Passed => {
+            xml.push_str("/>\n");
+            return;
+        }
+        Verdict::Failed(failures) => {
+            let first = failures.first().map(|failure| format!("{}: expected {}", failure.place, failure.expected));
+            let all = failures.iter().map(in_words).collect::<Vec<_>>().join("\n");
+            ("failure", "expectation", first.unwrap_or_default(), all)
+        }
+        Verdict::NotPlayed(reason) => {
+            ("error", "not_played", reason.lines().next().unwrap_or_default().to_owned(), reason.clone())
+        }
+    };
+    let (message, text) = (escaped(&message), escaped(&text));
+    let _ = writeln!(xml, ">\n      <{tag} type=\"{kind}\" message=\"{message}\">{text}</{tag}>\n    </testcase>");
+}
+
+/// A failure as several lines, without colours.
+fn in_words(failure: &Failure) -> String {
+    let mut text = format!("{}\n  expected {}\n  found    {}\n", failure.place, failure.expected, failure.found);
+    failure.diff.iter().for_each(|diff| text.push_str(diff));
+    failure.advice.iter().for_each(|advice| {
+        let _ = writeln!(text, "  {advice}");
+    });
+    text
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.3}", time.as_secs_f64())
+}
+
+/// A text as XML 1.0 takes it: what it has no letter for is left out.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\n' => escaped.push_str("&#10;"),
+            '\t' => escaped.push_str("&#9;"),
+            character if character.is_control() || matches!(character, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),
+            character => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(name: &str, verdict: Verdict) -> Report {
+        let path = PathBuf::from(format!("{name}.scenario.toml"));
+        Report { name: name.to_owned(), path, verdict, golden: Golden::None, time: Duration::from_millis(12) }
+    }
+
+    /// S4: what build servers read.
+    #[test]
+    fn junit_has_a_suite_for_each_folder() {
+        let place = Place { file: "text/a.scenario.toml".into(), line: 3, key: "turns[0].output".into() };
+        let failed = vec![Failure::at(place, "the text \"<b>\"", "\"a\u{1b}[0m\"".to_owned())];
+        let reports = [
+            report("text/a", Verdict::Failed(failed)),
+            report("text/b", Verdict::Passed),
+            report("c", Verdict::NotPlayed("no\nplugin".to_owned())),
+        ];
+        insta::assert_snapshot!(junit(&reports));
+        let document = json(&reports);
+        assert_eq!(document["scenarios"][0]["failures"][0]["line"], 3);
+        assert_eq!((&document["passed"], &document["failed"], &document["not_played"]), (&json!(1), &json!(1), &json!(1)));
+    }
+}

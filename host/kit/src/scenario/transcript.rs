@@ -1,0 +1,178 @@
+//! The transcript of a scenario: what was said, called and decided, in lines that read well and are alike in every run.
+
+use agent_core::approval::ApprovalWord;
+use agent_core::event::{Event, EventKind, WaitCause};
+use agent_core::message::{CallId, ID_ENDING};
+use regex::Regex;
+use serde_json::Value;
+use std::path::Path;
+
+/// What is not alike in every run, and what stands for it.
+pub(crate) struct Normal {
+    replaced: Vec<(String, &'static str)>,
+    call: Regex,
+    digest: Regex,
+}
+
+impl Normal {
+    pub(crate) fn new(session: &str, folder: &Path) -> Self {
+        let pattern = |pattern: &str| Regex::new(pattern).expect("the pattern is a constant");
+        Self {
+            replaced: vec![(folder.display().to_string(), "FOLDER"), (session.to_owned(), "SESSION")],
+            call: pattern(&format!(r"(call(?:_[0-9]+){{3}})_[0-9a-f]{{{ID_ENDING}}}")),
+            digest: pattern(r"@[0-9a-f]{12}\b"),
+        }
+    }
+
+    /// The text as it is in every run.
+    pub(crate) fn text(&self, text: &str) -> String {
+        let text = self.replaced.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
+        let text = self.call.replace_all(&text, "$1");
+        self.digest.replace_all(&text, "@DIGEST").into_owned()
+    }
+}
+
+/// One turn's lines: what was said, then what its events tell, then its requests.
+pub(crate) fn turn(said: &str, events: &[Event], (requests, output): (&[String], Option<&str>)) -> String {
+    let mut lines = Lines::default();
+    lines.add("user", said);
+    let mut results: Vec<&Event> = Vec::new();
+    for event in events {
+        // Calls that ran at once end in any order.
+        if matches!(event.kind, EventKind::ToolResult { .. } | EventKind::ToolResultError { .. }) {
+            results.push(event);
+            continue;
+        }
+        lines.results(&mut results);
+        lines.event(&event.kind);
+    }
+    lines.results(&mut results);
+    for request in requests {
+        lines.add("request", request);
+    }
+    if let Some(output) = output.filter(|output| lines.said.as_deref() != Some(*output)) {
+        lines.add("output", output);
+    }
+    lines.text
+}
+
+#[derive(Default)]
+struct Lines {
+    text: String,
+    /// What the model said last.
+    said: Option<String>,
+}
+
+impl Lines {
+    /// A text of several lines stands indented below its word.
+    fn add(&mut self, word: &str, text: &str) {
+        let text = text.trim_end_matches('\n');
+        match text.contains('\n') {
+            false => self.text.push_str(format!("{word}: {text}").trim_end()),
+            true => {
+                let indented = text.lines().map(|line| format!("\n  {line}").trim_end_matches(' ').to_owned());
+                self.text.push_str(&format!("{word}:{}", indented.collect::<String>()));
+            }
+        }
+        self.text.push('\n');
+    }
+
+    fn results(&mut self, results: &mut Vec<&Event>) {
+        results.sort_by_key(|event| match &event.kind {
+            EventKind::ToolResult { call, .. } | EventKind::ToolResultError { call, .. } => place_of(call),
+            _ => Vec::new(),
+        });
+        for event in results.drain(..) {
+            match &event.kind {
+                EventKind::ToolResult { name, content, .. } => self.add(&format!("result of {name}"), content),
+                EventKind::ToolResultError { name, content, .. } => self.add(&format!("error of {name}"), content),
+                _ => {}
+            }
+        }
+    }
+
+    fn event(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::StreamComplete { text, .. } => {
+                if !text.is_empty() {
+                    self.add("model", text);
+                }
+                self.said = Some(text.clone());
+            }
+            EventKind::ToolCall { name, arguments, .. } => self.add("call", &called(name, arguments)),
+            EventKind::ToolNotFound { name, .. } => self.add("no such tool", name),
+            EventKind::ToolDeferred { name, .. } => self.add("deferred", name),
+            EventKind::ToolDisabled { name, .. } => self.add("turned off", name),
+            EventKind::NoToolCall { reminder, .. } => self.add("reminder", reminder),
+            EventKind::Nudge { text, .. } => self.add("nudge", text),
+            EventKind::Retry { attempt, reason, .. } => self.add(&format!("try {attempt}"), reason),
+            EventKind::ModelFallback { to, reason, .. } => self.add(&format!("falls back to {to}"), reason),
+            EventKind::Evicted { messages, by, .. } => self.add("evicted", &format!("{messages} messages, summary by {by}")),
+            EventKind::Plan { steps } => {
+                let steps = steps.iter().map(|step| serde_json::to_string(step).unwrap_or_default());
+                self.add("plan", &steps.collect::<Vec<_>>().join("\n"));
+            }
+            EventKind::PlanFallback { reason } => self.add("no plan", reason),
+            EventKind::ApprovalRequested { calls } => {
+                let names: Vec<_> = calls.iter().map(|call| call.name.as_str()).collect();
+                self.add("asks to be allowed", &names.join(", "));
+            }
+            EventKind::ApprovalResolved { name, verdict, .. } => self.add(
+                match verdict {
+                    ApprovalWord::Once | ApprovalWord::Session | ApprovalWord::Always => "allowed",
+                    ApprovalWord::Denied => "not allowed",
+                    ApprovalWord::Void => "asked again",
+                },
+                name,
+            ),
+            EventKind::Denied { denial, .. } => self.add("denied", &format!("{} wanted {}", denial.plugin, denial.thing)),
+            EventKind::OutputRejected { by, problems, .. } => {
+                let problems = problems.iter().map(|problem| format!("{} {}", problem.pointer, problem.message).trim().to_owned());
+                self.add(&format!("rejected by {by}"), &problems.collect::<Vec<_>>().join("\n"));
+            }
+            EventKind::Suspended { suspension } => suspension.waits.iter().for_each(|wait| match &wait.cause {
+                WaitCause::Answer { question, .. } => self.add("asks", question),
+                WaitCause::Service { event_type, .. } => self.add("waits for the service", event_type),
+                WaitCause::Agent { .. } => self.add("waits for the agent", &wait.name),
+                WaitCause::OutcomeUnknown => self.add("outcome unknown", &wait.name),
+                WaitCause::Approval => {}
+            }),
+            EventKind::Error { message, .. } => self.add("error", message),
+            EventKind::LoopEnd { reason } => {
+                let word = serde_json::to_value(reason).ok().and_then(|word| word.as_str().map(str::to_owned));
+                self.add("end", &word.unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A call as people write it.
+pub(crate) fn called(name: &str, arguments: &Value) -> String {
+    format!("{name} {arguments}")
+}
+
+/// The numbers of `call_TURN_REPLY_PLACE`.
+fn place_of(call: &CallId) -> Vec<u64> {
+    call.0.split('_').skip(1).take(3).filter_map(|number| number.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_another_in_every_run_is_taken_out() {
+        let normal = Normal::new("test/0198", Path::new("/tmp/x1/files"));
+        let text = "call_1_2_3_5f0c9a7be214 of test/0198: text@0123456789ab read /tmp/x1/files/a; call_1_2_3 a@b";
+        assert_eq!(normal.text(text), "call_1_2_3 of SESSION: text@DIGEST read FOLDER/a; call_1_2_3 a@b");
+    }
+
+    #[test]
+    fn several_lines_are_indented() {
+        let mut lines = Lines::default();
+        lines.add("model", "one\n\ntwo\n");
+        lines.add("end", "answered");
+        assert_eq!(lines.text, "model:\n  one\n\n  two\nend: answered\n");
+    }
+}

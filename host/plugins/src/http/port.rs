@@ -1,0 +1,135 @@
+//! Requests that are answered by the embedder instead of the network: in tests, and where a session is run again. They are
+//! counted and authorised like all others, and no connection is made.
+
+use super::exchange::headers_of_answer;
+use super::outgoing::{Authorised, Sent, header_bytes, mask_headers};
+use super::body::Question;
+use crate::limits::Limit;
+use crate::record::CallRecord;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::{HeaderMap, Response, StatusCode};
+use std::sync::Arc;
+use wasmtime_wasi_http::Error;
+
+/// Answers the requests of guests.
+#[async_trait::async_trait]
+pub trait HttpPort: Send + Sync {
+    /// The whole answer. Dropping the future cancels the request.
+    async fn answer(&self, question: HttpQuestion) -> Result<HttpAnswer, HttpRefusal>;
+}
+
+/// A request as it would be sent, its secrets included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpQuestion {
+    /// The plugin's name.
+    pub plugin: String,
+    /// Its call's id.
+    pub call: String,
+    /// In capitals.
+    pub method: String,
+    /// Whole.
+    pub url: String,
+    /// Names in lower case. Values that are no text are left out.
+    pub headers: Vec<(String, String)>,
+    /// Whole.
+    pub body: Vec<u8>,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpAnswer {
+    /// From 100 to 599.
+    pub status: u16,
+    /// In order.
+    pub headers: Vec<(String, String)>,
+    /// Whole.
+    pub body: Vec<u8>,
+}
+
+/// Why there is no answer, as the guest learns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpRefusal {
+    /// As where nothing is granted.
+    Denied,
+    /// The name has no address.
+    NoSuchName,
+    /// Nobody listens there.
+    ConnectionRefused,
+    /// The connection broke.
+    ConnectionBroken,
+    /// The answer did not come in time.
+    Timeout,
+}
+
+impl From<HttpRefusal> for Error {
+    fn from(refusal: HttpRefusal) -> Self {
+        match refusal {
+            HttpRefusal::Denied => Error::HttpRequestDenied,
+            HttpRefusal::NoSuchName => Error::DestinationNotFound,
+            HttpRefusal::ConnectionRefused => Error::ConnectionRefused,
+            HttpRefusal::ConnectionBroken => Error::ConnectionTerminated,
+            HttpRefusal::Timeout => Error::ConnectionReadTimeout,
+        }
+    }
+}
+
+/// Has the port answer, in the request's time and within its bounds.
+pub(super) async fn by_port(authorised: Authorised, record: Arc<CallRecord>, port: &dyn HttpPort) -> Sent {
+    let Authorised { request, url, mask, end, .. } = authorised;
+    let question = question(request, &record, url.to_string()).await?;
+    let answer = match tokio::time::timeout(end.left(), port.answer(question)).await {
+        Ok(answer) => answer?,
+        Err(_) => {
+            end.note(&record);
+            return Err(Error::ConnectionReadTimeout);
+        }
+    };
+    let HttpAnswer { status, headers, mut body } = answer;
+    let mut headers = headers_in(headers)?;
+    let limits = record.limits;
+    if header_bytes(&headers) > limits.headers {
+        return Err(headers_of_answer(&record));
+    }
+    if body.len() > limits.response_body {
+        record.cut_request(Limit::ResponseBody(limits.response_body));
+        return Err(Error::HttpResponseBodySize(Some(limits.response_body as u64)));
+    }
+    mask_headers(&mut headers, &mask)?;
+    mask.whole(&mut body);
+    record.give(body.len());
+    let body = Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed_unsync();
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(status).map_err(|_| Error::HttpProtocolError)?;
+    *response.headers_mut() = headers;
+    Ok((response, Box::new(std::future::ready(Ok(())))))
+}
+
+async fn question(
+    request: hyper::Request<Question>,
+    record: &CallRecord,
+    url: String,
+) -> Result<HttpQuestion, Error> {
+    let (parts, body) = request.into_parts();
+    let text = |(name, value): (&HeaderName, &HeaderValue)| {
+        Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
+    };
+    Ok(HttpQuestion {
+        plugin: record.plugin.name.clone(),
+        call: record.call.clone(),
+        method: parts.method.as_str().to_owned(),
+        url,
+        headers: parts.headers.iter().filter_map(text).collect(),
+        body: body.collect().await?.to_bytes().to_vec(),
+    })
+}
+
+fn headers_in(headers: Vec<(String, String)>) -> Result<HeaderMap, Error> {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Error::HttpProtocolError)?;
+        map.append(name, HeaderValue::from_str(&value).map_err(|_| Error::HttpProtocolError)?);
+    }
+    Ok(map)
+}
