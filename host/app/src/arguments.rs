@@ -2,6 +2,7 @@
 
 pub(crate) mod approval;
 mod help;
+pub(crate) mod new;
 pub(crate) mod resume;
 mod slips;
 pub(crate) mod versions;
@@ -14,6 +15,7 @@ use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{LONG, SHORT, USAGE};
+use new::NewArguments;
 use resume::ResumeArguments;
 pub(crate) use slips::meant_by_line;
 use std::ffi::OsString;
@@ -109,7 +111,7 @@ pub(crate) struct RunArguments {
 /// Another command than running a turn.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Build, inspect and call plugins
+    /// Make, build, check, inspect and call plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
     /// List, show, answer, fork, carry and delete sessions
@@ -267,9 +269,11 @@ pub(crate) enum PluginCommand {
     Rollback(RollbackArguments),
     /// Forget stored components that no open turn and no recent version needs
     Prune,
+    /// Make a plugin project, in Rust, Python, JavaScript or C, that builds as it is and has a test
+    New(NewArguments),
     /// Build a plugin project, or every one in a folder, and write NAME.wasm there
     Build {
-        /// A folder with plugin.toml and Cargo.toml, or a folder of such folders
+        /// A folder with plugin.toml and a source (Cargo.toml, app.py, app.js or *.c), or a folder of such folders
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },

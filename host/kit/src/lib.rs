@@ -1,3 +1,8 @@
-//! For authors of plugins: builds plugin projects into components that carry their manifest (S2).
+//! For authors of plugins: makes plugin projects (S1), and builds them into components that carry their manifest (S2).
 
 pub mod build;
+mod carried;
+mod language;
+pub mod new;
+
+pub use language::Language;
