@@ -15,7 +15,7 @@ use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{LONG, SHORT, USAGE};
-use new::NewArguments;
+use new::{DevArguments, NewArguments};
 use resume::ResumeArguments;
 pub(crate) use slips::meant_by_line;
 use std::ffi::OsString;
@@ -114,6 +114,8 @@ pub(crate) enum Command {
     /// Make, build, check, inspect and call plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
+    /// Work on a plugin: a session in which each change of its source is built and taken up
+    Dev(DevArguments),
     /// List, show, answer, fork, carry and delete sessions
     #[command(subcommand)]
     Session(SessionCommand),
@@ -232,6 +234,15 @@ pub(crate) enum PluginCommand {
         #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
         agent: Option<PathBuf>,
         /// Print one JSON document, with the tools' schemas
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what hinders a plugin, what others will stumble over, and what could be better; exit code 1 on errors
+    Check {
+        /// A component (*.wasm), a project, which is built first, or a folder of either
+        #[arg(value_name = "FILE|DIR", default_value = ".")]
+        path: PathBuf,
+        /// Print one JSON line per plugin
         #[arg(long)]
         json: bool,
     },

@@ -251,12 +251,14 @@ pub async fn build_directory(
     out: &Path,
     progress: &BuildProgress<'_>,
 ) -> Result<Vec<BuiltPlugin>, BuildError> {
+    build_projects(toolchain, &projects_at(directory)?, out, progress).await
+}
+
+/// The project that the folder is, or all that it holds.
+pub fn projects_at(directory: &Path) -> Result<Vec<Project>, BuildError> {
     let projects =
         if project::is_project(directory) { vec![Project::read(directory)?] } else { projects_in(directory)? };
-    if projects.is_empty() {
-        return Err(project::no_project(directory));
-    }
-    build_projects(toolchain, &projects, out, progress).await
+    if projects.is_empty() { Err(project::no_project(directory)) } else { Ok(projects) }
 }
 
 /// Builds these projects, those of one cargo workspace in one call, and writes `OUT/NAME.wasm` for each, in order.

@@ -1,5 +1,6 @@
-//! The command line of `plugin new`.
+//! The command line of those who write plugins: `plugin new`, `dev`.
 
+use super::{AgentArguments, RunArguments};
 use agent_kit::Language;
 use agent_kit::new::ProjectKind;
 use clap::{Args, ValueEnum};
@@ -62,5 +63,33 @@ impl From<LanguageName> for Language {
             LanguageName::JavaScript => Language::JavaScript,
             LanguageName::C => Language::C,
         }
+    }
+}
+
+/// What is worked on, and with which agent.
+#[derive(Debug, Args)]
+pub(crate) struct DevArguments {
+    /// A plugin project, or a folder of projects
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// Ask this after the first build and after each change, each time in a new session, instead of a session in which you type
+    #[arg(long, value_name = "PROMPT")]
+    pub(crate) prompt: Option<String>,
+    /// Which agent; without --agent and --plugins one that has what is built here, and nothing else.
+    #[command(flatten)]
+    pub(crate) agent: AgentArguments,
+    /// Say yes to calls of this tool that must be allowed, once to each; `*` stands for any characters
+    #[arg(long, value_name = "TOOL", help_heading = "Session", value_parser = super::tool_pattern)]
+    pub(crate) yes: Vec<String>,
+    /// For whom the agent works: whose memory is recalled and added to (default: who is logged in)
+    #[arg(long, value_name = "NAME", help_heading = "Session", value_parser = super::user_name)]
+    pub(crate) user: Option<String>,
+}
+
+impl DevArguments {
+    /// As for a turn, without the build that it asks for itself.
+    pub(crate) fn run(&self) -> RunArguments {
+        let agent = AgentArguments { build: false, ..self.agent.clone() };
+        RunArguments { agent, prompt: self.prompt.clone(), yes: self.yes.clone(), user: self.user.clone(), ..RunArguments::default() }
     }
 }

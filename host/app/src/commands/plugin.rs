@@ -1,6 +1,7 @@
-//! `plugin new|list|inspect|explain|call|build|history|rollback|prune`: plugins outside of any session.
+//! `plugin new|check|list|inspect|explain|call|build|history|rollback|prune`: plugins outside of any session.
 
 mod call;
+mod check;
 mod describe;
 mod explain;
 mod media;
@@ -25,6 +26,10 @@ use std::sync::Arc;
 pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
         PluginCommand::New(asked) => new::new(asked, terminal)?,
+        PluginCommand::Check { path, json } => {
+            let format = if json { call::Format::Json } else { call::Format::People };
+            return check::check(&path, format, &DataDirectory::open(data)?, terminal).await;
+        }
         PluginCommand::Build { directory } => return build(&directory, terminal).await,
         PluginCommand::History(asked) => versions::history(asked, data, terminal).await?,
         PluginCommand::Rollback(asked) => versions::rollback(asked, data, terminal).await?,

@@ -27,7 +27,8 @@ pub(super) async fn compile(
     let module = made.join("module.wasm");
     let (mut command, tool) = compiler;
     command.current_dir(project.directory()).env("ZIG_LOCAL_CACHE_DIR", made.join("zig-cache"));
-    command.args(["-mexec-model=reactor", "-Os", "-I"]).arg(made.join("bindings"));
+    // Zig's stack of 16 MiB would be a quarter of what a call has.
+    command.args(["-mexec-model=reactor", "-Os", "-Wl,-z,stack-size=1048576", "-I"]).arg(made.join("bindings"));
     command.args(sources).args(bindings).arg("-o").arg(&module);
     process::compile(command, (tool, project.name()), progress).await?;
     let component = component(project, &module)?;
