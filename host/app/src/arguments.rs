@@ -2,6 +2,7 @@
 
 pub(crate) mod approval;
 mod help;
+pub(crate) mod new;
 pub(crate) mod replay;
 pub(crate) mod resume;
 mod slips;
@@ -16,6 +17,7 @@ use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{LONG, SHORT, USAGE};
+use new::{DevArguments, NewArguments};
 use replay::ReplayArguments;
 use resume::ResumeArguments;
 pub(crate) use slips::meant_by_line;
@@ -113,13 +115,15 @@ pub(crate) struct RunArguments {
 /// Another command than running a turn.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Build, inspect and call plugins
+    /// Make, build, check, inspect and call plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
     /// Play scenarios: what is said to an agent, and what must come of it
     Test(TestArguments),
     /// Have plugins do again what they did in a session, and show where another version does otherwise
     Replay(ReplayArguments),
+    /// Work on a plugin: a session in which each change of its source is built and taken up
+    Dev(DevArguments),
     /// List, show, answer, fork, carry and delete sessions
     #[command(subcommand)]
     Session(SessionCommand),
@@ -241,6 +245,15 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Say what hinders a plugin, what others will stumble over, and what could be better; exit code 1 on errors
+    Check {
+        /// A component (*.wasm), a project, which is built first, or a folder of either
+        #[arg(value_name = "FILE|DIR", default_value = ".")]
+        path: PathBuf,
+        /// Print one JSON line per plugin
+        #[arg(long)]
+        json: bool,
+    },
     /// Show what a plugin asks for, what it gets, and what would be denied, with the line to add
     Explain {
         /// A component (*.wasm)
@@ -275,9 +288,11 @@ pub(crate) enum PluginCommand {
     Rollback(RollbackArguments),
     /// Forget stored components that no open turn and no recent version needs
     Prune,
+    /// Make a plugin project, in Rust, Python, JavaScript or C, that builds as it is and has a test
+    New(NewArguments),
     /// Build a plugin project, or every one in a folder, and write NAME.wasm there
     Build {
-        /// A folder with plugin.toml and Cargo.toml, or a folder of such folders
+        /// A folder with plugin.toml and a source (Cargo.toml, app.py, app.js or *.c), or a folder of such folders
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },

@@ -5,6 +5,7 @@ pub(crate) mod asking;
 pub(crate) mod audit;
 pub(crate) mod chat;
 pub(crate) mod config;
+pub(crate) mod dev;
 pub(crate) mod first_use;
 pub(crate) mod memory;
 pub(crate) mod opening;

@@ -1,9 +1,8 @@
 //! What the process learns from its environment; nothing else reads it.
 
-use crate::exit::Failure;
-use agent_kit::build::Toolchain;
+pub(crate) use agent_kit::build::program_in;
+use agent_kit::build::{Toolchain, Tools, VARIABLES};
 use std::env;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// A variable's value, where it is set and is text.
@@ -58,37 +57,19 @@ pub(crate) fn is_terminal_dumb() -> bool {
     env::var_os("TERM").is_some_and(|name| name == "dumb")
 }
 
-/// The Rust toolchain: `CARGO` where it is set, else the cargo on the `PATH`.
-pub(crate) fn toolchain() -> Result<Toolchain, Failure> {
-    let asked = env::var_os("CARGO").map(PathBuf::from);
-    let cargo = asked.or_else(|| program("cargo")).ok_or_else(|| {
-        Failure::refused("no cargo was found: install Rust from https://rustup.rs, or set CARGO to your cargo")
-    })?;
-    Ok(Toolchain { cargo, rustup: program("rustup") })
+/// The toolchains that build plugins: what variables name, else what is on the `PATH`.
+pub(crate) fn toolchain() -> Toolchain {
+    let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let cargo = named("CARGO").or_else(|| program_in("cargo", &path));
+    let rustup = program_in("rustup", &path);
+    let named = VARIABLES.into_iter().filter_map(|variable| Some((variable, whole(named(variable)?)))).collect();
+    Toolchain { cargo, rustup, tools: Tools { path, named } }
 }
 
-fn program(name: &str) -> Option<PathBuf> {
-    program_in(name, &env::var_os("PATH")?)
-}
-
-/// The program of that name in the folders of a `PATH`; for a path, the file itself.
-pub(crate) fn program_in(name: &str, folders: &OsStr) -> Option<PathBuf> {
-    if name.contains(std::path::is_separator) {
-        return Some(PathBuf::from(name)).filter(|path| is_program(path));
-    }
-    let file = format!("{name}{}", env::consts::EXE_SUFFIX);
-    env::split_paths(folders).map(|folder| folder.join(&file)).find(|path| is_program(path))
-}
-
-#[cfg(unix)]
-fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_program(path: &Path) -> bool {
-    path.is_file()
+/// Tools run in the folder of their project, so a path from here must be whole.
+fn whole(path: PathBuf) -> PathBuf {
+    if path.components().count() > 1 { std::path::absolute(&path).unwrap_or(path) } else { path }
 }
 
 #[cfg(all(test, unix))]

@@ -88,6 +88,7 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
     let asked = arguments.common.data.as_deref();
     match arguments.command {
         None => commands::run::run(&arguments.run, asked, terminal).await,
+        Some(Command::Dev(arguments)) => commands::dev::dev(&arguments, asked, terminal).await,
         Some(Command::Plugin(command)) => commands::plugin::run(command, asked, terminal).await,
         Some(Command::Test(arguments)) => commands::test::run(arguments, asked, terminal).await,
         Some(Command::Replay(arguments)) => commands::replay::run(arguments, asked, terminal).await,

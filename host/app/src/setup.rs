@@ -69,15 +69,17 @@ fn limited_sandbox(data: &DataDirectory, limits: HostLimits) -> Result<Sandbox, 
 
 /// Builds the projects of a folder, writing the components there. A compile error is a failure of the work asked for.
 pub(crate) async fn build(directory: &Path, terminal: &Terminal) -> Result<Vec<BuiltPlugin>, Failure> {
-    let toolchain = environment::toolchain()?;
+    let toolchain = environment::toolchain();
     let progress = |event: agent_kit::build::BuildEvent<'_>| show_build(terminal, &event);
     let built = build_directory(&toolchain, directory, directory, &progress).await;
     terminal.idle();
     built.map_err(|error| match error {
-        BuildError::Compile { plugins, .. } if !terminal.is_interactive() => {
-            Failure::failed(format!("cargo could not build {}: its messages stand above", plugins.join(", ")))
+        BuildError::Compile { tool, plugins, .. } if !terminal.is_interactive() => {
+            Failure::failed(format!("{tool} could not build {}: its messages stand above", plugins.join(", ")))
         }
-        BuildError::Compile { .. } | BuildError::NotAComponent { .. } => Failure::failed(error),
+        BuildError::Compile { .. } | BuildError::NotAComponent { .. } | BuildError::Wit { .. } => {
+            Failure::failed(error)
+        }
         _ => Failure::refused(error),
     })
 }

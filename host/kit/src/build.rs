@@ -1,13 +1,21 @@
-//! Builds plugin projects with their own toolchain: one cargo call per workspace, one `NAME.wasm` per project (S2).
+//! Builds plugin projects with their languages' own toolchains: one cargo call per workspace, one `NAME.wasm` per project (S2).
 
+mod c;
 mod cargo;
 mod component;
+mod contract;
+mod javascript;
+mod process;
 mod project;
+mod python;
 mod toolchain;
+mod tools;
 
-pub use project::{Project, projects_in};
+pub use project::{BuildTable, Project, projects_in};
 pub use toolchain::Toolchain;
+pub use tools::{Tools, VARIABLES, program_in};
 
+use crate::language::Language;
 use agent_core::message::Digest;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +37,8 @@ pub struct BuiltPlugin {
     pub digest: Digest,
     /// Interfaces that the component imports, in its own order.
     pub imports: Vec<String>,
+    /// Interfaces and functions that it exports, in its own order.
+    pub exports: Vec<String>,
     /// Whether the file had to be written.
     pub written: Written,
 }
@@ -45,8 +55,10 @@ pub enum Written {
 /// What a build tells while it runs.
 #[derive(Clone, Debug)]
 pub enum BuildEvent<'a> {
-    /// A cargo workspace is about to be built.
+    /// A toolchain is about to be called: cargo for a whole workspace, others for one plugin.
     Building {
+        /// What is called.
+        tool: &'a str,
         /// Names of the plugins, in order.
         plugins: Vec<&'a str>,
     },
@@ -55,8 +67,13 @@ pub enum BuildEvent<'a> {
         /// The command, as a person would type it.
         command: &'a str,
     },
-    /// A line of the toolchain's own output, at most 4 KiB, without its line end.
-    Line(&'a str),
+    /// A line of the toolchain's own output.
+    Line {
+        /// Whose.
+        tool: &'a str,
+        /// At most 4 KiB, without its line end.
+        line: &'a str,
+    },
     /// A component is in place.
     Built(&'a BuiltPlugin),
 }
@@ -78,22 +95,64 @@ pub enum BuildError {
         source: std::io::Error,
     },
     /// There is nothing to build.
-    #[error(
-        "`{}` is no plugin project and holds none: a plugin project is a folder with `plugin.toml` and `Cargo.toml`",
-        path.display()
-    )]
+    #[error("`{}` is no plugin project and holds none: {PROJECT}", path.display())]
     NoProject {
         /// Where it was looked for.
         path: PathBuf,
     },
-    /// One of a project's two files is there, the other is not.
-    #[error("`{}` has no `{missing}`: a plugin project is a folder with `plugin.toml` and `Cargo.toml`", path.display())]
-    HalfProject {
+    /// There is a source without a manifest.
+    #[error("`{}` has no `plugin.toml`: {PROJECT}", path.display())]
+    NoManifest {
         /// The folder.
         path: PathBuf,
-        /// The file's name.
-        missing: &'static str,
     },
+    /// There is a manifest without a source.
+    #[error("`{}` has nothing to build beside its plugin.toml: {PROJECT}", path.display())]
+    NothingToBuild {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// It is not clear in what it is written.
+    #[error("`{}` has sources in {}: say in its plugin.toml which are the plugin's\n  [build]\n  language = \"{}\"",
+        path.display(), listed(languages), languages.first().map_or("", |language| language.key()))]
+    SeveralLanguages {
+        /// The folder.
+        path: PathBuf,
+        /// Those that were found.
+        languages: Vec<Language>,
+    },
+    /// Its source is not where it should be.
+    #[error("there is no `{}`; where it is elsewhere, say so in plugin.toml: [build] source = \"…\"", path.display())]
+    NoSource {
+        /// What should be there.
+        path: PathBuf,
+    },
+    /// The WIT that it implements cannot be used.
+    #[error("the WIT in {}: {reason}", path.display())]
+    Wit {
+        /// The folder.
+        path: PathBuf,
+        /// Why not, and where.
+        reason: String,
+    },
+    /// A tool of the toolchain is nowhere.
+    #[error(
+        "`{tool}` builds plugins in {language}, and was found neither in the project nor on the PATH; install it with\n  \
+             {install}\nor name yours by {variable}"
+    )]
+    MissingTool {
+        /// Which.
+        tool: &'static str,
+        /// What it is needed for.
+        language: Language,
+        /// What names it.
+        variable: &'static str,
+        /// The command.
+        install: String,
+    },
+    /// There is no cargo.
+    #[error("no cargo was found: install Rust from https://rustup.rs, or set CARGO to your cargo")]
+    NoCargo,
     /// The manifest cannot be used; the message names file, line and key.
     #[error("{message}")]
     Manifest {
@@ -112,8 +171,7 @@ pub enum BuildError {
         second: PathBuf,
     },
     /// A program of the toolchain could not be started.
-    #[error("cannot start {}: {source}; install Rust from https://rustup.rs, or set CARGO to your cargo",
-        program.display())]
+    #[error("cannot start {}: {source}; {}", program.display(), start_advice(program))]
     Start {
         /// Which.
         program: PathBuf,
@@ -142,8 +200,10 @@ pub enum BuildError {
         manifest: PathBuf,
     },
     /// The compiler found errors.
-    #[error("cargo could not build {}:\n{messages}", plugins.join(", "))]
+    #[error("{tool} could not build {}:\n{messages}", plugins.join(", "))]
     Compile {
+        /// Whose errors they are.
+        tool: &'static str,
         /// Names of the plugins that were being built.
         plugins: Vec<String>,
         /// The rendered compiler messages, the last 64 KiB of them.
@@ -157,6 +217,21 @@ pub enum BuildError {
         /// What it is instead.
         reason: String,
     },
+}
+
+/// What a project is, for those who have none.
+const PROJECT: &str = "a plugin project is a folder with `plugin.toml` and a source, that is `Cargo.toml` (Rust), `app.py` \
+                       (Python), `app.js` (JavaScript) or `*.c` (C); `agent-host plugin new NAME` makes one";
+
+fn listed(languages: &[Language]) -> String {
+    languages.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+}
+
+fn start_advice(program: &Path) -> &'static str {
+    match program.file_stem().and_then(std::ffi::OsStr::to_str) {
+        Some("cargo" | "rustc" | "rustup") => "install Rust from https://rustup.rs, or set CARGO to your cargo",
+        _ => "is it whole, and made for this machine?",
+    }
 }
 
 /// Builds one project and writes `OUT/NAME.wasm`. Dropping the future stops the toolchain.
@@ -178,12 +253,14 @@ pub async fn build_directory(
     out: &Path,
     progress: &BuildProgress<'_>,
 ) -> Result<Vec<BuiltPlugin>, BuildError> {
+    build_projects(toolchain, &projects_at(directory)?, out, progress).await
+}
+
+/// The project that the folder is, or all that it holds.
+pub fn projects_at(directory: &Path) -> Result<Vec<Project>, BuildError> {
     let projects =
         if project::is_project(directory) { vec![Project::read(directory)?] } else { projects_in(directory)? };
-    if projects.is_empty() {
-        return Err(project::no_project(directory));
-    }
-    build_projects(toolchain, &projects, out, progress).await
+    if projects.is_empty() { Err(project::no_project(directory)) } else { Ok(projects) }
 }
 
 /// Builds these projects, those of one cargo workspace in one call, and writes `OUT/NAME.wasm` for each, in order.
@@ -203,17 +280,42 @@ pub async fn build_projects(
     for workspace in cargo::workspaces(toolchain, projects).await? {
         toolchain.ensure_target(&workspace.root, progress).await?;
         let plugins = workspace.members.iter().map(|member| projects[member.project].name()).collect();
-        progress(BuildEvent::Building { plugins });
+        progress(BuildEvent::Building { tool: cargo::CARGO, plugins });
         for (index, artifact) in cargo::compile(toolchain, &workspace, projects, progress).await? {
             compiled[index] = Some(artifact);
         }
     }
     let mut built = Vec::with_capacity(projects.len());
     for (project, artifact) in projects.iter().zip(compiled) {
-        let artifact = artifact.ok_or_else(|| BuildError::NoLibrary { manifest: project.cargo_manifest() })?;
-        let plugin = component::finish(project, &artifact, out)?;
+        let made = match (project.language(), artifact) {
+            (Language::Rust, Some(artifact)) => artifact,
+            (Language::Rust, None) => return Err(BuildError::NoLibrary { manifest: project.cargo_manifest() }),
+            _ => compile(toolchain, project, progress).await?,
+        };
+        let plugin = component::finish(project, &made, out)?;
         progress(BuildEvent::Built(&plugin));
         built.push(plugin);
     }
     Ok(built)
+}
+
+/// Makes the component of a project that has its toolchain to itself.
+async fn compile(
+    toolchain: &Toolchain,
+    project: &Project,
+    progress: &BuildProgress<'_>,
+) -> Result<PathBuf, BuildError> {
+    let tool = match project.language() {
+        Language::Rust => cargo::CARGO,
+        Language::Python => "componentize-py",
+        Language::JavaScript => "jco",
+        Language::C => "the C compiler",
+    };
+    progress(BuildEvent::Building { tool, plugins: vec![project.name()] });
+    match project.language() {
+        Language::Rust => Err(BuildError::NoLibrary { manifest: project.cargo_manifest() }),
+        Language::Python => python::compile(toolchain, project, progress).await,
+        Language::JavaScript => javascript::compile(toolchain, project, progress).await,
+        Language::C => c::compile(toolchain, project, progress).await,
+    }
 }

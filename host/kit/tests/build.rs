@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use tempfile::TempDir;
 
 fn toolchain() -> Toolchain {
-    Toolchain { cargo: env!("CARGO").into(), rustup: None }
+    Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() }
 }
 
 /// A workspace with one project per name, each without dependencies, and a folder that is no project.
@@ -43,7 +43,7 @@ async fn projects_of_one_workspace_are_built_in_one_call() {
     let plugins = root.path().join("plugins");
     let calls = Mutex::new(Vec::new());
     let progress = |event: BuildEvent<'_>| {
-        if let BuildEvent::Building { plugins } = event {
+        if let BuildEvent::Building { plugins, .. } = event {
             calls.lock().expect("no panic").push(plugins.join(" "));
         }
     };
@@ -65,7 +65,7 @@ async fn projects_of_one_workspace_are_built_in_one_call() {
 
     fs::write(plugins.join("one/src/lib.rs"), "pub fn answer() -> u32 { \"no\" }\n").expect("written");
     let error = build(&toolchain(), &plugins.join("one"), &plugins, &silent).await.expect_err("a type error");
-    let BuildError::Compile { plugins: names, messages } = &error else { panic!("{error:?}") };
+    let BuildError::Compile { plugins: names, messages, .. } = &error else { panic!("{error:?}") };
     assert_eq!(names, &["one"]);
     assert!(messages.contains("error[E0308]") && messages.contains("plugins/one/src/lib.rs:1"), "{messages}");
     assert!(!messages.contains("Compiling crate-one"), "{messages}");
@@ -106,7 +106,7 @@ async fn what_cannot_be_built_says_why() {
 #[tokio::test]
 async fn a_missing_toolchain_says_what_to_install() {
     let root = workspace(&["one"]);
-    let absent = Toolchain { cargo: root.path().join("absent/cargo"), rustup: None };
+    let absent = Toolchain { cargo: Some(root.path().join("absent/cargo")), ..Toolchain::default() };
     let plugins = root.path().join("plugins");
     let error = build_directory(&absent, &plugins, &plugins, &silent).await.expect_err("no cargo");
     assert!(matches!(&error, BuildError::Start { .. }), "{error:?}");
@@ -140,7 +140,7 @@ fn toolchain_without_target(root: &Path) -> Toolchain {
         fs::write(&path, format!("#!/bin/sh\n{line}\n")).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("made executable");
     }
-    Toolchain { cargo: bin.join("cargo"), rustup: Some(bin.join("rustup")) }
+    Toolchain { cargo: Some(bin.join("cargo")), rustup: Some(bin.join("rustup")), ..Toolchain::default() }
 }
 
 #[cfg(unix)]

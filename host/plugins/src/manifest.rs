@@ -226,6 +226,9 @@ struct PluginToml {
     asks: Asks,
     #[serde(default)]
     canary: Option<Canary>,
+    /// Read by who builds it; no part of the component.
+    #[serde(default, rename = "build")]
+    _build: serde::de::IgnoredAny,
 }
 
 fn is_manifest(section: &[u8]) -> bool {

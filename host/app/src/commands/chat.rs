@@ -7,6 +7,7 @@ mod lent;
 mod lists;
 mod slash;
 pub(super) mod watch;
+pub(super) mod work;
 
 use super::asking::{Asker, Person};
 use super::first_use::FirstUseDesk;
@@ -25,6 +26,7 @@ use agent_core::message::{CallId, TurnInput};
 use agent_core::run::{Action, Decision};
 use agent_core::tool::errors_in_words;
 use agent_core::view::result_text;
+use agent_kit::dev::News;
 use agent_memory::{CallFilter, SessionFilter};
 use agent_models::Provider;
 use agent_runtime::{Host, LiveAgent, Models, Notice, OpenSession, Responded, Session, TurnResult};
@@ -33,6 +35,7 @@ use editor::{Editor, Typed};
 use slash::Asked;
 use std::path::Path;
 use std::sync::Arc;
+use tokio::sync::mpsc::Receiver;
 use tokio_util::sync::CancellationToken;
 use watch::{Told, Watch};
 
@@ -60,10 +63,10 @@ fn how_to_go_on(waits: &[Wait]) -> String {
     format!("the turn before this one has not ended: {}; /cancel ends it", ways.join("; "))
 }
 
-/// Talks until the person leaves.
+/// Talks until the person leaves. With what becomes of sources that are built meanwhile, where there are any.
 pub(crate) async fn chat(
     opened: Opened,
-    run: &RunArguments,
+    (run, sources): (&RunArguments, Option<Receiver<News>>),
     interrupts: Interrupts,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
@@ -71,6 +74,7 @@ pub(crate) async fn chat(
     Interrupts::give_keyboard_back(terminal.clone());
     let Opened { settings, host, agent, made, first_uses, session, kept } = opened;
     let watch = if run.no_watch { Watch::nothing() } else { Watch::begin(&host, &made) };
+    let watch = watch.with_sources(sources);
     let names = Names {
         models: lists::models(&agent.current()),
         tools: agent.current().registry().offered().iter().map(|tool| tool.author_name.clone()).collect(),
@@ -148,7 +152,7 @@ impl Chat<'_> {
             self.tell_changes();
             self.terminal.note("");
             let held = self.lend().await?;
-            let typed = editor.read().await?;
+            let typed = self.typed(editor).await?;
             let leaves = matches!(typed, Typed::End | Typed::Leave) || (warned && typed == Typed::Interrupted);
             if !leaves && !self.take_back(held).await? {
                 continue;
@@ -174,29 +178,63 @@ impl Chat<'_> {
         Ok(Exit::Cancelled)
     }
 
-    /// What has become of the agents' files, and what was not taken of the plugins' folder. What was taken of that is told
-    /// by the turn that has it.
+    /// Waits for the next input. Who works on a plugin is told meanwhile what becomes of it.
+    async fn typed(&mut self, editor: &mut Editor) -> Result<Typed, Failure> {
+        if !self.watch.is_at_work() {
+            return editor.read().await;
+        }
+        let above = editor.above();
+        let reading = editor.read();
+        tokio::pin!(reading);
+        loop {
+            let told = tokio::select! {
+                biased;
+                typed = &mut reading => return typed,
+                told = self.watch.news() => told,
+            };
+            let Some(text) = self.words(told) else { continue };
+            match &above {
+                Some(above) => above.print(text),
+                None => self.terminal.note(text),
+            }
+        }
+    }
+
+    /// What has become of the agents' files, and what was not taken of the plugins' folder.
     fn tell_changes(&mut self) {
         while let Some(told) = self.watch.next() {
-            match told {
-                Told::Plugins(Notice::Refused { subject, reason }) => {
-                    self.warn(format!("{subject}: {reason}\n  what was there before goes on serving"));
+            if let Some(text) = self.words(told) {
+                self.terminal.note(text);
+            }
+        }
+    }
+
+    /// What to say of a change. What was taken of the plugins' folder is told by the turn that has it, but for who works on
+    /// one.
+    fn words(&mut self, told: Told) -> Option<String> {
+        let width = self.terminal.width();
+        let warning =
+            |said: String| Some(text::wrapped(&format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&said)), width));
+        match told {
+            Told::Plugins(Notice::Refused { subject, reason }) => {
+                warning(format!("{subject}: {reason}\n  what was there before goes on serving"))
+            }
+            Told::Plugins(notice) => self.watch.is_at_work().then(|| work::swapped(&notice)).flatten(),
+            Told::Built(news) => work::words(&news),
+            Told::Misconfigured { reason } => {
+                warning(format!("{reason}\n  what the configuration said before holds until that is mended"))
+            }
+            Told::Configured { path, settings, later } => {
+                let later = match later.as_slice() {
+                    [] => String::new(),
+                    [one] => format!("; `{one}` counts from the next start"),
+                    several => format!("; `{}` count from the next start", several.join("`, `")),
+                };
+                if settings.path == self.settings.path {
+                    self.settings = *settings;
                 }
-                Told::Plugins(Notice::Swapped { .. } | Notice::RolledBack { .. }) => {}
-                Told::Misconfigured { reason } => {
-                    self.warn(format!("{reason}\n  what the configuration said before holds until that is mended"));
-                }
-                Told::Configured { path, settings, later } => {
-                    let later = match later.as_slice() {
-                        [] => String::new(),
-                        [one] => format!("; `{one}` counts from the next start"),
-                        several => format!("; `{}` count from the next start", several.join("`, `")),
-                    };
-                    self.hint(format!("{} has changed: the next turn has it{later}", path.display()));
-                    if settings.path == self.settings.path {
-                        self.settings = *settings;
-                    }
-                }
+                let said = format!("{DIM}{} has changed: the next turn has it{later}{DIM:#}", path.display());
+                Some(text::wrapped(&said, width))
             }
         }
     }

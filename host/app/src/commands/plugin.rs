@@ -1,9 +1,11 @@
-//! `plugin list|inspect|explain|call|build|history|rollback|prune`: plugins outside of any session.
+//! `plugin new|check|list|inspect|explain|call|build|history|rollback|prune`: plugins outside of any session.
 
 mod call;
+mod check;
 mod describe;
 mod explain;
 mod media;
+mod new;
 mod versions;
 
 use crate::arguments::{AgentArguments, PluginCommand};
@@ -23,11 +25,12 @@ use std::sync::Arc;
 /// Runs one of the commands.
 pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
-        PluginCommand::Build { directory } => {
-            for plugin in setup::build(&directory, terminal).await? {
-                print(terminal, built(&plugin))?;
-            }
+        PluginCommand::New(asked) => new::new(asked, terminal)?,
+        PluginCommand::Check { path, json } => {
+            let format = if json { call::Format::Json } else { call::Format::People };
+            return check::check(&path, format, &DataDirectory::open(data)?, terminal).await;
         }
+        PluginCommand::Build { directory } => return build(&directory, terminal).await,
         PluginCommand::History(asked) => versions::history(asked, data, terminal).await?,
         PluginCommand::Rollback(asked) => versions::rollback(asked, data, terminal).await?,
         PluginCommand::Prune => versions::forget(data, terminal).await?,
@@ -55,6 +58,19 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
             let asked = call::Asked { tool, arguments, whose, format, data };
             return call::call(&sandbox, plugin, asked, terminal).await;
         }
+    }
+    Ok(Exit::Done)
+}
+
+/// Builds, until it is done or somebody stops it: what was begun ends with all its processes, and what was there stays.
+async fn build(directory: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
+    let cancel = Interrupts::listen(terminal.clone()).begin(Doing::Turn);
+    let built_plugins = tokio::select! {
+        built = setup::build(directory, terminal) => built?,
+        () = cancel.cancelled() => return Ok(Exit::Cancelled),
+    };
+    for plugin in built_plugins {
+        print(terminal, built(&plugin))?;
     }
     Ok(Exit::Done)
 }

@@ -46,7 +46,7 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
     setup::rules::note_idle_yes(&opened.settings, &opened.agent.current(), &run.yes, terminal);
     interrupts.end_with_us(opened.servers());
     if is_interactive {
-        return chat::chat(opened, run, interrupts, terminal).await;
+        return chat::chat(opened, (run, None), interrupts, terminal).await;
     }
     once(opened, (format(run, terminal), prompt), (&run.yes, &cancel), terminal).await
 }

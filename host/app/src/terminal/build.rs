@@ -4,18 +4,18 @@ use super::{BOLD, DIM, Terminal, text};
 use agent_kit::build::{BuildEvent, BuiltPlugin, Written};
 use agent_plugins::{CodeSource, LoadEvent};
 
-/// Shows what a build tells: on a terminal cargo's lines pass by in the spinner, elsewhere they are lines.
+/// Shows what a build tells: on a terminal the toolchain's lines pass by in the spinner, elsewhere they are lines.
 pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
     match event {
-        BuildEvent::Building { plugins } => {
+        BuildEvent::Building { tool, plugins } => {
             terminal.note(format!("building {}", plugins.join(", ")));
-            terminal.busy("cargo");
+            terminal.busy(tool);
         }
         BuildEvent::AddingTarget { command } => {
             terminal.note(format!("the Rust target for plugins is missing; running `{command}`"));
         }
-        BuildEvent::Line(line) if !terminal.is_interactive() => terminal.note(text::harmless(line)),
-        BuildEvent::Line(line) => terminal.busy(format!("cargo: {}", line.trim())),
+        BuildEvent::Line { line, .. } if !terminal.is_interactive() => terminal.note(text::harmless(line)),
+        BuildEvent::Line { tool, line } => terminal.busy(format!("{tool}: {}", line.trim())),
         BuildEvent::Built(plugin) => {
             terminal.idle();
             tracing::info!(plugin = plugin.name, digest = plugin.digest.short(), "built");
@@ -84,9 +84,10 @@ pub(crate) fn built(plugin: &BuiltPlugin) -> String {
         Written::Changed => "written",
         Written::Unchanged => "unchanged",
     };
-    let imports = text::imports(&plugin.imports).join("\n            ");
+    let lines = |names: &[String]| text::imports(names).join("\n            ");
+    let (imports, exports) = (lines(&plugin.imports), lines(&plugin.exports));
     format!(
-        "{BOLD}{}{BOLD:#} {} {DIM}{} ({state}){DIM:#}\n  size      {}\n  digest    {}\n  imports   {imports}",
+        "{BOLD}{}{BOLD:#} {} {DIM}{} ({state}){DIM:#}\n  size      {}\n  digest    {}\n  imports   {imports}\n  exports   {exports}",
         plugin.name,
         plugin.version,
         plugin.path.display(),

@@ -1,16 +1,13 @@
 //! Cargo: which projects share a workspace, and one call that compiles all of them.
 
-use super::{BuildError, BuildEvent, BuildProgress, Project, TARGET, Toolchain};
+use super::{BuildError, BuildProgress, Project, TARGET, Toolchain, process};
+use crate::language::Language;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-/// Most bytes of compiler messages that an error carries.
-const KEPT_MESSAGES: usize = 64 * 1024;
-/// Most bytes of one line of cargo's that are shown.
-const SHOWN_LINE: usize = 4 * 1024;
+/// As it is named to people.
+pub(super) const CARGO: &str = "cargo";
 
 /// A cargo workspace and the projects to build in it.
 pub(super) struct Workspace {
@@ -57,12 +54,13 @@ enum Message {
     Other,
 }
 
-/// Groups the projects by workspace, each asked of cargo once.
+/// Groups the projects in Rust by workspace, each asked of cargo once.
 pub(super) async fn workspaces(toolchain: &Toolchain, projects: &[Project]) -> Result<Vec<Workspace>, BuildError> {
     let mut known: BTreeMap<PathBuf, Package> = BTreeMap::new();
     let mut roots: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     let mut workspaces: Vec<Workspace> = Vec::new();
-    for (index, project) in projects.iter().enumerate() {
+    let in_rust = projects.iter().enumerate().filter(|(_, project)| project.language() == Language::Rust);
+    for (index, project) in in_rust {
         let manifest = project.cargo_manifest();
         if !known.contains_key(&manifest) {
             let metadata = metadata(toolchain, project).await?;
@@ -93,7 +91,7 @@ pub(super) async fn compile(
     projects: &[Project],
     progress: &BuildProgress<'_>,
 ) -> Result<Vec<(usize, PathBuf)>, BuildError> {
-    let mut command = toolchain.cargo(&workspace.root);
+    let mut command = toolchain.cargo(&workspace.root)?;
     command.args(["build", "--lib", "--target", TARGET, "--profile", "plugin"]);
     command.args(["--message-format", "json-render-diagnostics"]);
     for member in &workspace.members {
@@ -104,30 +102,14 @@ pub(super) async fn compile(
             command.args(["--config", &format!("profile.plugin.{setting}")]);
         }
     }
-    let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child = started.map_err(|source| BuildError::Start { program: toolchain.cargo.clone(), source })?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let mut artifacts = Vec::new();
-    let mut messages = Messages::default();
-    let reading = async {
-        tokio::try_join!(
-            each_line(stdout, |line| artifacts.extend(artifact(line, workspace))),
-            each_line(stderr, |line| {
-                progress(BuildEvent::Line(shortened(line)));
-                messages.keep(line);
-            }),
-        )
-    };
-    let status = async {
-        reading.await?;
-        child.wait().await
-    };
-    let status = status.await.map_err(|source| BuildError::Start { program: toolchain.cargo.clone(), source })?;
+    let deal = |line: &str| artifacts.extend(artifact(line, workspace));
+    let (status, messages) = process::run(command, CARGO, progress, deal).await?;
     if status.success() {
         return Ok(artifacts);
     }
     let names = workspace.members.iter().map(|member| projects[member.project].name().to_owned());
-    Err(BuildError::Compile { plugins: names.collect(), messages: messages.text })
+    Err(BuildError::Compile { tool: CARGO, plugins: names.collect(), messages: messages.text })
 }
 
 /// What the profile `plugin` is where the workspace does not say: small, and without unwinding.
@@ -136,13 +118,10 @@ const PLUGIN_PROFILE: &[&str] =
 
 async fn metadata(toolchain: &Toolchain, project: &Project) -> Result<Metadata, BuildError> {
     let manifest = project.cargo_manifest();
-    let output = toolchain
-        .cargo(project.directory())
-        .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
-        .arg(&manifest)
-        .output()
-        .await
-        .map_err(|source| BuildError::Start { program: toolchain.cargo.clone(), source })?;
+    let mut command = toolchain.cargo(project.directory())?;
+    let program = command.as_std().get_program().into();
+    command.args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"]).arg(&manifest);
+    let output = command.output().await.map_err(|source| BuildError::Start { program, source })?;
     if !output.status.success() {
         let messages = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
         return Err(BuildError::Metadata { manifest, messages });
@@ -177,79 +156,9 @@ fn artifact(line: &str, workspace: &Workspace) -> Option<(usize, PathBuf)> {
     is_component_library(&target).then_some((member.project, file))
 }
 
-async fn each_line(stream: Option<impl AsyncRead + Unpin>, mut deal: impl FnMut(&str)) -> std::io::Result<()> {
-    let Some(stream) = stream else { return Ok(()) };
-    let mut reader = BufReader::new(stream);
-    let mut line = Vec::new();
-    while reader.read_until(b'\n', &mut line).await? > 0 {
-        deal(String::from_utf8_lossy(&line).trim_end());
-        line.clear();
-    }
-    Ok(())
-}
-
-fn shortened(line: &str) -> &str {
-    &line[..line.floor_char_boundary(SHOWN_LINE)]
-}
-
-/// The compiler's messages without cargo's lines on its own progress; the last of them, where they are too many.
-#[derive(Default)]
-struct Messages {
-    text: String,
-}
-
-impl Messages {
-    fn keep(&mut self, line: &str) {
-        if is_status(line) {
-            return;
-        }
-        self.text.push_str(line);
-        self.text.push('\n');
-        if self.text.len() > KEPT_MESSAGES {
-            let cut = self.text.ceil_char_boundary(self.text.len() - KEPT_MESSAGES / 2);
-            self.text.drain(..cut);
-        }
-    }
-}
-
-/// Cargo sets its own words right-aligned in twelve columns: `   Compiling name v1`.
-fn is_status(line: &str) -> bool {
-    let Some((word, rest)) = line.split_at_checked(12) else {
-        return false;
-    };
-    let word = word.trim_start();
-    rest.starts_with(' ') && !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphabetic())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn compiler_messages_are_kept_and_status_lines_are_not() {
-        let mut messages = Messages::default();
-        let lines = [
-            "   Compiling calc v0.1.0 (/work/plugins/calc)",
-            "error[E0425]: cannot find value `x` in this scope",
-            " --> src/lib.rs:3:5",
-            "  |",
-            "3 |     x",
-            "error: could not compile `calc` (lib) due to 1 previous error",
-            "    Finished `plugin` profile in 0.1s",
-        ];
-        lines.iter().for_each(|line| messages.keep(line));
-        assert_eq!(messages.text, format!("{}\n", lines[1..6].join("\n")));
-    }
-
-    #[test]
-    fn messages_are_bounded_and_keep_the_end() {
-        let mut messages = Messages::default();
-        for number in 0..20_000 {
-            messages.keep(&format!("error: nümber {number}"));
-        }
-        assert!(messages.text.len() <= KEPT_MESSAGES);
-        assert!(messages.text.ends_with("error: nümber 19999\n"));
-    }
 
     #[test]
     fn an_artifact_is_taken_only_from_a_member_and_only_as_a_component() {

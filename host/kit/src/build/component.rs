@@ -15,7 +15,8 @@ pub(super) fn finish(project: &Project, compiled: &Path, out: &Path) -> Result<B
         source,
     })?;
     let bytes = agent_plugins::with_manifest(&bytes, project.manifest()).map_err(|error| failed(error.to_string()))?;
-    let imports = imports(&bytes).map_err(|error| failed(format!("its imports cannot be read: {error}")))?;
+    let (imports, exports) =
+        interfaces(&bytes).map_err(|error| failed(format!("its imports cannot be read: {error}")))?;
     let path = out.join(format!("{}.wasm", project.name()));
     let written = write_if_changed(&path, &bytes)?;
     Ok(BuiltPlugin {
@@ -25,13 +26,14 @@ pub(super) fn finish(project: &Project, compiled: &Path, out: &Path) -> Result<B
         size: bytes.len() as u64,
         digest: agent_plugins::digest_of(&bytes),
         imports,
+        exports,
         written,
     })
 }
 
-/// Names of the component's imports, in its own order.
-fn imports(component: &[u8]) -> Result<Vec<String>, BinaryReaderError> {
-    let mut names = Vec::new();
+/// Names of the component's imports and of its exports, in its own order.
+fn interfaces(component: &[u8]) -> Result<(Vec<String>, Vec<String>), BinaryReaderError> {
+    let (mut imports, mut exports) = (Vec::new(), Vec::new());
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(component) {
         match payload? {
@@ -39,13 +41,18 @@ fn imports(component: &[u8]) -> Result<Vec<String>, BinaryReaderError> {
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section {
-                    names.push(import?.name.name.to_owned());
+                    imports.push(import?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(section) if depth == 0 => {
+                for export in section {
+                    exports.push(export?.name.name.to_owned());
                 }
             }
             _ => {}
         }
     }
-    Ok(names)
+    Ok((imports, exports))
 }
 
 /// A reader sees the old file or the new one, never a part.

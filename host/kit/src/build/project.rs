@@ -1,7 +1,9 @@
-//! Plugin projects: folders with a `plugin.toml` and a `Cargo.toml`.
+//! Plugin projects: folders with a `plugin.toml` and a source in one of the languages.
 
-use super::BuildError;
+use super::{BuildError, c, javascript, python};
+use crate::language::Language;
 use agent_plugins::Manifest;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +12,28 @@ use std::path::{Path, PathBuf};
 pub struct Project {
     directory: PathBuf,
     manifest: Manifest,
+    build: BuildTable,
+    language: Language,
+}
+
+/// `[build]` of `plugin.toml`: how it is built, where its files don't say. It does not become part of the component.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BuildTable {
+    /// Default: by its files: `Cargo.toml`, `app.py`, `app.js`, or `*.c`.
+    pub language: Option<Language>,
+    /// The module that implements the world, or for C the folder of its sources. Default: `app.py`, `app.js`, the project's folder.
+    pub source: Option<String>,
+    /// The folder of its WIT. Default: `wit`, and without that the contract.
+    pub wit: Option<String>,
+    /// The world of that WIT that it implements. Default: the only one; of the contract, `tool-plugin`.
+    pub world: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct PluginToml {
+    #[serde(default)]
+    build: BuildTable,
 }
 
 impl Project {
@@ -25,7 +49,19 @@ impl Project {
         let text = std::fs::read_to_string(&path).map_err(|source| failed("cannot read", &path, source))?;
         let manifest =
             Manifest::from_toml(&text, &path).map_err(|error| BuildError::Manifest { message: error.to_string() })?;
-        Ok(Self { directory, manifest })
+        let PluginToml { build } = toml::from_str(&text).map_err(|error| {
+            let line =
+                error.span().map_or(1, |span| text[..text.floor_char_boundary(span.start)].matches('\n').count() + 1);
+            let reason = error.message().replace('\n', " ");
+            BuildError::Manifest { message: format!("{}:{line}: {reason}", path.display()) }
+        })?;
+        let language = match (build.language, languages(&directory).as_slice()) {
+            (Some(language), _) | (None, &[language]) => language,
+            (None, several) => {
+                return Err(BuildError::SeveralLanguages { path: directory, languages: several.to_vec() });
+            }
+        };
+        Ok(Self { directory, manifest, build, language })
     }
 
     /// The folder, absolute.
@@ -43,8 +79,36 @@ impl Project {
         &self.manifest.name
     }
 
+    /// What it is written in.
+    pub fn language(&self) -> Language {
+        self.language
+    }
+
+    /// What its `plugin.toml` says of building.
+    pub fn build(&self) -> &BuildTable {
+        &self.build
+    }
+
     pub(super) fn cargo_manifest(&self) -> PathBuf {
         self.directory.join("Cargo.toml")
+    }
+
+    /// Where its source is; in the project in any case.
+    pub(super) fn source(&self, usual: &str) -> Result<PathBuf, BuildError> {
+        let name = self.build.source.as_deref().unwrap_or(usual);
+        let path = self.directory.join(name);
+        if path.exists() { Ok(path) } else { Err(BuildError::NoSource { path }) }
+    }
+
+    /// A folder for what is made on the way, which is kept for the next time.
+    pub(super) fn made(&self) -> Result<PathBuf, BuildError> {
+        let path = self.directory.join("build");
+        std::fs::create_dir_all(&path).map_err(|source| BuildError::File {
+            action: "cannot create",
+            path: path.clone(),
+            source,
+        })?;
+        Ok(path)
     }
 }
 
@@ -62,18 +126,40 @@ pub fn projects_in(directory: &Path) -> Result<Vec<Project>, BuildError> {
     folders.iter().map(|folder| Project::read(folder)).collect()
 }
 
-/// Whether the folder holds both files.
+/// Whether the folder holds a manifest, and something that can be built.
 pub(super) fn is_project(directory: &Path) -> bool {
-    directory.join("plugin.toml").is_file() && directory.join("Cargo.toml").is_file()
+    let manifest = directory.join("plugin.toml");
+    manifest.is_file() && (!languages(directory).is_empty() || says_language(&manifest))
+}
+
+fn says_language(manifest: &Path) -> bool {
+    let text = std::fs::read_to_string(manifest).unwrap_or_default();
+    text.lines().any(|line| line.trim() == "[build]")
+}
+
+/// What the folder's files are written in. A crate may have sources in other languages, too.
+fn languages(directory: &Path) -> Vec<Language> {
+    if directory.join("Cargo.toml").is_file() {
+        return vec![Language::Rust];
+    }
+    let has_c = || {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).any(|path| c::is_source(&path))
+    };
+    let found = [
+        (Language::Python, directory.join(python::SOURCE).is_file()),
+        (Language::JavaScript, directory.join(javascript::SOURCE).is_file()),
+        (Language::C, has_c()),
+    ];
+    found.into_iter().filter_map(|(language, is_there)| is_there.then_some(language)).collect()
 }
 
 /// Why a folder without a project is none.
 pub(super) fn no_project(directory: &Path) -> BuildError {
     let path = directory.to_owned();
-    let has = |name: &str| directory.join(name).is_file();
-    match (has("plugin.toml"), has("Cargo.toml")) {
-        (true, false) => BuildError::HalfProject { path, missing: "Cargo.toml" },
-        (false, true) => BuildError::HalfProject { path, missing: "plugin.toml" },
+    match (directory.join("plugin.toml").is_file(), languages(directory).is_empty()) {
+        (true, true) => BuildError::NothingToBuild { path },
+        (false, false) => BuildError::NoManifest { path },
         _ => BuildError::NoProject { path },
     }
 }
@@ -98,18 +184,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_missing_file_is_named() {
+    fn what_is_missing_is_named() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let missing = || match Project::read(folder.path()) {
-            Err(BuildError::HalfProject { missing, .. }) => Some(missing),
-            Err(BuildError::NoProject { .. }) => None,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(missing(), None);
-        std::fs::write(folder.path().join("Cargo.toml"), "").expect("written");
-        assert_eq!(missing(), Some("plugin.toml"));
-        std::fs::remove_file(folder.path().join("Cargo.toml")).expect("removed");
-        std::fs::write(folder.path().join("plugin.toml"), "").expect("written");
-        assert_eq!(missing(), Some("Cargo.toml"));
+        let problem = || Project::read(folder.path()).expect_err("no project").to_string();
+        assert!(problem().contains("is no plugin project and holds none"), "{}", problem());
+        std::fs::write(folder.path().join("app.py"), "").expect("written");
+        assert!(problem().contains("has no `plugin.toml`"), "{}", problem());
+        std::fs::rename(folder.path().join("app.py"), folder.path().join("plugin.toml")).expect("renamed");
+        assert!(problem().contains("has nothing to build"), "{}", problem());
+    }
+
+    /// S2: the language is that of the files, or what plugin.toml says.
+    #[test]
+    fn the_language_is_recognised() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let add = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
+        let language = || Project::read(folder.path()).map(|project| project.language());
+        add("plugin.toml", "name = \"x\"\n");
+        add("test_app.c", "");
+        assert!(matches!(language(), Err(BuildError::NothingToBuild { .. })), "a test is no source");
+        add("app.c", "");
+        assert_eq!(language().expect("C"), Language::C);
+        add("app.js", "");
+        let several = language().expect_err("two of them").to_string();
+        assert!(several.contains("JavaScript and C") && several.contains("[build]"), "{several}");
+        add("plugin.toml", "name = \"x\"\n[build]\nlanguage = \"js\"\n");
+        assert_eq!(language().expect("it says so"), Language::JavaScript);
+        add("Cargo.toml", "");
+        add("plugin.toml", "name = \"x\"\n");
+        assert_eq!(language().expect("a crate"), Language::Rust);
+        add("plugin.toml", "name = \"x\"\n\n[build]\nlanguage = \"java\"\n");
+        let unknown = language().expect_err("unknown").to_string();
+        assert!(unknown.contains("plugin.toml:4: ") && unknown.contains("python"), "{unknown}");
+        add("plugin.toml", "name = \"x\"\n[build]\nwrold = \"x\"\n");
+        let unknown = language().expect_err("unknown").to_string();
+        assert!(unknown.contains("plugin.toml:3: ") && unknown.contains("`wrold`"), "{unknown}");
     }
 }

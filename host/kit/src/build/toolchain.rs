@@ -1,17 +1,19 @@
 //! The Rust toolchain that compiles guests, and the target that it needs.
 
-use super::{BuildError, BuildEvent, BuildProgress, TARGET};
+use super::{BuildError, BuildEvent, BuildProgress, TARGET, Tools};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::process::Command;
 
 /// Where the programs are; the caller knows from its environment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Toolchain {
     /// The cargo to run.
-    pub cargo: PathBuf,
+    pub cargo: Option<PathBuf>,
     /// The rustup that can add a missing target.
     pub rustup: Option<PathBuf>,
+    /// The other programs.
+    pub tools: Tools,
 }
 
 /// What a running cargo sets for its children, and flags that were meant for the host: a guest's build must see
@@ -51,15 +53,19 @@ const NOT_INHERITED: &[&str] = &[
 
 impl Toolchain {
     /// A cargo command that runs in `directory`, where cargo and rustup look for their configuration.
-    pub(super) fn cargo(&self, directory: &Path) -> Command {
-        command(&self.cargo, directory)
+    pub(super) fn cargo(&self, directory: &Path) -> Result<Command, BuildError> {
+        self.cargo_program().map(|cargo| command(cargo, directory))
+    }
+
+    fn cargo_program(&self) -> Result<&Path, BuildError> {
+        self.cargo.as_deref().ok_or(BuildError::NoCargo)
     }
 
     /// The rustc beside cargo, else the one that the system finds.
-    fn rustc(&self) -> PathBuf {
+    fn rustc(&self) -> Result<PathBuf, BuildError> {
         let name = format!("rustc{}", std::env::consts::EXE_SUFFIX);
-        let beside = self.cargo.with_file_name(&name);
-        if beside.is_file() { beside } else { PathBuf::from(name) }
+        let beside = self.cargo_program()?.with_file_name(&name);
+        Ok(if beside.is_file() { beside } else { PathBuf::from(name) })
     }
 
     /// Adds the target with rustup where the toolchain of `directory` has it not, and says so.
@@ -89,12 +95,12 @@ impl Toolchain {
             return Ok(());
         }
         Err(BuildError::Target {
-            reason: format!("`{typed}` added it to another toolchain than that of {}", self.cargo.display()),
+            reason: format!("`{typed}` added it to another toolchain than that of {}", self.cargo_program()?.display()),
         })
     }
 
     async fn has_target(&self, directory: &Path) -> Result<bool, BuildError> {
-        let rustc = self.rustc();
+        let rustc = self.rustc()?;
         let output = command(&rustc, directory)
             .args(["--print", "target-libdir", "--target", TARGET])
             .output()

@@ -8,13 +8,14 @@ use crate::interrupt::{Doing, Interrupts};
 use crate::terminal::Terminal;
 use crate::terminal::markdown::Look;
 use reedline::{
-    ColumnarMenu, EditCommand, EditMode, Emacs, Highlighter, KeyCode, KeyModifiers, MenuBuilder, Prompt,
-    PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, StyledText, ValidationResult,
-    Validator, default_emacs_keybindings,
+    ColumnarMenu, EditCommand, EditMode, Emacs, ExternalPrinter, Highlighter, KeyCode, KeyModifiers, MenuBuilder,
+    Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, StyledText,
+    ValidationResult, Validator, default_emacs_keybindings,
 };
 use std::borrow::Cow;
 use std::io::{BufRead, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
 
@@ -58,7 +59,24 @@ enum Kind {
 
 struct Full {
     reedline: Reedline,
+    above: Above,
     line: Arc<LineState>,
+}
+
+/// Most texts that wait to be shown above the line.
+const WAITING_ABOVE: usize = 64;
+
+/// Shows texts above the line that is being typed, which stays as it is.
+#[derive(Clone, Debug)]
+pub(super) struct Above(SyncSender<String>);
+
+impl Above {
+    /// Shows it, unless too much waits already.
+    pub(super) fn print(&self, text: String) {
+        if self.0.try_send(text).is_err() {
+            tracing::debug!("nothing more can be shown above the line");
+        }
+    }
 }
 
 /// What the parts of the editor tell of the line.
@@ -78,6 +96,14 @@ impl Editor {
             false => Kind::Plain(None),
         };
         Self { terminal: terminal.clone(), interrupts: interrupts.clone(), kind }
+    }
+
+    /// Where texts are shown while a line is being typed; none without an editor.
+    pub(super) fn above(&self) -> Option<Above> {
+        match &self.kind {
+            Kind::Full(full) => Some(full.above.clone()),
+            Kind::Plain(_) => None,
+        }
     }
 
     /// Waits for the next input.
@@ -165,6 +191,8 @@ impl Full {
         let edit_mode: Box<dyn EditMode> = Box::new(Emacs::new(keys));
         let menu = ColumnarMenu::default().with_name(MENU).with_marker(ARROW);
         let colours = terminal.look(crate::terminal::Output::Stderr) == Look::Styled;
+        let printer = ExternalPrinter::new(WAITING_ABOVE);
+        let above = Above(printer.sender());
         let reedline = Reedline::create()
             .with_edit_mode(edit_mode)
             .with_ansi_colors(colours)
@@ -175,6 +203,7 @@ impl Full {
             .with_quick_completions(true)
             .with_partial_completions(true)
             .with_break_signal(interrupts.break_line())
+            .with_external_printer(printer)
             .with_history_exclusion_prefix(Some(" ".to_owned()))
             .use_bracketed_paste(true);
         let reedline = match open_history(&data.history()) {
@@ -188,7 +217,7 @@ impl Full {
                 reedline
             }
         };
-        Self { reedline, line }
+        Self { reedline, above, line }
     }
 
     fn typed(&mut self, signal: Signal) -> Typed {

@@ -4,14 +4,19 @@ mod files;
 
 use crate::settings::Settings;
 use crate::setup::agents::MadeAgent;
+use agent_kit::dev::News;
 use agent_runtime::{Host, LiveAgent, Notice, PluginKeeper};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// What may be said of the plugins, and of the files, before a person reads it.
 const NOTICES: usize = 64;
+
+/// Between two looks for news while a line is being typed.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 /// Something that a person should know before they type again.
 #[derive(Debug)]
@@ -32,6 +37,8 @@ pub(super) enum Told {
         /// With file, line and key.
         reason: String,
     },
+    /// What becomes of a source that was changed.
+    Built(News),
 }
 
 fn watch_files(host: &Host, agents: &[MadeAgent], until: &CancellationToken) -> Receiver<Told> {
@@ -44,13 +51,14 @@ fn watch_files(host: &Host, agents: &[MadeAgent], until: &CancellationToken) -> 
 pub(in crate::commands) struct Watch {
     notices: Option<Receiver<Notice>>,
     told: Option<Receiver<Told>>,
+    sources: Option<Receiver<News>>,
     _until: DropGuard,
 }
 
 impl Watch {
     /// Nothing is watched.
     pub(super) fn nothing() -> Self {
-        Self { notices: None, told: None, _until: CancellationToken::new().drop_guard() }
+        Self { notices: None, told: None, sources: None, _until: CancellationToken::new().drop_guard() }
     }
 
     /// One watch for each folder, whichever agents have their plugins from it, and one for all files.
@@ -69,19 +77,40 @@ impl Watch {
             tokio::spawn(keeper.keep(until.clone()));
         }
         let told = watch_files(host, agents, &until);
-        Self { notices: Some(notices), told: Some(told), _until: until.drop_guard() }
+        Self { notices: Some(notices), told: Some(told), sources: None, _until: until.drop_guard() }
     }
 
     /// For one turn: what is taken back in the agents' files counts at once, all else has no next turn to count from.
     pub(in crate::commands) fn revocations(host: &Host, agents: &[MadeAgent]) -> Self {
         let until = CancellationToken::new();
         let told = watch_files(host, agents, &until);
-        Self { notices: None, told: Some(told), _until: until.drop_guard() }
+        Self { notices: None, told: Some(told), sources: None, _until: until.drop_guard() }
+    }
+
+    /// The same, with what becomes of the sources of plugins.
+    pub(super) fn with_sources(self, sources: Option<Receiver<News>>) -> Self {
+        Self { sources, ..self }
+    }
+
+    /// Whether somebody works on a plugin, and so wants to know at once.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.sources.is_some()
     }
 
     /// The next thing to say, if there is one now.
     pub(super) fn next(&mut self) -> Option<Told> {
-        let of_plugins = self.notices.as_mut().and_then(|notices| notices.try_recv().ok()).map(Told::Plugins);
-        of_plugins.or_else(|| self.told.as_mut()?.try_recv().ok())
+        let of_sources = self.sources.as_mut().and_then(|sources| sources.try_recv().ok()).map(Told::Built);
+        let of_plugins = || self.notices.as_mut().and_then(|notices| notices.try_recv().ok()).map(Told::Plugins);
+        of_sources.or_else(of_plugins).or_else(|| self.told.as_mut()?.try_recv().ok())
+    }
+
+    /// Waits for the next thing to say.
+    pub(super) async fn news(&mut self) -> Told {
+        loop {
+            if let Some(told) = self.next() {
+                return told;
+            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
     }
 }

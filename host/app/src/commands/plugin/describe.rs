@@ -80,7 +80,7 @@ pub(super) fn json(plugin: &LoadedPlugin) -> Value {
     })
 }
 
-fn heading(plugin: &LoadedPlugin) -> String {
+pub(super) fn heading(plugin: &LoadedPlugin) -> String {
     let version = plugin.manifest().map(|manifest| text::one_line(&manifest.version, SHOWN)).unwrap_or_default();
     let (name, digest) = (plugin.name(), plugin.digest().short());
     format!("{BOLD}{name}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}", plugin.sorts().join(", "))

@@ -1,0 +1,136 @@
+//! `plugin check`: what an author should know of a plugin before others use it (S3).
+
+use super::call::Format;
+use crate::data::DataDirectory;
+use crate::exit::{Exit, Failure};
+use crate::interrupt::{Doing, Interrupts};
+use crate::setup;
+use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, show_load, text};
+use agent_kit::build::projects_at;
+use agent_kit::check::{Examined, Finding, Level};
+use agent_plugins::{CallLimits, CodeSource, LoadEvent, LoadedPlugin, Sandbox};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Checks one plugin or all of a folder, until it is done or somebody stops it.
+pub(super) async fn check(
+    path: &Path,
+    format: Format,
+    data: &DataDirectory,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let cancel = Interrupts::listen(terminal.clone()).begin(Doing::Turn);
+    tokio::select! {
+        checked = all(path, format, data, terminal) => checked,
+        () = cancel.cancelled() => Ok(Exit::Cancelled),
+    }
+}
+
+async fn all(path: &Path, format: Format, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
+    let files = files(path, terminal).await?;
+    let sandbox = setup::sandbox(data)?;
+    let mut errors = 0;
+    for file in files {
+        let (plugin, findings) = one(&sandbox, &file, terminal).await;
+        errors += number(&findings, Level::Error);
+        let shown = match format {
+            Format::Json => document(&file, plugin.as_deref(), &findings).to_string(),
+            Format::People => list(&file, plugin.as_deref(), &findings),
+        };
+        super::print(terminal, shown)?;
+    }
+    Ok(if errors > 0 { Exit::Failed } else { Exit::Done })
+}
+
+/// What is to be checked; projects as their sources are now.
+async fn files(path: &Path, terminal: &Terminal) -> Result<Vec<PathBuf>, Failure> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let no_project = match projects_at(path) {
+        Ok(_) => {
+            let built = setup::build(path, terminal).await?;
+            return Ok(built.into_iter().map(|plugin| plugin.path).collect());
+        }
+        Err(error) => error,
+    };
+    let entries = std::fs::read_dir(path).map_err(Failure::refused)?.flatten().map(|entry| entry.path());
+    let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "wasm")).collect();
+    files.sort();
+    if files.is_empty() { Err(Failure::refused(no_project)) } else { Ok(files) }
+}
+
+async fn one(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> (Option<Arc<LoadedPlugin>>, Vec<Finding>) {
+    let compiling: Mutex<Option<Instant>> = Mutex::new(None);
+    let taken: Mutex<Option<Duration>> = Mutex::new(None);
+    let progress = |event: LoadEvent| {
+        let mut compiling = compiling.lock().unwrap_or_else(PoisonError::into_inner);
+        match &event {
+            LoadEvent::Compiling { .. } => *compiling = Some(Instant::now()),
+            LoadEvent::Loaded { code: CodeSource::Compiled, .. } => {
+                *taken.lock().unwrap_or_else(PoisonError::into_inner) = compiling.take().map(|begun| begun.elapsed());
+            }
+            _ => {}
+        }
+        show_load(terminal, &event);
+    };
+    let loaded = sandbox.load_file_with(file, &progress).await;
+    terminal.idle();
+    let plugin = match loaded {
+        Ok(plugin) => plugin,
+        Err(error) => return (None, vec![Finding::unloadable(error.to_string())]),
+    };
+    let compiled_in = *taken.lock().unwrap_or_else(PoisonError::into_inner);
+    let canary = sandbox.canary_cost(&plugin, CallLimits::default()).await;
+    let findings = agent_kit::check::check(&Examined { compiled_in, canary, ..Examined::of(&plugin) });
+    (Some(plugin), findings)
+}
+
+fn number(findings: &[Finding], level: Level) -> usize {
+    findings.iter().filter(|finding| finding.level == level).count()
+}
+
+/// For people: what matters most first, and the sum.
+fn list(file: &Path, plugin: Option<&LoadedPlugin>, findings: &[Finding]) -> String {
+    let heading = match plugin {
+        Some(plugin) => super::describe::heading(plugin),
+        None => format!("{BOLD}{}{BOLD:#}", file.display()),
+    };
+    let mut lines = vec![heading];
+    for Finding { level, subject, message, .. } in findings {
+        let (style, word) = match level {
+            Level::Error => (RED, "error  "),
+            Level::Warning => (YELLOW, "warning"),
+            Level::Hint => (DIM, "hint   "),
+        };
+        let subject = if subject.is_empty() { String::new() } else { format!("{}: ", text::one_line(subject, 300)) };
+        let message = text::harmless(message).replace('\n', "\n           ");
+        lines.push(format!("  {style}{word}{style:#}  {subject}{message}"));
+    }
+    let counts = [(Level::Error, "error"), (Level::Warning, "warning"), (Level::Hint, "hint")];
+    let counts = counts.map(|(level, word)| (number(findings, level), word));
+    let told: Vec<_> =
+        counts.iter().filter(|(number, _)| *number > 0).map(|(number, word)| text::count(*number, word)).collect();
+    lines.push(match told.is_empty() {
+        true => format!("  {GREEN}nothing to say against it{GREEN:#}"),
+        false => format!("  {}", told.join(", ")),
+    });
+    lines.join("\n")
+}
+
+/// For programs.
+fn document(file: &Path, plugin: Option<&LoadedPlugin>, findings: &[Finding]) -> serde_json::Value {
+    json!({
+        "file": file,
+        "name": plugin.map(LoadedPlugin::name),
+        "digest": plugin.map(LoadedPlugin::digest),
+        "size": plugin.map(LoadedPlugin::size),
+        "kinds": plugin.map(LoadedPlugin::sorts),
+        "errors": number(findings, Level::Error),
+        "warnings": number(findings, Level::Warning),
+        "hints": number(findings, Level::Hint),
+        "findings": findings,
+    })
+}

@@ -1,0 +1,130 @@
+//! C, by Zig's compiler or by clang of a wasi-sdk: bindings from the world, a core module, and the component of it, made here.
+
+use super::contract::World;
+use super::python::{in_project, packages};
+use super::{BuildError, BuildProgress, Project, Toolchain, process};
+use std::path::{Path, PathBuf};
+use tokio::process::Command;
+use wasi_preview1_component_adapter_provider::{
+    WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
+};
+use wit_bindgen_core::Files;
+use wit_component::ComponentEncoder;
+
+/// What is known to work.
+const PACKAGE: &str = "ziglang==0.17.1";
+
+/// Makes a component of the project; its file.
+pub(super) async fn compile(
+    toolchain: &Toolchain,
+    project: &Project,
+    progress: &BuildProgress<'_>,
+) -> Result<PathBuf, BuildError> {
+    let made = project.made()?;
+    let compiler = compiler(toolchain, project)?;
+    let sources = sources(project)?;
+    let bindings = bindings(World::of(project)?, &made.join("bindings"))?;
+    let module = made.join("module.wasm");
+    let (mut command, tool) = compiler;
+    command.current_dir(project.directory()).env("ZIG_LOCAL_CACHE_DIR", made.join("zig-cache"));
+    // Zig's stack of 16 MiB would be a quarter of what a call has.
+    command.args(["-mexec-model=reactor", "-Os", "-Wl,-z,stack-size=1048576", "-I"]).arg(made.join("bindings"));
+    command.args(sources).args(bindings).arg("-o").arg(&module);
+    process::compile(command, (tool, project.name()), progress).await?;
+    let component = component(project, &module)?;
+    let path = made.join("component.wasm");
+    std::fs::write(&path, component).map_err(|source| BuildError::File {
+        action: "cannot write",
+        path: path.clone(),
+        source,
+    })?;
+    Ok(path)
+}
+
+/// The beginning of the compiler's command line, and its name for people.
+fn compiler(toolchain: &Toolchain, project: &Project) -> Result<(Command, &'static str), BuildError> {
+    let tools = &toolchain.tools;
+    if let Some(sdk) = tools.named.get("WASI_SDK_PATH").filter(|_| !tools.named.contains_key("ZIG")) {
+        let mut command = Command::new(sdk.join("bin").join(format!("clang{}", std::env::consts::EXE_SUFFIX)));
+        command.arg("--target=wasm32-wasip1");
+        return Ok((command, "clang"));
+    }
+    let zig =
+        tools.find("ZIG", &["python-zig", "zig"], project.directory()).ok_or_else(|| BuildError::MissingTool {
+            tool: "zig",
+            language: project.language(),
+            variable: "ZIG, or of a wasi-sdk by WASI_SDK_PATH",
+            install: in_project(
+                project,
+                &format!("python3 -m venv .venv && .venv/bin/pip install {}", packages(project, PACKAGE)),
+            ),
+        })?;
+    let mut command = Command::new(zig);
+    command.args(["cc", "-target", "wasm32-wasi"]);
+    Ok((command, "zig cc"))
+}
+
+/// All of the folder but its tests.
+fn sources(project: &Project) -> Result<Vec<PathBuf>, BuildError> {
+    let folder = match &project.build().source {
+        Some(_) => project.source("")?,
+        None => project.directory().to_owned(),
+    };
+    let failed = |source| BuildError::File { action: "cannot read", path: folder.clone(), source };
+    let mut sources = Vec::new();
+    for entry in std::fs::read_dir(&folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if is_source(&path) {
+            sources.push(path);
+        }
+    }
+    sources.sort();
+    Ok(sources)
+}
+
+/// A file in C that is no test.
+pub(super) fn is_source(path: &Path) -> bool {
+    let is_test = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("test"));
+    path.extension().is_some_and(|extension| extension == "c") && !is_test && path.is_file()
+}
+
+/// Writes the bindings anew; those of them that are compiled.
+fn bindings(mut world: World, folder: &Path) -> Result<Vec<PathBuf>, BuildError> {
+    let bad = |reason: String| BuildError::Wit { path: world.wit.clone(), reason };
+    let mut files = Files::default();
+    let mut generator = wit_bindgen_c::Opts::default().build();
+    let generated = generator.generate(&mut world.resolve, world.id, &mut files);
+    generated.map_err(|error| bad(format!("no bindings can be made of it: {error:#}")))?;
+    let mut compiled = Vec::new();
+    for (name, content) in files.iter() {
+        let path = folder.join(name);
+        let is_same = std::fs::read(&path).is_ok_and(|present| present == content);
+        let made = if is_same {
+            Ok(())
+        } else {
+            std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, content))
+        };
+        made.map_err(|source| BuildError::File { action: "cannot write", path: path.clone(), source })?;
+        if path.extension().is_some_and(|extension| extension != "h") {
+            compiled.push(path);
+        }
+    }
+    Ok(compiled)
+}
+
+/// The component of a core module, which reaches WASI 0.2 through the adapter.
+fn component(project: &Project, module: &Path) -> Result<Vec<u8>, BuildError> {
+    let bytes = std::fs::read(module).map_err(|source| BuildError::File {
+        action: "cannot read",
+        path: module.to_owned(),
+        source,
+    })?;
+    let (name, adapter) = (WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER);
+    let mut encoder = ComponentEncoder::default();
+    let begun = encoder.validate(true).module(&bytes).and_then(|encoder| encoder.adapter(name, adapter));
+    let made = begun.and_then(ComponentEncoder::encode);
+    made.map_err(|error| BuildError::NotAComponent {
+        name: project.name().to_owned(),
+        reason: format!("no component can be made of what the compiler made: {error:#}"),
+    })
+}

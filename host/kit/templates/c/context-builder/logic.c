@@ -1,0 +1,13 @@
+#include "logic.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+const char ANSWERING[] = "Answer in plain words and in at most five sentences, unless more is asked for.";
+
+char *reader(const char *user, size_t length) {
+    size_t room = length + sizeof "You write for .";
+    char *text = malloc(room);
+    if (text != NULL) snprintf(text, room, "You write for %.*s.", (int)length, user);
+    return text;
+}

@@ -1,0 +1,15 @@
+// Run by `zig run`, without the host.
+
+#include "logic.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main(void) {
+    char *text = reader("ada and more", 3);
+    assert(text != NULL && strcmp(text, "You write for ada.") == 0);
+    free(text);
+    assert(strlen(ANSWERING) > 0);
+    return 0;
+}

@@ -1,0 +1,45 @@
+// One tool: `my-plugin.count`.
+
+// What the descriptions say is what the model reads.
+const inputSchema = {
+  type: "object",
+  properties: {
+    text: { type: "string", description: "The text to look in." },
+    word: { type: "string", description: "The word to count, upper and lower case alike." },
+  },
+  required: ["text", "word"],
+  additionalProperties: false,
+};
+
+const outputSchema = {
+  type: "object",
+  properties: { times: { type: "integer", description: "How often the word occurs." } },
+  required: ["times"],
+};
+
+const words = (text) => text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
+
+export const tool = {
+  definitions: () => [
+    {
+      name: "my-plugin.count",
+      title: undefined,
+      description: "Counts how often a word occurs in a text. Use it instead of counting yourself.",
+      inputSchema: JSON.stringify(inputSchema),
+      outputSchema: JSON.stringify(outputSchema),
+      traits: { readOnly: true },
+      priority: 0,
+    },
+  ],
+
+  call(name, args, context) {
+    const { text, word } = JSON.parse(args);
+    if (!/^[\p{L}\p{N}]+$/u.test(word)) {
+      // What the schema cannot say, the model is told with the place.
+      const violation = { pointer: "/word", message: "must be one word of letters and digits" };
+      throw { tag: "invalid-arguments", val: [violation] };
+    }
+    const times = words(text).filter((other) => other === word.toLowerCase()).length;
+    return { tag: "done", val: { content: [], structured: JSON.stringify({ times }) } };
+  },
+};

@@ -1,0 +1,13 @@
+import unittest
+
+from logic import sections
+
+
+class Sections(unittest.TestCase):
+    def test_the_reader_is_named_where_there_is_one(self):
+        self.assertEqual([name for name, _ in sections(None)], ["answering"])
+        self.assertEqual([name for name, _ in sections("ada")], ["answering", "reader"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,13 @@
+import unittest
+
+from logic import problem
+
+
+class Problem(unittest.TestCase):
+    def test_unfinished_answers_are_rejected(self):
+        self.assertIsNone(problem("The harbour opens at 6."))
+        self.assertIn("TODO", problem("The harbour opens at TODO."))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,48 @@
+"""One tool: `my-plugin.count`. The classes are those of the world in `wit/`."""
+
+import json
+
+from componentize_py_types import Err
+from logic import count
+from wit_world import exports
+from wit_world.exports import tool
+
+# What the descriptions say is what the model reads.
+ARGUMENTS = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "description": "The text to look in."},
+        "word": {"type": "string", "description": "The word to count, upper and lower case alike."},
+    },
+    "required": ["text", "word"],
+    "additionalProperties": False,
+}
+RESULT = {
+    "type": "object",
+    "properties": {"times": {"type": "integer", "description": "How often the word occurs."}},
+    "required": ["times"],
+}
+
+
+class Tool(exports.Tool):
+    def definitions(self) -> list[tool.Definition]:
+        return [
+            tool.Definition(
+                name="my-plugin.count",
+                title=None,
+                description="Counts how often a word occurs in a text. Use it instead of counting yourself.",
+                input_schema=json.dumps(ARGUMENTS),
+                output_schema=json.dumps(RESULT),
+                traits=tool.Traits.READ_ONLY,
+                priority=0,
+            )
+        ]
+
+    def call(self, name: str, args: str, context: tool.CallContext) -> tool.Outcome:
+        arguments = json.loads(args)
+        try:
+            times = count(arguments["text"], arguments["word"])
+        except ValueError as error:
+            # What the schema cannot say, the model is told with the place.
+            raise Err(tool.Error_InvalidArguments([tool.Violation("/word", str(error))]))
+        return tool.Outcome_Done(tool.Done([], json.dumps({"times": times})))

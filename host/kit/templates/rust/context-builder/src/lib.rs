@@ -1,0 +1,50 @@
+//! A context builder: what stands in the prompt with which a turn begins.
+
+use agent_host_sdk::context_builder::{Prompt, Request, Section};
+use agent_host_sdk::prelude::*;
+
+/// The same in every turn, so that providers' prompt caches hit.
+const ANSWERING: &str = "Answer in plain words and in at most five sentences, unless more is asked for.";
+
+/// The plugin.
+pub struct Plugin;
+
+impl ContextBuilder for Plugin {
+    fn init(request: Request) -> Result<Prompt, Failure> {
+        let mut prompt = Prompt::new().section(Section::fixed("answering", ANSWERING));
+        if let Some(user) = request.scope.user {
+            prompt = prompt.section(Section::dynamic("reader", format!("You write for {user}.")));
+        }
+        Ok(prompt)
+    }
+}
+
+agent_host_sdk::export_context_builder!(Plugin);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_host_sdk::context_builder::{Budget, Input, Lifecycle, Memory};
+    use agent_host_sdk::testing;
+
+    /// The names of the sections for this user.
+    fn sections(user: Option<&str>) -> Vec<String> {
+        let request = Request {
+            lifecycle: Lifecycle::Init,
+            scope: Scope { user: user.map(str::to_owned), ..testing::scope() },
+            model: testing::model(),
+            input: Input::Text("hello".to_owned()),
+            tools: Vec::new(),
+            memory: Memory { history: Vec::new(), hidden: 0, summary: None, recollections: Vec::new() },
+            budget: Budget { available: 100_000, reserved: 1_000, tools: 0 },
+        };
+        let prompt = Plugin::init(request).expect("it never fails");
+        prompt.system.into_iter().map(|section| section.name).collect()
+    }
+
+    #[test]
+    fn the_reader_is_named_where_there_is_one() {
+        assert_eq!(sections(None), ["answering"]);
+        assert_eq!(sections(Some("ada")), ["answering", "reader"]);
+    }
+}

@@ -1,0 +1,47 @@
+//! A media policy: what the provider gets to see of the conversation's pictures and files.
+
+use agent_host_sdk::media_policy::{Decision, Item, MediaPolicy, Request};
+use agent_host_sdk::types::Failure;
+
+/// The plugin.
+pub struct Plugin;
+
+impl MediaPolicy for Plugin {
+    /// One decision for each item, in the same order. What is stored never changes.
+    fn decide(request: Request) -> Result<Vec<Decision>, Failure> {
+        Ok(request.items.iter().map(decide).collect())
+    }
+}
+
+agent_host_sdk::export_media_policy!(Plugin);
+
+fn decide(item: &Item) -> Decision {
+    if item.seen_count == 0 {
+        return Decision::Keep;
+    }
+    let name = item.media.name.as_deref().unwrap_or("a file");
+    Decision::mask(format!("[{name}, {}: seen before]", item.media.mime_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_host_sdk::media_policy::Position;
+    use agent_host_sdk::testing;
+    use agent_host_sdk::types::{Media, Role};
+
+    fn item(seen_count: u32) -> Item {
+        let digest = format!("sha256:{}", "0".repeat(64));
+        let (mime_type, name) = ("image/png".to_owned(), Some("chart.png".to_owned()));
+        let media = Media { digest, mime_type, size: 1000, dimensions: None, name };
+        Item { position: Position { message: 0, part: 0, item: None }, role: Role::User, seen_count, media, masked: false }
+    }
+
+    #[test]
+    fn what_was_seen_is_sent_as_a_line() {
+        let request =
+            Request { scope: testing::scope(), model: testing::model(), messages: 1, items: vec![item(0), item(1)] };
+        let decisions = Plugin::decide(request).expect("it never fails");
+        assert!(matches!(&decisions[..], [Decision::Keep, Decision::Mask(text)] if text.contains("chart.png")));
+    }
+}

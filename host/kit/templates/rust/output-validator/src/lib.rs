@@ -1,0 +1,47 @@
+//! An output validator: it says whether an answer may end the turn, and if not, why.
+
+use agent_host_sdk::output_validator::{OutputValidator, Request, Verdict};
+use agent_host_sdk::types::Failure;
+
+/// What stands in texts that are not finished.
+const UNFINISHED: [&str; 3] = ["TODO", "FIXME", "lorem ipsum"];
+
+/// The plugin.
+pub struct Plugin;
+
+impl OutputValidator for Plugin {
+    fn validate(request: Request) -> Result<Verdict, Failure> {
+        Ok(match UNFINISHED.into_iter().find(|place| request.text.contains(place)) {
+            // The model reads this, so it says what would be right.
+            Some(place) => Verdict::reject("", format!("The answer says `{place}`. Write what belongs there.")),
+            None => Verdict::Accept,
+        })
+    }
+}
+
+agent_host_sdk::export_output_validator!(Plugin);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_host_sdk::testing;
+
+    fn verdict(text: &str) -> Verdict {
+        let request = Request {
+            scope: testing::scope(),
+            text: text.to_owned(),
+            structured: None,
+            output_schema: None,
+            attempt: 1,
+            corrections_left: 2,
+            turn: Vec::new(),
+        };
+        Plugin::validate(request).expect("it never fails")
+    }
+
+    #[test]
+    fn unfinished_answers_are_rejected() {
+        assert!(matches!(verdict("The harbour opens at 6."), Verdict::Accept));
+        assert!(matches!(verdict("The harbour opens at TODO."), Verdict::Reject(problems) if problems.len() == 1));
+    }
+}
