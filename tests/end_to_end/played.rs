@@ -66,8 +66,7 @@ fn the_plugins_own_scenarios_pass() {
 #[test]
 fn the_pages_examples_are_played() {
     let page = std::fs::read_to_string(repository().join("host/docs/scenarios.md")).unwrap();
-    let examples: Vec<&str> =
-        page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    let examples: Vec<&str> = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert_eq!(examples.len(), 2);
     let folder = Folder::with(&[("first", &(of("text") + examples[0])), ("second", &(of("calc") + examples[1]))]);
     let golden = repository().join("plugins/text/count.golden");
@@ -123,7 +122,12 @@ fn what_cannot_be_played_says_why() {
         ("toml", "[[turns]\n"),
         ("plugin", "plugins = [\"nope\"]\n[[turns]]\nsay = \"hi\"\n"),
         ("network", &with("agent = { model = \"openai/gpt-4.1\" }\n[[turns]]\nsay = \"hi\"\n")),
-        ("outside", &with("[agent.plugins.text.grants]\nread = [\"/etc\"]\n[[turns]]\nsay = \"hi\"\nreplies = [{ text = \"\" }]\n")),
+        (
+            "outside",
+            &with(
+                "[agent.plugins.text.grants]\nread = [\"/etc\"]\n[[turns]]\nsay = \"hi\"\nreplies = [{ text = \"\" }]\n",
+            ),
+        ),
         ("climbing", &with("files = { \"../x\" = \"\" }\n[[turns]]\nsay = \"hi\"\n")),
         ("good", &with("[[turns]]\nsay = \"hi\"\nreplies = [{ text = \"ho\" }]\noutput = \"ho\"\n")),
     ]);
@@ -163,10 +167,16 @@ fn golden_transcripts_are_compared_and_written() {
     let folder = Folder::with(&[("words", &scenario)]);
     let (code, printed) = folder.shown(&[]);
     assert_eq!(code, Some(1));
-    assert!(printed.contains("words.scenario.toml:2: golden") && printed.contains("there is no such file"), "{printed}");
+    assert!(
+        printed.contains("words.scenario.toml:2: golden") && printed.contains("there is no such file"),
+        "{printed}"
+    );
     assert_eq!(folder.shown(&["--update"]).0, Some(0));
     let golden = std::fs::read_to_string(folder.0.path().join("words.golden")).unwrap();
-    assert!(golden.starts_with("turn 1\nuser: Count.\ncall: text.count {\"text\":\"one two\"}\nresult of text.count: "), "{golden}");
+    assert!(
+        golden.starts_with("turn 1\nuser: Count.\ncall: text.count {\"text\":\"one two\"}\nresult of text.count: "),
+        "{golden}"
+    );
     assert!(golden.ends_with("\nmodel: Two.\nend: answered\n"), "{golden}");
     assert_eq!(folder.shown(&[]).0, Some(0), "it is alike in the next run");
     folder.write("words.scenario.toml", &scenario.replace("Two.", "It has two."));
@@ -187,7 +197,8 @@ fn faults_of_the_model_are_scripted() {
     // A reply whose fault passes is given whole afterwards.
     let busy = busy.replace("ends = \"error\"", "output = \"It was bro\"");
     let slow = "time_limit_ms = 200\n[[turns]]\nsay = \"Hi.\"\nreplies = [{ text = \"late\", delay_ms = 60000 }]\n";
-    let more = "[[turns]]\nsay = \"Hi.\"\nreplies = [{ calls = [{ name = \"text.count\", arguments = { text = \"a\" } }] }]\n";
+    let more =
+        "[[turns]]\nsay = \"Hi.\"\nreplies = [{ calls = [{ name = \"text.count\", arguments = { text = \"a\" } }] }]\n";
     let with = |rest: &str| of("text") + rest;
     let folder = Folder::with(&[("busy", &with(&busy)), ("slow", &with(slow)), ("more", &with(more))]);
     let (code, printed) = folder.shown(&[".", "busy", "--update"]);
@@ -234,7 +245,9 @@ fn whole_agents_are_played() {
            { calls = [{ name = \"files.write\", arguments = { path = \"note.txt\", text = \"milk\" } }, { name = \"files.move\", arguments = { from = \"a\", to = \"b\" } }] },\n\
            { text = \"Done.\" }]\napprovals = [{ name = \"files.write\", verdict = \"allow\", arguments = { path = \"note.txt\", text = \"tea\" } }]\n\
            calls = [{ name = \"files.write\", arguments = { path = \"note.txt\", text = \"tea\" }, fails = true }, { name = \"files.move\", fails = true }]\n";
-    let lead = format!("agent = \"{agents}/lead.toml\"\n[[turns]]\nsay = \"When does the lighthouse open?\"\noutput = {{ contains = \"nine\" }}\n");
+    let lead = format!(
+        "agent = \"{agents}/lead.toml\"\n[[turns]]\nsay = \"When does the lighthouse open?\"\noutput = {{ contains = \"nine\" }}\n"
+    );
     let service = "plugins = []\n[agent.services.tide]\ntype = \"com.example.tide\"\n[agent.services.tide.emits.\"com.example.tide.known\"]\ntype = \"object\"\n\
         [agent.services.tide.accepts]\ntype = \"object\"\n[[turns]]\nsay = \"When?\"\nreplies = [{ calls = [{ name = \"tide\", arguments = {} }] }, { text = \"At four.\" }]\n\
         services = [{ name = \"tide\", type = \"com.example.tide.known\", data = { at = \"four\" } }]\ncalls = [{ name = \"tide\", result = { json = { at = \"four\" } } }]\n";
@@ -247,7 +260,10 @@ fn whole_agents_are_played() {
     assert_eq!(code, Some(0), "{printed}");
     // Without an answer each of them waits, and the scenario says what to write.
     let waiting = careful.replace("approvals = ", "approvals = [] # ");
-    let folder = Folder::with(&[("careful", &waiting), ("question", &question.replace("colour\" }, answer", "size\" }, answer"))]);
+    let folder = Folder::with(&[
+        ("careful", &waiting),
+        ("question", &question.replace("colour\" }, answer", "size\" }, answer")),
+    ]);
     let (code, printed) = folder.shown(&[]);
     assert_eq!(code, Some(1));
     assert!(printed.contains("approvals = [{ name = \"files.write\", verdict = \"allow\" }]"), "{printed}");
@@ -296,17 +312,26 @@ fn projects_are_built_first() {
     let test = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         let target = crate::support::scratch().join("scenario-target");
-        command.current_dir(&project).arg("test").args(arguments).arg("--data").arg(data()).env("CARGO_TARGET_DIR", target);
+        command
+            .current_dir(&project)
+            .arg("test")
+            .args(arguments)
+            .arg("--data")
+            .arg(data())
+            .env("CARGO_TARGET_DIR", target);
         command.stdin(Stdio::null()).output().unwrap()
     };
-    let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said = |output: &Output| {
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    };
     let unbuilt = test(&["--no-build"]);
     assert_eq!(unbuilt.status.code(), Some(2), "{}", said(&unbuilt));
     assert!(said(&unbuilt).contains("the plugin `shout` has no component"), "{}", said(&unbuilt));
     let built = test(&[]);
     assert_eq!(built.status.code(), Some(0), "{}", said(&built));
     assert!(project.join("shout.wasm").is_file());
-    std::fs::write(project.join("src/lib.rs"), block("rust", "text.shout").replace("to_uppercase", "to_lowercase")).unwrap();
+    std::fs::write(project.join("src/lib.rs"), block("rust", "text.shout").replace("to_uppercase", "to_lowercase"))
+        .unwrap();
     let changed = test(&[]);
     assert_eq!(changed.status.code(), Some(1), "{}", said(&changed));
     assert!(said(&changed).contains("+hello"), "{}", said(&changed));

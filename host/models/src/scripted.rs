@@ -53,7 +53,8 @@ impl Scripted {
 
     /// A script that stands in another file, which `path` names. `window` is in tokens; none: the usual one.
     pub fn of_replies(path: &Path, window: Option<u32>, replies: Replies) -> Self {
-        let script = Script { summaries: replies.summaries, answers: replies.answers, ..Script::of_replies(replies.turns) };
+        let script =
+            Script { summaries: replies.summaries, answers: replies.answers, ..Script::of_replies(replies.turns) };
         let script = Script { window: window.unwrap_or(script.window), ..script };
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let model = Model { provider: "scripted".into(), name, window: script.window };

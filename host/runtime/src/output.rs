@@ -53,7 +53,12 @@ impl Session {
             let cost = report.cost;
             let verdict = answer(validator, report)?;
             let by = validator.plugin().identity().to_string();
-            self.note(&mut notes, step, "verdict", json!({"plugin": by, "asked": asked, "answer": verdict, "cost": cost}));
+            self.note(
+                &mut notes,
+                step,
+                "verdict",
+                json!({"plugin": by, "asked": asked, "answer": verdict, "cost": cost}),
+            );
             match verdict {
                 Verdict::Accept => {}
                 Verdict::AcceptAs(changed) => data = changed,

@@ -75,8 +75,7 @@ impl Session {
         let decisions = answer(policy, report)?;
         let plugin = policy.plugin().identity().to_string();
         let asked = json!({"model": request.model, "messages": request.messages});
-        let body =
-            json!({"plugin": plugin, "asked": asked, "items": request.items, "answer": decisions, "cost": cost});
+        let body = json!({"plugin": plugin, "asked": asked, "items": request.items, "answer": decisions, "cost": cost});
         self.note(&mut outgoing.notes, step, "media_policy", body);
         Ok(decisions)
     }

@@ -16,8 +16,8 @@ use agent_core::view::shown_message;
 use agent_memory::{CallFilter, MAX_PAGE, MessageRange, RecordRange, SessionSummary, Store, StoreError, StoredRecord};
 use agent_models::Providers;
 use agent_plugins::{
-    CallReport, Generation, Grants, LoadedPlugin, MediaPort, MediaRange, MediumToStore, ModelAnswer, ModelAsker, ModelPort,
-    ModelQuestion, ModelRefusal, PluginSetup, PortError, Ports, Sandbox, ToolCallContext, ToolCallRequest,
+    CallReport, Generation, Grants, LoadedPlugin, MediaPort, MediaRange, MediumToStore, ModelAnswer, ModelAsker,
+    ModelPort, ModelQuestion, ModelRefusal, PluginSetup, PortError, Ports, Sandbox, ToolCallContext, ToolCallRequest,
 };
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -153,9 +153,7 @@ impl Past {
             DeedKind::Call(record) | DeedKind::Request(record, _) => {
                 Some(self.call(plugin, (record, deed.turn), grants).await?)
             }
-            DeedKind::Verdict(verdict) => {
-                Some(of_pure(self.sandbox.validate(&setup, &verdict.0).await, Came::Verdict))
-            }
+            DeedKind::Verdict(verdict) => Some(of_pure(self.sandbox.validate(&setup, &verdict.0).await, Came::Verdict)),
             DeedKind::Decision(decision) => {
                 Some(of_pure(self.sandbox.decide(&setup, &decision.0).await, Came::Decision))
             }
@@ -177,7 +175,8 @@ impl Past {
         // It is asked nothing: the agent is there for its registry of tools.
         let nobody = Providers::new(Vec::new()).model("offline", Path::new("")).expect("it is built in");
         let agent = Agent::new(config, nobody, Generation::new([plugin.clone()]))?;
-        let refused = |error: ToolError| Again { came: Came::Result(Box::new(result_of(Err(error)))), unrecorded: Vec::new() };
+        let refused =
+            |error: ToolError| Again { came: Came::Result(Box::new(result_of(Err(error)))), unrecorded: Vec::new() };
         let Some(tool) = agent.registry().get(&record.name) else {
             let message = format!("there is no tool `{}` any more", record.name);
             return Ok(refused(ToolError::NotFound { message }));
@@ -202,7 +201,8 @@ impl Past {
         let report = self.sandbox.call_tool(setup, request, &ports).await;
         let mut unrecorded = denials_in(&report.denials);
         if self.model.missed.swap(0, Ordering::Relaxed) > 0 {
-            let (plugin, thing) = (plugin.identity().to_string(), "asking the model something else than it did then".to_owned());
+            let (plugin, thing) =
+                (plugin.identity().to_string(), "asking the model something else than it did then".to_owned());
             unrecorded.push(Denial { plugin, thing, grant: String::new() });
         }
         let came = match report.result {
@@ -294,7 +294,9 @@ fn of_call(call: CallRecord, requests: &BTreeMap<CallId, String>) -> Option<Deed
     let kind = match requests.get(&call.id).cloned() {
         Some(event_type) => DeedKind::Request(Box::new(call), event_type),
         // One that never ran, or was stopped, has cost nothing.
-        None if call.attempt > 0 && result.is_some_and(|result| result.cost.wall_us > 0) => DeedKind::Call(Box::new(call)),
+        None if call.attempt > 0 && result.is_some_and(|result| result.cost.wall_us > 0) => {
+            DeedKind::Call(Box::new(call))
+        }
         None => return None,
     };
     Some(Deed { turn, step, plugin, digest: digest.to_string(), kind })
@@ -382,7 +384,8 @@ impl ModelPort for RecordedModel {
         let mut recorded = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let answers = recorded.get_mut(&asker.call);
         let asked = record_of(&question);
-        let first = answers.and_then(|answers| (answers.front()?.question == asked).then(|| answers.pop_front()).flatten());
+        let first =
+            answers.and_then(|answers| (answers.front()?.question == asked).then(|| answers.pop_front()).flatten());
         let Some(RecordedAnswer { reply, .. }) = first else {
             self.missed.fetch_add(1, Ordering::Relaxed);
             let text = "this question was not asked when the session was recorded, so no answer to it is recorded";

@@ -30,7 +30,8 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
     for component in components {
         plugins.push(sandbox.load_file(component).await?);
     }
-    let host = Host { store, sandbox, downscaler: Downscaler::default(), checkpoint: None, first_uses: None, http: None };
+    let host =
+        Host { store, sandbox, downscaler: Downscaler::default(), checkpoint: None, first_uses: None, http: None };
     let workshop =
         Workshop { folder: directory.path(), generation: Generation::new(plugins), mcp_server: mcp_server() };
     table.title(format!(

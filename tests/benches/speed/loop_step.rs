@@ -69,7 +69,14 @@ async fn turns(directory: &Path, synchronous: Synchronous, rounds: usize) -> was
     let store = Arc::new(SqliteStore::open(directory.join("bench.db"), options)?);
     let step: Arc<Mutex<Step>> = Arc::default();
     let (sandbox, checkpoint) = (Sandbox::new(SandboxOptions::default())?, Some(observer(step.clone())));
-    let host = Host { store: store.clone(), sandbox, downscaler: Downscaler::default(), checkpoint, first_uses: None, http: None };
+    let host = Host {
+        store: store.clone(),
+        sandbox,
+        downscaler: Downscaler::default(),
+        checkpoint,
+        first_uses: None,
+        http: None,
+    };
     let agent = scripted(directory, 1)?;
 
     let mut measured = Measured::default();

@@ -82,10 +82,7 @@ async fn replacements(
 }
 
 /// The session of the store, or of a document, which is read into memory.
-async fn session(
-    asked: &str,
-    data: &DataDirectory,
-) -> Result<(Arc<dyn Store>, agent_memory::SessionSummary), Failure> {
+async fn session(asked: &str, data: &DataDirectory) -> Result<(Arc<dyn Store>, agent_memory::SessionSummary), Failure> {
     let file = Path::new(asked);
     if !file.is_file() {
         if !data.database().exists() {

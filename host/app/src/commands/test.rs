@@ -77,7 +77,10 @@ fn found(arguments: &TestArguments) -> Result<Vec<Discovered>, Failure> {
     let names: Vec<String> = all.iter().map(|found| found.name.clone()).collect();
     let fits: Vec<_> = all.into_iter().filter(|found| found.name.contains(filter.as_str())).collect();
     if fits.is_empty() {
-        return Err(Failure::refused(format!("no scenario's name contains `{filter}`; there are: {}", names.join(", "))));
+        return Err(Failure::refused(format!(
+            "no scenario's name contains `{filter}`; there are: {}",
+            names.join(", ")
+        )));
     }
     Ok(fits)
 }
@@ -122,7 +125,9 @@ impl Playing {
         match self {
             Playing::Refused(report) => report,
             // It is not stopped before it was asked for, and what it does is caught where it fails.
-            Playing::Played(handle) => handle.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())),
+            Playing::Played(handle) => {
+                handle.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+            }
         }
     }
 

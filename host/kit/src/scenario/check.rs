@@ -1,13 +1,13 @@
 //! What of a turn is not as the scenario says.
 
 use super::file::Scenario;
-use crate::diff::diff;
 use super::model::Complaint;
 use super::pattern::{Pattern, quoted};
 use super::place::Place;
 use super::report::Failure;
 use super::script::{Ending, ExpectedCall, Turn};
 use super::transcript::called;
+use crate::diff::diff;
 use agent_core::change::CallRecord;
 use agent_core::event::{EndReason, Suspension, WaitCause};
 use agent_core::message::Content;
@@ -117,7 +117,9 @@ impl Checked<'_> {
             return vec![failure];
         }
         let pairs = expected.iter().zip(calls).enumerate();
-        pairs.flat_map(|(index, (expected, call))| self.call(index, (expected.get_ref(), expected.span()), call)).collect()
+        pairs
+            .flat_map(|(index, (expected, call))| self.call(index, (expected.get_ref(), expected.span()), call))
+            .collect()
     }
 
     fn call(&self, index: usize, (expected, span): (&ExpectedCall, Range<usize>), call: &CallRecord) -> Vec<Failure> {
@@ -137,7 +139,11 @@ impl Checked<'_> {
         }
         let Some(result) = &call.result else {
             let (made, because) = (called(&call.name, arguments), in_words(&self.played.result, "it was not ended"));
-            failures.push(Failure::at(self.place(&span, &key("result")), "a result", format!("none of {made}: {because}")));
+            failures.push(Failure::at(
+                self.place(&span, &key("result")),
+                "a result",
+                format!("none of {made}: {because}"),
+            ));
             return failures;
         };
         let text = shown(&result.content);
@@ -162,7 +168,8 @@ impl Checked<'_> {
         if let Some(wanted) = &turn.ends {
             let place = self.place(&wanted.span(), ".ends");
             let found = ended.map_or("nothing was begun", Ending::word);
-            let failure = Failure::at(place, &format!("the end {:?}", wanted.get_ref().word()), in_words(result, found));
+            let failure =
+                Failure::at(place, &format!("the end {:?}", wanted.get_ref().word()), in_words(result, found));
             return (ended != Some(*wanted.get_ref())).then_some(failure);
         }
         let place = self.place(&self.played.span, "");
@@ -176,7 +183,8 @@ impl Checked<'_> {
                 Some(failure.advising(advice(waits)))
             }
             result => {
-                let wanted = if turn.error.is_some() { "a turn that ends with an error" } else { "a turn that ends well" };
+                let wanted =
+                    if turn.error.is_some() { "a turn that ends with an error" } else { "a turn that ends well" };
                 let found = ended.map_or("nothing was begun", Ending::word);
                 Some(Failure::at(place, wanted, in_words(result, found)))
             }

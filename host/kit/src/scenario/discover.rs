@@ -58,7 +58,9 @@ mod tests {
     #[test]
     fn scenarios_are_found_by_their_ending() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        for file in ["b.scenario.toml", "text/a.scenario.toml", "text/a.toml", "target/x.scenario.toml", ".git/y.scenario.toml"] {
+        for file in
+            ["b.scenario.toml", "text/a.scenario.toml", "text/a.toml", "target/x.scenario.toml", ".git/y.scenario.toml"]
+        {
             let path = folder.path().join(file);
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             std::fs::write(path, "").expect("written");

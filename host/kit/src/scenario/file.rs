@@ -90,7 +90,8 @@ impl Scenario {
     /// Its plugins as they are written, each with its place.
     pub fn plugins(&self) -> impl Iterator<Item = (Place, &str)> {
         let plugins = self.script.plugins.iter().enumerate();
-        plugins.map(|(index, plugin)| (self.place(plugin.span(), format!("plugins[{index}]")), plugin.get_ref().as_str()))
+        plugins
+            .map(|(index, plugin)| (self.place(plugin.span(), format!("plugins[{index}]")), plugin.get_ref().as_str()))
     }
 
     /// Which agent plays it.
@@ -145,7 +146,10 @@ impl Problems<'_> {
     fn all(mut self) -> Vec<String> {
         let script = &self.scenario.script;
         if script.turns.is_empty() && script.calls.is_empty() {
-            self.add(0..0, "it says nothing to do: give it [[turns]] with `say` and `replies`, or [[calls]] with `name`");
+            self.add(
+                0..0,
+                "it says nothing to do: give it [[turns]] with `say` and `replies`, or [[calls]] with `name`",
+            );
         }
         for (index, turn) in script.turns.iter().enumerate() {
             self.turn(&format!("turns[{index}]"), turn.get_ref());
@@ -252,13 +256,20 @@ impl Problems<'_> {
 
     fn exchange(&mut self, key: &str, exchange: &Spanned<Exchange>) {
         let (span, exchange) = (exchange.span(), exchange.get_ref());
-        let answers = [exchange.body.is_some(), exchange.json.is_some(), exchange.base64.is_some(), exchange.file.is_some()];
+        let answers =
+            [exchange.body.is_some(), exchange.json.is_some(), exchange.base64.is_some(), exchange.file.is_some()];
         let answers = answers.into_iter().filter(|given| *given).count();
         if !super::http::is_request(&exchange.request) {
-            self.add(span.clone(), &format!("{key}.request is no request: write it as \"GET https://api.example.com/v1/items\""));
+            self.add(
+                span.clone(),
+                &format!("{key}.request is no request: write it as \"GET https://api.example.com/v1/items\""),
+            );
         }
         if answers > 1 {
-            self.add(span.clone(), &format!("{key} has several answers: keep one of `body`, `json`, `base64` and `file`"));
+            self.add(
+                span.clone(),
+                &format!("{key} has several answers: keep one of `body`, `json`, `base64` and `file`"),
+            );
         }
         if answers > 0 && exchange.error.is_some() {
             self.add(span.clone(), &format!("{key} has an answer and an `error`: keep one of them"));
@@ -272,7 +283,9 @@ impl Problems<'_> {
         if let Some(Err(error)) = exchange.base64.as_ref().map(|text| STANDARD.decode(text)) {
             self.add(span.clone(), &format!("{key}.base64 is none: {error}"));
         }
-        if let Some(Err(error)) = exchange.file.as_ref().map(|file| std::fs::metadata(self.scenario.folder().join(file))) {
+        if let Some(Err(error)) =
+            exchange.file.as_ref().map(|file| std::fs::metadata(self.scenario.folder().join(file)))
+        {
             self.add(span.clone(), &format!("{key}.file cannot be read: {error}"));
         }
         if let Some(problem) = exchange.request_body.as_ref().and_then(Pattern::problem) {

@@ -18,7 +18,9 @@ pub(crate) fn lay(scenario: &Scenario, folder: &Path) -> Result<(), Failure> {
         let written = match content.get_ref() {
             FileContent::Text(text) if text.is_empty() && path.ends_with('/') => std::fs::create_dir_all(&to),
             FileContent::Text(text) => write(&to, text.as_bytes()),
-            FileContent::Base64(text) => STANDARD.decode(text).map_err(io::Error::other).and_then(|bytes| write(&to, &bytes)),
+            FileContent::Base64(text) => {
+                STANDARD.decode(text).map_err(io::Error::other).and_then(|bytes| write(&to, &bytes))
+            }
             FileContent::Copy(from) => copy(&scenario.folder().join(from), &to, DEPTH),
         };
         written.map_err(|error| {

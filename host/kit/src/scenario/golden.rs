@@ -1,8 +1,8 @@
 //! Golden transcripts: what a scenario's conversation was, beside the scenario, and whether it still is that.
 
 use super::file::Scenario;
-use crate::diff::diff;
 use super::report::Failure;
+use crate::diff::diff;
 use std::io;
 use std::path::PathBuf;
 
@@ -83,7 +83,8 @@ pub(crate) fn settle(scenario: &Scenario, transcript: &str, mode: GoldenMode) ->
 }
 
 fn failed(scenario: &Scenario, expected: &str, found: String) -> (Golden, Option<Failure>) {
-    let line = scenario.text.lines().position(|line| line.trim_start().starts_with("golden")).map_or(1, |index| index + 1);
+    let line =
+        scenario.text.lines().position(|line| line.trim_start().starts_with("golden")).map_or(1, |index| index + 1);
     let place = super::Place { line, key: "golden".to_owned(), ..scenario.top() };
     (Golden::Differs, Some(Failure::at(place, expected, found)))
 }

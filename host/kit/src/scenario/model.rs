@@ -40,9 +40,11 @@ impl StagedModel {
     /// `turns`: the replies of each turn that is played.
     pub(crate) fn new(scenario: &Scenario, turns: Vec<Vec<ScriptedReply>>) -> Self {
         let (script, path) = (&scenario.script, &scenario.path);
-        let unspanned = |replies: &[Spanned<ScriptedReply>]| replies.iter().map(|reply| reply.get_ref().clone()).collect();
+        let unspanned =
+            |replies: &[Spanned<ScriptedReply>]| replies.iter().map(|reply| reply.get_ref().clone()).collect();
         let of = |replies: Replies| Scripted::of_replies(path, script.window, replies);
-        let aside = Replies { summaries: unspanned(&script.summaries), answers: unspanned(&script.answers), turns: Vec::new() };
+        let aside =
+            Replies { summaries: unspanned(&script.summaries), answers: unspanned(&script.answers), turns: Vec::new() };
         let turns = turns.into_iter().map(|turns| of(Replies { turns, ..Replies::default() })).collect();
         Self { turns, aside: of(aside), playing: Mutex::default() }
     }

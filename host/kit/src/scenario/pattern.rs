@@ -99,9 +99,12 @@ impl Pattern {
     /// What makes it no pattern, as the end of a sentence.
     pub(crate) fn problem(&self) -> Option<String> {
         if self.0 == Parts::default() {
-            return Some("says nothing: give it `text`, `contains`, `lacks`, `matches`, `json`, `includes` or `at`".into());
+            return Some(
+                "says nothing: give it `text`, `contains`, `lacks`, `matches`, `json`, `includes` or `at`".into(),
+            );
         }
-        let wrong = |pattern: &String| Regex::new(pattern).err().map(|error| format!("is no regular expression: {error}"));
+        let wrong =
+            |pattern: &String| Regex::new(pattern).err().map(|error| format!("is no regular expression: {error}"));
         let pointers = self.0.at.keys().chain(self.0.at_matches.keys());
         let no_pointer = |pointer: &String| !pointer.is_empty() && !pointer.starts_with('/');
         let pointer = pointers.clone().find(|pointer| no_pointer(pointer));
@@ -113,7 +116,9 @@ impl Pattern {
     pub(crate) fn mismatches(&self, text: &str, structured: Option<&Value>) -> Vec<Mismatch> {
         let parts = &self.0;
         let mut found = Vec::new();
-        if let Some(wanted) = parts.text.as_ref().filter(|wanted| wanted.trim_end_matches('\n') != text.trim_end_matches('\n')) {
+        if let Some(wanted) =
+            parts.text.as_ref().filter(|wanted| wanted.trim_end_matches('\n') != text.trim_end_matches('\n'))
+        {
             let expected = format!("the text {:?}", short(wanted));
             found.push(Mismatch { expected, found: quoted(text), diff: Some(diff(wanted, text)) });
         }
@@ -156,15 +161,18 @@ impl Parts {
             match json.pointer(pointer) {
                 Some(there) if there == wanted => {}
                 there => {
-                    let there = there.map_or_else(|| format!("nothing there in {}", short(&json.to_string())), Value::to_string);
+                    let there = there
+                        .map_or_else(|| format!("nothing there in {}", short(&json.to_string())), Value::to_string);
                     found.push(Mismatch::of(format!("{wanted} at {pointer:?}"), there));
                 }
             }
         }
         for (pointer, pattern) in &self.at_matches {
-            let there = json.pointer(pointer).map(|there| there.as_str().map_or_else(|| there.to_string(), str::to_owned));
+            let there =
+                json.pointer(pointer).map(|there| there.as_str().map_or_else(|| there.to_string(), str::to_owned));
             if !there.as_deref().is_some_and(|there| is_match(pattern, there)) {
-                let there = there.map_or_else(|| format!("nothing there in {}", short(&json.to_string())), |there| quoted(&there));
+                let there = there
+                    .map_or_else(|| format!("nothing there in {}", short(&json.to_string())), |there| quoted(&there));
                 found.push(Mismatch::of(format!("what matches {pattern:?} at {pointer:?}"), there));
             }
         }
@@ -250,7 +258,8 @@ mod tests {
             (json!({"at_matches": {"/x": "."}}), "what matches \".\" at \"/x\""),
         ];
         for (pattern, expected) in fails {
-            let found: Vec<_> = of(pattern).mismatches(text, None).into_iter().map(|mismatch| mismatch.expected).collect();
+            let found: Vec<_> =
+                of(pattern).mismatches(text, None).into_iter().map(|mismatch| mismatch.expected).collect();
             assert_eq!(found, [expected]);
         }
         assert_eq!(of(json!({"at": {"/a": 1}})).mismatches("no JSON", None)[0].expected, "JSON");

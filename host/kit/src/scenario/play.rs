@@ -68,7 +68,8 @@ impl Player {
         let place = tempfile::tempdir().map_err(of_io)?;
         let folder = place.path().canonicalize().map_err(of_io)?.join("files");
         std::fs::create_dir(&folder).map_err(of_io)?;
-        let in_words = |failure: Failure| format!("{}: expected {}, found {}", failure.place, failure.expected, failure.found);
+        let in_words =
+            |failure: Failure| format!("{}: expected {}, found {}", failure.place, failure.expected, failure.found);
         folder::lay(scenario, &folder).map_err(in_words)?;
         let recorded = Arc::new(Recorded::read(scenario).map_err(in_words)?);
         let acts = acts(scenario);
@@ -78,7 +79,8 @@ impl Player {
         let setting = Setting { folder: folder.clone(), model: model.clone().map(|model| model as Arc<dyn Provider>) };
         let agent = self.casting.agent(scenario, &setting).await?;
         let options = Options { synchronous: Synchronous::Off, ..Options::default() };
-        let store = SqliteStore::open(place.path().join("agent-host.db"), options).map_err(|error| error.to_string())?;
+        let store =
+            SqliteStore::open(place.path().join("agent-host.db"), options).map_err(|error| error.to_string())?;
         let store: Arc<dyn Store> = Arc::new(store);
         let host = Host {
             store: store.clone(),
@@ -185,7 +187,8 @@ impl Stage<'_> {
                 let place = self.scenario.place(act.span.clone(), act.key.clone());
                 let found = "it was stopped then".to_owned();
                 let expected = format!("the scenario to be over in {} ms", limit.as_millis());
-                failures.push(Failure::at(place, &expected, found).advising("raise `time_limit_ms` if it may take longer"));
+                failures
+                    .push(Failure::at(place, &expected, found).advising("raise `time_limit_ms` if it may take longer"));
                 break;
             }
             failures.extend(played.failures(self.scenario).into_iter().map(|failure| normalised(failure, &normal)));
@@ -260,7 +263,8 @@ impl Stage<'_> {
         let unrecorded = self.recorded.unrecorded().into_iter().map(|question| {
             let asked = format!("{} {}", question.method, question.url);
             let body = String::from_utf8_lossy(&question.body).into_owned();
-            let body = if body.is_empty() { String::new() } else { format!(" with the body {}", pattern::quoted(&body)) };
+            let body =
+                if body.is_empty() { String::new() } else { format!(" with the body {}", pattern::quoted(&body)) };
             let found = format!("`{}` asked {asked}{body}, which was denied", question.plugin);
             let advice = format!("record it:\n[[http]]\nrequest = {asked:?}\nbody = \"…\"");
             Failure::at(self.scenario.top(), "only requests that are recorded under `http`", found).advising(advice)
@@ -270,9 +274,5 @@ impl Stage<'_> {
 }
 
 fn normalised(failure: Failure, normal: &Normal) -> Failure {
-    Failure {
-        found: normal.text(&failure.found),
-        diff: failure.diff.map(|diff| normal.text(&diff)),
-        ..failure
-    }
+    Failure { found: normal.text(&failure.found), diff: failure.diff.map(|diff| normal.text(&diff)), ..failure }
 }

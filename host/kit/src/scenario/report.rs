@@ -212,7 +212,9 @@ fn escaped(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\n' => escaped.push_str("&#10;"),
             '\t' => escaped.push_str("&#9;"),
-            character if character.is_control() || matches!(character, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),
+            character if character.is_control() || matches!(character, '\u{fffe}' | '\u{ffff}') => {
+                escaped.push('\u{fffd}')
+            }
             character => escaped.push(character),
         }
     }
@@ -241,6 +243,9 @@ mod tests {
         insta::assert_snapshot!(junit(&reports));
         let document = json(&reports);
         assert_eq!(document["scenarios"][0]["failures"][0]["line"], 3);
-        assert_eq!((&document["passed"], &document["failed"], &document["not_played"]), (&json!(1), &json!(1), &json!(1)));
+        assert_eq!(
+            (&document["passed"], &document["failed"], &document["not_played"]),
+            (&json!(1), &json!(1), &json!(1))
+        );
     }
 }

@@ -107,7 +107,9 @@ impl Lines {
             EventKind::Nudge { text, .. } => self.add("nudge", text),
             EventKind::Retry { attempt, reason, .. } => self.add(&format!("try {attempt}"), reason),
             EventKind::ModelFallback { to, reason, .. } => self.add(&format!("falls back to {to}"), reason),
-            EventKind::Evicted { messages, by, .. } => self.add("evicted", &format!("{messages} messages, summary by {by}")),
+            EventKind::Evicted { messages, by, .. } => {
+                self.add("evicted", &format!("{messages} messages, summary by {by}"))
+            }
             EventKind::Plan { steps } => {
                 let steps = steps.iter().map(|step| serde_json::to_string(step).unwrap_or_default());
                 self.add("plan", &steps.collect::<Vec<_>>().join("\n"));
@@ -125,9 +127,12 @@ impl Lines {
                 },
                 name,
             ),
-            EventKind::Denied { denial, .. } => self.add("denied", &format!("{} wanted {}", denial.plugin, denial.thing)),
+            EventKind::Denied { denial, .. } => {
+                self.add("denied", &format!("{} wanted {}", denial.plugin, denial.thing))
+            }
             EventKind::OutputRejected { by, problems, .. } => {
-                let problems = problems.iter().map(|problem| format!("{} {}", problem.pointer, problem.message).trim().to_owned());
+                let problems =
+                    problems.iter().map(|problem| format!("{} {}", problem.pointer, problem.message).trim().to_owned());
                 self.add(&format!("rejected by {by}"), &problems.collect::<Vec<_>>().join("\n"));
             }
             EventKind::Suspended { suspension } => suspension.waits.iter().for_each(|wait| match &wait.cause {

@@ -1,9 +1,9 @@
 //! Requests that are answered by the embedder instead of the network: in tests, and where a session is run again. They are
 //! counted and authorised like all others, and no connection is made.
 
+use super::body::Question;
 use super::exchange::headers_of_answer;
 use super::outgoing::{Authorised, Sent, header_bytes, mask_headers};
-use super::body::Question;
 use crate::limits::Limit;
 use crate::record::CallRecord;
 use http_body_util::{BodyExt, Full};
@@ -106,15 +106,10 @@ pub(super) async fn by_port(authorised: Authorised, record: Arc<CallRecord>, por
     Ok((response, Box::new(std::future::ready(Ok(())))))
 }
 
-async fn question(
-    request: hyper::Request<Question>,
-    record: &CallRecord,
-    url: String,
-) -> Result<HttpQuestion, Error> {
+async fn question(request: hyper::Request<Question>, record: &CallRecord, url: String) -> Result<HttpQuestion, Error> {
     let (parts, body) = request.into_parts();
-    let text = |(name, value): (&HeaderName, &HeaderValue)| {
-        Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
-    };
+    let text =
+        |(name, value): (&HeaderName, &HeaderValue)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()));
     Ok(HttpQuestion {
         plugin: record.plugin.name.clone(),
         call: record.call.clone(),

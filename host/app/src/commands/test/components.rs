@@ -103,10 +103,13 @@ impl Components {
             return Ok(component);
         }
         let beside = folder.parent().map(|parent| parent.join(&file));
-        let found = [Some(folder.join(&file)), beside].into_iter().flatten().filter_map(|path| Some((changed(&path)?, path)));
+        let found =
+            [Some(folder.join(&file)), beside].into_iter().flatten().filter_map(|path| Some((changed(&path)?, path)));
         found.max().map(|(_, path)| path).ok_or_else(|| {
             let (shown, build) = (folder.display(), "without --no-build it is built first");
-            Failure::refused(format!("the plugin `{name}` has no component: there is no {file} in `{shown}` or beside it; {build}"))
+            Failure::refused(format!(
+                "the plugin `{name}` has no component: there is no {file} in `{shown}` or beside it; {build}"
+            ))
         })
     }
 }
@@ -135,7 +138,12 @@ fn origin(folder: &Path, plugin: &str) -> Result<Origin, String> {
     }
     let places = above(folder).into_iter().flat_map(|folder| {
         let file = format!("{plugin}.wasm");
-        [folder.join(plugin), folder.join("plugins").join(plugin), folder.join(&file), folder.join("plugins").join(file)]
+        [
+            folder.join(plugin),
+            folder.join("plugins").join(plugin),
+            folder.join(&file),
+            folder.join("plugins").join(file),
+        ]
     });
     places.filter_map(of_path).next().ok_or_else(|| {
         format!("there is no plugin `{plugin}`: no folder of that name with a plugin.toml, and no {plugin}.wasm, in the folders above or in their `plugins`")
