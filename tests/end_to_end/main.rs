@@ -43,6 +43,7 @@ mod prefilter;
 mod prompting;
 mod public;
 mod released;
+mod replayed;
 mod sandbox;
 mod scenarios;
 mod seed_a;

@@ -1,7 +1,7 @@
 //! Has plugins do again what they did in a stored session, and finds where another version does otherwise (S6). All before the
 //! first difference is as it was recorded, so what follows from it would be, too: the loop is a function of its inputs.
 
-use crate::diff::diff;
+use crate::diff::named;
 use agent_core::change::{CallResult, Denial};
 use agent_core::message::{Content, Digest};
 use agent_core::view::result_text;
@@ -12,6 +12,9 @@ use agent_runtime::replay::{Again, Came, Deed, DeedKind, Past};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// What the two sides of a difference are called.
+const NAMES: (&str, &str) = ("then", "now");
 
 /// Which part of a session is done again, and by whom.
 pub struct Replay {
@@ -103,13 +106,18 @@ impl Replay {
                 }
             };
             let key = (deed.plugin.clone(), deed.digest.clone());
-            if let (Ok(then), false) = (&then, told.contains(&key)) {
+            if !told.contains(&key) {
                 told.push(key);
-                if let Some(difference) = offered(deed, then, &now) {
-                    found.differences.push(difference);
-                    if until == Until::First {
-                        break;
+                match then.map(|then| offered(deed, &then, &now)) {
+                    Ok(None) => {}
+                    Ok(Some(difference)) => {
+                        found.differences.push(difference);
+                        if until == Until::First {
+                            break;
+                        }
                     }
+                    // Those of the session's prompts that name its tools are known by its digest alone.
+                    Err(why) => found.skipped.push(format!("{}: {why}", of_prompt(deed))),
                 }
             }
             let grants = self.grants.get(&deed.plugin).cloned().unwrap_or_default();
@@ -153,6 +161,10 @@ fn place(deed: &Deed) -> String {
     format!("turn {}, step {}: {what}", deed.turn, deed.step)
 }
 
+fn of_prompt(deed: &Deed) -> String {
+    format!("turn {}: the prompt, in what it says of the tools of {}", deed.turn, deed.plugin)
+}
+
 /// What the model was told of the plugin's tools, and would be told now: a part of each prompt.
 fn offered(deed: &Deed, then: &LoadedPlugin, now: &LoadedPlugin) -> Option<Difference> {
     if then.digest() == now.digest() || then.tools() == now.tools() {
@@ -172,9 +184,9 @@ fn offered(deed: &Deed, then: &LoadedPlugin, now: &LoadedPlugin) -> Option<Diffe
         tools.map(|tool| format!("{tool:#}\n")).collect::<String>()
     };
     Some(Difference {
-        place: format!("turn {}: the prompt, in what it says of the tools", deed.turn),
+        place: of_prompt(deed),
         plugin: between(&then.identity().to_string(), now),
-        diff: diff(&told(then), &told(now)),
+        diff: named(NAMES, &told(then), &told(now)),
         unrecorded: Vec::new(),
     })
 }
@@ -187,7 +199,7 @@ fn compared(deed: &Deed, again: &Again, now: &LoadedPlugin) -> Option<Difference
     }
     let short = deed.digest.strip_prefix("sha256:").unwrap_or(&deed.digest);
     let then_by = format!("{}@{}", deed.plugin, short.chars().take(12).collect::<String>());
-    let diff = if then == came { String::new() } else { diff(&then, &came) };
+    let diff = if then == came { String::new() } else { named(NAMES, &then, &came) };
     Some(Difference { place: place(deed), plugin: between(&then_by, now), diff, unrecorded })
 }
 
