@@ -52,11 +52,14 @@ mod seed_e;
 mod services;
 mod services_by_hand;
 mod session_commands;
+mod sharing;
 mod store_command;
 mod support;
 mod swap;
 #[cfg(target_os = "linux")]
 mod terminal;
+#[path = "../../host/share/tests/share/registry.rs"]
+mod test_registry;
 mod text_dialect;
 mod walls;
 mod watching;

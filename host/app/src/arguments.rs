@@ -3,6 +3,7 @@
 pub(crate) mod approval;
 mod help;
 pub(crate) mod resume;
+pub(crate) mod sharing;
 mod slips;
 pub(crate) mod versions;
 
@@ -15,6 +16,10 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{LONG, SHORT, USAGE};
 use resume::ResumeArguments;
+use sharing::{
+    AddArguments, FolderArguments, KeyCommand, PushArguments, RemoveArguments, SearchArguments, SignArguments,
+    UpdateArguments,
+};
 pub(crate) use slips::meant_by_line;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -109,9 +114,12 @@ pub(crate) struct RunArguments {
 /// Another command than running a turn.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Build, inspect and call plugins
+    /// Build, inspect, call and share plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
+    /// Make keys that sign plugins
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// List, show, answer, fork, carry and delete sessions
     #[command(subcommand)]
     Session(SessionCommand),
@@ -273,6 +281,20 @@ pub(crate) enum PluginCommand {
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },
+    /// Put a component into a registry, from where others add it
+    Push(PushArguments),
+    /// Sign what is in a registry already
+    Sign(SignArguments),
+    /// Take a plugin from a registry, the web or a file into the folder, and lock it; or fetch all that is locked
+    Add(AddArguments),
+    /// Take newer versions of locked plugins, and say what they change
+    Update(UpdateArguments),
+    /// Take a locked plugin out of the folder
+    Remove(RemoveArguments),
+    /// Say whether every locked plugin is the one that was locked, and signed as [sharing] wants it; needs no network
+    Verify(FolderArguments),
+    /// Find plugins in a team's index
+    Search(SearchArguments),
 }
 
 /// Commands on sessions.

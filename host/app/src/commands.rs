@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod first_use;
+pub(crate) mod key;
 pub(crate) mod memory;
 pub(crate) mod opening;
 pub(crate) mod outbox;

@@ -89,6 +89,7 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
     match arguments.command {
         None => commands::run::run(&arguments.run, asked, terminal).await,
         Some(Command::Plugin(command)) => commands::plugin::run(command, asked, terminal).await,
+        Some(Command::Key(command)) => commands::key::run(command, terminal).await,
         // Done before anything was started.
         Some(Command::Compile) => Ok(Exit::Done),
         Some(Command::Config(command)) => commands::config::run(command, asked, terminal).await,

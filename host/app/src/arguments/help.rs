@@ -4,7 +4,7 @@
 pub(super) const USAGE: &str = "\
 agent-host --plugins DIR [OPTIONS] [PROMPT]
        agent-host --agent FILE|NAME [OPTIONS] [PROMPT]
-       agent-host plugin|session|approvals|outbox|memory|store|config|audit COMMAND";
+       agent-host plugin|key|session|approvals|outbox|memory|store|config|audit COMMAND";
 
 /// Below `-h`.
 pub(super) const SHORT: &str = "\
