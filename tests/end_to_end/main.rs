@@ -58,6 +58,7 @@ mod support;
 mod swap;
 #[cfg(target_os = "linux")]
 mod terminal;
+#[allow(dead_code, reason = "the tests of the room use the rest")]
 #[path = "../../host/share/tests/share/registry.rs"]
 mod test_registry;
 mod text_dialect;

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// The probe under a name and a version of its own.
+/// A small component under a name and a version of its own.
 fn component(name: &str, version: &str, asks: Asks) -> Vec<u8> {
     let (name, version) = (name.to_owned(), version.to_owned());
     let manifest =
         Manifest { name, version, description: "Probes the depths.".to_owned(), asks, ..Manifest::default() };
-    with_manifest(&std::fs::read(components().join("probe.wasm")).unwrap(), &manifest).unwrap()
+    with_manifest(&std::fs::read(components().join("bad-validator.wasm")).unwrap(), &manifest).unwrap()
 }
 
 /// A registry, and somebody's folder with `plugins` in it and a data folder of their own.
@@ -74,7 +74,7 @@ impl Desk {
         text
     }
 
-    /// Pushes the probe under a name, a version and a tag.
+    /// Pushes it under a name, a version and a tag.
     fn push(&self, name: &str, version: &str, rest: &[&str]) -> Vec<u8> {
         self.push_asking(name, version, Asks::default(), rest)
     }

@@ -1,6 +1,8 @@
 //! Ed25519 keys in minisign's files: made, kept for their owner only, and read.
 
 use crate::error::ShareError;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use minisign::{KeyPair, SecretKeyBox};
 use std::fmt;
 use std::io::Write;
@@ -8,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// Largest file of a key.
 const KEY_BYTES: u64 = 4096;
+/// Of a key that signs, with all that says how it is kept.
+const SECRET_BYTES: usize = 158;
 /// First bytes of keys whose secret half is kept without a password.
 const UNENCRYPTED: [u8; 2] = [0, 0];
 
@@ -54,8 +58,7 @@ impl PublicKey {
 
     /// As minisign shows it.
     pub(crate) fn id(&self) -> Option<[u8; 8]> {
-        use base64::Engine;
-        let bytes = base64::engine::general_purpose::STANDARD.decode(&self.text).ok()?;
+        let bytes = STANDARD.decode(&self.text).ok()?;
         bytes.get(2..10)?.try_into().ok()
     }
 }
@@ -89,20 +92,24 @@ impl fmt::Debug for SigningKey {
 pub struct KeyFile {
     path: PathBuf,
     text: String,
+    is_encrypted: bool,
 }
 
 impl KeyFile {
     /// Reads it.
     pub fn read(path: &Path) -> Result<Self, ShareError> {
-        Ok(Self { path: path.to_owned(), text: read(path)? })
+        let text = read(path)?;
+        let bytes = decoded(&text);
+        if bytes.len() != SECRET_BYTES {
+            let reason = "it is no key that signs, as `agent-host key new` and minisign make them; a `.pub` file is only its public half";
+            return Err(ShareError::Key { place: path.display().to_string(), reason: reason.to_owned() });
+        }
+        Ok(Self { path: path.to_owned(), text, is_encrypted: bytes[2..4] != UNENCRYPTED })
     }
 
     /// Whether [`KeyFile::open`] needs a password.
     pub fn needs_password(&self) -> bool {
-        use base64::Engine;
-        let line = self.text.lines().nth(1).unwrap_or_default();
-        let bytes = base64::engine::general_purpose::STANDARD.decode(line.trim()).unwrap_or_default();
-        bytes.get(2..4).is_some_and(|kind| kind != UNENCRYPTED)
+        self.is_encrypted
     }
 
     /// The key. Deriving it from a password takes a second and some memory: not for the threads of other work.
@@ -181,6 +188,11 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), ShareError> {
     })
 }
 
+/// The second line.
+fn decoded(text: &str) -> Vec<u8> {
+    STANDARD.decode(text.lines().nth(1).unwrap_or_default().trim()).unwrap_or_default()
+}
+
 fn read(path: &Path) -> Result<String, ShareError> {
     use std::io::Read;
     let mut text = String::new();
@@ -242,7 +254,8 @@ mod tests {
         let line = secret.lines().nth(1).expect("the key");
         let error = PublicKey::parse(line).expect_err("refused").to_string();
         assert!(!error.contains(&line[..12]), "{error}");
-        assert!(KeyFile::read(&directory.path().join("team.pub")).expect("read").open(None).is_err());
+        let public = KeyFile::read(&directory.path().join("team.pub"));
+        assert!(public.err().expect("refused").to_string().contains("only its public half"));
         let key = KeyFile::read(&path).expect("read").open(None).expect("opened");
         assert!(!format!("{key:?}").contains(&line[12..40]));
     }

@@ -32,5 +32,5 @@ pub use lock::{LOCK_FILE, LockFile, LockedPlugin, place_of};
 pub use push::{NO_MOMENT, Overwrite, PluginFacts, Pushed};
 pub use reference::{Reference, Repository, Source};
 pub use registry::Registry;
-pub use signature::{Claims, sign};
+pub use signature::{Claims, is_signature, sign};
 pub use trust::{SignaturePolicy, Signer, Trust};

@@ -44,7 +44,7 @@ pub struct LockedPlugin {
     /// The trusted key that signed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<String>,
-    /// Its signature, so that it can be checked offline.
+    /// Its signature, so that it can be checked offline; also of a key that is not trusted yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
 }

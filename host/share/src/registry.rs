@@ -113,7 +113,9 @@ impl Registry {
 
     /// What there is instead.
     async fn not_found(&self, reference: &Reference) -> ShareError {
-        let tags = self.tags(reference.repository()).await.unwrap_or_default();
+        let mut tags = self.tags(reference.repository()).await.unwrap_or_default();
+        // Lists of signatures are for programs.
+        tags.retain(|tag| !tag.starts_with("sha256-"));
         let advice = match tags.as_slice() {
             [] => ": the registry has no such repository, or does not show it to you".to_owned(),
             tags => {

@@ -64,6 +64,11 @@ pub(crate) fn verify(key: &PublicKey, component: &[u8], text: &str, wanted: &Cla
     check(&claims(signature.trusted_comment()), wanted)
 }
 
+/// Whether a text has the form of a signature. Whose it is, and of what, is not looked at.
+pub fn is_signature(text: &str) -> bool {
+    minisign_verify::Signature::decode(text).is_ok()
+}
+
 /// The key that a signature says it was made with, as minisign shows it.
 pub(crate) fn key_of(text: &str) -> Option<String> {
     key_id(text).map(shown_id)

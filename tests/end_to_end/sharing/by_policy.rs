@@ -5,14 +5,14 @@ use agent_plugins::Asks;
 
 impl Desk {
     /// A new key, in its file of that name; its public half.
-    fn key(&self, name: &str) -> String {
+    pub(super) fn key(&self, name: &str) -> String {
         self.done(&["key", "new", &format!("{name}.key"), "--no-password"]);
         let public = std::fs::read_to_string(self.path(&format!("{name}.pub"))).unwrap();
         public.lines().nth(1).unwrap().to_owned()
     }
 
     /// An agent whose file has this policy, and trusts this key for `team`.
-    fn agent(&self, policy: &str, key: &str) {
+    pub(super) fn agent(&self, policy: &str, key: &str) {
         let text = format!(
             "plugin_directory = \"plugins\"\n[sharing]\nsignatures = \"{policy}\"\n[sharing.trusted_keys]\n\"{}/team\" = \"{key}\"\n",
             self.registry.host()

@@ -91,7 +91,8 @@ impl Candidate {
                 if !because.is_empty() {
                     terminal.note(format!("{YELLOW}!{YELLOW:#} {source}: {}", text::one_line(&because, 1000)));
                 }
-                (None, None)
+                // The key may be trusted another day.
+                (None, self.fetched.signatures.iter().find(|text| agent_share::is_signature(text)).cloned())
             }
         };
         let reference = match source {
