@@ -233,7 +233,7 @@ fn i1_slips_in_commands_are_told() {
         assert!(ended.stderr.contains(expected), "{line:?}: {}", ended.stderr);
     }
     let usage = place.run(&["-h"]).stdout;
-    assert!(usage.contains("plugin|session|approvals|outbox|memory|store|config|audit COMMAND"), "{usage}");
+    assert!(usage.contains("plugin|key|session|approvals|outbox|memory|store|config|audit COMMAND"), "{usage}");
 }
 
 /// P6, I2: a denial is told once by the host and once in the result; what fits nothing is pointed out.

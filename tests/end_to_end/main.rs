@@ -54,11 +54,15 @@ mod seed_e;
 mod services;
 mod services_by_hand;
 mod session_commands;
+mod sharing;
 mod store_command;
 mod support;
 mod swap;
 #[cfg(target_os = "linux")]
 mod terminal;
+#[allow(dead_code, reason = "the tests of the room use the rest")]
+#[path = "../../host/share/tests/share/registry.rs"]
+mod test_registry;
 mod text_dialect;
 mod walls;
 mod watching;

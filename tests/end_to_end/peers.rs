@@ -3,7 +3,8 @@
 
 use crate::support::repository;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A Python program, or a visible skip.
 pub(crate) fn python_peer(program: &str) -> Option<PathBuf> {
@@ -28,6 +29,20 @@ pub(crate) fn mcp_package(package: &str) -> Option<PathBuf> {
 /// A public component, or a visible skip.
 pub(crate) fn public_component(name: &str) -> Option<PathBuf> {
     peer("components", &format!("{name}.wasm"))
+}
+
+/// A program of Debian's, or a visible skip.
+pub(crate) fn debian(program: &str) -> Option<PathBuf> {
+    peer("debian/usr/bin", program)
+}
+
+/// To be run with the libraries that were unpacked beside it.
+pub(crate) fn debian_program(program: &Path) -> Command {
+    let libraries = program.ancestors().nth(2).map(|usr| usr.join("lib")).unwrap_or_default();
+    let folders = std::fs::read_dir(&libraries).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", std::env::join_paths(folders).unwrap_or_default());
+    command
 }
 
 fn peer(folder: &str, file: &str) -> Option<PathBuf> {

@@ -85,6 +85,7 @@ impl House {
             // The compiler itself is a debug build here, and other tests want the processors too.
             limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
             resolver: None,
+            vetting: None,
         };
         let sandbox = Sandbox::new(options).expect("the sandbox starts");
         let store = Arc::new(store.expect("the database opens"));

@@ -13,7 +13,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("mcp", &["core"]),
     ("runtime", &["core", "plugins", "models", "memory", "mcp"]),
     ("kit", &["core", "plugins", "models", "memory", "runtime"]),
-    ("app", &["core", "plugins", "models", "memory", "mcp", "runtime", "kit"]),
+    ("share", &["core", "plugins"]),
+    ("app", &["core", "plugins", "models", "memory", "mcp", "runtime", "kit", "share"]),
 ];
 
 /// Libraries that only one room knows.
@@ -22,6 +23,7 @@ const KNOWN_BY_ONE: &[(&str, &str)] = &[
     ("wasmtime-wasi", "plugins"),
     ("rusqlite", "memory"),
     ("rmcp", "mcp"),
+    ("minisign", "share"),
     ("clap", "app"),
     ("wit-bindgen", "sdk"),
 ];

@@ -101,6 +101,7 @@ async fn house_with(answers: Vec<Vec<SocketAddr>>) -> (House, Arc<Scripted>) {
         store_directory: Some(house.directory.path().join("store")),
         limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
         resolver: Some(resolver.clone()),
+        vetting: None,
     };
     house.sandbox = Sandbox::new(options).expect("the sandbox starts");
     (house, resolver)

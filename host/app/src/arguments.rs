@@ -5,6 +5,7 @@ mod help;
 pub(crate) mod new;
 pub(crate) mod replay;
 pub(crate) mod resume;
+pub(crate) mod sharing;
 mod slips;
 pub(crate) mod test;
 pub(crate) mod versions;
@@ -20,6 +21,10 @@ use help::{LONG, SHORT, USAGE};
 use new::{DevArguments, NewArguments};
 use replay::ReplayArguments;
 use resume::ResumeArguments;
+use sharing::{
+    AddArguments, FolderArguments, KeyCommand, PushArguments, RemoveArguments, SearchArguments, SignArguments,
+    UpdateArguments,
+};
 pub(crate) use slips::meant_by_line;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -115,7 +120,7 @@ pub(crate) struct RunArguments {
 /// Another command than running a turn.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make, build, check, inspect and call plugins
+    /// Make, build, check, inspect, call and share plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
     /// Play scenarios: what is said to an agent, and what must come of it
@@ -124,6 +129,9 @@ pub(crate) enum Command {
     Replay(ReplayArguments),
     /// Work on a plugin: a session in which each change of its source is built and taken up
     Dev(DevArguments),
+    /// Make keys that sign plugins
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// List, show, answer, fork, carry and delete sessions
     #[command(subcommand)]
     Session(SessionCommand),
@@ -296,6 +304,20 @@ pub(crate) enum PluginCommand {
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },
+    /// Put a component into a registry, from where others add it
+    Push(PushArguments),
+    /// Sign what is in a registry already
+    Sign(SignArguments),
+    /// Take a plugin from a registry, the web or a file into the folder, and lock it; or fetch all that is locked
+    Add(AddArguments),
+    /// Take newer versions of locked plugins, and say what they change
+    Update(UpdateArguments),
+    /// Take a locked plugin out of the folder
+    Remove(RemoveArguments),
+    /// Say whether every locked plugin is the one that was locked, and signed as [sharing] wants it; needs no network
+    Verify(FolderArguments),
+    /// Find plugins in a team's index
+    Search(SearchArguments),
 }
 
 /// Commands on sessions.

@@ -7,6 +7,7 @@ pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod dev;
 pub(crate) mod first_use;
+pub(crate) mod key;
 pub(crate) mod memory;
 pub(crate) mod opening;
 pub(crate) mod outbox;

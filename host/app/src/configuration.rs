@@ -18,6 +18,7 @@ mod providers;
 mod report;
 mod secrets;
 mod services;
+mod sharing;
 mod template;
 
 pub(crate) use agents::AgentTable;
@@ -40,6 +41,7 @@ use agent_core::run::{AtLimit, UnitWeights, Weight};
 use agent_core::text_dialect::ToolDialect;
 use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
 use agent_runtime::{MemoryUse, SummaryWriter};
+use agent_share::Trust;
 use document::{Document, Found, Table};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,6 +138,8 @@ pub(crate) struct AgentFile {
     pub(crate) services: BTreeMap<String, ServiceTable>,
     /// Where events go.
     pub(crate) outbox: OutboxTable,
+    /// Whose plugins are taken from elsewhere.
+    pub(crate) sharing: Trust,
     /// Limits of the calls of all plugins.
     pub(crate) call_limits: LimitValues,
     /// Those of single plugins, which go before them.
@@ -272,6 +276,7 @@ impl AgentFile {
             approval_places: BTreeMap::new(),
             services: services::services(root, &folder),
             outbox: services::outbox(root),
+            sharing: root.table("sharing").map(|table| sharing::trust(&table)).unwrap_or_default(),
             call_limits: root.table("limits").map(|table| limits::read(&table, &CALL_LIMITS)).unwrap_or_default(),
             limits: BTreeMap::new(),
             host_limits: LimitValues::default(),

@@ -61,6 +61,11 @@ impl DataDirectory {
         self.root.join("cache")
     }
 
+    /// Components on their way here, as far as they have come.
+    pub(crate) fn downloads(&self) -> PathBuf {
+        self.root.join("downloads")
+    }
+
     /// Components by digest, as turns are pinned to them.
     pub(crate) fn plugins(&self) -> PathBuf {
         self.root.join("plugins")

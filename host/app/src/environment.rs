@@ -39,6 +39,13 @@ fn user_of(number: &str, users: &str) -> Option<String> {
     })
 }
 
+/// Where `docker login` keeps credentials.
+pub(crate) fn docker_configuration() -> Option<PathBuf> {
+    let folder = env::var_os("DOCKER_CONFIG").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let folder = folder.or_else(|| Some(env::home_dir()?.join(".docker")))?;
+    Some(folder.join("config.json"))
+}
+
 /// This very program, to start it again: on Linux also where its file has been replaced meanwhile.
 pub(crate) fn this_program() -> Option<PathBuf> {
     let running = Path::new("/proc/self/exe");

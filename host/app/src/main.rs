@@ -92,6 +92,7 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         Some(Command::Plugin(command)) => commands::plugin::run(command, asked, terminal).await,
         Some(Command::Test(arguments)) => commands::test::run(arguments, asked, terminal).await,
         Some(Command::Replay(arguments)) => commands::replay::run(arguments, asked, terminal).await,
+        Some(Command::Key(command)) => commands::key::run(command, terminal).await,
         // Done before anything was started.
         Some(Command::Compile) => Ok(Exit::Done),
         Some(Command::Config(command)) => commands::config::run(command, asked, terminal).await,

@@ -27,6 +27,7 @@ use agent_runtime::{
     Agent, AgentConfig, AgentError, Announced, Asking, Delegate, Emission, LiveAgent, Models, OutboxConfig,
     PlanningModels, PluginAllowance, RegistryError, ServiceConfig, swap,
 };
+use agent_share::{Locked, Trust};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -45,23 +46,25 @@ pub(crate) fn store_to_mend(data: &DataDirectory) -> Result<SqliteStore, Failure
 
 /// Starts the sandbox on the data folder's cache and plugin store, with the limits of who needs no agent.
 pub(crate) fn sandbox(data: &DataDirectory) -> Result<Sandbox, Failure> {
-    limited_sandbox(data, HostLimits::default())
+    limited_sandbox(data, HostLimits::default(), Trust::default())
 }
 
 /// The same with the limits that the agent's file sets for the host.
 pub(crate) fn sandbox_of(settings: &Settings, data: &DataDirectory) -> Result<Sandbox, Failure> {
     let mut limits = HostLimits::default();
     settings.file.host_limits.set(&HOST_LIMITS, &mut limits);
-    limited_sandbox(data, limits)
+    limited_sandbox(data, limits, settings.file.sharing.clone())
 }
 
-fn limited_sandbox(data: &DataDirectory, limits: HostLimits) -> Result<Sandbox, Failure> {
+/// The same for who speaks of no agent but of its file.
+pub(crate) fn limited_sandbox(data: &DataDirectory, limits: HostLimits, trust: Trust) -> Result<Sandbox, Failure> {
     let options = SandboxOptions {
         cache_directory: Some(data.cache()),
         store_directory: Some(data.plugins()),
         compiler: environment::this_program()
             .map(|program| CompilerCommand { program, arguments: vec![COMPILE.into()] }),
         limits,
+        vetting: Some(Arc::new(Locked { trust })),
         ..SandboxOptions::default()
     };
     Sandbox::new(options).map_err(Failure::refused)

@@ -159,6 +159,28 @@ impl Terminal {
         }
     }
 
+    /// Shows on a terminal how much of a download is there, until the next [`Terminal::idle`].
+    pub(crate) fn downloaded(&self, what: &str, done: u64, of: Option<u64>) {
+        if !self.interactive {
+            return;
+        }
+        let mut screen = self.screen();
+        let is_bar = screen.spinner.as_ref().is_some_and(|bar| bar.length() == of && of.is_some());
+        if let (Some(of), false) = (of, is_bar) {
+            if let Some(before) = screen.spinner.take() {
+                before.finish_and_clear();
+            }
+            screen.spinner = Some(new_bar(of, text::one_line(what, 60)));
+        }
+        match &screen.spinner {
+            Some(bar) if of.is_some() => bar.set_position(done),
+            _ => {
+                drop(screen);
+                self.busy(format!("{what} {}", text::size(done)));
+            }
+        }
+    }
+
     /// The compilation of a component has begun. It is shown once it takes a while: most take none.
     fn compiling(&self, name: &str, size: u64) {
         self.screen().compiling.begin(name, size);
@@ -280,6 +302,14 @@ fn new_spinner() -> ProgressBar {
     match ProgressStyle::with_template("{spinner} {elapsed} {wide_msg:.dim}") {
         Ok(style) => spinner.with_style(style),
         Err(_) => spinner,
+    }
+}
+
+fn new_bar(of: u64, what: String) -> ProgressBar {
+    let bar = ProgressBar::new(of).with_message(what);
+    match ProgressStyle::with_template("{msg} {bar:30} {bytes} of {total_bytes} {bytes_per_sec:.dim}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
     }
 }
 

@@ -21,6 +21,8 @@ pub struct PluginDirectory {
     sandbox: Sandbox,
     path: PathBuf,
     files: BTreeMap<PathBuf, Watched>,
+    /// Of the file that says which plugins may serve.
+    lock: Option<Stamp>,
 }
 
 /// What was seen in the directory.
@@ -72,7 +74,7 @@ struct Stamp {
 impl PluginDirectory {
     /// Nothing of it is known before the first look.
     pub fn new(sandbox: Sandbox, path: PathBuf) -> Self {
-        Self { sandbox, path, files: BTreeMap::new() }
+        Self { sandbox, path, files: BTreeMap::new(), lock: None }
     }
 
     /// The directory.
@@ -107,6 +109,7 @@ impl PluginDirectory {
         let found = found.map_err(std::io::Error::other).flatten();
         let found = found.map_err(|source| GenerationError::Directory { path: self.path.clone(), source })?;
         let now = Instant::now();
+        self.read_again_after_a_change_of_the_lock(now).await;
         for (path, file) in &mut self.files {
             if !found.contains_key(path) && !matches!(file.content, Content::Gone) {
                 (file.content, file.since) = (Content::Gone, now);
@@ -120,6 +123,21 @@ impl PluginDirectory {
             }
         }
         Ok(())
+    }
+
+    /// What the lock kept from serving may serve by its new word.
+    async fn read_again_after_a_change_of_the_lock(&mut self, now: Instant) {
+        let Some(vetting) = &self.sandbox.shared.vetting else { return };
+        let path = self.path.join(vetting.lock_file());
+        let lock = tokio::fs::metadata(path).await.ok().as_ref().map(Stamp::of);
+        if std::mem::replace(&mut self.lock, lock) == lock {
+            return;
+        }
+        for file in self.files.values_mut() {
+            if matches!(file.content, Content::Bad | Content::Doubtful(_)) {
+                (file.since, file.content) = (now, Content::Unread);
+            }
+        }
     }
 
     fn settle(&mut self) -> Look {

@@ -215,13 +215,18 @@ async fn components_in(directory: &Path) -> Result<Vec<PathBuf>, GenerationError
     Ok(files)
 }
 
-/// Loads a file, and keeps what is in it in the plugin store.
+/// Loads a file that may serve, and keeps what is in it in the plugin store.
 pub(crate) async fn load_and_keep(
     sandbox: &Sandbox,
     path: &Path,
     progress: &Progress<'_>,
 ) -> Result<Arc<LoadedPlugin>, LoadError> {
     let (plugin, bytes) = sandbox.load_with_bytes(path, progress).await?;
+    if let Some(vetting) = sandbox.shared.vetting.clone() {
+        let (path, identity, bytes) = (path.to_owned(), plugin.identity().clone(), Arc::clone(&bytes));
+        let vetted = tokio::task::spawn_blocking(move || vetting.vet(&path, &identity, &bytes)).await;
+        vetted.map_err(|error| LoadError::Stopped(error.to_string()))?.map_err(LoadError::Refused)?;
+    }
     if let Some(store) = sandbox.store() {
         let (store, digest) = (store.clone(), plugin.digest().clone());
         let kept = tokio::task::spawn_blocking(move || store.put(&digest, &bytes)).await;

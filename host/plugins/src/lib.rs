@@ -49,6 +49,7 @@ mod text;
 mod tools;
 mod trial;
 mod turns;
+mod vetting;
 
 pub use admission::QueueFull;
 pub use call::{ToolCallContext, ToolCallRequest};
@@ -75,8 +76,9 @@ pub use plain::LeftOut;
 pub use plugin::{LoadedPlugin, PluginSetup};
 pub use run::CallReport;
 pub use sandbox::{Sandbox, SandboxError, SandboxOptions};
-pub use scan::{MadeFor, NotAComponent};
+pub use scan::{Interfaces, MadeFor, NotAComponent, interfaces};
 pub use state::TreeProblem;
 pub use store::{PluginStore, PluginStoreError, StoredComponent, digest_of};
 pub use trial::{TRIAL_CALLS, TRIAL_TRAPS, Trial, TrialCounts};
 pub use turns::worker_threads;
+pub use vetting::Vetting;

@@ -10,6 +10,7 @@ use crate::record::lock;
 use crate::room::Rooms;
 use crate::store::PluginStore;
 use crate::turns::GuestTurns;
+use crate::vetting::Vetting;
 use agent_core::message::Digest;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ pub struct SandboxOptions {
     pub limits: HostLimits,
     /// Finds the addresses of names for `wasi:http`. None: the system's resolver.
     pub resolver: Option<Arc<dyn NameResolver>>,
+    /// Says which files of a plugin folder may serve. None: all.
+    pub vetting: Option<Arc<dyn Vetting>>,
 }
 
 /// A sandbox that cannot be set up.
@@ -78,6 +81,7 @@ pub(crate) struct Shared {
     pub(crate) wasm_stack: usize,
     pub(crate) compiler: Option<CompilerCommand>,
     pub(crate) store: Option<PluginStore>,
+    pub(crate) vetting: Option<Arc<dyn Vetting>>,
     loaded: Mutex<HashMap<LoadedKey, Weak<LoadedPlugin>>>,
 }
 
@@ -101,6 +105,7 @@ impl Sandbox {
             wasm_stack: options.limits.wasm_stack,
             compiler: options.compiler,
             store: options.store_directory.map(PluginStore::new),
+            vetting: options.vetting,
             loaded: Mutex::default(),
         };
         Ok(Self { shared: Arc::new(shared) })

@@ -23,6 +23,21 @@ pub(crate) struct Scan {
     pub(crate) manifest: Option<Vec<u8>>,
 }
 
+/// Names of what a component imports and exports, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interfaces {
+    /// What it needs.
+    pub imports: Vec<String>,
+    /// What it offers.
+    pub exports: Vec<String>,
+}
+
+/// The names of a component's imports and exports.
+pub fn interfaces(component: &[u8]) -> Result<Interfaces, NotAComponent> {
+    let Scan { imports, exports, .. } = scan(component)?;
+    Ok(Interfaces { imports, exports })
+}
+
 /// Why bytes are no plugin (row 11 of the threats).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAComponent {

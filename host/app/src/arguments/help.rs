@@ -6,7 +6,7 @@ agent-host --plugins DIR [OPTIONS] [PROMPT]
        agent-host --agent FILE|NAME [OPTIONS] [PROMPT]
        agent-host test [DIR] [FILTER]
        agent-host replay SESSION [--with PLUGIN=FILE]
-       agent-host plugin|session|approvals|outbox|memory|store|config|audit COMMAND";
+       agent-host plugin|key|session|approvals|outbox|memory|store|config|audit COMMAND";
 
 /// Below `-h`.
 pub(super) const SHORT: &str = "\

@@ -1,4 +1,4 @@
-//! `plugin new|check|list|inspect|explain|call|build|history|rollback|prune`: plugins outside of any session.
+//! `plugin new|check|list|inspect|explain|call|build|history|rollback|prune`, and those that share: plugins outside of any session.
 
 mod call;
 mod check;
@@ -6,6 +6,7 @@ mod describe;
 mod explain;
 mod media;
 mod new;
+mod sharing;
 mod versions;
 
 use crate::arguments::{AgentArguments, PluginCommand};
@@ -34,6 +35,13 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
         PluginCommand::History(asked) => versions::history(asked, data, terminal).await?,
         PluginCommand::Rollback(asked) => versions::rollback(asked, data, terminal).await?,
         PluginCommand::Prune => versions::forget(data, terminal).await?,
+        PluginCommand::Push(asked) => sharing::push(asked, data, terminal).await?,
+        PluginCommand::Sign(asked) => sharing::sign(asked, data, terminal).await?,
+        PluginCommand::Add(asked) => return sharing::add(asked, data, terminal).await,
+        PluginCommand::Update(asked) => return sharing::update(asked, data, terminal).await,
+        PluginCommand::Remove(asked) => sharing::remove(asked, data, terminal).await?,
+        PluginCommand::Verify(asked) => return sharing::verify(asked, terminal).await,
+        PluginCommand::Search(asked) => sharing::search(asked, data, terminal).await?,
         PluginCommand::List { directory, agent } => list(directory, agent, data, terminal).await?,
         PluginCommand::Inspect { file, agent, json } => {
             let whose = Whose::read(AgentArguments { agent, ..AgentArguments::default() })?;

@@ -1,6 +1,7 @@
 //! What a text of agent.toml must look like: one rule for the reader, in words for people, and as a pattern for editors.
 
 use agent_plugins::HttpPattern;
+use agent_share::PublicKey;
 
 /// Headers that hold secrets, which do not stand in a file.
 const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"];
@@ -42,6 +43,10 @@ pub(super) enum Form {
     Tree,
     /// Requests that are granted.
     Requests,
+    /// The beginning of references.
+    NameSpace,
+    /// Public keys of minisign.
+    PublicKeys,
 }
 
 impl Form {
@@ -72,6 +77,8 @@ impl Form {
             Form::Tool => text.len() <= 128 && text.chars().all(in_tool),
             Form::Tree => !text.split('/').any(|step| step == ".."),
             Form::Requests => text.parse::<HttpPattern>().is_ok(),
+            Form::NameSpace => is_name_space(text),
+            Form::PublicKeys => text.split_whitespace().all(|key| PublicKey::parse(key).is_ok()),
         };
         (!fits).then_some(match self {
             Form::Name | Form::Server | Form::Tool => "is no name",
@@ -82,6 +89,8 @@ impl Form {
             Form::Policy => "has an unknown value",
             Form::Tree => "climbs with `..`",
             Form::Requests => "is no pattern of requests",
+            Form::NameSpace => "is no beginning of a reference",
+            Form::PublicKeys => "is no public key",
             _ => "has a line break or a control character in it",
         })
     }
@@ -117,6 +126,12 @@ impl Form {
                 "`[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`, such as \"GET https://api.example.com/v1/\", \
                  without user, key, `?` and `#`"
             }
+            Form::NameSpace => {
+                "a host, and as much of a path as shall fit: \"registry.example/team\", without `https://`"
+            }
+            Form::PublicKeys => {
+                "public keys of minisign, separated by spaces: each is the second line of a `.pub` file, and begins with `RW`"
+            }
         }
     }
 
@@ -139,12 +154,16 @@ impl Form {
             Form::Tool => (r"^[A-Za-z0-9_.-]{1,128}$".to_owned(), None),
             Form::Tree => (filled, Some(r"(^|/)\.\.(/|$)".to_owned())),
             Form::Requests => (REQUESTS.to_owned(), None),
+            Form::NameSpace => (NAME_SPACE.to_owned(), Some("://".to_owned())),
+            Form::PublicKeys => (PUBLIC_KEYS.to_owned(), None),
         }
     }
 }
 
 const ADDRESS: &str = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$";
 const REQUESTS: &str = r"^\s*(private +)?([A-Z]+(,[A-Z]+)* +)?https?://[^\s/?#@]+(/[^?#]*)?$";
+const NAME_SPACE: &str = r"^([^\s/@]*[.:][^\s/@]*|localhost)(/[^\s@]*)?$";
+const PUBLIC_KEYS: &str = r"^\s*RW[Q-T][A-Za-z0-9+/]{53}(\s+RW[Q-T][A-Za-z0-9+/]{53})*\s*$";
 const HEADER: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 
 fn in_name(character: char) -> bool {
@@ -161,6 +180,12 @@ fn in_variable(text: &str) -> bool {
 
 fn in_header(character: char) -> bool {
     character.is_ascii_alphanumeric() || "!#$%&'*+.^_`|~-".contains(character)
+}
+
+fn is_name_space(text: &str) -> bool {
+    let host = text.split('/').next().unwrap_or_default();
+    let is_host = host.contains(['.', ':']) || host == "localhost";
+    is_host && !text.contains("://") && !text.contains(|character: char| character.is_whitespace() || character == '@')
 }
 
 fn is_secret_header(header: &str) -> bool {

@@ -6,6 +6,7 @@ mod approval;
 mod limits;
 mod mcp;
 mod services;
+mod sharing;
 mod tables;
 
 use super::form::Form;
@@ -15,6 +16,7 @@ use limits::{AGENT_LIMITS, HOST_TABLE, PLUGIN_LIMITS};
 pub(super) use mcp::{MCP, MCP_NEEDS, MCP_TAKEN};
 use mcp::{MCP_ADDRESS, MCP_PROCESS};
 use services::{OUTBOX, SERVICE};
+use sharing::SHARING;
 use tables::{DELEGATES, GRANTS, HOST_GRANTS, PROVIDER, PROVIDER_MODEL, RETRY, SECRETS};
 
 /// A table of the file with some of its keys.
@@ -109,4 +111,5 @@ pub(super) const SECTIONS: &[Section] = &[
     MCP_ADDRESS,
     SERVICE,
     OUTBOX,
+    SHARING,
 ];

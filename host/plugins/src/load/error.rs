@@ -86,6 +86,9 @@ pub enum LoadError {
         /// The file that has it.
         other: PathBuf,
     },
+    /// It may not serve where it is.
+    #[error("{0}")]
+    Refused(String),
     /// It cannot be kept.
     #[error(transparent)]
     Store(#[from] PluginStoreError),
@@ -114,6 +117,7 @@ impl LoadError {
             LoadError::Compile { .. }
             | LoadError::CompileTime(_)
             | LoadError::Read(_)
+            | LoadError::Refused(_)
             | LoadError::Store(_)
             | LoadError::Stopped(_) => false,
         }

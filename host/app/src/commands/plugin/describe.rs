@@ -87,9 +87,16 @@ pub(super) fn heading(plugin: &LoadedPlugin) -> String {
 }
 
 fn asks(plugin: &LoadedPlugin) -> String {
-    let Some(manifest) = plugin.manifest() else {
-        return "it has no manifest, so it may use whatever it is granted".to_owned();
-    };
+    match wants(plugin) {
+        None => "it has no manifest, so it may use whatever it is granted".to_owned(),
+        Some(wants) if wants.is_empty() => "nothing".to_owned(),
+        Some(wants) => wants.join(", "),
+    }
+}
+
+/// What it asks for, thing by thing; none where it has no manifest.
+pub(super) fn wants(plugin: &LoadedPlugin) -> Option<Vec<String>> {
+    let manifest = plugin.manifest()?;
     let Asks { files, env, config, http, secrets, key_value, model_tokens } = &manifest.asks;
     let files = files.map(|access| match access {
         Access::Read => "reading files".to_owned(),
@@ -102,9 +109,8 @@ fn asks(plugin: &LoadedPlugin) -> String {
     let key_value = key_value.then(|| "keeping values between calls".to_owned());
     let model = model_tokens.map(|tokens| format!("asking the agent's model, {} tokens a turn", text::grouped(tokens)));
     let others = http.chain(secrets).chain(key_value).chain(model);
-    let all: Vec<_> =
-        files.into_iter().chain(env).chain(config).chain(others).map(|thing| text::one_line(&thing, SHOWN)).collect();
-    if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
+    let all = files.into_iter().chain(env).chain(config).chain(others);
+    Some(all.map(|thing| text::one_line(&thing, SHOWN)).collect())
 }
 
 fn traits(tool: &ToolDefinition) -> String {

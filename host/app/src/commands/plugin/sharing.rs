@@ -1,0 +1,163 @@
+//! `plugin push|sign|add|update|remove|verify|search`: plugins that go to others, and come from them (P11).
+
+mod add;
+mod candidate;
+mod folder;
+mod update;
+
+pub(super) use add::add;
+pub(super) use folder::{remove, verify};
+pub(super) use update::update;
+
+use super::{load, print};
+use crate::arguments::sharing::{PushArguments, SearchArguments, SignArguments};
+use crate::commands::key;
+use crate::data::DataDirectory;
+use crate::exit::Failure;
+use crate::terminal::{BOLD, DIM, Terminal, YELLOW, text};
+use crate::{environment, setup};
+use agent_plugins::{LoadedPlugin, PluginStore, interfaces};
+use agent_share::{
+    Credentials, Downloads, NO_MOMENT, Overwrite, PlainHttp, PluginFacts, Pushed, Registry, ShareError, Shelf, Source,
+    sign as signature_of,
+};
+use std::path::Path;
+
+/// Characters of a description in a list.
+const SHOWN: usize = 100;
+
+fn registry(plain_http: bool) -> Result<Registry, Failure> {
+    let plain = if plain_http { PlainHttp::Allowed } else { PlainHttp::LoopbackOnly };
+    Registry::new(Credentials { file: environment::docker_configuration() }, plain).map_err(failed)
+}
+
+fn shelf(data: &DataDirectory) -> Shelf {
+    let most = agent_plugins::HostLimits::default().component;
+    Shelf { store: PluginStore::new(data.plugins()), downloads: Downloads { directory: data.downloads(), most } }
+}
+
+/// What was asked for wrongly is refused; what others did not give is a failure of the work.
+fn failed(error: ShareError) -> Failure {
+    match error {
+        ShareError::Reference { .. } | ShareError::Key { .. } | ShareError::Lock { .. } | ShareError::Taken { .. } => {
+            Failure::refused(error)
+        }
+        _ => Failure::failed(error),
+    }
+}
+
+fn overwrite(asked: bool) -> Overwrite {
+    if asked { Overwrite::Asked } else { Overwrite::Never }
+}
+
+/// What others are told of a plugin.
+fn facts(plugin: &LoadedPlugin, component: &[u8]) -> Result<PluginFacts, Failure> {
+    let interfaces = interfaces(component).map_err(Failure::refused)?;
+    let manifest = plugin.manifest();
+    let owned = |text: Option<&String>| text.map(|text| text::one_line(text, 1000)).unwrap_or_default();
+    Ok(PluginFacts {
+        name: plugin.name().to_owned(),
+        version: owned(manifest.map(|manifest| &manifest.version)),
+        description: owned(manifest.map(|manifest| &manifest.description)),
+        kinds: plugin.sorts().into_iter().map(str::to_owned).collect(),
+        imports: interfaces.imports,
+        exports: interfaces.exports,
+    })
+}
+
+/// Puts a component into a registry, signed and listed where that is asked for.
+pub(super) async fn push(asked: PushArguments, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
+    let data = DataDirectory::open(data)?;
+    let sandbox = setup::sandbox(&data)?;
+    let plugin = load(&sandbox, &asked.file, terminal).await?;
+    let component = std::fs::read(&asked.file)
+        .map_err(|error| Failure::refused(format!("`{}` cannot be read: {error}", asked.file.display())))?;
+    if agent_plugins::digest_of(&component) != *plugin.digest() {
+        return Err(Failure::refused(format!("`{}` is just being written; push it once more", asked.file.display())));
+    }
+    let facts = facts(&plugin, &component)?;
+    // A password is asked for before anything is sent.
+    let key = match &asked.sign {
+        Some(path) => Some(key::open(path, terminal).await?),
+        None => None,
+    };
+    let registry = registry(asked.plain_http)?;
+    terminal.busy(format!("pushing {} to {}", facts.name, asked.reference));
+    let pushed = registry.push(&asked.reference, &facts, &component, NO_MOMENT, overwrite(asked.overwrite)).await;
+    terminal.idle();
+    let pushed = pushed.map_err(failed)?;
+    print(terminal, shown(&pushed, &facts))?;
+    if let Some(key) = &key {
+        let signature = signature_of(key, &component, &pushed.claims(&facts)).map_err(failed)?;
+        registry.attach_signature(&pushed, &signature).await.map_err(failed)?;
+        print(terminal, format!("  signed    {}", key.public))?;
+    }
+    if let Some(index) = &asked.index {
+        let signer = key.as_ref().map(|key| key.public.as_str());
+        registry.add_to_index(index, (&facts, &pushed), signer, overwrite(asked.overwrite)).await.map_err(failed)?;
+        print(terminal, format!("  indexed   {}", index.repository()))?;
+    }
+    Ok(())
+}
+
+fn shown(pushed: &Pushed, facts: &PluginFacts) -> String {
+    let state = match (&pushed.instead_of, pushed.was_there) {
+        (_, true) => "it was there already".to_owned(),
+        (Some(before), _) => format!("instead of {}", before.short()),
+        (None, _) => "new".to_owned(),
+    };
+    format!(
+        "{BOLD}{}{BOLD:#} {} {DIM}{} ({state}){DIM:#}\n  manifest  {}\n  component {}",
+        facts.name, facts.version, pushed.reference, pushed.manifest, pushed.component
+    )
+}
+
+/// Signs what is there already.
+pub(super) async fn sign(asked: SignArguments, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
+    let data = DataDirectory::open(data)?;
+    let sandbox = setup::sandbox(&data)?;
+    let key = key::open(&asked.key, terminal).await?;
+    let registry = registry(asked.plain_http)?;
+    let source = Source::Registry(asked.reference.clone());
+    let found = registry.find(&source).await.map_err(failed)?;
+    let candidate = candidate::fetch(&registry, &found, (&sandbox, &shelf(&data)), terminal).await?;
+    let pushed = found.pushed().ok_or_else(|| Failure::failed("the registry names no manifest"))?;
+    let facts = facts(&candidate.plugin, &candidate.fetched.bytes)?;
+    let signature = signature_of(&key, &candidate.fetched.bytes, &pushed.claims(&facts)).map_err(failed)?;
+    registry.attach_signature(&pushed, &signature).await.map_err(failed)?;
+    print(terminal, shown(&pushed, &facts))?;
+    print(terminal, format!("  signed    {}", key.public))
+}
+
+/// Prints the plugins of an index that are nearest to some words.
+pub(super) async fn search(asked: SearchArguments, _: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
+    let words = asked.words.join(" ");
+    let registry = registry(asked.plain_http)?;
+    let found = registry.search(&asked.index, &words, asked.limit as usize).await.map_err(failed)?;
+    if found.is_empty() && !asked.json {
+        terminal.note(format!("no plugin of {} has one of these words", asked.index.repository()));
+    }
+    for plugin in found {
+        let entry = &plugin.newest;
+        let line = if asked.json {
+            serde_json::to_string(&plugin).map_err(Failure::failed)?
+        } else {
+            let signer = match &entry.signer {
+                Some(signer) => format!("signed by {}", text::one_line(signer, SHOWN)),
+                None => format!("{YELLOW}not signed{YELLOW:#}"),
+            };
+            let others = plugin.versions.len() - 1;
+            let others = if others == 0 { String::new() } else { format!(" {DIM}and {others} older{DIM:#}") };
+            format!(
+                "{BOLD}{}{BOLD:#} {}{others}  {}\n  {}\n  {DIM}{}  {signer}{DIM:#}",
+                text::one_line(&entry.name, SHOWN),
+                text::one_line(&entry.version, SHOWN),
+                text::one_line(&entry.kinds.join(", "), SHOWN),
+                text::one_line(&entry.description, SHOWN),
+                text::one_line(&entry.reference, 300),
+            )
+        };
+        print(terminal, line)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,20 @@
+//! `[sharing]`: whose plugins are taken from elsewhere (P11).
+
+use super::document::Table;
+use agent_share::{PublicKey, SignaturePolicy, Trust};
+
+/// The policy and the trusted keys. What cannot be read is reported, and nothing runs.
+pub(super) fn trust(table: &Table<'_>) -> Trust {
+    let policy = table.get("signatures").and_then(|found| found.text());
+    let policy = match policy.as_deref() {
+        Some("required") => SignaturePolicy::Required,
+        Some("off") => SignaturePolicy::Off,
+        _ => SignaturePolicy::Warn,
+    };
+    let keys = table.table("trusted_keys").into_iter().flat_map(|table| table.entries().collect::<Vec<_>>());
+    let keys = keys.map(|entry| {
+        let text = entry.found.text().unwrap_or_default();
+        (entry.name, text.split_whitespace().filter_map(|key| PublicKey::parse(key).ok()).collect())
+    });
+    Trust { policy, keys: keys.collect() }
+}

@@ -1,0 +1,217 @@
+//! Credentials as `docker login` keeps them: `config.json`, and the programs that it names (credential helpers).
+
+use crate::error::{ShareError, shown};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::Command;
+
+/// Largest configuration, and largest answer of a helper.
+const MOST: u64 = 1024 * 1024;
+/// A helper may ask a person for the password of their keyring.
+const HELPER: Duration = Duration::from_secs(60);
+/// What a helper has for who holds a token instead of a password.
+const TOKEN_USER: &str = "<token>";
+
+/// Where credentials are found. Nothing is read before a registry asks for some.
+#[derive(Clone, Debug, Default)]
+pub struct Credentials {
+    /// The `config.json` of Docker. None: nobody logs in.
+    pub file: Option<PathBuf>,
+}
+
+/// How somebody logs in. Not to be shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Login {
+    Password {
+        user: String,
+        password: String,
+    },
+    /// A refresh token.
+    Identity(String),
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Login")
+    }
+}
+
+impl Login {
+    /// The value of an `Authorization` header.
+    pub(crate) fn basic(&self) -> Option<String> {
+        match self {
+            Login::Password { user, password } => {
+                Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
+            }
+            Login::Identity(_) => None,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Configuration {
+    auths: BTreeMap<String, Entry>,
+    creds_store: Option<String>,
+    cred_helpers: BTreeMap<String, String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Entry {
+    auth: Option<String>,
+    username: Option<String>,
+    password: Option<String>,
+    identitytoken: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Answer {
+    username: String,
+    secret: String,
+}
+
+impl Credentials {
+    /// Those for a registry, if there are some.
+    pub(crate) async fn login(&self, host: &str) -> Result<Option<Login>, ShareError> {
+        let Some(file) = &self.file else { return Ok(None) };
+        let refused = |reason: String| ShareError::Credentials { host: host.to_owned(), reason };
+        let text = match tokio::fs::metadata(file).await {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Ok(metadata) if metadata.len() > MOST => return Err(refused(format!("{} is too large", file.display()))),
+            _ => tokio::fs::read(file).await.map_err(|error| refused(format!("{}: {error}", file.display())))?,
+        };
+        // The error would show what stands there.
+        let configuration: Configuration = serde_json::from_slice(&text).map_err(|error| {
+            refused(format!(
+                "{}:{}: it is no configuration of Docker; log in again with `docker login`",
+                file.display(),
+                error.line()
+            ))
+        })?;
+        let helper = configuration.cred_helpers.get(host).or(configuration.creds_store.as_ref());
+        if let Some(helper) = helper.filter(|helper| !helper.is_empty()) {
+            return ask(helper, host).await.map_err(refused);
+        }
+        let entry = configuration.auths.iter().find(|(key, _)| host_of(key) == host).map(|(_, entry)| entry);
+        Ok(entry.and_then(login_of))
+    }
+}
+
+/// Keys are hosts, or addresses as older versions wrote them.
+fn host_of(key: &str) -> &str {
+    let rest = key.split_once("://").map_or(key, |(_, rest)| rest);
+    rest.split('/').next().unwrap_or(rest)
+}
+
+fn login_of(entry: &Entry) -> Option<Login> {
+    if let Some(token) = entry.identitytoken.as_ref().filter(|token| !token.is_empty()) {
+        return Some(Login::Identity(token.clone()));
+    }
+    if let (Some(user), Some(password)) = (&entry.username, &entry.password) {
+        return Some(Login::Password { user: user.clone(), password: password.clone() });
+    }
+    let decoded = STANDARD.decode(entry.auth.as_ref()?.trim()).ok()?;
+    let text = String::from_utf8(decoded).ok()?;
+    let (user, password) = text.split_once(':')?;
+    // Docker pads what it writes with zeros.
+    Some(Login::Password { user: user.to_owned(), password: password.trim_end_matches('\0').to_owned() })
+}
+
+/// Asks `docker-credential-NAME get`: the host on stdin, JSON on stdout.
+async fn ask(helper: &str, host: &str) -> Result<Option<Login>, String> {
+    if helper.contains(std::path::is_separator) {
+        return Err(format!("`{}` is no name of a credential helper", shown(helper)));
+    }
+    let program = format!("docker-credential-{helper}");
+    let failed =
+        |error: std::io::Error| format!("`{program}`, which the Docker configuration names, cannot be used: {error}");
+    let mut child = Command::new(&program)
+        .arg("get")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(failed)?;
+    let exchange = async {
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(host.as_bytes()).await?;
+        }
+        let mut answer = Vec::new();
+        if let Some(stdout) = child.stdout.take() {
+            stdout.take(MOST).read_to_end(&mut answer).await?;
+        }
+        Ok::<_, std::io::Error>((child.wait().await?, answer))
+    };
+    let answered = tokio::time::timeout(HELPER, exchange).await.map_err(|_| format!("`{program}` does not answer"))?;
+    let (status, answer) = answered.map_err(failed)?;
+    if !status.success() {
+        // The protocol has these words for it, on stdout.
+        let said = String::from_utf8_lossy(&answer);
+        if said.contains("credentials not found") || said.trim().is_empty() {
+            return Ok(None);
+        }
+        return Err(format!("`{program}` says: {}", shown(&said)));
+    }
+    let answer: Answer =
+        serde_json::from_slice(&answer).map_err(|_| format!("`{program}` answers with other than credentials"))?;
+    Ok(Some(match answer.username.as_str() {
+        TOKEN_USER => Login::Identity(answer.secret),
+        _ => Login::Password { user: answer.username, password: answer.secret },
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn found(configuration: &str, host: &str) -> Result<Option<Login>, String> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("config.json");
+        std::fs::write(&file, configuration).expect("written");
+        Credentials { file: Some(file) }.login(host).await.map_err(|error| error.to_string())
+    }
+
+    fn password(user: &str, password: &str) -> Option<Login> {
+        Some(Login::Password { user: user.to_owned(), password: password.to_owned() })
+    }
+
+    // P11: credentials come from the Docker configuration, in each of its forms.
+    #[tokio::test]
+    async fn logins_are_found_for_their_host_alone() {
+        let auths = r#"{"auths": {"registry.example": {"auth": "YW5uOnNlY3JldA=="},
+            "https://old.example/v1/": {"username": "bob", "password": "b"}, "token.example": {"identitytoken": "t"},
+            "empty.example": {}}}"#;
+        assert_eq!(found(auths, "registry.example").await, Ok(password("ann", "secret")));
+        assert_eq!(found(auths, "old.example").await, Ok(password("bob", "b")));
+        assert_eq!(found(auths, "token.example").await, Ok(Some(Login::Identity("t".to_owned()))));
+        for host in ["empty.example", "other.example", "registry.example:5000"] {
+            assert_eq!(found(auths, host).await, Ok(None), "{host}");
+        }
+        assert_eq!(Credentials::default().login("a.example").await.ok(), Some(None));
+        let absent = Credentials { file: Some(PathBuf::from("/nowhere/config.json")) };
+        assert_eq!(absent.login("a.example").await.ok(), Some(None));
+    }
+
+    // Row 16: nothing of what stands there is shown.
+    #[tokio::test]
+    async fn what_cannot_be_read_is_not_shown() {
+        let broken = r#"{"auths": {"a.example": {"auth": "c2VjcmV0" "#;
+        let error = found(broken, "a.example").await.expect_err("refused");
+        assert!(error.contains("config.json:1") && !error.contains("c2VjcmV0"), "{error}");
+        let error = found(r#"{"credHelpers": {"a.example": "../sh"}}"#, "a.example").await.expect_err("refused");
+        assert!(error.contains("no name of a credential helper"), "{error}");
+        let error = found(r#"{"credsStore": "not-installed-here"}"#, "a.example").await.expect_err("refused");
+        assert!(error.contains("docker-credential-not-installed-here"), "{error}");
+        let login = password("ann", "secret").expect("a login");
+        assert_eq!(format!("{login:?}"), "Login");
+    }
+}

@@ -1,0 +1,238 @@
+//! From a source to the bytes of a component, verified, with the signatures that stand beside it.
+
+use crate::download::{Downloads, Progress};
+use crate::error::ShareError;
+use crate::oci::Descriptor;
+use crate::push::Pushed;
+use crate::reference::{Reference, Source};
+use crate::registry::Registry;
+use crate::signature::SIGNATURE_BYTES;
+use agent_core::message::Digest;
+use agent_plugins::{PluginStore, digest_of};
+use semver::Version;
+use std::io::Read;
+use std::path::Path;
+use url::Url;
+
+/// What a source has at this moment.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Where.
+    pub source: Source,
+    /// The manifest in the registry; none for others.
+    pub manifest: Option<Digest>,
+    /// Bytes of the manifest.
+    size: u64,
+    component: Option<Descriptor>,
+}
+
+/// A component that came.
+#[derive(Debug)]
+pub struct Fetched {
+    /// From where.
+    pub source: Source,
+    /// The manifest in the registry; none for others.
+    pub manifest: Option<Digest>,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Signatures that stand beside it, as they are.
+    pub signatures: Vec<String>,
+}
+
+/// Whether signatures are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signatures {
+    /// They are.
+    Wanted,
+    /// Nobody looks at them.
+    Ignored,
+}
+
+/// Where components come to, and how large they may be.
+#[derive(Clone, Debug)]
+pub struct Shelf {
+    /// Components by digest: what is there is not asked for again.
+    pub store: PluginStore,
+    /// Those that are on their way.
+    pub downloads: Downloads,
+}
+
+impl Registry {
+    /// What a source has now. Nothing large is asked for.
+    pub async fn find(&self, source: &Source) -> Result<Found, ShareError> {
+        let Source::Registry(reference) = source else {
+            return Ok(Found { source: source.clone(), manifest: None, size: 0, component: None });
+        };
+        let chosen = self.chosen(reference).await?;
+        let (digest, size, manifest) = self.manifest(&chosen).await?;
+        let what = |what: String| ShareError::NotAPlugin { place: chosen.to_string(), what };
+        let component = manifest.component().map_err(what)?.clone();
+        Ok(Found { source: source.clone(), manifest: Some(digest), size, component: Some(component) })
+    }
+
+    /// Without a tag and a digest: the newest version among the tags, else `latest`.
+    async fn chosen(&self, reference: &Reference) -> Result<Reference, ShareError> {
+        if reference.tag().is_some() || reference.digest().is_some() {
+            return Ok(reference.clone());
+        }
+        let tags = self.tags(reference.repository()).await?;
+        Ok(reference.with_tag(newest(&tags).unwrap_or("latest")))
+    }
+
+    /// The component that was found: from the shelf where it is there, else from its source.
+    pub async fn fetch(
+        &self,
+        found: &Found,
+        shelf: &Shelf,
+        signatures: Signatures,
+        progress: &Progress<'_>,
+    ) -> Result<Fetched, ShareError> {
+        let most = shelf.downloads.most;
+        let (bytes, signatures) = match &found.source {
+            Source::Registry(reference) => {
+                let (component, manifest) = found
+                    .component
+                    .as_ref()
+                    .zip(found.manifest.as_ref())
+                    .ok_or_else(|| ShareError::NotFound { place: reference.to_string(), advice: String::new() })?;
+                let repository = reference.repository();
+                let signatures = match signatures {
+                    Signatures::Wanted => self.signatures(repository, manifest).await?,
+                    Signatures::Ignored => Vec::new(),
+                };
+                let bytes = match shelf.store.get(&component.digest) {
+                    Ok(bytes) => bytes,
+                    Err(_) => self.download(repository, component, &shelf.downloads, progress).await?,
+                };
+                (bytes, signatures)
+            }
+            Source::Web(url) => {
+                let bytes = self.page(url, most, progress).await?;
+                let advice = String::new();
+                let bytes = bytes.ok_or_else(|| ShareError::NotFound { place: url.to_string(), advice })?;
+                (bytes, self.signature_beside(url, signatures).await?)
+            }
+            Source::File(path) => (read(path, most)?, Vec::new()),
+        };
+        Ok(Fetched { source: found.source.clone(), manifest: found.manifest.clone(), bytes, signatures })
+    }
+
+    /// `ADDRESS.minisig`, as minisign names it.
+    async fn signature_beside(&self, url: &Url, signatures: Signatures) -> Result<Vec<String>, ShareError> {
+        if signatures == Signatures::Ignored {
+            return Ok(Vec::new());
+        }
+        let mut beside = url.clone();
+        beside.set_path(&format!("{}.minisig", url.path()));
+        let bytes = self.page(&beside, SIGNATURE_BYTES, &|_, _| {}).await?;
+        Ok(bytes.and_then(|bytes| String::from_utf8(bytes).ok()).into_iter().collect())
+    }
+}
+
+impl Found {
+    /// What can be signed of it; none where it is in no registry.
+    pub fn pushed(&self) -> Option<Pushed> {
+        let Source::Registry(reference) = &self.source else { return None };
+        Some(Pushed {
+            reference: reference.clone(),
+            manifest: self.manifest.clone()?,
+            size: self.size,
+            component: self.component()?.clone(),
+            instead_of: None,
+            was_there: true,
+        })
+    }
+
+    /// The component's digest, where it is known before it has come.
+    pub fn component(&self) -> Option<&Digest> {
+        self.component.as_ref().map(|component| &component.digest)
+    }
+}
+
+impl Fetched {
+    /// SHA-256 of the bytes.
+    pub fn digest(&self) -> Digest {
+        digest_of(&self.bytes)
+    }
+}
+
+/// The tag of the newest version; one that is a release before all that are not.
+fn newest(tags: &[String]) -> Option<&str> {
+    let versions = tags.iter().filter_map(|tag| Some((version_of(tag)?, tag.as_str())));
+    let newest =
+        versions.max_by(|(left, _), (right, _)| (left.pre.is_empty(), left).cmp(&(right.pre.is_empty(), right)));
+    newest.map(|(_, tag)| tag)
+}
+
+/// `1.2.3`, also with a `v` before it, and with `_` for `+`.
+fn version_of(tag: &str) -> Option<Version> {
+    Version::parse(&tag.strip_prefix('v').unwrap_or(tag).replace('_', "+")).ok()
+}
+
+/// How a version stands to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// It is newer.
+    Newer,
+    /// It is the same.
+    Same,
+    /// It is older.
+    Older,
+    /// Nobody can say: not both are of the form 1.2.3.
+    Unknown,
+}
+
+/// How `version` stands to `other`.
+pub fn age(version: &str, other: &str) -> Age {
+    match (Version::parse(version), Version::parse(other)) {
+        (Ok(version), Ok(other)) => match version.cmp_precedence(&other) {
+            std::cmp::Ordering::Greater => Age::Newer,
+            std::cmp::Ordering::Equal => Age::Same,
+            std::cmp::Ordering::Less => Age::Older,
+        },
+        _ if version == other => Age::Same,
+        _ => Age::Unknown,
+    }
+}
+
+fn read(path: &Path, most: u64) -> Result<Vec<u8>, ShareError> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(|source| ShareError::file(path, "read", source))?;
+    let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
+    if !regular {
+        let what = "it is no regular file".to_owned();
+        return Err(ShareError::NotAPlugin { place: path.display().to_string(), what });
+    }
+    file.take(most + 1).read_to_end(&mut bytes).map_err(|source| ShareError::file(path, "read", source))?;
+    if bytes.len() as u64 > most {
+        return Err(ShareError::TooLarge { place: path.display().to_string(), size: bytes.len() as u64, most });
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // P11: without a tag it is the newest release.
+    #[test]
+    fn the_newest_version_is_found_among_tags() {
+        let of = |tags: &[&str]| {
+            let tags: Vec<_> = tags.iter().map(|tag| (*tag).to_owned()).collect();
+            newest(&tags).map(str::to_owned)
+        };
+        assert_eq!(of(&["1.9.0", "1.10.0", "latest", "2.0.0-rc.1"]).as_deref(), Some("1.10.0"));
+        assert_eq!(of(&["0.1.0-a", "0.1.0-b"]).as_deref(), Some("0.1.0-b"));
+        assert_eq!(of(&["v1.0.0", "0.9.0_build"]).as_deref(), Some("v1.0.0"));
+        assert_eq!(of(&["latest", "sha256-abc", "1"]), None);
+    }
+
+    // Row 23: what is older is known as older.
+    #[test]
+    fn versions_are_compared() {
+        assert_eq!(age("1.10.0", "1.9.0"), Age::Newer);
+        assert_eq!(age("1.0.0-rc.1", "1.0.0"), Age::Older);
+        assert_eq!([age("1.0.0+a", "1.0.0+b"), age("today", "today")], [Age::Same, Age::Same]);
+        assert_eq!([age("today", "1.0.0"), age("", "1.0.0")], [Age::Unknown, Age::Unknown]);
+    }
+}

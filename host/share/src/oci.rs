@@ -1,0 +1,197 @@
+//! Documents of the OCI image specification, as far as plugins need them, in the layout of the CNCF's wasm OCI artifact.
+
+use agent_core::message::Digest;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+pub(crate) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+pub(crate) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
+pub(crate) const CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
+pub(crate) const WASM_TYPE: &str = "application/wasm";
+pub(crate) const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
+/// Contents of what has none.
+pub(crate) const EMPTY: &[u8] = b"{}";
+
+/// Types of layers that hold a component: today's, and those of older tools.
+const WASM_TYPES: &[&str] = &[
+    WASM_TYPE,
+    "application/vnd.wasm.content.layer.v1+wasm",
+    "application/vnd.module.wasm.content.layer.v1+wasm",
+    "application/vnd.bytecodealliance.wasm.component.layer.v0+wasm",
+];
+/// Types of what describes them.
+const CONFIG_TYPES: &[&str] = &[
+    CONFIG_TYPE,
+    EMPTY_TYPE,
+    "application/vnd.wasm.config.v1+json",
+    "application/vnd.bytecodealliance.component.config.v1+json",
+];
+
+pub(crate) const TITLE: &str = "org.opencontainers.image.title";
+pub(crate) const VERSION: &str = "org.opencontainers.image.version";
+pub(crate) const DESCRIPTION: &str = "org.opencontainers.image.description";
+/// What the component is, in the words of `plugin list`, separated by commas.
+pub(crate) const KINDS: &str = "host.agent.plugin.kinds";
+
+/// Names some bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Descriptor {
+    pub(crate) media_type: String,
+    pub(crate) digest: Digest,
+    pub(crate) size: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) artifact_type: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+impl Descriptor {
+    pub(crate) fn of(media_type: &str, bytes: &[u8]) -> Self {
+        Self {
+            media_type: media_type.to_owned(),
+            digest: agent_plugins::digest_of(bytes),
+            size: bytes.len() as u64,
+            artifact_type: None,
+            annotations: BTreeMap::new(),
+        }
+    }
+}
+
+/// An artifact: what describes it, and what it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Manifest {
+    pub(crate) schema_version: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) media_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) artifact_type: Option<String>,
+    pub(crate) config: Descriptor,
+    #[serde(default)]
+    pub(crate) layers: Vec<Descriptor>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) subject: Option<Descriptor>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+impl Manifest {
+    pub(crate) fn new(config: Descriptor, layers: Vec<Descriptor>) -> Self {
+        Self {
+            schema_version: 2,
+            media_type: Some(MANIFEST_TYPE.to_owned()),
+            artifact_type: None,
+            config,
+            layers,
+            subject: None,
+            annotations: BTreeMap::new(),
+        }
+    }
+
+    /// The layer with the component, or what the artifact is instead.
+    pub(crate) fn component(&self) -> Result<&Descriptor, String> {
+        let is_wasm = |layer: &&Descriptor| WASM_TYPES.contains(&layer.media_type.as_str());
+        let components: Vec<_> = self.layers.iter().filter(is_wasm).collect();
+        let config = self.config.media_type.as_str();
+        if config == "application/vnd.oci.image.config.v1+json" || config.starts_with("application/vnd.docker.") {
+            return Err(
+                "it is an image for containers; a plugin is a component, which `plugin push` puts there".to_owned()
+            );
+        }
+        match components.as_slice() {
+            [component] if self.layers.len() == 1 => {
+                if !CONFIG_TYPES.contains(&config) {
+                    let config = crate::error::shown(config);
+                    return Err(format!(
+                        "its config has the media type `{config}`, and that of a component is `{CONFIG_TYPE}`; push it with \
+                         `plugin push` or another tool that writes wasm artifacts"
+                    ));
+                }
+                Ok(component)
+            }
+            [] => {
+                let types: Vec<_> =
+                    self.layers.iter().map(|layer| crate::error::shown(&layer.media_type)).take(4).collect();
+                let types = if types.is_empty() { "no content at all".to_owned() } else { types.join(", ") };
+                Err(format!("it holds {types}, and a component has the media type `{WASM_TYPE}`"))
+            }
+            _ => Err(format!("it holds {} layers, and a plugin is one component", self.layers.len())),
+        }
+    }
+}
+
+/// A list of manifests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Index {
+    pub(crate) schema_version: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) media_type: Option<String>,
+    #[serde(default)]
+    pub(crate) manifests: Vec<Descriptor>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+impl Index {
+    pub(crate) fn of(manifests: Vec<Descriptor>) -> Self {
+        let media_type = Some(INDEX_TYPE.to_owned());
+        Self { schema_version: 2, media_type, manifests, annotations: BTreeMap::new() }
+    }
+}
+
+/// What the wasm artifact's config says of a component; the fields in the order in which `oci-wasm` writes them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WasmConfig {
+    pub(crate) created: String,
+    pub(crate) author: Option<String>,
+    pub(crate) architecture: String,
+    pub(crate) os: String,
+    pub(crate) layer_digests: Vec<Digest>,
+    pub(crate) component: Option<WasmInterfaces>,
+}
+
+/// Names of interfaces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WasmInterfaces {
+    pub(crate) exports: Vec<String>,
+    pub(crate) imports: Vec<String>,
+    pub(crate) target: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(config: &str, layers: &[&str]) -> Manifest {
+        let layers = layers.iter().map(|media_type| Descriptor::of(media_type, b"x")).collect();
+        Manifest::new(Descriptor::of(config, EMPTY), layers)
+    }
+
+    // P11: artifacts of other tools load; what is none says what it is.
+    #[test]
+    fn what_holds_no_component_says_what_it_is() {
+        for config in CONFIG_TYPES {
+            for layer in WASM_TYPES {
+                assert!(manifest(config, &[layer]).component().is_ok(), "{config} {layer}");
+            }
+        }
+        for (config, layers, said) in [
+            (
+                "application/vnd.oci.image.config.v1+json",
+                &["application/vnd.oci.image.layer.v1.tar+gzip"][..],
+                "for containers",
+            ),
+            ("application/vnd.docker.container.image.v1+json", &[WASM_TYPE], "for containers"),
+            ("application/vnd.unknown.config.v1+json", &[WASM_TYPE], "`application/vnd.unknown.config.v1+json`"),
+            (CONFIG_TYPE, &["text/plain"], "it holds text/plain"),
+            (CONFIG_TYPE, &[], "no content at all"),
+            (CONFIG_TYPE, &[WASM_TYPE, WASM_TYPE], "2 layers"),
+        ] {
+            let error = manifest(config, layers).component().expect_err(said);
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! A registry, as the OCI distribution specification has it: manifests, blobs, tags, referrers.
+
+use crate::auth::{Tls, answer, challenge};
+use crate::credentials::Credentials;
+use crate::error::{ShareError, shown};
+use crate::http::{Http, PlainHttp, Request, body, explained};
+use crate::oci::{Descriptor, INDEX_TYPE, Index, MANIFEST_TYPE, Manifest};
+use crate::reference::{Reference, Repository};
+use agent_core::message::Digest;
+use agent_plugins::digest_of;
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, LINK, LOCATION, WWW_AUTHENTICATE};
+use reqwest::{Method, Response, StatusCode};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use url::Url;
+
+/// Largest manifest or index; what registries themselves take.
+const MANIFEST_BYTES: u64 = 4 * 1024 * 1024;
+/// Largest page of tags.
+const TAGS_BYTES: u64 = 4 * 1024 * 1024;
+/// Tags that are read of one repository.
+const MOST_TAGS: usize = 10_000;
+
+/// Asks registries. One for the process is enough: it remembers their tokens.
+#[derive(Debug)]
+pub struct Registry {
+    http: Http,
+    credentials: Credentials,
+    /// By host and scope.
+    authorizations: Mutex<HashMap<(String, String), String>>,
+}
+
+/// What is done with a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Pull,
+    Push,
+}
+
+impl Access {
+    fn scope(self, repository: &Repository) -> String {
+        let actions = match self {
+            Access::Pull => "pull",
+            Access::Push => "pull,push",
+        };
+        format!("repository:{}:{actions}", repository.path())
+    }
+}
+
+/// A manifest or an index as it came, with the digest of its bytes.
+pub(crate) struct Stored {
+    pub(crate) digest: Digest,
+    pub(crate) bytes: Bytes,
+    pub(crate) media_type: String,
+}
+
+impl Registry {
+    /// With credentials for those that ask for some.
+    pub fn new(credentials: Credentials, plain: PlainHttp) -> Result<Self, ShareError> {
+        Ok(Self { http: Http::new(plain)?, credentials, authorizations: Mutex::default() })
+    }
+
+    pub(crate) fn http(&self) -> &Http {
+        &self.http
+    }
+
+    /// What stands behind a tag or a digest. None: nothing.
+    pub(crate) async fn stored(&self, repository: &Repository, name: &str) -> Result<Option<Stored>, ShareError> {
+        let place = place(repository, name);
+        let url = self.url(repository, &format!("manifests/{name}"))?;
+        let request = Request::get(url).accepting(&format!("{MANIFEST_TYPE}, {INDEX_TYPE}, application/json;q=0.5"));
+        let response = self.send(repository, Access::Pull, request, &place).await?;
+        if response.status() == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        let response = succeeded(response, &place).await?;
+        let told = header(response.headers(), "docker-content-digest").and_then(|digest| Digest::parse(&digest).ok());
+        let media_type = header(response.headers(), CONTENT_TYPE.as_str()).unwrap_or_default();
+        let bytes = body(response, MANIFEST_BYTES, &place).await?;
+        let digest = digest_of(&bytes);
+        // Only the digest in the name binds; what the registry tells beside it must not differ either.
+        for wanted in Digest::parse(name).ok().iter().chain(&told) {
+            if *wanted != digest {
+                return Err(ShareError::tampered(place, wanted, &digest));
+            }
+        }
+        Ok(Some(Stored { digest, bytes, media_type }))
+    }
+
+    /// The artifact behind a reference.
+    pub(crate) async fn manifest(&self, reference: &Reference) -> Result<(Digest, u64, Manifest), ShareError> {
+        let repository = reference.repository();
+        let name = match (reference.digest(), reference.tag()) {
+            (Some(digest), _) => digest.as_str(),
+            (None, Some(tag)) => tag,
+            (None, None) => "latest",
+        };
+        let Some(stored) = self.stored(repository, name).await? else {
+            return Err(self.not_found(reference).await);
+        };
+        let not = |what: String| ShareError::NotAPlugin { place: reference.to_string(), what };
+        let json: serde_json::Value = serde_json::from_slice(&stored.bytes)
+            .map_err(|_| not("what the registry has there is no JSON".to_owned()))?;
+        let kind = json["mediaType"].as_str().unwrap_or(&stored.media_type);
+        if kind == INDEX_TYPE || kind.contains("manifest.list") || json["manifests"].is_array() {
+            return Err(not("it is an index of several artifacts, such as an image for several platforms".to_owned()));
+        }
+        let manifest = serde_json::from_value(json)
+            .map_err(|error| not(format!("its manifest cannot be read: {}", shown(&error.to_string()))))?;
+        Ok((stored.digest, stored.bytes.len() as u64, manifest))
+    }
+
+    /// What there is instead.
+    async fn not_found(&self, reference: &Reference) -> ShareError {
+        let mut tags = self.tags(reference.repository()).await.unwrap_or_default();
+        // Lists of signatures are for programs.
+        tags.retain(|tag| !tag.starts_with("sha256-"));
+        let advice = match tags.as_slice() {
+            [] => ": the registry has no such repository, or does not show it to you".to_owned(),
+            tags => {
+                let some: Vec<_> = tags.iter().rev().take(8).map(String::as_str).collect();
+                format!(
+                    "; the tags of {} are: {}{}",
+                    reference.repository(),
+                    some.join(", "),
+                    if tags.len() > 8 { " …" } else { "" }
+                )
+            }
+        };
+        ShareError::NotFound { place: reference.to_string(), advice }
+    }
+
+    /// Puts a manifest or an index under a tag or its digest.
+    pub(crate) async fn put(
+        &self,
+        repository: &Repository,
+        name: &str,
+        (bytes, media_type): (&[u8], &str),
+    ) -> Result<Digest, ShareError> {
+        let place = place(repository, name);
+        let url = self.url(repository, &format!("manifests/{name}"))?;
+        let request = Request::new(Method::PUT, url).with_body(bytes.to_vec(), media_type);
+        let response = succeeded(self.send(repository, Access::Push, request, &place).await?, &place).await?;
+        let digest = digest_of(bytes);
+        let told = header(response.headers(), "docker-content-digest").and_then(|digest| Digest::parse(&digest).ok());
+        match told {
+            Some(told) if told != digest => Err(ShareError::tampered(place, &digest, &told)),
+            _ => Ok(digest),
+        }
+    }
+
+    /// Puts bytes there, unless they are there already.
+    pub(crate) async fn put_blob(&self, repository: &Repository, bytes: &Bytes) -> Result<(), ShareError> {
+        let digest = digest_of(bytes);
+        let place = place(repository, digest.as_str());
+        let there = Request::new(Method::HEAD, self.url(repository, &format!("blobs/{digest}"))?);
+        if self.send(repository, Access::Push, there, &place).await?.status() == StatusCode::OK {
+            return Ok(());
+        }
+        let begin = Request::new(Method::POST, self.url(repository, "blobs/uploads/")?)
+            .with_body("", "application/octet-stream");
+        let url = begin.url.clone();
+        let begun = succeeded(self.send(repository, Access::Push, begin, &place).await?, &place).await?;
+        let location = header(begun.headers(), LOCATION.as_str()).and_then(|location| url.join(&location).ok());
+        let mut location = location.ok_or_else(|| ShareError::Server {
+            place: place.clone(),
+            said: "it takes an upload and does not say where".to_owned(),
+        })?;
+        location.query_pairs_mut().append_pair("digest", digest.as_str());
+        let upload = Request::new(Method::PUT, location).with_body(bytes.clone(), "application/octet-stream");
+        succeeded(self.send(repository, Access::Push, upload, &place).await?, &place).await?;
+        Ok(())
+    }
+
+    /// A blob from a byte on, as it comes.
+    pub(crate) async fn open_blob(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        from: u64,
+    ) -> Result<Response, ShareError> {
+        let place = place(repository, digest.as_str());
+        let request = Request { from, ..Request::get(self.url(repository, &format!("blobs/{digest}"))?) };
+        let response = self.send(repository, Access::Pull, request, &place).await?;
+        if response.status() == StatusCode::NOT_FOUND {
+            let advice = ": the registry has the manifest, but has lost what it names".to_owned();
+            return Err(ShareError::NotFound { place, advice });
+        }
+        Ok(response)
+    }
+
+    /// A small blob, verified.
+    pub(crate) async fn blob(
+        &self,
+        repository: &Repository,
+        descriptor: &Descriptor,
+        most: u64,
+    ) -> Result<Bytes, ShareError> {
+        let place = place(repository, descriptor.digest.as_str());
+        if descriptor.size > most {
+            return Err(ShareError::TooLarge { place, size: descriptor.size, most });
+        }
+        let response = self.open_blob(repository, &descriptor.digest, 0).await?;
+        let bytes = body(succeeded(response, &place).await?, descriptor.size, &place).await?;
+        let found = digest_of(&bytes);
+        if found == descriptor.digest {
+            Ok(bytes)
+        } else {
+            Err(ShareError::tampered(place, &descriptor.digest, &found))
+        }
+    }
+
+    /// All tags of a repository; none where there is no such repository.
+    pub(crate) async fn tags(&self, repository: &Repository) -> Result<Vec<String>, ShareError> {
+        let place = repository.to_string();
+        let mut next = Some(self.url(repository, "tags/list?n=1000")?);
+        let mut tags: Vec<String> = Vec::new();
+        while let Some(url) = next.take().filter(|_| tags.len() < MOST_TAGS) {
+            let response = self.send(repository, Access::Pull, Request::get(url.clone()), &place).await?;
+            if response.status() == StatusCode::NOT_FOUND {
+                break;
+            }
+            let response = succeeded(response, &place).await?;
+            let link = header(response.headers(), LINK.as_str());
+            let page: serde_json::Value =
+                serde_json::from_slice(&body(response, TAGS_BYTES, &place).await?).unwrap_or_default();
+            let before = tags.len();
+            tags.extend(
+                page["tags"].as_array().into_iter().flatten().filter_map(|tag| tag.as_str().map(str::to_owned)),
+            );
+            let follows = link.and_then(|link| next_page(&url, &link));
+            // A page without anything new would lead on for ever.
+            next = follows.filter(|next| tags.len() > before && next.origin() == url.origin());
+        }
+        Ok(tags)
+    }
+
+    /// Whether the registry answers what refers to an artifact, with the list; None: it has no such thing.
+    pub(crate) async fn referrers(
+        &self,
+        repository: &Repository,
+        subject: &Digest,
+    ) -> Result<Option<Index>, ShareError> {
+        let place = place(repository, subject.as_str());
+        let url = self.url(repository, &format!("referrers/{subject}"))?;
+        let response = self.send(repository, Access::Pull, Request::get(url).accepting(INDEX_TYPE), &place).await?;
+        if response.status() != StatusCode::OK {
+            return Ok(None);
+        }
+        let bytes = body(response, MANIFEST_BYTES, &place).await?;
+        Ok(serde_json::from_slice(&bytes).ok())
+    }
+
+    fn url(&self, repository: &Repository, path: &str) -> Result<Url, ShareError> {
+        let (scheme, host) = (self.http.scheme(repository.host()), repository.host());
+        let text = format!("{scheme}://{host}/v2/{}/{path}", repository.path());
+        Url::parse(&text).map_err(|_| ShareError::Reference { text, reason: "it makes no address" })
+    }
+
+    /// Sends, and once more with credentials where the registry asks for them.
+    async fn send(
+        &self,
+        repository: &Repository,
+        access: Access,
+        request: Request,
+        place: &str,
+    ) -> Result<Response, ShareError> {
+        let scope = access.scope(repository);
+        let key = (repository.host().to_owned(), scope.clone());
+        // What the server has sent us elsewhere to is no place for what this registry gave us.
+        let own = self.url(repository, "")?.origin() == request.url.origin();
+        let known = self.known().get(&key).cloned().filter(|_| own);
+        let first = self.http.send(Request { authorization: known, ..request.clone() }, place).await?;
+        if !own || first.status() != StatusCode::UNAUTHORIZED {
+            return self.allowed(first, repository, place).await;
+        }
+        let challenges = first.headers().get_all(WWW_AUTHENTICATE);
+        let challenge = challenges.iter().filter_map(|value| challenge(value.to_str().ok()?)).next();
+        let Some(challenge) = challenge else { return self.allowed(first, repository, place).await };
+        let login = self.credentials.login(repository.host()).await?;
+        let tls = if request.url.scheme() == "https" { Tls::Used } else { Tls::NotUsed };
+        let answered = answer((&self.http, tls), &challenge, (&scope, place), login.as_ref()).await?;
+        let Some(authorization) = answered else {
+            let said = explained(first).await;
+            let advice = match login {
+                Some(_) => format!("the credentials for {0} are not accepted: `docker login {0}`", repository.host()),
+                None => self.no_login(repository),
+            };
+            return Err(ShareError::Unauthorised { place: place.to_owned(), said, advice });
+        };
+        self.known().insert(key.clone(), authorization.clone());
+        let second = self.http.send(Request { authorization: Some(authorization), ..request }, place).await?;
+        if second.status() == StatusCode::UNAUTHORIZED {
+            self.known().remove(&key);
+        }
+        self.allowed(second, repository, place).await
+    }
+
+    async fn allowed(&self, response: Response, repository: &Repository, place: &str) -> Result<Response, ShareError> {
+        if !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            return Ok(response);
+        }
+        let advice = match self.credentials.login(repository.host()).await? {
+            Some(_) => format!(
+                "the credentials for {0} do not allow it: `docker login {0}` logs in as somebody else",
+                repository.host()
+            ),
+            None => self.no_login(repository),
+        };
+        Err(ShareError::Unauthorised { place: place.to_owned(), said: explained(response).await, advice })
+    }
+
+    fn no_login(&self, repository: &Repository) -> String {
+        let file = self.credentials.file.as_ref().map(|file| format!(" in {}", file.display())).unwrap_or_default();
+        format!(
+            "there are no credentials for {0}{file}: `docker login {0}` (or `skopeo login`, `oras login`) writes them",
+            repository.host()
+        )
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), String>> {
+        self.authorizations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An answer that is what was asked for, or an error with the server's words.
+pub(crate) async fn succeeded(response: Response, place: &str) -> Result<Response, ShareError> {
+    match response.status() {
+        status if status.is_success() => Ok(response),
+        StatusCode::NOT_FOUND => {
+            let said = explained(response).await;
+            Err(ShareError::NotFound { place: place.to_owned(), advice: format!(" ({said})") })
+        }
+        _ => Err(ShareError::Server { place: place.to_owned(), said: explained(response).await }),
+    }
+}
+
+/// A place in a repository, for people.
+fn place(repository: &Repository, name: &str) -> String {
+    let sign = if name.starts_with("sha256:") { '@' } else { ':' };
+    format!("{repository}{sign}{name}")
+}
+
+fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+/// `<URL>; rel="next"`
+fn next_page(url: &Url, link: &str) -> Option<Url> {
+    let (target, relation) = link.split_once('>')?;
+    let target = target.trim().strip_prefix('<')?;
+    relation.contains("next").then(|| url.join(target).ok())?
+}

@@ -1,0 +1,300 @@
+//! A registry over real HTTP on loopback, with the faults that a test asks for. Also used by the tests of the whole house.
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, Response, StatusCode, Uri};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What the registry does otherwise than it should, or wants.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    /// Ends an answer with a blob after so many bytes of it; one number per answer, then none.
+    pub cut_after: Vec<usize>,
+    /// Answers the range of a blob as if none was asked for.
+    pub ignore_ranges: bool,
+    /// Flips a bit of each blob that is larger than this.
+    pub flip_blobs_over: Option<usize>,
+    /// Adds spaces to each manifest.
+    pub pad_manifests: usize,
+    /// Redirects blobs to this origin, with the same path.
+    pub redirect_blobs: Option<String>,
+    /// User and password.
+    pub login: Option<(String, String)>,
+    /// Whether the login buys tokens.
+    pub tokens: bool,
+    /// Has a list of referrers of its own.
+    pub referrers: bool,
+}
+
+#[derive(Default)]
+struct Contents {
+    /// By repository and digest.
+    blobs: BTreeMap<(String, String), Bytes>,
+    /// By path.
+    pages: BTreeMap<String, Bytes>,
+    /// By repository and tag or digest, with its media type.
+    manifests: BTreeMap<(String, String), (String, Bytes)>,
+    faults: Faults,
+    requests: Vec<String>,
+}
+
+/// A registry that runs until it is dropped.
+#[derive(Clone)]
+pub(crate) struct TestRegistry {
+    address: SocketAddr,
+    contents: Arc<Mutex<Contents>>,
+    _thread: Arc<Running>,
+}
+
+struct Running(Option<tokio::sync::oneshot::Sender<()>>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.take().map(|stop| stop.send(()));
+    }
+}
+
+impl TestRegistry {
+    /// On a thread of its own, so that tests without a runtime have it, too.
+    pub(crate) fn start() -> Self {
+        let contents = Arc::<Mutex<Contents>>::default();
+        let (told, address) = std::sync::mpsc::channel();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let served = Arc::clone(&contents);
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+                let address = listener.local_addr().expect("an address");
+                told.send(address).expect("the test waits");
+                let app = Router::new().fallback(answer).with_state((served, address));
+                tokio::select! {
+                    served = axum::serve(listener, app) => served.expect("it serves"),
+                    _ = stopped => {}
+                }
+            });
+        });
+        let address = address.recv().expect("it starts");
+        Self { address, contents, _thread: Arc::new(Running(Some(stop))) }
+    }
+
+    /// `127.0.0.1:PORT`
+    pub(crate) fn host(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Changes what it does.
+    pub(crate) fn set(&self, change: impl FnOnce(&mut Faults)) {
+        change(&mut self.contents().faults);
+    }
+
+    /// What was asked since the last time, as `METHOD PATH` and what matters of the headers.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.contents().requests)
+    }
+
+    /// A manifest or an index, by tag or digest.
+    pub(crate) fn manifest(&self, repository: &str, name: &str) -> Option<Bytes> {
+        let key = (repository.to_owned(), name.to_owned());
+        self.contents().manifests.get(&key).map(|(_, bytes)| bytes.clone())
+    }
+
+    /// Puts a manifest or an index there, as somebody with other tools could.
+    pub(crate) fn put_manifest(&self, repository: &str, name: &str, (media_type, bytes): (&str, Vec<u8>)) {
+        let digest = agent_plugins::digest_of(&bytes).to_string();
+        let stored = (media_type.to_owned(), Bytes::from(bytes));
+        for name in [name.to_owned(), digest] {
+            self.contents().manifests.insert((repository.to_owned(), name), stored.clone());
+        }
+    }
+
+    /// Puts a blob there, under its digest.
+    pub(crate) fn put_blob(&self, repository: &str, bytes: &[u8]) {
+        let digest = agent_plugins::digest_of(bytes).to_string();
+        self.contents().blobs.insert((repository.to_owned(), digest), Bytes::copy_from_slice(bytes));
+    }
+
+    /// Puts a page there, as a web server has them.
+    pub(crate) fn put_page(&self, path: &str, bytes: &[u8]) {
+        self.contents().pages.insert(path.to_owned(), Bytes::copy_from_slice(bytes));
+    }
+
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().expect("nobody panics with it")
+    }
+}
+
+type Served = (Arc<Mutex<Contents>>, SocketAddr);
+
+async fn answer(
+    State((contents, address)): State<Served>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
+    let mut contents = contents.lock().expect("nobody panics with it");
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let (path, query) = (uri.path().to_owned(), uri.query().unwrap_or_default().to_owned());
+    let range = header("range");
+    let authorization = header("authorization");
+    contents.requests.push(format!("{method} {path} {range}{authorization}").trim_end().to_owned());
+    if path == "/token" {
+        return token(&contents.faults, &authorization, &query);
+    }
+    if let Some(refused) = refused(&contents.faults, &authorization, address) {
+        return refused;
+    }
+    if let Some(page) = contents.pages.get(&path) {
+        return reply(StatusCode::OK).body(Body::from(page.clone())).unwrap();
+    }
+    let Some((repository, kind, name)) = parts(&path) else { return status(StatusCode::NOT_FOUND) };
+    let key = (repository.clone(), name.clone());
+    match (method.as_str(), kind.as_str()) {
+        ("GET" | "HEAD", "blobs") => blob(&mut contents, &key, &range, &path),
+        ("POST", "blobs") => reply(StatusCode::ACCEPTED)
+            .header("location", format!("/v2/{repository}/blobs/uploads/one?state=a"))
+            .body(Body::empty())
+            .unwrap(),
+        ("PUT", "blobs") => {
+            let digest = query.split("digest=").nth(1).unwrap_or_default().replace("%3A", ":");
+            let right = agent_plugins::digest_of(&body).to_string() == digest;
+            contents.blobs.insert((repository, digest), body);
+            status(if right { StatusCode::CREATED } else { StatusCode::BAD_REQUEST })
+        }
+        ("PUT", "manifests") => {
+            let digest = agent_plugins::digest_of(&body).to_string();
+            for name in [name, digest.clone()] {
+                contents.manifests.insert((repository.clone(), name), (header("content-type"), body.clone()));
+            }
+            reply(StatusCode::CREATED).header("docker-content-digest", digest).body(Body::empty()).unwrap()
+        }
+        ("GET", "manifests") => match contents.manifests.get(&key) {
+            None => error(StatusCode::NOT_FOUND, "MANIFEST_UNKNOWN", "manifest unknown"),
+            Some((media_type, bytes)) => {
+                let padded = [bytes.as_ref(), &vec![b' '; contents.faults.pad_manifests]].concat();
+                reply(StatusCode::OK).header("content-type", media_type).body(Body::from(padded)).unwrap()
+            }
+        },
+        ("GET", "tags") => tags(&contents, &repository),
+        ("GET", "referrers") if contents.faults.referrers => referrers(&contents, &repository, &name),
+        _ => status(StatusCode::NOT_FOUND),
+    }
+}
+
+/// `/v2/REPOSITORY/KIND/NAME`
+fn parts(path: &str) -> Option<(String, String, String)> {
+    let rest = path.strip_prefix("/v2/")?;
+    for kind in ["manifests", "blobs", "tags", "referrers"] {
+        if let Some((repository, name)) = rest.split_once(&format!("/{kind}/")) {
+            return Some((repository.to_owned(), kind.to_owned(), name.to_owned()));
+        }
+    }
+    None
+}
+
+fn blob(contents: &mut Contents, key: &(String, String), range: &str, path: &str) -> Response<Body> {
+    if let Some(origin) = contents.faults.redirect_blobs.clone() {
+        return reply(StatusCode::TEMPORARY_REDIRECT)
+            .header("location", format!("{origin}{path}"))
+            .body(Body::empty())
+            .unwrap();
+    }
+    let Some(mut bytes) = contents.blobs.get(key).map(|bytes| bytes.to_vec()) else {
+        return error(StatusCode::NOT_FOUND, "BLOB_UNKNOWN", "blob unknown");
+    };
+    if contents.faults.flip_blobs_over.is_some_and(|size| bytes.len() > size) {
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+    }
+    let whole = bytes.len();
+    let from: usize =
+        range.strip_prefix("bytes=").and_then(|range| range.trim_end_matches('-').parse().ok()).unwrap_or(0);
+    let from = if contents.faults.ignore_ranges { 0 } else { from.min(whole) };
+    let rest = bytes.split_off(from);
+    let mut building =
+        reply(if from > 0 { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK }).header("content-length", rest.len());
+    if from > 0 {
+        building = building.header("content-range", format!("bytes {from}-{}/{whole}", whole - 1));
+    }
+    let cut = if contents.faults.cut_after.is_empty() { None } else { Some(contents.faults.cut_after.remove(0)) };
+    let body = match cut {
+        Some(cut) if cut < rest.len() => {
+            let piece = Bytes::copy_from_slice(&rest[..cut]);
+            let pieces = futures::stream::iter([Ok(piece), Err(std::io::Error::other("cut"))]);
+            // The first piece must have left before the connection ends.
+            Body::from_stream(futures::StreamExt::then(pieces, |piece| async move {
+                if piece.is_err() {
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                }
+                piece
+            }))
+        }
+        _ => Body::from(rest),
+    };
+    building.body(body).unwrap()
+}
+
+fn tags(contents: &Contents, repository: &str) -> Response<Body> {
+    let names = contents.manifests.keys().filter(|(other, name)| other == repository && !name.contains(':'));
+    let names: Vec<_> = names.map(|(_, name)| name.clone()).collect();
+    if names.is_empty() {
+        return error(StatusCode::NOT_FOUND, "NAME_UNKNOWN", "repository name not known to registry");
+    }
+    reply(StatusCode::OK).body(Body::from(serde_json::json!({"name": repository, "tags": names}).to_string())).unwrap()
+}
+
+fn referrers(contents: &Contents, repository: &str, subject: &str) -> Response<Body> {
+    let mut found = Vec::new();
+    for ((other, name), (media_type, bytes)) in &contents.manifests {
+        let json: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
+        if other == repository && name.starts_with("sha256:") && json["subject"]["digest"] == subject {
+            found.push(serde_json::json!({"mediaType": media_type, "digest": name, "size": bytes.len(), "artifactType": json["artifactType"]}));
+        }
+    }
+    let index = serde_json::json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": found});
+    reply(StatusCode::OK).body(Body::from(index.to_string())).unwrap()
+}
+
+fn refused(faults: &Faults, authorization: &str, address: SocketAddr) -> Option<Response<Body>> {
+    let (user, password) = faults.login.as_ref()?;
+    if faults.tokens {
+        let challenge = format!(r#"Bearer realm="http://{address}/token",service="test""#);
+        return (authorization != "Bearer a-token").then(|| challenged(&challenge));
+    }
+    (authorization != basic(user, password)).then(|| challenged(r#"Basic realm="test""#))
+}
+
+fn challenged(challenge: &str) -> Response<Body> {
+    let json = r#"{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}"#;
+    reply(StatusCode::UNAUTHORIZED).header("www-authenticate", challenge).body(Body::from(json)).unwrap()
+}
+
+fn token(faults: &Faults, authorization: &str, query: &str) -> Response<Body> {
+    let right = faults.login.as_ref().is_some_and(|(user, password)| authorization == basic(user, password));
+    if !right || !query.contains("service=test") || !query.contains("scope=repository%3A") {
+        return status(StatusCode::UNAUTHORIZED);
+    }
+    reply(StatusCode::OK).body(Body::from(r#"{"token":"a-token","expires_in":60}"#)).unwrap()
+}
+
+fn basic(user: &str, password: &str) -> String {
+    use base64::Engine;
+    format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}")))
+}
+
+fn reply(status: StatusCode) -> axum::http::response::Builder {
+    Response::builder().status(status)
+}
+
+fn status(status: StatusCode) -> Response<Body> {
+    reply(status).body(Body::empty()).unwrap()
+}
+
+fn error(status: StatusCode, code: &str, message: &str) -> Response<Body> {
+    let json = serde_json::json!({"errors": [{"code": code, "message": message}]});
+    reply(status).body(Body::from(json.to_string())).unwrap()
+}

@@ -1,0 +1,196 @@
+//! P11 with what others wrote: Debian's registry, skopeo and minisign, and oras.
+
+use super::{Desk, component};
+use crate::peers::{debian, debian_program, python_peer};
+use agent_plugins::{Asks, digest_of};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A port of loopback on which nobody listens.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Debian's registry, ended with the test.
+struct DebianRegistry {
+    child: Child,
+    host: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for DebianRegistry {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl DebianRegistry {
+    fn start() -> Option<Self> {
+        let program = debian("docker-registry")?;
+        let folder = tempfile::tempdir().unwrap();
+        let host = format!("127.0.0.1:{}", free_port());
+        let configuration = format!(
+            "version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: {}\nhttp:\n  addr: {host}\n",
+            folder.path().join("registry").display()
+        );
+        std::fs::write(folder.path().join("config.yml"), configuration).unwrap();
+        let mut command = debian_program(&program);
+        command.arg("serve").arg(folder.path().join("config.yml"));
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let registry = Self { child, host, _folder: folder };
+        let begun = Instant::now();
+        while std::net::TcpStream::connect(&registry.host).is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the registry does not start");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Some(registry)
+    }
+}
+
+fn succeeded(output: &Output) -> String {
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{text}");
+    text
+}
+
+/// Push, tags, pull, byte-identical digests, signatures with the fallback tag, update, search; and skopeo reads it.
+#[test]
+fn p11_debians_registry_and_skopeo() {
+    let (Some(registry), Some(skopeo)) = (DebianRegistry::start(), debian("skopeo")) else { return };
+    let desk = Desk::new();
+    let public = desk.key("team");
+    let reference = format!("{}/team/tides", registry.host);
+    let index = format!("{}/team/index", registry.host);
+    let bytes = component("tides", "1.0.0", Asks::default());
+    std::fs::write(desk.path("tides.wasm"), &bytes).unwrap();
+    for tag in ["", ":latest"] {
+        desk.done(&[
+            "plugin",
+            "push",
+            &format!("{reference}{tag}"),
+            "tides.wasm",
+            "--sign",
+            "team.key",
+            "--index",
+            &index,
+        ]);
+    }
+    let agent = format!(
+        "plugin_directory = \"plugins\"\n[sharing]\nsignatures = \"required\"\n[sharing.trusted_keys]\n\"{}/team\" = \"{public}\"\n",
+        registry.host
+    );
+    std::fs::write(desk.path("agent.toml"), agent).unwrap();
+    std::fs::remove_dir_all(desk.path("data")).unwrap();
+    let added = desk.done(&["plugin", "add", &format!("{reference}:latest"), "--agent", "agent.toml"]);
+    assert!(added.contains(&public), "{added}");
+    assert_eq!(std::fs::read(desk.path("plugins/tides.wasm")).unwrap(), bytes);
+    assert!(desk.done(&["plugin", "search", "depths", "--index", &index]).contains("tides"));
+    std::fs::write(desk.path("tides.wasm"), component("tides", "1.1.0", Asks::default())).unwrap();
+    desk.done(&["plugin", "push", &format!("{reference}:latest"), "tides.wasm", "--sign", "team.key"]);
+    desk.done(&["plugin", "update", "--agent", "agent.toml"]);
+    assert!(desk.lock().contains("version = \"1.1.0\""));
+
+    let run = |arguments: &[&str]| {
+        let mut command = debian_program(&skopeo);
+        command.current_dir(desk.path("")).args(arguments).stdin(Stdio::null());
+        succeeded(&command.output().unwrap())
+    };
+    let raw = run(&["inspect", "--raw", "--tls-verify=false", &format!("docker://{reference}:1.0.0")]);
+    let manifest: Value = serde_json::from_str(&raw).unwrap();
+    assert_eq!(manifest["layers"][0]["digest"], digest_of(&bytes).as_str());
+    run(&[
+        "--insecure-policy",
+        "copy",
+        "--src-tls-verify=false",
+        &format!("docker://{reference}:1.0.0"),
+        "oci:copied:1",
+    ]);
+    let blob = desk.path("copied/blobs/sha256").join(digest_of(&bytes).hex());
+    assert_eq!(std::fs::read(blob).unwrap(), bytes, "byte for byte");
+}
+
+/// What oras pulls is what was pushed; what it pushes with a component's types loads, and what it pushes otherwise is refused
+/// with what it is.
+#[test]
+fn p11_oras_reads_and_writes_the_same_artifacts() {
+    let (Some(registry), Some(python)) = (DebianRegistry::start(), python_peer("oras").and(python_peer("python")))
+    else {
+        return;
+    };
+    let desk = Desk::new();
+    let bytes = component("tides", "1.0.0", Asks::default());
+    std::fs::write(desk.path("tides.wasm"), &bytes).unwrap();
+    let host = &registry.host;
+    desk.done(&["plugin", "push", &format!("{host}/team/tides:1"), "tides.wasm"]);
+    let script = format!(
+        "import oras.client, json\n\
+         client = oras.client.OrasClient(insecure=True, tls_verify=False)\n\
+         client.pull(target='{host}/team/tides:1', outdir='pulled')\n\
+         open('config.json', 'w').write(json.dumps({{'architecture': 'wasm', 'os': 'wasip2'}}))\n\
+         client.push(target='{host}/oras/tides:1', files=['tides.wasm:application/wasm'], \
+         manifest_config='config.json:application/vnd.wasm.config.v0+json')\n\
+         client.push(target='{host}/oras/unknown:1', files=['tides.wasm:application/wasm'])\n\
+         client.push(target='{host}/oras/text:1', files=['config.json:text/plain'])\n"
+    );
+    std::fs::write(desk.path("peer.py"), script).unwrap();
+    let mut command = Command::new(python);
+    succeeded(&command.current_dir(desk.path("")).arg("peer.py").stdin(Stdio::null()).output().unwrap());
+    assert_eq!(std::fs::read(desk.path("pulled/tides.wasm")).unwrap(), bytes, "under its name");
+    let plugins = ["--plugins", "plugins"];
+    let add = |reference: String| {
+        [vec!["plugin".to_owned(), "add".to_owned(), reference], plugins.map(str::to_owned).to_vec()].concat()
+    };
+    let words = |arguments: &[String]| desk.said(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let (code, said) = words(&add(format!("{host}/oras/tides:1")));
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = words(&add(format!("{host}/oras/unknown:1")));
+    assert!(code == 1 && said.contains("its config has the media type"), "{said}");
+    let (code, said) = words(&add(format!("{host}/oras/text:1")));
+    assert!(code == 1 && said.contains("it holds text/plain"), "{said}");
+}
+
+/// Debian's minisign checks our signature of the file itself, and ours check one that it made.
+#[test]
+fn p11_debians_minisign_both_ways() {
+    let Some(minisign) = debian("minisign") else { return };
+    let desk = Desk::new();
+    let run = |arguments: &[&str]| {
+        let mut command = debian_program(&minisign);
+        command.current_dir(desk.path("")).args(arguments).stdin(Stdio::null());
+        succeeded(&command.output().unwrap())
+    };
+    // Ours, checked by it: the signature is in the lock, the component in the folder.
+    let public = desk.key("team");
+    std::fs::write(desk.path("tides.wasm"), component("tides", "1.0.0", Asks::default())).unwrap();
+    let reference = desk.reference("team/tides");
+    desk.done(&["plugin", "push", &reference, "tides.wasm", "--sign", "team.key"]);
+    desk.agent("required", &public);
+    desk.done(&["plugin", "add", &reference, "--agent", "agent.toml"]);
+    let lock: toml::Table = desk.lock().parse().unwrap();
+    let signature = lock["plugin"][0]["signature"].as_str().unwrap().to_owned();
+    std::fs::write(desk.path("tides.minisig"), signature).unwrap();
+    let said = run(&["-V", "-m", "plugins/tides.wasm", "-x", "tides.minisig", "-p", "team.pub"]);
+    assert!(said.contains("name:tides\tversion:1.0.0"), "{said}");
+    // Its key signs with us, and its signature counts for an address of the web.
+    run(&["-G", "-W", "-p", "debian.pub", "-s", "debian.key"]);
+    let key = std::fs::read_to_string(desk.path("debian.pub")).unwrap().lines().nth(1).unwrap().to_owned();
+    desk.agent("required", &key);
+    desk.done(&["plugin", "sign", &reference, "--key", "debian.key"]);
+    desk.done(&["plugin", "add", &reference, "--agent", "agent.toml"]);
+    assert!(desk.lock().contains(&key));
+    run(&["-S", "-s", "debian.key", "-m", "tides.wasm", "-t", "name:tides\tversion:1.0.0"]);
+    for name in ["tides.wasm", "tides.wasm.minisig"] {
+        desk.registry.put_page(&format!("/team/{name}"), &std::fs::read(desk.path(name)).unwrap());
+    }
+    let address = format!("http://{}/team/tides.wasm", desk.registry.host());
+    let added = desk.done(&["plugin", "add", &address, "--agent", "agent.toml"]);
+    assert!(added.contains(&key), "{added}");
+    let wrong = "name:moon\tversion:1.0.0";
+    run(&["-S", "-s", "debian.key", "-m", "tides.wasm", "-t", wrong]);
+    desk.registry.put_page("/team/tides.wasm.minisig", &std::fs::read(desk.path("tides.wasm.minisig")).unwrap());
+    desk.fails(1, &["plugin", "add", &address, "--agent", "agent.toml"], &["it was made for the plugin `moon`"]);
+    assert!(Path::new(&desk.path("plugins/tides.wasm")).exists());
+}
