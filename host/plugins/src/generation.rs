@@ -1,7 +1,8 @@
 //! A generation: the immutable set of plugins that an agent has at one moment, named by digests (P10). A turn pins one.
 
 use crate::engine::Metering;
-use crate::load::{LoadError, Progress};
+use crate::identity::PluginIdentity;
+use crate::load::{LoadError, Progress, read_component};
 use crate::plugin::LoadedPlugin;
 use crate::sandbox::Sandbox;
 use crate::store::{PluginStore, PluginStoreError, digest_of};
@@ -215,19 +216,34 @@ async fn components_in(directory: &Path) -> Result<Vec<PathBuf>, GenerationError
     Ok(files)
 }
 
+/// The bytes of a plugin whose file was only looked at.
+fn read_again(path: &Path, (plugin, most): (&PluginIdentity, u64)) -> std::io::Result<Arc<Vec<u8>>> {
+    let bytes = read_component(path, most).map_err(std::io::Error::other)?;
+    match digest_of(&bytes) == plugin.digest {
+        true => Ok(Arc::new(bytes)),
+        false => Err(std::io::Error::other("it is being changed")),
+    }
+}
+
 /// Loads a file that may serve, and keeps what is in it in the plugin store.
 pub(crate) async fn load_and_keep(
     sandbox: &Sandbox,
     path: &Path,
     progress: &Progress<'_>,
 ) -> Result<Arc<LoadedPlugin>, LoadError> {
-    let (plugin, bytes) = sandbox.load_with_bytes(path, progress).await?;
+    let (plugin, bytes) = sandbox.load_path(path, progress).await?;
     if let Some(vetting) = sandbox.shared.vetting.clone() {
-        let (path, identity, bytes) = (path.to_owned(), plugin.identity().clone(), Arc::clone(&bytes));
-        let vetted = tokio::task::spawn_blocking(move || vetting.vet(&path, &identity, &bytes)).await;
-        vetted.map_err(|error| LoadError::Stopped(error.to_string()))?.map_err(LoadError::Refused)?;
+        let (path, identity, bytes) = (path.to_owned(), plugin.identity().clone(), bytes.clone());
+        let most = sandbox.shared.largest_component;
+        let vetted = tokio::task::spawn_blocking(move || {
+            let read = || bytes.clone().map_or_else(|| read_again(&path, (&identity, most)), Ok);
+            vetting.vet(&path, &identity, &read)
+        });
+        let vetted = vetted.await.map_err(|error| LoadError::Stopped(error.to_string()))?;
+        vetted.map_err(LoadError::Refused)?;
     }
-    if let Some(store) = sandbox.store() {
+    // Without its bytes the store has it already.
+    if let (Some(store), Some(bytes)) = (sandbox.store(), bytes) {
         let (store, digest) = (store.clone(), plugin.digest().clone());
         let kept = tokio::task::spawn_blocking(move || store.put(&digest, &bytes)).await;
         kept.map_err(|error| LoadError::Stopped(error.to_string()))??;

@@ -81,4 +81,4 @@ pub use state::TreeProblem;
 pub use store::{PluginStore, PluginStoreError, StoredComponent, digest_of};
 pub use trial::{TRIAL_CALLS, TRIAL_TRAPS, Trial, TrialCounts};
 pub use turns::worker_threads;
-pub use vetting::Vetting;
+pub use vetting::{ReadComponent, Vetting};

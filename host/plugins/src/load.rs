@@ -7,6 +7,7 @@ mod linking;
 mod reading;
 
 pub use error::LoadError;
+pub(crate) use reading::read_component;
 
 use crate::engine::Metering;
 use crate::failure::CallFailure;
@@ -18,11 +19,12 @@ use crate::plugin::{Facts, Links, LoadedPlugin};
 use crate::room::Room;
 use crate::sandbox::{Sandbox, Shared};
 use crate::scan::{NotAComponent, imports_of_types, scan};
-use crate::store::digest_of;
+use crate::store::{PluginStore, digest_of};
 use crate::text::clean;
 use agent_core::message::Digest;
 use learning::New;
 use linking::link;
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
@@ -74,19 +76,26 @@ impl Sandbox {
 
     /// Loads a component from a file, telling about its progress.
     pub async fn load_file_with(&self, path: &Path, progress: &Progress<'_>) -> Result<Arc<LoadedPlugin>, LoadError> {
-        self.load_with_bytes(path, progress).await.map(|(plugin, _)| plugin)
+        self.load_path(path, progress).await.map(|(plugin, _)| plugin)
     }
 
-    /// The same, with the file's bytes: a plugin does not hold them, since they are as much as its code again.
-    pub(crate) async fn load_with_bytes(
+    /// The same, with the file's bytes where they had to be read. Those that are known here, with a copy in the plugin store,
+    /// are only looked at: reading them whole takes as long as all the rest.
+    pub(crate) async fn load_path(
         &self,
         path: &Path,
         progress: &Progress<'_>,
-    ) -> Result<(Arc<LoadedPlugin>, Arc<Vec<u8>>), LoadError> {
+    ) -> Result<(Arc<LoadedPlugin>, Option<Arc<Vec<u8>>>), LoadError> {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let (name, room) = (name_of_stem(&stem), self.room()?);
+        let (shared, there, known, file) = (Arc::clone(&self.shared), Arc::clone(&room), name.clone(), path.to_owned());
+        let look = blocking(move || look_at_file(&shared, &there, (&known, &file))).await??;
+        if let Some((known, size)) = look {
+            return Ok((self.ready(known, (&name, size, room), progress)?, None));
+        }
         let (path, most) = (path.to_owned(), self.shared.largest_component);
         let bytes = Arc::new(blocking(move || reading::read_component(&path, most)).await??);
-        Ok((self.load(&stem, Arc::clone(&bytes), progress).await?, bytes))
+        Ok((self.load(&stem, Arc::clone(&bytes), progress).await?, Some(bytes)))
     }
 
     /// Loads a component from memory. `name` is its name if it has no manifest.
@@ -117,9 +126,12 @@ impl Sandbox {
         bytes: Arc<Vec<u8>>,
         progress: &Progress<'_>,
     ) -> Result<Arc<LoadedPlugin>, LoadError> {
-        let room = self.shared.rooms.room(Metering::Off);
-        let room = room.map_err(|error| LoadError::Stopped(error.to_string()))?;
-        self.load_in(room, name, bytes, progress).await
+        self.load_in(self.room()?, name, bytes, progress).await
+    }
+
+    /// That of plugins whose fuel is not counted.
+    fn room(&self) -> Result<Arc<Room>, LoadError> {
+        self.shared.rooms.room(Metering::Off).map_err(|error| LoadError::Stopped(error.to_string()))
     }
 
     async fn load_in(
@@ -136,13 +148,8 @@ impl Sandbox {
             let (name, room) = (name.clone(), Arc::clone(&room));
             blocking(move || first_look(&shared, &room, (&name, &known))).await??
         };
-        let (plugin, code) = match first {
-            FirstLook::Loaded(plugin) => (plugin, CodeSource::Memory),
-            FirstLook::Cached { digest, component, facts } => {
-                let identity = identity(&name, digest, &facts);
-                let links = link(&room, &component, &facts)?;
-                (loaded(identity, facts, links, (size, room)), CodeSource::Cache)
-            }
+        match first {
+            FirstLook::Known(known) => self.ready(known, (&name, size, room), progress),
             FirstLook::Unknown { digest, facts } => {
                 let shown = identity(&name, digest.clone(), &facts).name.clone();
                 progress(LoadEvent::Compiling { name: shown.clone(), size });
@@ -150,12 +157,35 @@ impl Sandbox {
                 if built.is_err() {
                     progress(LoadEvent::Refused { name: shown });
                 }
-                (built?, CodeSource::Compiled)
+                let plugin = built?;
+                self.tell_loaded(&name, (&plugin, CodeSource::Compiled), progress);
+                Ok(plugin)
+            }
+        }
+    }
+
+    /// The plugin of a component whose code is there.
+    fn ready(
+        &self,
+        known: Known,
+        (name, size, room): (&str, u64, Arc<Room>),
+        progress: &Progress<'_>,
+    ) -> Result<Arc<LoadedPlugin>, LoadError> {
+        let (plugin, code) = match known {
+            Known::Loaded(plugin) => (plugin, CodeSource::Memory),
+            Known::Cached { digest, component, facts } => {
+                let identity = identity(name, digest, &facts);
+                let links = link(&room, &component, &facts)?;
+                (loaded(identity, *facts, links, (size, room)), CodeSource::Cache)
             }
         };
-        self.shared.remember(&name, &plugin);
-        progress(LoadEvent::Loaded { name: plugin.name().to_owned(), code });
+        self.tell_loaded(name, (&plugin, code), progress);
         Ok(plugin)
+    }
+
+    fn tell_loaded(&self, name: &str, (plugin, code): (&Arc<LoadedPlugin>, CodeSource), progress: &Progress<'_>) {
+        self.shared.remember(name, plugin);
+        progress(LoadEvent::Loaded { name: plugin.name().to_owned(), code });
     }
 
     /// Compiles an unknown component, checks each exported kind in an instance, and keeps the compiled code.
@@ -186,21 +216,43 @@ impl Sandbox {
     }
 }
 
+/// A component whose code is there.
+enum Known {
+    Loaded(Arc<LoadedPlugin>),
+    Cached { digest: Digest, component: Component, facts: Box<Facts> },
+}
+
+impl Known {
+    fn find(shared: &Shared, room: &Room, (name, digest): (&str, &Digest)) -> Option<Self> {
+        if let Some(plugin) = shared.loaded(digest, name, room.metering) {
+            return Some(Self::Loaded(plugin));
+        }
+        let (component, facts) = code::cached(room, digest)?;
+        Some(Self::Cached { digest: digest.clone(), component, facts: Box::new(facts) })
+    }
+}
+
 /// What the bytes are, by themselves and by what is remembered of them.
 enum FirstLook {
-    Loaded(Arc<LoadedPlugin>),
-    Cached { digest: Digest, component: Component, facts: Facts },
+    Known(Known),
     Unknown { digest: Digest, facts: Facts },
+}
+
+/// A file whose component is known, and kept in the store where there is one; with its size.
+fn look_at_file(shared: &Shared, room: &Room, (name, path): (&str, &Path)) -> Result<Option<(Known, u64)>, LoadError> {
+    let (digest, size) = reading::digest_of_file(path, shared.largest_component)?;
+    let is_kept = |store: &PluginStore| File::open(path).is_ok_and(|file| store.holds(&digest, file));
+    if !shared.store.as_ref().is_none_or(is_kept) {
+        return Ok(None);
+    }
+    Ok(Known::find(shared, room, (name, &digest)).map(|known| (known, size)))
 }
 
 fn first_look(shared: &Shared, room: &Room, (name, bytes): (&str, &[u8])) -> Result<FirstLook, LoadError> {
     reading::check_size(bytes.len() as u64, shared.largest_component)?;
     let digest = digest_of(bytes);
-    if let Some(plugin) = shared.loaded(&digest, name, room.metering) {
-        return Ok(FirstLook::Loaded(plugin));
-    }
-    if let Some((component, facts)) = code::cached(room, &digest) {
-        return Ok(FirstLook::Cached { digest, component, facts });
+    if let Some(known) = Known::find(shared, room, (name, &digest)) {
+        return Ok(FirstLook::Known(known));
     }
     let mut scan = scan(bytes)?;
     if imports::check(scan.imports.iter().map(String::as_str)).is_err() {

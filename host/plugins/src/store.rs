@@ -2,7 +2,8 @@
 
 use agent_core::message::Digest;
 use sha2::{Digest as _, Sha256};
-use std::io::{self, BufRead, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -63,10 +64,15 @@ impl PluginStore {
     /// Keeps these bytes. Storing them twice changes nothing; a damaged copy is replaced.
     pub fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), PluginStoreError> {
         let path = self.path(digest);
-        if holds(&path, bytes).unwrap_or(false) {
+        if File::open(&path).is_ok_and(|stored| are_equal(stored, bytes)) {
             return Ok(());
         }
         write_atomically(&self.directory, &path, &[bytes]).map_err(|source| PluginStoreError::Io { path, source })
+    }
+
+    /// Whether these bytes of a file are kept here under this digest.
+    pub(crate) fn holds(&self, digest: &Digest, file: File) -> bool {
+        File::open(self.path(digest)).is_ok_and(|stored| are_equal(stored, file))
     }
 
     /// The bytes with this digest, verified.
@@ -120,23 +126,21 @@ impl PluginStore {
     }
 }
 
-/// Whether the file is these bytes. They are compared as they are read, since a start does this for each plugin.
-fn holds(path: &Path, bytes: &[u8]) -> io::Result<bool> {
-    let file = std::fs::File::open(path)?;
-    if file.metadata()?.len() != bytes.len() as u64 {
-        return Ok(false);
-    }
-    let mut stored = io::BufReader::with_capacity(COMPARED_BYTES, file);
-    let mut rest = bytes;
+/// Whether two files hold the same bytes. They are compared as they are read, since a start does this for each plugin.
+fn are_equal(one: impl Read, other: impl Read) -> bool {
+    let mut one = BufReader::with_capacity(COMPARED_BYTES, one);
+    let mut other = BufReader::with_capacity(COMPARED_BYTES, other);
     loop {
-        let chunk = stored.fill_buf()?;
-        let length = chunk.len();
-        match rest.strip_prefix(chunk) {
-            Some(_) if length == 0 => return Ok(rest.is_empty()),
-            Some(left) => rest = left,
-            None => return Ok(false),
+        let (Ok(left), Ok(right)) = (one.fill_buf(), other.fill_buf()) else { return false };
+        let length = left.len().min(right.len());
+        if left[..length] != right[..length] {
+            return false;
         }
-        stored.consume(length);
+        if length == 0 {
+            return left.is_empty() && right.is_empty();
+        }
+        one.consume(length);
+        other.consume(length);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::error::ShareError;
 use crate::lock::{LockFile, LockedPlugin, place_of};
 use crate::trust::{Signer, Trust};
 use agent_core::message::Digest;
-use agent_plugins::{PluginIdentity, Vetting, digest_of};
+use agent_plugins::{PluginIdentity, ReadComponent, Vetting, digest_of};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -192,7 +192,7 @@ pub struct Locked {
 }
 
 impl Vetting for Locked {
-    fn vet(&self, file: &Path, plugin: &PluginIdentity, component: &[u8]) -> Result<(), String> {
+    fn vet(&self, file: &Path, plugin: &PluginIdentity, component: &ReadComponent<'_>) -> Result<(), String> {
         let folder = file.parent().unwrap_or(Path::new("."));
         let lock = LockFile::read(folder).map_err(|error| error.to_string())?;
         let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
@@ -210,7 +210,10 @@ impl Vetting for Locked {
                     folder = folder.display(),
                 ));
             }
-            judge(locked, component, &self.trust).map_err(|error| error.to_string())?;
+            if self.trust.looks() {
+                let component = component().map_err(|error| format!("it cannot be read: {error}"))?;
+                judge(locked, &component, &self.trust).map_err(|error| error.to_string())?;
+            }
         }
         Ok(())
     }
@@ -223,6 +226,7 @@ impl Vetting for Locked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     fn plugin(name: &str, component: &[u8]) -> LockedPlugin {
         LockedPlugin {
@@ -274,7 +278,8 @@ mod tests {
         let folder = Folder::new(directory.path());
         folder.place(plugin("calc", b"one"), b"one", Replace::Locked).expect("placed");
         let vet = |file: &str, name: &str, component: &[u8]| {
-            Locked::default().vet(&directory.path().join(file), &identity(name, component), component)
+            let read = || Ok(Arc::new(component.to_vec()));
+            Locked::default().vet(&directory.path().join(file), &identity(name, component), &read)
         };
         assert_eq!(vet("calc.wasm", "calc", b"one"), Ok(()));
         assert_eq!(vet("mine.wasm", "mine", b"anything"), Ok(()));

@@ -1,19 +1,50 @@
 //! A component's file: what is no regular file is not opened, and what is too large is not read.
 
 use super::LoadError;
+use agent_core::message::Digest;
+use sha2::{Digest as _, Sha256};
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-pub(super) fn read_component(path: &Path, most: u64) -> Result<Vec<u8>, LoadError> {
+/// What is read at once.
+const PIECE_BYTES: usize = 64 * 1024;
+
+pub(crate) fn read_component(path: &Path, most: u64) -> Result<Vec<u8>, LoadError> {
+    let (file, size) = open(path, most)?;
+    let mut bytes = Vec::with_capacity(size as usize);
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The digest of a file, and its size: read piece by piece, since new memory for the whole takes longer than hashing it.
+pub(super) fn digest_of_file(path: &Path, most: u64) -> Result<(Digest, u64), LoadError> {
+    let (file, _) = open(path, most)?;
+    let (mut file, mut hasher, mut size) = (file.take(most + 1), Sha256::new(), 0);
+    let mut piece = [0; PIECE_BYTES];
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => break,
+            Ok(read) => {
+                hasher.update(&piece[..read]);
+                size += read as u64;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    check_size(size, most)?;
+    Ok((Digest::from_sha256(hasher.finalize().into()), size))
+}
+
+fn open(path: &Path, most: u64) -> Result<(File, u64), LoadError> {
     // Opening a named pipe waits for its writer, so this comes first; what was opened counts.
     check_regular(&path.metadata()?)?;
-    let file = std::fs::File::open(path)?;
+    let file = File::open(path)?;
     let metadata = file.metadata()?;
     check_regular(&metadata)?;
     check_size(metadata.len(), most)?;
-    let mut bytes = Vec::with_capacity(metadata.len() as usize);
-    file.take(most + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    Ok((file, metadata.len()))
 }
 
 fn check_regular(metadata: &std::fs::Metadata) -> std::io::Result<()> {
@@ -39,6 +70,20 @@ mod tests {
         for path in [pipe.as_path(), directory.path()] {
             let error = read_component(path, 1000).expect_err("refused").to_string();
             assert!(error.contains("not a regular file"), "{error}");
+            let error = digest_of_file(path, 1000).expect_err("refused").to_string();
+            assert!(error.contains("not a regular file"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_file_is_hashed_as_it_is_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("x.wasm");
+        let bytes: Vec<u8> = (0..2 * PIECE_BYTES + 3).map(|index| (index % 253) as u8).collect();
+        std::fs::write(&path, &bytes).expect("written");
+        let size = bytes.len() as u64;
+        assert_eq!(digest_of_file(&path, size).expect("read"), (crate::store::digest_of(&bytes), size));
+        assert!(matches!(digest_of_file(&path, size - 1), Err(LoadError::TooLarge { .. })));
+        assert_eq!(read_component(&path, size).expect("read"), bytes);
     }
 }
