@@ -307,7 +307,7 @@ fn projects_are_built_first() {
     std::fs::copy(repository().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
     std::fs::write(project.join("plugin.toml"), block("toml", "Text in capitals")).unwrap();
     std::fs::write(project.join("src/lib.rs"), block("rust", "text.shout")).unwrap();
-    let scenario = "[[calls]]\nname = \"text.shout\"\narguments = { text = \"hello\" }\nresult = \"HELLO\"\n";
+    let scenario = block("toml", "[[calls]]");
     std::fs::write(project.join("shout.scenario.toml"), scenario).unwrap();
     let test = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));

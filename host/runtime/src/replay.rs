@@ -107,10 +107,10 @@ impl Past {
         let mut deeds: Vec<(u32, Deed)> = Vec::new();
         let mut asked: BTreeMap<String, VecDeque<RecordedAnswer>> = BTreeMap::new();
         for StoredRecord { record, .. } in &records {
-            if record.kind == RECORD_KIND {
-                if let Some(answer) = RecordedAnswer::of(&record.body) {
-                    asked.entry(answer.call.clone()).or_default().push_back(answer);
-                }
+            if record.kind == RECORD_KIND
+                && let Some(answer) = RecordedAnswer::of(&record.body)
+            {
+                asked.entry(answer.call.clone()).or_default().push_back(answer);
             }
         }
         let past = Self { store, sandbox, session, model: Arc::new(RecordedModel::new(asked)) };

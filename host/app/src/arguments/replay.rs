@@ -7,8 +7,9 @@ use std::path::PathBuf;
 
 /// Below its help.
 const CODES: &str = "\
-A call runs again with its recorded arguments and the recorded answers of the model; files, requests and kept
-values are not recorded, so a plugin that wants them is denied, and that is reported. Nothing is written.
+A call runs again with its recorded arguments and the model's recorded answers. Files, requests
+and kept values are not recorded: a plugin that wants them is denied, and that is reported.
+Nothing is written. More in host/docs/scenarios.md.
 Exit codes: 0 nothing differs, 1 something does, 2 there was nothing to do again.";
 
 /// Which session is done again, and with what.

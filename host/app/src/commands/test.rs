@@ -62,7 +62,7 @@ pub(crate) async fn run(arguments: TestArguments, data: Option<&Path>, terminal:
         terminal.busy(format!("{} of {} scenarios", reports.len(), found.len()));
     }
     terminal.idle();
-    finish(&arguments, (&reports, began.elapsed()), &cancel, terminal)
+    finish(&arguments, (&reports, found.len(), began.elapsed()), &cancel, terminal)
 }
 
 fn found(arguments: &TestArguments) -> Result<Vec<Discovered>, Failure> {
@@ -166,7 +166,7 @@ fn begin(
 
 fn finish(
     arguments: &TestArguments,
-    (reports, time): (&[Report], Duration),
+    (reports, all, time): (&[Report], usize, Duration),
     cancel: &CancellationToken,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
@@ -177,6 +177,7 @@ fn finish(
     }
     match arguments.json {
         true => terminal.print(json(reports).to_string()).map_err(Failure::output)?,
+        false if cancel.is_cancelled() => show::stopped(reports.len(), all, terminal),
         false => show::totals(totals, time, terminal)?,
     }
     Ok(match totals {

@@ -12,7 +12,7 @@ use std::path::Path;
 const DEPTH: usize = 16;
 
 /// Lays the scenario's files into the folder. A path that ends with `/` is an empty folder.
-pub(crate) fn lay(scenario: &Scenario, folder: &Path) -> Result<(), Failure> {
+pub(crate) fn lay(scenario: &Scenario, folder: &Path) -> Result<(), String> {
     for (path, content) in &scenario.script.files {
         let to = folder.join(path);
         let written = match content.get_ref() {
@@ -25,7 +25,7 @@ pub(crate) fn lay(scenario: &Scenario, folder: &Path) -> Result<(), Failure> {
         };
         written.map_err(|error| {
             let place = scenario.place(content.span(), format!("files.{path:?}"));
-            Failure::at(place, "a file that can be laid into the scenario's folder", error.to_string())
+            format!("{place} cannot be laid into the scenario's folder: {error}")
         })?;
     }
     Ok(())

@@ -39,13 +39,13 @@ pub(crate) fn is_request(text: &str) -> bool {
 
 impl Recorded {
     /// Of the scenario, with the files that it names.
-    pub(crate) fn read(scenario: &Scenario) -> Result<Self, Failure> {
+    pub(crate) fn read(scenario: &Scenario) -> Result<Self, String> {
         let mut exchanges = Vec::new();
         for (index, spanned) in scenario.script.http.iter().enumerate() {
             let exchange = spanned.get_ref().clone();
             let body = body_of(scenario, &exchange).map_err(|error| {
                 let place = scenario.place(spanned.span(), format!("http[{index}]"));
-                Failure::at(place, "an answer that can be read", error.to_string())
+                format!("{place}: its answer cannot be read: {error}")
             })?;
             exchanges.push((exchange, body));
         }

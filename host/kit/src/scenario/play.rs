@@ -68,10 +68,8 @@ impl Player {
         let place = tempfile::tempdir().map_err(of_io)?;
         let folder = place.path().canonicalize().map_err(of_io)?.join("files");
         std::fs::create_dir(&folder).map_err(of_io)?;
-        let in_words =
-            |failure: Failure| format!("{}: expected {}, found {}", failure.place, failure.expected, failure.found);
-        folder::lay(scenario, &folder).map_err(in_words)?;
-        let recorded = Arc::new(Recorded::read(scenario).map_err(in_words)?);
+        folder::lay(scenario, &folder)?;
+        let recorded = Arc::new(Recorded::read(scenario)?);
         let acts = acts(scenario);
         let is_scripted = acts.iter().any(|act| !act.turn.replies.is_empty());
         let replies = acts.iter().map(|act| act.turn.replies.iter().map(|reply| reply.get_ref().clone()).collect());

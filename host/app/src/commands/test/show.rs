@@ -67,6 +67,11 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
+/// The last line where somebody has stopped it.
+pub(super) fn stopped(played: usize, all: usize, terminal: &Terminal) {
+    terminal.note(format!("stopped: {played} of {all} scenarios were played"));
+}
+
 /// The last line.
 pub(super) fn totals(totals: Totals, time: Duration, terminal: &Terminal) -> Result<(), Ending> {
     let Totals { passed, failed, not_played } = totals;
