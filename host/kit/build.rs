@@ -20,7 +20,8 @@ const CARRIED: [&str; 10] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let top = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").ok_or("cargo sets CARGO_MANIFEST_DIR")?).join("../..");
+    let top =
+        PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").ok_or("cargo sets CARGO_MANIFEST_DIR")?).join("../..");
     let top = top.canonicalize()?;
     let mut files = Vec::new();
     for path in CARRIED {
@@ -29,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     files.retain(|path| !path.starts_with(top.join("wit/released")));
     files.sort();
-    let mut code = "/// Paths from the top of the checkout, and texts.\npub(crate) const FILES: &[(&str, &str)] = &[\n".to_owned();
+    let mut code =
+        "/// Paths from the top of the checkout, and texts.\npub(crate) const FILES: &[(&str, &str)] = &[\n".to_owned();
     for path in files {
         let name = path.strip_prefix(&top)?.to_str().ok_or("a path is no text")?.replace('\\', "/");
         writeln!(code, "    ({name:?}, include_str!({:?})),", path.to_str().ok_or("a path is no text")?)?;

@@ -76,7 +76,9 @@ pub(crate) async fn build(directory: &Path, terminal: &Terminal) -> Result<Vec<B
         BuildError::Compile { tool, plugins, .. } if !terminal.is_interactive() => {
             Failure::failed(format!("{tool} could not build {}: its messages stand above", plugins.join(", ")))
         }
-        BuildError::Compile { .. } | BuildError::NotAComponent { .. } | BuildError::Wit { .. } => Failure::failed(error),
+        BuildError::Compile { .. } | BuildError::NotAComponent { .. } | BuildError::Wit { .. } => {
+            Failure::failed(error)
+        }
         _ => Failure::refused(error),
     })
 }

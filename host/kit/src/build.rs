@@ -136,8 +136,10 @@ pub enum BuildError {
         reason: String,
     },
     /// A tool of the toolchain is nowhere.
-    #[error("`{tool}` builds plugins in {language}, and was found neither in the project nor on the PATH; install it with\n  \
-             {install}\nor name yours by {variable}")]
+    #[error(
+        "`{tool}` builds plugins in {language}, and was found neither in the project nor on the PATH; install it with\n  \
+             {install}\nor name yours by {variable}"
+    )]
     MissingTool {
         /// Which.
         tool: &'static str,

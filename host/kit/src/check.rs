@@ -164,11 +164,20 @@ mod tests {
         };
         let of = |rule, key: &str, level| vec![(level, rule, key.to_owned())];
         assert_eq!(found(imports(&["wasi:http/outgoing-handler@0.2.3"])), of("asks-too-little", "asks.http", Error));
-        assert_eq!(found(imports(&["wasi:keyvalue/store@0.2.0-draft2"])), of("asks-too-little", "asks.key_value", Error));
+        assert_eq!(
+            found(imports(&["wasi:keyvalue/store@0.2.0-draft2"])),
+            of("asks-too-little", "asks.key_value", Error)
+        );
         assert_eq!(found(imports(&["wasi:config/store@0.2.0-rc.1"])), of("asks-too-little", "asks.config", Error));
-        assert_eq!(found(imports(&["agent-host:model/host-model@0.1.0"])), of("asks-too-little", "asks.model_tokens", Error));
+        assert_eq!(
+            found(imports(&["agent-host:model/host-model@0.1.0"])),
+            of("asks-too-little", "asks.model_tokens", Error)
+        );
         // Every toolchain imports these, whether they are used or not.
-        assert_eq!(found(imports(&["wasi:filesystem/types@0.2.9", "wasi:cli/environment@0.2.9", "wasi:http/types@0.2.3"])), []);
+        assert_eq!(
+            found(imports(&["wasi:filesystem/types@0.2.9", "wasi:cli/environment@0.2.9", "wasi:http/types@0.2.3"])),
+            []
+        );
         let everything = Asks {
             files: Some(Access::Read),
             env: vec!["LANG".to_owned()],
@@ -184,8 +193,12 @@ mod tests {
         let all = found(|examined| {
             ask(examined, everything.clone());
             imports(&[
-                "wasi:filesystem/types@0.2.9", "wasi:cli/environment@0.2.9", "wasi:config/store@0.2.0-rc.1",
-                "wasi:http/outgoing-handler@0.2.3", "wasi:keyvalue/store@0.2.0-draft2", "agent-host:model/host-model@0.1.0",
+                "wasi:filesystem/types@0.2.9",
+                "wasi:cli/environment@0.2.9",
+                "wasi:config/store@0.2.0-rc.1",
+                "wasi:http/outgoing-handler@0.2.3",
+                "wasi:keyvalue/store@0.2.0-draft2",
+                "agent-host:model/host-model@0.1.0",
             ])(examined);
         });
         assert_eq!(all, []);
@@ -202,16 +215,19 @@ mod tests {
     /// S3: what the model reads to choose a tool and to call it.
     #[test]
     fn descriptions_are_judged() {
-        let described = |description: &'static str| {
-            found(move |examined| examined.tools[0].description = description.to_owned())
-        };
+        let described =
+            |description: &'static str| found(move |examined| examined.tools[0].description = description.to_owned());
         let of = |rule, level| vec![(level, rule, "words.count".to_owned())];
         assert_eq!(described(""), of("description", Error));
         assert_eq!(described("Counts."), of("description", Warning));
         assert_eq!(described("words count"), of("description", Warning));
         let long = found(|examined| examined.tools[0].description = "long words ".repeat(200));
         assert_eq!(long, of("description-length", Warning));
-        let argument = |schema: Value| found(move |examined| examined.tools[0].input_schema = schema);
+        // The canary's arguments fit another schema.
+        let argument = |schema: Value| {
+            let found = found(move |examined| examined.tools[0].input_schema = schema).into_iter();
+            found.filter(|(_, rule, _)| *rule != "canary").collect::<Vec<_>>()
+        };
         let nested = json!({"type": "object", "additionalProperties": false, "properties": {
             "rows": {"type": "array", "description": "The rows.", "items": {"type": "object", "properties": {"a/b": {}}}}}});
         let pointer = "words.count /properties/rows/items/properties/a~1b";
@@ -274,8 +290,14 @@ mod tests {
                 change(examined.manifest.as_mut().and_then(|manifest| manifest.canary.as_mut()).expect("a canary"));
             })
         };
-        assert_eq!(canary(|canary| canary.tool = "words.cuont".to_owned()), [(Error, "canary", "canary.tool".to_owned())]);
-        assert_eq!(canary(|canary| canary.arguments = json!({"text": 1})), [(Error, "canary", "canary.arguments".to_owned())]);
+        assert_eq!(
+            canary(|canary| canary.tool = "words.cuont".to_owned()),
+            [(Error, "canary", "canary.tool".to_owned())]
+        );
+        assert_eq!(
+            canary(|canary| canary.arguments = json!({"text": 1})),
+            [(Error, "canary", "canary.arguments".to_owned())]
+        );
         let failed = found(|examined| examined.canary = Some(Err("it crashed".to_owned())));
         assert_eq!(failed, [(Error, "canary", "canary".to_owned())]);
         let without = found(|examined| {
@@ -301,9 +323,11 @@ mod tests {
         assert_eq!(found(|examined| examined.canary = Some(Ok(memory(40 << 20)))), one(Warning, "memory"));
         let definitions = found(|examined| {
             let filler = json!({"type": "string", "description": "x".repeat(400)});
-            let properties: serde_json::Map<_, _> = (0..25).map(|number| (format!("a{number}"), filler.clone())).collect();
+            let properties: serde_json::Map<_, _> =
+                (0..25).map(|number| (format!("a{number}"), filler.clone())).collect();
             examined.tools[0].input_schema["properties"] = Value::Object(properties);
-            examined.manifest.as_mut().and_then(|manifest| manifest.canary.as_mut()).expect("a canary").arguments = json!({});
+            examined.manifest.as_mut().and_then(|manifest| manifest.canary.as_mut()).expect("a canary").arguments =
+                json!({});
         });
         assert_eq!(definitions, one(Hint, "definitions"));
         let left_out = LeftOut { function: "a.b".to_owned(), reason: "it takes a stream".to_owned() };

@@ -139,7 +139,11 @@ fn gather(folder: &Path, depth: usize, sources: &mut Sources) {
 /// Neither what a build writes, nor what editors leave behind for a moment.
 fn is_source(name: &str) -> bool {
     let is_made = name.ends_with(".wasm") || matches!(name, "Cargo.lock" | "package-lock.json");
-    let is_passing = name.starts_with('.') || name.starts_with('#') || name.ends_with('~') || name.ends_with(".swp") || name == "4913";
+    let is_passing = name.starts_with('.')
+        || name.starts_with('#')
+        || name.ends_with('~')
+        || name.ends_with(".swp")
+        || name == "4913";
     !is_made && !is_passing
 }
 
@@ -164,8 +168,20 @@ mod tests {
         };
         let sources = ["plugin.toml", "src/lib.rs", "src/deep/er/one.rs", "app.js", "wit/world.wit", "Cargo.toml"];
         let others = [
-            "target/debug/a.rs", "node_modules/a/a.js", ".venv/lib/a.py", "build/bindings/plugin.h", "one.wasm", ".one.wasm.7.unfinished",
-            "Cargo.lock", "package-lock.json", "src/.lib.rs.swp", "src/lib.rs~", "src/#lib.rs#", "src/4913", "__pycache__/a.pyc", ".git/HEAD",
+            "target/debug/a.rs",
+            "node_modules/a/a.js",
+            ".venv/lib/a.py",
+            "build/bindings/plugin.h",
+            "one.wasm",
+            ".one.wasm.7.unfinished",
+            "Cargo.lock",
+            "package-lock.json",
+            "src/.lib.rs.swp",
+            "src/lib.rs~",
+            "src/#lib.rs#",
+            "src/4913",
+            "__pycache__/a.pyc",
+            ".git/HEAD",
         ];
         sources.iter().chain(&others).for_each(|path| add(path));
         let mut found = Sources::new();
@@ -181,7 +197,8 @@ mod tests {
             files.iter().map(|(path, size)| (PathBuf::from(path), (SystemTime::UNIX_EPOCH, *size))).collect()
         };
         let before = sources(&[("a", 1), ("b", 1)]);
-        let named = |now: &[(&str, u64)]| difference(&before, &sources(now)).and_then(|path| path.to_str().map(str::to_owned));
+        let named =
+            |now: &[(&str, u64)]| difference(&before, &sources(now)).and_then(|path| path.to_str().map(str::to_owned));
         assert_eq!(named(&[("a", 1), ("b", 1)]), None);
         assert_eq!(named(&[("a", 1), ("b", 2)]).as_deref(), Some("b"));
         assert_eq!(named(&[("a", 1), ("b", 1), ("c", 0)]).as_deref(), Some("c"));

@@ -160,7 +160,11 @@ pub fn create(project: &NewProject) -> Result<NewlyMade, NewError> {
     // Beside its place, so that one step puts it there, and hidden for as long as it is not whole.
     let unfinished = project.directory.join(format!(".{}.{}.unfinished", project.name, std::process::id()));
     let written = write_all(&unfinished, &files).and_then(|()| {
-        std::fs::rename(&unfinished, &path).map_err(|source| NewError::File { action: "make", path: path.clone(), source })
+        std::fs::rename(&unfinished, &path).map_err(|source| NewError::File {
+            action: "make",
+            path: path.clone(),
+            source,
+        })
     });
     if let Err(error) = written {
         let _ = std::fs::remove_dir_all(&unfinished);
@@ -228,7 +232,11 @@ fn write_all(folder: &Path, files: &[ProjectFile]) -> Result<(), NewError> {
     for (name, text) in files {
         let path = folder.join(name);
         let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        made.and_then(|()| std::fs::write(&path, text)).map_err(|source| NewError::File { action: "write", path, source })?;
+        made.and_then(|()| std::fs::write(&path, text)).map_err(|source| NewError::File {
+            action: "write",
+            path,
+            source,
+        })?;
     }
     Ok(())
 }

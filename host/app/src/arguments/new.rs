@@ -90,6 +90,12 @@ impl DevArguments {
     /// As for a turn, without the build that it asks for itself.
     pub(crate) fn run(&self) -> RunArguments {
         let agent = AgentArguments { build: false, ..self.agent.clone() };
-        RunArguments { agent, prompt: self.prompt.clone(), yes: self.yes.clone(), user: self.user.clone(), ..RunArguments::default() }
+        RunArguments {
+            agent,
+            prompt: self.prompt.clone(),
+            yes: self.yes.clone(),
+            user: self.user.clone(),
+            ..RunArguments::default()
+        }
     }
 }

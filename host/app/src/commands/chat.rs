@@ -213,9 +213,8 @@ impl Chat<'_> {
     /// one.
     fn words(&mut self, told: Told) -> Option<String> {
         let width = self.terminal.width();
-        let warning = |said: String| {
-            Some(text::wrapped(&format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&said)), width))
-        };
+        let warning =
+            |said: String| Some(text::wrapped(&format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&said)), width));
         match told {
             Told::Plugins(Notice::Refused { subject, reason }) => {
                 warning(format!("{subject}: {reason}\n  what was there before goes on serving"))

@@ -26,14 +26,9 @@ use tokio_util::sync::CancellationToken;
 const NEWS: usize = 16;
 
 /// Builds, opens the session, and goes on building.
-pub(crate) async fn dev(
-    arguments: &DevArguments,
-    data: Option<&Path>,
-    terminal: &Terminal,
-) -> Result<Exit, Failure> {
-    let can_type = std::io::stdin().is_terminal()
-        && terminal.is_terminal(Output::Stdout)
-        && terminal.is_terminal(Output::Stderr);
+pub(crate) async fn dev(arguments: &DevArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+    let can_type =
+        std::io::stdin().is_terminal() && terminal.is_terminal(Output::Stdout) && terminal.is_terminal(Output::Stderr);
     if arguments.prompt.is_none() && !can_type {
         return Err(Failure::refused(
             "`dev` is a session in which you type: call it on a terminal, or say with --prompt what to ask after each build",
@@ -134,7 +129,8 @@ impl Bench {
                 Ok(opened) => {
                     interrupts.end_with_us(opened.servers());
                     let input = Some(TurnInput::Text(prompt.to_owned()));
-                    run::once(opened, (run::format(&self.run, terminal), input), (&self.run.yes, &cancel), terminal).await
+                    run::once(opened, (run::format(&self.run, terminal), input), (&self.run.yes, &cancel), terminal)
+                        .await
                 }
                 Err(failure) => Err(failure),
             };

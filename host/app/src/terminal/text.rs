@@ -145,7 +145,9 @@ pub(crate) fn imports(names: &[String]) -> Vec<String> {
         let version = if version.is_empty() { String::new() } else { format!("@{version}") };
         packages.entry(format!("{package}{version}")).or_default().push(interface);
     }
-    let line = |(package, interfaces): (&String, &Vec<&str>)| format!("{package} {}", interfaces.join(", ")).trim_end().to_owned();
+    let line = |(package, interfaces): (&String, &Vec<&str>)| {
+        format!("{package} {}", interfaces.join(", ")).trim_end().to_owned()
+    };
     packages.iter().map(line).collect()
 }
 

@@ -33,7 +33,11 @@ pub(super) async fn compile(
     process::compile(command, (tool, project.name()), progress).await?;
     let component = component(project, &module)?;
     let path = made.join("component.wasm");
-    std::fs::write(&path, component).map_err(|source| BuildError::File { action: "cannot write", path: path.clone(), source })?;
+    std::fs::write(&path, component).map_err(|source| BuildError::File {
+        action: "cannot write",
+        path: path.clone(),
+        source,
+    })?;
     Ok(path)
 }
 
@@ -45,15 +49,16 @@ fn compiler(toolchain: &Toolchain, project: &Project) -> Result<(Command, &'stat
         command.arg("--target=wasm32-wasip1");
         return Ok((command, "clang"));
     }
-    let zig = tools.find("ZIG", &["python-zig", "zig"], project.directory()).ok_or_else(|| BuildError::MissingTool {
-        tool: "zig",
-        language: project.language(),
-        variable: "ZIG, or of a wasi-sdk by WASI_SDK_PATH",
-        install: in_project(
-            project,
-            &format!("python3 -m venv .venv && .venv/bin/pip install {}", packages(project, PACKAGE)),
-        ),
-    })?;
+    let zig =
+        tools.find("ZIG", &["python-zig", "zig"], project.directory()).ok_or_else(|| BuildError::MissingTool {
+            tool: "zig",
+            language: project.language(),
+            variable: "ZIG, or of a wasi-sdk by WASI_SDK_PATH",
+            install: in_project(
+                project,
+                &format!("python3 -m venv .venv && .venv/bin/pip install {}", packages(project, PACKAGE)),
+            ),
+        })?;
     let mut command = Command::new(zig);
     command.args(["cc", "-target", "wasm32-wasi"]);
     Ok((command, "zig cc"))
@@ -94,7 +99,11 @@ fn bindings(mut world: World, folder: &Path) -> Result<Vec<PathBuf>, BuildError>
     for (name, content) in files.iter() {
         let path = folder.join(name);
         let is_same = std::fs::read(&path).is_ok_and(|present| present == content);
-        let made = if is_same { Ok(()) } else { std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, content)) };
+        let made = if is_same {
+            Ok(())
+        } else {
+            std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, content))
+        };
         made.map_err(|source| BuildError::File { action: "cannot write", path: path.clone(), source })?;
         if path.extension().is_some_and(|extension| extension != "h") {
             compiled.push(path);

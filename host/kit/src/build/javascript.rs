@@ -30,7 +30,11 @@ pub(super) async fn compile(
     let mut command = if is_script(&jco) {
         let node = toolchain.tools.find_unnamed(&["node"], project.directory());
         let node = node.ok_or_else(|| {
-            missing("node", "PATH", "install Node.js 20 or newer from https://nodejs.org, or with your system's packages".to_owned())
+            missing(
+                "node",
+                "PATH",
+                "install Node.js 20 or newer from https://nodejs.org, or with your system's packages".to_owned(),
+            )
         })?;
         let mut command = Command::new(node);
         command.arg(jco);

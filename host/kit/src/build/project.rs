@@ -50,7 +50,8 @@ impl Project {
         let manifest =
             Manifest::from_toml(&text, &path).map_err(|error| BuildError::Manifest { message: error.to_string() })?;
         let PluginToml { build } = toml::from_str(&text).map_err(|error| {
-            let line = error.span().map_or(1, |span| text[..text.floor_char_boundary(span.start)].matches('\n').count() + 1);
+            let line =
+                error.span().map_or(1, |span| text[..text.floor_char_boundary(span.start)].matches('\n').count() + 1);
             let reason = error.message().replace('\n', " ");
             BuildError::Manifest { message: format!("{}:{line}: {reason}", path.display()) }
         })?;
@@ -102,8 +103,11 @@ impl Project {
     /// A folder for what is made on the way, which is kept for the next time.
     pub(super) fn made(&self) -> Result<PathBuf, BuildError> {
         let path = self.directory.join("build");
-        std::fs::create_dir_all(&path)
-            .map_err(|source| BuildError::File { action: "cannot create", path: path.clone(), source })?;
+        std::fs::create_dir_all(&path).map_err(|source| BuildError::File {
+            action: "cannot create",
+            path: path.clone(),
+            source,
+        })?;
         Ok(path)
     }
 }

@@ -47,7 +47,11 @@ pub(super) fn packages(project: &Project, package: &str) -> String {
     let name = "requirements.txt";
     let text = std::fs::read_to_string(project.directory().join(name)).unwrap_or_default();
     let wanted = package.split("==").next().unwrap_or(package);
-    if text.lines().any(|line| line.trim_start().starts_with(wanted)) { format!("-r {name}") } else { package.to_owned() }
+    if text.lines().any(|line| line.trim_start().starts_with(wanted)) {
+        format!("-r {name}")
+    } else {
+        package.to_owned()
+    }
 }
 
 /// A command as it is to be typed, from wherever the person is.

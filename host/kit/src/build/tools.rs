@@ -31,7 +31,8 @@ impl Tools {
 
     /// The same for what no variable names.
     pub(super) fn find_unnamed(&self, programs: &[&str], project: &Path) -> Option<PathBuf> {
-        let near = project.ancestors().take(2).flat_map(|folder| IN_PROJECT.iter().map(move |tools| folder.join(tools)));
+        let near =
+            project.ancestors().take(2).flat_map(|folder| IN_PROJECT.iter().map(move |tools| folder.join(tools)));
         let near: Vec<PathBuf> = near.collect();
         let own = programs.iter().find_map(|program| near.iter().find_map(|folder| program_at(&folder.join(program))));
         own.or_else(|| programs.iter().find_map(|program| program_in(program, &self.path)))

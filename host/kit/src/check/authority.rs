@@ -14,18 +14,8 @@ struct Ask {
 }
 
 const ASKS: [Ask; 7] = [
-    Ask {
-        key: "files",
-        is_asked: |manifest| manifest.asks.files.is_some(),
-        import: "wasi:filesystem/",
-        line: None,
-    },
-    Ask {
-        key: "env",
-        is_asked: |manifest| !manifest.asks.env.is_empty(),
-        import: "wasi:cli/environment",
-        line: None,
-    },
+    Ask { key: "files", is_asked: |manifest| manifest.asks.files.is_some(), import: "wasi:filesystem/", line: None },
+    Ask { key: "env", is_asked: |manifest| !manifest.asks.env.is_empty(), import: "wasi:cli/environment", line: None },
     Ask {
         key: "config",
         is_asked: |manifest| !manifest.asks.config.is_empty(),
@@ -123,14 +113,16 @@ fn canary(examined: &Examined, manifest: &Manifest, findings: &mut Vec<Finding>)
         return;
     };
     let Some(tool) = examined.tools.iter().find(|tool| tool.name == canary.tool) else {
-        let message = format!("its canary calls `{}`, and it has no such tool: no changed version would ever serve", canary.tool);
+        let message =
+            format!("its canary calls `{}`, and it has no such tool: no changed version would ever serve", canary.tool);
         findings.push(Finding::new(Level::Error, "canary", "canary.tool", message));
         return;
     };
     if let Ok(Err(violations)) = Schema::compile(&tool.input_schema).map(|schema| schema.check(&canary.arguments)) {
         let words = violations.iter().map(|violation| format!("{}: {}", violation.pointer, violation.message));
         let words: Vec<_> = words.collect();
-        let message = format!("the arguments of its canary do not fit the schema of `{}`: {}", tool.name, words.join("; "));
+        let message =
+            format!("the arguments of its canary do not fit the schema of `{}`: {}", tool.name, words.join("; "));
         findings.push(Finding::new(Level::Error, "canary", "canary.arguments", message));
     } else if let Some(Err(reason)) = &examined.canary {
         findings.push(Finding::new(Level::Error, "canary", "canary", reason.clone()));

@@ -20,7 +20,8 @@ const DEPTH: usize = 12;
 
 pub(super) fn check(tools: &[ToolDefinition], findings: &mut Vec<Finding>) {
     for (index, tool) in tools.iter().enumerate() {
-        let mut find = |level, rule, message: String| findings.push(Finding::new(level, rule, tool.name.clone(), message));
+        let mut find =
+            |level, rule, message: String| findings.push(Finding::new(level, rule, tool.name.clone(), message));
         name(tool, &mut find);
         description(tool, &mut find);
         traits(tool, &mut find);
@@ -33,12 +34,19 @@ pub(super) fn check(tools: &[ToolDefinition], findings: &mut Vec<Finding>) {
 
 fn name(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str, String)) {
     if tool.name.len() > PROVIDERS_NAME {
-        let message = format!("its name has {} characters; providers take {PROVIDERS_NAME}, and a model sees it cut", tool.name.len());
+        let message = format!(
+            "its name has {} characters; providers take {PROVIDERS_NAME}, and a model sees it cut",
+            tool.name.len()
+        );
         find(Level::Warning, "name-length", message);
     } else if tool.name.bytes().any(|byte| byte.is_ascii_uppercase()) {
         find(Level::Hint, "name", "names of tools are written in lower case, as models guess them".to_owned());
     } else if !tool.name.contains(['.', '_']) {
-        find(Level::Hint, "name", "say in its name of what it is, as in `text.count`: all tools of an agent share one name space".to_owned());
+        find(
+            Level::Hint,
+            "name",
+            "say in its name of what it is, as in `text.count`: all tools of an agent share one name space".to_owned(),
+        );
     }
 }
 
@@ -59,10 +67,16 @@ fn traits(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str, Stri
     let traits = tool.traits;
     if traits.read_only && traits.destructive {
         find(Level::Error, "traits", "it says that it changes nothing, and that it may delete or overwrite".to_owned());
-    } else if !(traits.read_only || traits.destructive || traits.idempotent || traits.open_world || traits.needs_approval) {
-        let message = "it says nothing of what it does to the world, so that a call is never repeated after a crash: say \
+    } else if !(traits.read_only
+        || traits.destructive
+        || traits.idempotent
+        || traits.open_world
+        || traits.needs_approval)
+    {
+        let message =
+            "it says nothing of what it does to the world, so that a call is never repeated after a crash: say \
                        read-only, idempotent or destructive where it is so"
-            .to_owned();
+                .to_owned();
         find(Level::Hint, "traits", message);
     }
 }
@@ -74,7 +88,10 @@ fn likeness(first: &ToolDefinition, second: &ToolDefinition) -> Option<String> {
     let both = one.intersection(&other).count();
     let all = one.union(&other).count();
     if all > 0 && both as f32 >= SAME_WORDS * all as f32 {
-        return Some(format!("its description says what that of `{}` says: a model cannot choose between them", first.name));
+        return Some(format!(
+            "its description says what that of `{}` says: a model cannot choose between them",
+            first.name
+        ));
     }
     let plain = |name: &str| name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
     let (one, other) = (plain(&first.name), plain(&second.name));
@@ -104,7 +121,12 @@ fn arguments(tool: &ToolDefinition, findings: &mut Vec<Finding>) {
     let more = undescribed.len().saturating_sub(TOLD);
     for pointer in undescribed.into_iter().take(TOLD) {
         let message = "this argument has no description; a model guesses what is meant";
-        findings.push(Finding::new(Level::Warning, "argument-description", format!("{} {pointer}", tool.name), message));
+        findings.push(Finding::new(
+            Level::Warning,
+            "argument-description",
+            format!("{} {pointer}", tool.name),
+            message,
+        ));
     }
     if more > 0 {
         let message = format!("{more} more of its arguments have no description");

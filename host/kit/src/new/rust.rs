@@ -11,8 +11,7 @@ use toml::{Table, Value};
 /// Where in a project the SDK lies.
 const FOLDER: &str = "agent-host";
 /// What templates of tools depend on beside the SDK.
-const FOR_TOOLS: [(&str, &str); 2] =
-    [("schemars", "\"1\""), ("serde", "{ version = \"1\", features = [\"derive\"] }")];
+const FOR_TOOLS: [(&str, &str); 2] = [("schemars", "\"1\""), ("serde", "{ version = \"1\", features = [\"derive\"] }")];
 
 /// Adds `Cargo.toml`, and the SDK with a `Cargo.lock` where it is carried.
 pub(super) fn add(project: &NewProject, files: &mut Vec<ProjectFile>) -> Result<(), NewError> {
@@ -40,7 +39,8 @@ fn found(path: &Path) -> Result<String, NewError> {
     let is_sdk = |folder: &Path| {
         let text = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
         let manifest: Table = text.parse().unwrap_or_default();
-        manifest.get("package").and_then(|package| package.get("name")).and_then(Value::as_str) == Some("agent-host-sdk")
+        manifest.get("package").and_then(|package| package.get("name")).and_then(Value::as_str)
+            == Some("agent-host-sdk")
     };
     let folders = [path.to_owned(), path.join("sdk")];
     let folder = folders.iter().find(|folder| is_sdk(folder)).and_then(|folder| folder.canonicalize().ok());
@@ -94,11 +94,19 @@ fn alone(text: &str) -> Result<String, NewError> {
         inherit(package, shared("package"));
     }
     let inherit_dependencies = |table: &mut Table| {
-        table.get_mut("dependencies").and_then(Value::as_table_mut).into_iter().for_each(|table| inherit(table, shared("dependencies")));
+        table
+            .get_mut("dependencies")
+            .and_then(Value::as_table_mut)
+            .into_iter()
+            .for_each(|table| inherit(table, shared("dependencies")));
     };
     inherit_dependencies(&mut manifest);
     let targets = manifest.get_mut("target").and_then(Value::as_table_mut);
-    targets.into_iter().flat_map(|targets| targets.iter_mut()).filter_map(|(_, target)| target.as_table_mut()).for_each(inherit_dependencies);
+    targets
+        .into_iter()
+        .flat_map(|targets| targets.iter_mut())
+        .filter_map(|(_, target)| target.as_table_mut())
+        .for_each(inherit_dependencies);
     toml::to_string(&manifest).map_err(|error| NewError::Carried { reason: error.to_string() })
 }
 
@@ -120,7 +128,8 @@ type Package = Table;
 /// does not need.
 fn lock(project: &NewProject) -> Result<String, NewError> {
     let bad = |reason: String| NewError::Carried { reason };
-    let mut lock: Table = carried::file("Cargo.lock").parse().map_err(|error: toml::de::Error| bad(error.to_string()))?;
+    let mut lock: Table =
+        carried::file("Cargo.lock").parse().map_err(|error: toml::de::Error| bad(error.to_string()))?;
     let packages = lock.get("package").and_then(Value::as_array).cloned().unwrap_or_default();
     let packages: Vec<Package> = packages.into_iter().filter_map(|package| package.try_into().ok()).collect();
     let mut known: BTreeMap<String, Vec<Package>> = BTreeMap::new();

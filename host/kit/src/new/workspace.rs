@@ -77,7 +77,8 @@ mod tests {
             Place::of(&top.path().join(folder), "new").expect("a folder")
         };
         let member = |sdk| Place::Member { sdk };
-        let named = "[workspace]\nmembers = [\"plugins/*\"]\n[workspace.dependencies]\nagent-host-sdk = { path = \"sdk\" }\n";
+        let named =
+            "[workspace]\nmembers = [\"plugins/*\"]\n[workspace.dependencies]\nagent-host-sdk = { path = \"sdk\" }\n";
         assert_eq!(place(named, "plugins"), member(WorkspaceSdk::Named));
         assert_eq!(place("[workspace]\nmembers = [\"plugins/n*\"]", "plugins"), member(WorkspaceSdk::Absent));
         assert_eq!(place(named, "."), Place::Alone);

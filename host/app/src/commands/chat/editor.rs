@@ -8,9 +8,9 @@ use crate::interrupt::{Doing, Interrupts};
 use crate::terminal::Terminal;
 use crate::terminal::markdown::Look;
 use reedline::{
-    ColumnarMenu, EditCommand, EditMode, Emacs, ExternalPrinter, Highlighter, KeyCode, KeyModifiers, MenuBuilder, Prompt,
-    PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, StyledText, ValidationResult,
-    Validator, default_emacs_keybindings,
+    ColumnarMenu, EditCommand, EditMode, Emacs, ExternalPrinter, Highlighter, KeyCode, KeyModifiers, MenuBuilder,
+    Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, StyledText,
+    ValidationResult, Validator, default_emacs_keybindings,
 };
 use std::borrow::Cow;
 use std::io::{BufRead, Read};

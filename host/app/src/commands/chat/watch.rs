@@ -4,11 +4,11 @@ mod files;
 
 use crate::settings::Settings;
 use crate::setup::agents::MadeAgent;
+use agent_kit::dev::News;
 use agent_runtime::{Host, LiveAgent, Notice, PluginKeeper};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
-use agent_kit::dev::News;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio_util::sync::{CancellationToken, DropGuard};
 

@@ -48,9 +48,10 @@ pub(super) fn swapped(notice: &Notice) -> Option<String> {
             let plugin = text::one_line(plugin, 64);
             Some(format!("{GREEN}✓{GREEN:#} {BOLD}{plugin}{BOLD:#} {} serves from the next turn on", to.short()))
         }
-        Notice::Swapped { plugin, to: None, .. } => {
-            Some(format!("{YELLOW}!{YELLOW:#} {BOLD}{}{BOLD:#} is gone from the next turn on", text::one_line(plugin, 64)))
-        }
+        Notice::Swapped { plugin, to: None, .. } => Some(format!(
+            "{YELLOW}!{YELLOW:#} {BOLD}{}{BOLD:#} is gone from the next turn on",
+            text::one_line(plugin, 64)
+        )),
         Notice::RolledBack { plugin, from, to, because } => Some(format!(
             "{YELLOW}!{YELLOW:#} {BOLD}{}{BOLD:#} {} is taken back: {}; {} serves",
             text::one_line(plugin, 64),

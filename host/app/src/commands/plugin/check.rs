@@ -111,7 +111,8 @@ fn list(file: &Path, plugin: Option<&LoadedPlugin>, findings: &[Finding]) -> Str
     }
     let counts = [(Level::Error, "error"), (Level::Warning, "warning"), (Level::Hint, "hint")];
     let counts = counts.map(|(level, word)| (number(findings, level), word));
-    let told: Vec<_> = counts.iter().filter(|(number, _)| *number > 0).map(|(number, word)| text::count(*number, word)).collect();
+    let told: Vec<_> =
+        counts.iter().filter(|(number, _)| *number > 0).map(|(number, word)| text::count(*number, word)).collect();
     lines.push(match told.is_empty() {
         true => format!("  {GREEN}nothing to say against it{GREEN:#}"),
         false => format!("  {}", told.join(", ")),
