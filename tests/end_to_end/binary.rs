@@ -1,6 +1,6 @@
 //! The real binary, used as README says: its commands are read from the page itself.
 
-use crate::support::{components, repository, toolchain};
+use crate::support::{cargo, components, repository};
 use agent_memory::{Options, RecordRange, SessionFilter, SessionLog, SqliteStore};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ async fn readmes_first_command() {
 /// README's first command names no binary: another one in the workspace would leave `cargo run` at a loss.
 #[test]
 fn readmes_cargo_run_means_the_host() {
-    let mut cargo = Command::new(toolchain().cargo);
+    let mut cargo = Command::new(cargo());
     let output = cargo.current_dir(repository()).args(["metadata", "--no-deps", "--locked", "--format-version", "1"]);
     let found: Value = serde_json::from_slice(&output.output().unwrap().stdout).unwrap();
     let targets =

@@ -25,6 +25,7 @@ mod guests;
 mod history;
 mod host_model;
 mod keeping;
+mod kit;
 #[path = "../long_work/work.rs"]
 mod long_work;
 mod mcp;

@@ -1,7 +1,7 @@
 //! Any component is a plugin (P3): a guest of Rust that knows nothing of this host, with a function for each type of WIT,
 //! and a command-line program as it comes from the compiler.
 
-use crate::support::{House, calling, components, repository, results, saying, script, toolchain, turn};
+use crate::support::{House, calling, cargo, components, repository, results, saying, script, turn};
 use agent_plugins::Grants;
 use agent_runtime::{AgentConfig, PluginAllowance, TurnResult};
 use serde_json::{Value, json};
@@ -181,7 +181,7 @@ fn command() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
         components();
-        let status = Command::new(toolchain().cargo)
+        let status = Command::new(cargo())
             .current_dir(repository())
             .args(["build", "--quiet", "--package", "fixture-every-type", "--example", "fixture-command"])
             .args(["--target", "wasm32-wasip2", "--profile", "plugin", "--message-format", "json"])

@@ -47,9 +47,12 @@ pub(crate) fn short(id: &str) -> String {
     if call.is_named(name) { name.to_owned() } else { id.to_owned() }
 }
 
+pub(crate) fn cargo() -> PathBuf {
+    std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from)
+}
+
 pub(crate) fn toolchain() -> Toolchain {
-    let cargo = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
-    Toolchain { cargo, rustup: Some(PathBuf::from("rustup")) }
+    Toolchain { cargo: Some(cargo()), rustup: Some(PathBuf::from("rustup")), ..Toolchain::default() }
 }
 
 /// Kept between runs: built components and compiled code.

@@ -3,6 +3,7 @@
 
 mod approvals;
 mod below;
+mod dev;
 mod first_use;
 mod lent;
 mod progress;

@@ -223,7 +223,11 @@ mod tests {
         assert_eq!(described("words count"), of("description", Warning));
         let long = found(|examined| examined.tools[0].description = "long words ".repeat(200));
         assert_eq!(long, of("description-length", Warning));
-        let argument = |schema: Value| found(move |examined| examined.tools[0].input_schema = schema);
+        // The canary's arguments fit another schema.
+        let argument = |schema: Value| {
+            let found = found(move |examined| examined.tools[0].input_schema = schema).into_iter();
+            found.filter(|(_, rule, _)| *rule != "canary").collect::<Vec<_>>()
+        };
         let nested = json!({"type": "object", "additionalProperties": false, "properties": {
             "rows": {"type": "array", "description": "The rows.", "items": {"type": "object", "properties": {"a/b": {}}}}}});
         let pointer = "words.count /properties/rows/items/properties/a~1b";

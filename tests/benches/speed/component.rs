@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Builds a project of the repository, where it has changed, and says where its component is. Not from async code.
 pub(crate) fn built(project: &str) -> wasmtime::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
-    let toolchain = Toolchain { cargo, rustup: Some(PathBuf::from("rustup")) };
+    let toolchain = Toolchain { cargo: Some(cargo), rustup: Some(PathBuf::from("rustup")), ..Toolchain::default() };
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("host/app is two levels deep");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let built =

@@ -4,6 +4,7 @@
 pub(super) const USAGE: &str = "\
 agent-host --plugins DIR [OPTIONS] [PROMPT]
        agent-host --agent FILE|NAME [OPTIONS] [PROMPT]
+       agent-host dev [DIR] [--prompt PROMPT]
        agent-host test [DIR] [FILTER]
        agent-host replay SESSION [--with PLUGIN=FILE]
        agent-host plugin|key|session|approvals|outbox|memory|store|config|audit COMMAND";
@@ -44,6 +45,11 @@ Examples:
 
   Go on with its last session; what was interrupted is finished first:
     agent-host --agent agent.toml --continue \"And the week before?\"
+
+  Write a plugin, in Rust, Python, JavaScript or C, and work on it in a session that takes up
+  each change of its source:
+    agent-host plugin new words --lang python
+    agent-host dev words
 
   Play the scenarios of a folder (*.scenario.toml), with the plugins that are built first:
     agent-host test plugins

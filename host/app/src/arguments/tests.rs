@@ -88,3 +88,66 @@ fn an_empty_name_is_said_to_be_empty() {
     assert!(message(&["--data", "", "x"]).contains("AGENT_HOST_DATA"));
     assert!(message(&["--session", "", "x"]).contains("the session's id is empty"));
 }
+
+/// Words as a shell takes them: quotes hold them together, and a comment ends the line.
+fn shell_words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for character in line.chars() {
+        match (character, quote) {
+            (_, Some(open)) if character == open => quote = None,
+            ('\'' | '"', None) => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            ('#' | '|' | '>', None) if word.is_none() => break,
+            (' ', None) => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(character),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// I1, S1: every command that the pages for authors and people show is one, with the options that stand there.
+#[test]
+fn documented_commands_are_understood() {
+    let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let templates =
+        ["rust", "python", "javascript", "c"].map(|language| format!("host/kit/templates/{language}/all/README.md"));
+    let kinds = ["tool", "context-builder", "output-validator", "media-policy"]
+        .map(|kind| format!("host/kit/templates/manifest/{kind}.md"));
+    let pages = ["README.md", "sdk/README.md", "wit/README.md"].map(str::to_owned);
+    for page in pages.into_iter().chain(templates).chain(kinds) {
+        let text = std::fs::read_to_string(top.join(&page)).expect("a page");
+        let (mut count, mut is_console) = (0, false);
+        for line in text.lines() {
+            is_console = if line.starts_with("```") { line == "```console" } else { is_console };
+            let command = line.strip_prefix("$ ").unwrap_or(line);
+            let Some(rest) = command.strip_prefix("agent-host ").filter(|_| is_console) else { continue };
+            let words = shell_words(rest);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            assert!(parse(&words).is_ok(), "{page}: `{line}`: {}", parse(&words).expect_err("refused"));
+            count += 1;
+        }
+        assert!(count > 0, "{page} shows commands");
+    }
+}
+
+/// S1, S2: what the pages show of files is taken by who reads them.
+#[test]
+fn documented_manifests_are_understood() {
+    let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for page in ["README.md", "sdk/README.md", "wit/README.md"] {
+        let text = std::fs::read_to_string(top.join(page)).expect("a page");
+        let mut count = 0;
+        for block in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            let table: toml::Table = block.parse().unwrap_or_else(|error| panic!("{page}: {error}: {block}"));
+            if block.starts_with("name = ") && table.contains_key("description") | table.contains_key("build") {
+                let read = agent_plugins::Manifest::from_toml(block, std::path::Path::new(page));
+                assert!(read.is_ok(), "{block}: {read:?}");
+                count += 1;
+            }
+        }
+        assert!(count > 0, "{page} shows a plugin.toml");
+    }
+}

@@ -38,8 +38,7 @@ impl World {
     fn read(wit: PathBuf, asked: Option<&str>) -> Result<Self, BuildError> {
         let bad = |reason: String| BuildError::Wit { path: wit.clone(), reason };
         let mut resolve = Resolve::default();
-        // The last cause says where in the text it is.
-        let (package, _) = resolve.push_path(&wit).map_err(|error| bad(format!("{error:?}")))?;
+        let (package, _) = resolve.push_path(&wit).map_err(|error| bad(resolve.render_error(&error)))?;
         let id = resolve.select_world(&[package], asked).map_err(|error| {
             let worlds = resolve.packages[package].worlds.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>();
             bad(match (asked, worlds.len()) {

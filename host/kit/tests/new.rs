@@ -1,0 +1,201 @@
+//! New projects: what stands in them, and that those in Rust build and pass their tests (S1).
+
+use agent_kit::Language;
+use agent_kit::build::{BuildEvent, Toolchain, build_directory};
+use agent_kit::new::{NewError, NewProject, ProjectKind, Sdk, create};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn project(name: &str, kind: ProjectKind, language: Language, directory: &Path) -> NewProject {
+    NewProject { name: name.to_owned(), kind, language, directory: directory.to_owned(), sdk: Sdk::Carried }
+}
+
+/// All files below a folder, by their paths in it.
+fn files(folder: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else {
+                let name = entry.strip_prefix(folder).expect("inside").display().to_string();
+                found.insert(name, fs::read_to_string(&entry).expect("a text"));
+            }
+        }
+    }
+    found
+}
+
+/// S1: every kind in every language, under the project's own name, with a test, and with what its build leaves ignored.
+#[test]
+fn every_kind_in_every_language_is_a_whole_project() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for language in Language::ALL {
+        for kind in ProjectKind::ALL {
+            let name = format!("{}-{}", language.key(), kind.key());
+            let made = create(&project(&name, kind, language, folder.path())).expect("made");
+            assert_eq!(made.path, folder.path().join(&name));
+            let files = files(&made.path);
+            for (path, text) in &files {
+                assert!(!text.contains("my-plugin") && !text.contains("<!--"), "{name}/{path}");
+                assert!(!text.trim().is_empty(), "{name}/{path}");
+            }
+            let wanted: &[&str] = match language {
+                Language::Rust => {
+                    &["Cargo.toml", "Cargo.lock", "src/lib.rs", "agent-host/sdk/Cargo.toml", "agent-host/wit/tool.wit"]
+                }
+                Language::Python => &["app.py", "logic.py", "test_logic.py", "requirements.txt", "wit/world.wit"],
+                Language::JavaScript => &["app.js", "app.test.js", "package.json", "wit/world.wit"],
+                Language::C => &["app.c", "logic.c", "logic.h", "test_logic.c", "requirements.txt", "wit/world.wit"],
+            };
+            for path in ["plugin.toml", "README.md", ".gitignore"].iter().chain(wanted) {
+                assert!(files.contains_key(*path), "{name} has no {path}: {:?}", files.keys());
+            }
+            assert!(files["plugin.toml"].contains(&format!("name = \"{name}\"")), "{}", files["plugin.toml"]);
+            assert!(files[".gitignore"].contains(&format!("/{name}.wasm")));
+            assert!(files["README.md"].contains("agent-host plugin build ."), "{}", files["README.md"]);
+            assert!(
+                made.commands
+                    .iter()
+                    .all(|command| command.starts_with("agent-host") || files["README.md"].contains(command))
+            );
+        }
+    }
+}
+
+/// S1: nothing is overwritten, and what cannot be made leaves nothing behind.
+#[test]
+fn nothing_is_overwritten_and_nothing_half_is_left() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let of = |name: &str| project(name, ProjectKind::Tool, Language::C, folder.path());
+    fs::write(folder.path().join("taken"), "mine").expect("written");
+    let taken = create(&of("taken")).expect_err("a file is there");
+    assert!(matches!(&taken, NewError::Exists { .. }) && taken.to_string().contains("--dir"), "{taken}");
+    assert!(matches!(create(&of("Not Good")), Err(NewError::Name(_))));
+    let nowhere = project("new", ProjectKind::Tool, Language::C, &folder.path().join("nowhere"));
+    assert!(matches!(create(&nowhere), Err(NewError::NoDirectory { .. })));
+    let no_sdk = NewProject { sdk: Sdk::At(folder.path().to_owned()), language: Language::Rust, ..of("new") };
+    assert!(matches!(create(&no_sdk), Err(NewError::NoSdk { .. })));
+    assert!(matches!(create(&NewProject { language: Language::C, ..no_sdk }), Err(NewError::SdkOfNone { .. })));
+    let left: Vec<_> =
+        fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("an entry").file_name()).collect();
+    assert_eq!(left, ["taken"]);
+    assert_eq!(fs::read_to_string(folder.path().join("taken")).expect("there"), "mine");
+}
+
+/// S1: in a workspace that knows the SDK a project is a member like the others; elsewhere it stands alone.
+#[test]
+fn a_project_in_rust_fits_where_it_stands() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let manifest =
+        "[workspace]\nmembers = [\"plugins/*\"]\n[workspace.dependencies]\nagent-host-sdk = { path = \"sdk\" }\n";
+    fs::write(folder.path().join("Cargo.toml"), manifest).expect("written");
+    for folder in [folder.path().join("plugins"), folder.path().join("notes")] {
+        fs::create_dir(folder).expect("made");
+    }
+    let made = |name: &str, sdk: Sdk| {
+        let new = project("new", ProjectKind::Tool, Language::Rust, &folder.path().join(name));
+        files(&create(&NewProject { sdk, ..new }).expect("made").path)
+    };
+    let member = made("plugins", Sdk::Carried);
+    assert!(member["Cargo.toml"].contains("agent-host-sdk = { workspace = true }"), "{}", member["Cargo.toml"]);
+    assert!(!member["Cargo.toml"].contains("[workspace]") && !member.contains_key("Cargo.lock"));
+    assert!(!member.keys().any(|path| path.starts_with("agent-host/")), "{:?}", member.keys());
+    let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk").canonicalize().expect("the SDK");
+    let alone = made("notes", Sdk::At(sdk.join("..")));
+    assert!(alone["Cargo.toml"].contains(&format!("path = \"{}\"", sdk.display())), "{}", alone["Cargo.toml"]);
+    assert!(alone["Cargo.toml"].ends_with("[workspace]\n") && alone.contains_key("Cargo.lock"));
+}
+
+/// Where the projects of the next test are made; what they are compiled to is kept from run to run.
+fn place() -> PathBuf {
+    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("new-projects");
+    fs::create_dir_all(&place).expect("made");
+    for entry in fs::read_dir(&place).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        if entry.is_dir() && entry.file_name().is_some_and(|name| name != "target") {
+            fs::remove_dir_all(entry).expect("removed");
+        }
+    }
+    place
+}
+
+/// S1, S2, S7: a project in Rust of each kind passes its own test, and becomes a component of that kind. They share an SDK and a
+/// target folder; the first one carries the SDK, and is alone what a person gets.
+#[tokio::test]
+async fn projects_in_rust_pass_their_tests_and_build() {
+    let place = place();
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let kinds = ProjectKind::ALL;
+    let members: Vec<_> = kinds.iter().map(|kind| format!("\"{}\"", kind.key())).collect();
+    // Without optimisation: what is to be seen is that they build.
+    let manifest = format!(
+        "[workspace]\nresolver = \"3\"\nmembers = [{}]\n[profile.plugin]\ninherits = \"dev\"\n",
+        members.join(", ")
+    );
+    fs::write(place.join("Cargo.toml"), manifest).expect("written");
+    fs::copy(top.join("Cargo.lock"), place.join("Cargo.lock")).expect("copied");
+    for (index, kind) in kinds.into_iter().enumerate() {
+        let sdk = if index == 0 { Sdk::Carried } else { Sdk::At(place.join("tool/agent-host/sdk")) };
+        let new = NewProject { sdk, ..project(kind.key(), kind, Language::Rust, &place) };
+        create(&new).expect("made");
+    }
+    let mut tests = Command::new(env!("CARGO"));
+    tests.current_dir(&place).args(["test", "--quiet", "--lib"]);
+    for kind in kinds {
+        tests.args(["--package", kind.key()]);
+    }
+    let output =
+        tests.env("CARGO_TARGET_DIR", place.join("target")).env_remove("RUSTFLAGS").output().expect("cargo starts");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("test result: ok.").count(), kinds.len(), "{said}");
+    assert_eq!(said.matches("0 passed").count(), 0, "each has a test: {said}");
+
+    let toolchain = Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() };
+    let silent = |_: BuildEvent<'_>| {};
+    let built = build_directory(&toolchain, &place, &place, &silent).await.expect("built");
+    assert_eq!(built.len(), kinds.len());
+    for plugin in built {
+        let interface = format!("agent-host:plugin/{}@0.1.0", plugin.name);
+        assert!(plugin.exports.contains(&interface), "{}: {:?}", plugin.name, plugin.exports);
+    }
+}
+
+/// S1: a project that stands alone needs nothing but what it says itself, and its lock has the versions that the SDK was built
+/// with here.
+#[test]
+fn a_project_that_stands_alone_is_locked() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let made = create(&project("alone", ProjectKind::Tool, Language::Rust, folder.path())).expect("made");
+    let before = fs::read_to_string(made.path.join("Cargo.lock")).expect("a lock");
+    let mut metadata = Command::new(env!("CARGO"));
+    // Without the network: had the lock a gap, cargo would have to look for versions.
+    metadata.current_dir(&made.path).args(["metadata", "--format-version", "1", "--offline"]);
+    let output = metadata.output().expect("cargo starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    // What is only needed on other systems has never been downloaded here; everything else is resolved by then.
+    assert!(
+        output.status.success()
+            || said.contains("failed to download")
+            || said.contains("attempting to make an HTTP request"),
+        "{said}"
+    );
+    assert!(!said.contains("no matching package"), "{said}");
+    let after = fs::read_to_string(made.path.join("Cargo.lock")).expect("a lock");
+    let version_of = |lock: &str, name: &str| {
+        let lock: toml::Table = lock.parse().expect("TOML");
+        let packages = lock["package"].as_array().expect("packages").clone();
+        let package = packages.into_iter().find(|package| package["name"].as_str() == Some(name));
+        package.unwrap_or_else(|| panic!("{name} is locked"))["version"].clone()
+    };
+    let here = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock")).expect("a lock");
+    for name in ["serde", "schemars", "wit-bindgen-rust"] {
+        assert_eq!(version_of(&after, name), version_of(&here, name), "{name}");
+        assert_eq!(version_of(&before, name), version_of(&here, name), "{name}");
+    }
+    assert!(!before.contains("name = \"wasmtime\""), "only what the SDK needs");
+}

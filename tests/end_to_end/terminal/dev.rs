@@ -1,0 +1,100 @@
+//! A plugin is worked on while a session is open: what becomes of its source is said above the line that is being typed (S5).
+
+use super::CTRL_D;
+use super::screen::Screen;
+use crate::support::components;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A project in JavaScript whose `jco` copies the component that `app.js` names, or finds an error in it.
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let bench = Self { folder: tempfile::tempdir().unwrap() };
+        for name in ["project", "data"] {
+            std::fs::create_dir(bench.path(name)).unwrap();
+        }
+        let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("end-to-end/terminal-cache");
+        std::fs::create_dir_all(&cache).unwrap();
+        std::os::unix::fs::symlink(cache, bench.path("data/cache")).unwrap();
+        std::fs::write(bench.path("project/plugin.toml"), "name = \"work\"\n").unwrap();
+        let script = format!(
+            "#!/bin/sh\nfor last; do :; done\nif grep -q bad app.js; then echo 'app.js:1: what is this?' >&2; exit 1; fi\n\
+             cp \"{}/$(cat app.js).wasm\" \"$last\"\n",
+            components().display()
+        );
+        std::fs::write(bench.path("jco"), script).unwrap();
+        std::fs::set_permissions(bench.path("jco"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        // Compiled beforehand, which takes its time where the machine is busy.
+        for source in ["calc", "text"] {
+            bench.save(source);
+            let checked = bench.command(&["plugin", "check", "project"]).output().unwrap();
+            assert!(checked.status.success(), "{checked:?}");
+        }
+        std::fs::remove_file(bench.path("project/work.wasm")).unwrap();
+        bench
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn save(&self, source: &str) {
+        std::fs::write(self.path("project/.new"), source).unwrap();
+        std::fs::rename(self.path("project/.new"), self.path("project/app.js")).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        command.args(arguments).args(["--data", "data"]).current_dir(self.folder.path());
+        command.env("JCO", self.path("jco")).env_remove("NO_COLOR").env("TERM", "xterm-256color");
+        command
+    }
+
+    fn start(&self) -> Screen {
+        Screen::start(self.command(&["dev", "project"]), 50, 160)
+    }
+}
+
+/// S5: a session begins with what is built, takes up what changes, and goes on with what there was where that fails; what was
+/// typed meanwhile stays.
+#[test]
+fn s5_changes_are_taken_up_while_somebody_types() {
+    let bench = Bench::new();
+    bench.save("bad");
+    let mut screen = bench.start();
+    screen.wait_for("app.js:1: what is this?");
+    screen.wait_for("waiting for a change");
+    bench.save("calc");
+    screen.wait_for_end("\n>");
+    screen.send("calc.evaluate {\"expr");
+    screen.wait_for("{\"expr");
+    bench.save("bad");
+    screen.wait_for("what was built before goes on serving");
+    bench.save("text");
+    screen.wait_for("serves from the next turn on");
+    let line = "> calc.evaluate {\"expr";
+    assert!(screen.text().trim_end().ends_with(line), "{}", screen.text());
+}
+
+/// S5: what was typed is sent to the version that serves by then.
+#[test]
+fn s5_the_new_version_serves_the_next_turn() {
+    let bench = Bench::new();
+    bench.save("text");
+    let mut screen = bench.start();
+    screen.wait_for_prompt(1);
+    screen.send("calc.evaluate {\"expression\": ");
+    bench.save("calc");
+    screen.wait_for("serves from the next turn on");
+    screen.send("\"6 * 7\"}\r");
+    screen.wait_for("42");
+    screen.wait_for_end("\n>");
+    screen.send(CTRL_D);
+    assert_eq!(screen.exit_code(), Some(0));
+}
