@@ -111,7 +111,7 @@ impl Adding<'_> {
             }
         }
         if exit == Exit::Done {
-            self.terminal.note(format!("all {} locked plugins are there", lock.plugins().len()));
+            self.terminal.note("all that is locked is there");
         }
         Ok(exit)
     }
