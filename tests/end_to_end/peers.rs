@@ -11,6 +11,15 @@ pub(crate) fn python_peer(program: &str) -> Option<PathBuf> {
     peer("python/bin", program)
 }
 
+/// Python with that package, or a visible skip.
+pub(crate) fn python_with(package: &str) -> Option<PathBuf> {
+    let python = python_peer("python")?;
+    let library =
+        std::fs::read_dir(repository().join("tests/.peers/python/lib")).into_iter().flatten().flatten().next()?;
+    peer(&format!("python/lib/{}/site-packages/{package}", library.file_name().to_string_lossy()), "__init__.py")?;
+    Some(python)
+}
+
 /// A Node.js program, or a visible skip.
 pub(crate) fn node_peer(program: &str) -> Option<PathBuf> {
     peer("node/node_modules/.bin", program)

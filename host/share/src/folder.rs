@@ -199,7 +199,7 @@ impl Vetting for Locked {
         for locked in [plugin.name.as_str(), stem].iter().filter_map(|name| lock.plugin(name)) {
             if locked.component != plugin.digest {
                 return Err(format!(
-                    "{} locks `{}` to {} of {}, and this file has {}; `agent-host plugin add --plugins {folder}` puts the \
+                    "{} locks `{}` to {} of {}, and this file has {}; `agent-host plugin add --replace --plugins {folder}` puts the \
                      locked one back, `agent-host plugin remove {} --keep-file --plugins {folder}` lets this one serve",
                     LockFile::path(folder).display(),
                     locked.name,
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(vet("mine.wasm", "mine", b"anything"), Ok(()));
         for (file, name) in [("calc.wasm", "calc"), ("renamed.wasm", "calc"), ("calc.wasm", "other")] {
             let error = vet(file, name, b"two").expect_err(name);
-            assert!(error.contains("locks `calc`") && error.contains("plugin add"), "{error}");
+            assert!(error.contains("locks `calc`") && error.contains("plugin add --replace"), "{error}");
         }
         std::fs::write(LockFile::path(directory.path()), "<<<<<<< ours\n").expect("written");
         assert!(

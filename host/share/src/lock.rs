@@ -53,7 +53,7 @@ pub struct LockedPlugin {
 #[serde(deny_unknown_fields)]
 struct Document {
     format: u32,
-    #[serde(default, rename = "plugin")]
+    #[serde(default, rename = "plugin", skip_serializing_if = "Vec::is_empty")]
     plugins: Vec<LockedPlugin>,
 }
 

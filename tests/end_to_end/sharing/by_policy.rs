@@ -104,6 +104,35 @@ fn p11_the_policy_says_what_is_said() {
     assert!(!said.contains("trusted") && !said.contains('!'), "{said}");
 }
 
+/// P11: from a web server, with the signature beside the file, and nothing from where anybody could change it.
+#[test]
+fn p11_a_web_server_serves_plugins_too() {
+    let desk = Desk::new();
+    let team = desk.key("team");
+    desk.agent("required", &team);
+    let bytes = desk.push("tides", "1.0.0", &["--sign", "team.key"]);
+    desk.done(&of_agent(&["plugin", "add", &desk.reference("team/tides")]));
+    let lock: toml::Table = desk.lock().parse().unwrap();
+    let signature = lock["plugin"][0]["signature"].as_str().unwrap().to_owned();
+    let address = format!("http://{}/team/files/tides.wasm", desk.registry.host());
+    desk.fails(1, &of_agent(&["plugin", "add", &address]), &["tides.wasm is not there"]);
+    desk.registry.put_page("/team/files/tides.wasm", &bytes);
+    desk.fails(1, &of_agent(&["plugin", "add", &address]), &["it is not signed"]);
+    desk.registry.put_page("/team/files/tides.wasm.minisig", signature.as_bytes());
+    let said = desk.done(&of_agent(&["plugin", "add", &address]));
+    assert!(said.contains(&team), "{said}");
+    assert!(desk.lock().contains(&format!("reference = \"{address}\"")) && !desk.lock().contains("manifest = "));
+    assert!(desk.done(&of_agent(&["plugin", "verify"])).contains("signed by"));
+    let newer = component("tides", "1.1.0", Asks::default());
+    desk.registry.put_page("/team/files/tides.wasm", &newer);
+    desk.fails(1, &of_agent(&["plugin", "update"]), &["does not fit what came"]);
+    desk.agent("off", &team);
+    desk.done(&of_agent(&["plugin", "update"]));
+    assert_eq!(std::fs::read(desk.path("plugins/tides.wasm")).unwrap(), newer);
+    let remote = ["plugin", "add", "http://plugins.example/tides.wasm"];
+    desk.fails(1, &of_agent(&remote), &["has no TLS", "--plain-http"]);
+}
+
 /// P11: keys are made once, and with a password where nobody says otherwise.
 #[test]
 fn p11_keys_are_made_once() {

@@ -1,9 +1,24 @@
 //! The options of commands that share plugins.
 
-use agent_share::{Reference, Source};
+use agent_share::{Overwrite, PlainHttp, Reference, Source};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+
+/// How registries are asked.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ConnectionArguments {
+    /// Talk to other machines without TLS, too; this one is never asked with it
+    #[arg(long)]
+    plain_http: bool,
+}
+
+impl ConnectionArguments {
+    /// Whether TLS may be missing.
+    pub(crate) fn plain(&self) -> PlainHttp {
+        if self.plain_http { PlainHttp::Allowed } else { PlainHttp::LoopbackOnly }
+    }
+}
 
 /// In which folder, and by whose word.
 #[derive(Clone, Debug, Default, Args)]
@@ -14,9 +29,9 @@ pub(crate) struct FolderArguments {
     /// An agent's configuration, for its folder and its [sharing]: a file (agent.toml), or the name of an agent in this folder
     #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(super::agent))]
     pub(crate) agent: Option<PathBuf>,
-    /// Talk to other machines without TLS, too; to this one it is never asked for
-    #[arg(long)]
-    pub(crate) plain_http: bool,
+    /// How.
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArguments,
 }
 
 /// What `plugin push` takes.
@@ -35,10 +50,17 @@ pub(crate) struct PushArguments {
     pub(crate) index: Option<Reference>,
     /// Replace a version that is there with another content
     #[arg(long)]
-    pub(crate) overwrite: bool,
-    /// Talk to other machines without TLS, too; to this one it is never asked for
-    #[arg(long)]
-    pub(crate) plain_http: bool,
+    overwrite: bool,
+    /// How.
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArguments,
+}
+
+impl PushArguments {
+    /// Whether it may.
+    pub(crate) fn overwrite(&self) -> Overwrite {
+        if self.overwrite { Overwrite::Asked } else { Overwrite::Never }
+    }
 }
 
 /// What `plugin sign` takes.
@@ -50,9 +72,9 @@ pub(crate) struct SignArguments {
     /// The key, which `key new` has made
     #[arg(long, value_name = "KEY")]
     pub(crate) key: PathBuf,
-    /// Talk to other machines without TLS, too; to this one it is never asked for
-    #[arg(long)]
-    pub(crate) plain_http: bool,
+    /// How.
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArguments,
 }
 
 /// What `plugin add` takes.
@@ -118,9 +140,9 @@ pub(crate) struct SearchArguments {
     /// Print one JSON line per plugin
     #[arg(long)]
     pub(crate) json: bool,
-    /// Talk to other machines without TLS, too; to this one it is never asked for
-    #[arg(long)]
-    pub(crate) plain_http: bool,
+    /// How.
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArguments,
 }
 
 /// Commands on keys.

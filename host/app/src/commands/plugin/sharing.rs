@@ -10,7 +10,7 @@ pub(super) use folder::{remove, verify};
 pub(super) use update::update;
 
 use super::{load, print};
-use crate::arguments::sharing::{PushArguments, SearchArguments, SignArguments};
+use crate::arguments::sharing::{ConnectionArguments, PushArguments, SearchArguments, SignArguments};
 use crate::commands::key;
 use crate::data::DataDirectory;
 use crate::exit::Failure;
@@ -18,17 +18,15 @@ use crate::terminal::{BOLD, DIM, Terminal, YELLOW, text};
 use crate::{environment, setup};
 use agent_plugins::{LoadedPlugin, PluginStore, interfaces};
 use agent_share::{
-    Credentials, Downloads, NO_MOMENT, Overwrite, PlainHttp, PluginFacts, Pushed, Registry, ShareError, Shelf, Source,
-    sign as signature_of,
+    Credentials, Downloads, NO_MOMENT, PluginFacts, Pushed, Registry, ShareError, Shelf, Source, sign as signature_of,
 };
 use std::path::Path;
 
 /// Characters of a description in a list.
 const SHOWN: usize = 100;
 
-fn registry(plain_http: bool) -> Result<Registry, Failure> {
-    let plain = if plain_http { PlainHttp::Allowed } else { PlainHttp::LoopbackOnly };
-    Registry::new(Credentials { file: environment::docker_configuration() }, plain).map_err(failed)
+fn registry(connection: &ConnectionArguments) -> Result<Registry, Failure> {
+    Registry::new(Credentials { file: environment::docker_configuration() }, connection.plain()).map_err(failed)
 }
 
 fn shelf(data: &DataDirectory) -> Shelf {
@@ -44,10 +42,6 @@ fn failed(error: ShareError) -> Failure {
         }
         _ => Failure::failed(error),
     }
-}
-
-fn overwrite(asked: bool) -> Overwrite {
-    if asked { Overwrite::Asked } else { Overwrite::Never }
 }
 
 /// What others are told of a plugin.
@@ -81,9 +75,9 @@ pub(super) async fn push(asked: PushArguments, data: Option<&Path>, terminal: &T
         Some(path) => Some(key::open(path, terminal).await?),
         None => None,
     };
-    let registry = registry(asked.plain_http)?;
+    let registry = registry(&asked.connection)?;
     terminal.busy(format!("pushing {} to {}", facts.name, asked.reference));
-    let pushed = registry.push(&asked.reference, &facts, &component, NO_MOMENT, overwrite(asked.overwrite)).await;
+    let pushed = registry.push(&asked.reference, &facts, &component, NO_MOMENT, asked.overwrite()).await;
     terminal.idle();
     let pushed = pushed.map_err(failed)?;
     print(terminal, shown(&pushed, &facts))?;
@@ -94,7 +88,7 @@ pub(super) async fn push(asked: PushArguments, data: Option<&Path>, terminal: &T
     }
     if let Some(index) = &asked.index {
         let signer = key.as_ref().map(|key| key.public.as_str());
-        registry.add_to_index(index, (&facts, &pushed), signer, overwrite(asked.overwrite)).await.map_err(failed)?;
+        registry.add_to_index(index, (&facts, &pushed), signer, asked.overwrite()).await.map_err(failed)?;
         print(terminal, format!("  indexed   {}", index.repository()))?;
     }
     Ok(())
@@ -117,7 +111,7 @@ pub(super) async fn sign(asked: SignArguments, data: Option<&Path>, terminal: &T
     let data = DataDirectory::open(data)?;
     let sandbox = setup::sandbox(&data)?;
     let key = key::open(&asked.key, terminal).await?;
-    let registry = registry(asked.plain_http)?;
+    let registry = registry(&asked.connection)?;
     let source = Source::Registry(asked.reference.clone());
     let found = registry.find(&source).await.map_err(failed)?;
     let candidate = candidate::fetch(&registry, &found, (&sandbox, &shelf(&data)), terminal).await?;
@@ -132,7 +126,7 @@ pub(super) async fn sign(asked: SignArguments, data: Option<&Path>, terminal: &T
 /// Prints the plugins of an index that are nearest to some words.
 pub(super) async fn search(asked: SearchArguments, _: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let words = asked.words.join(" ");
-    let registry = registry(asked.plain_http)?;
+    let registry = registry(&asked.connection)?;
     let found = registry.search(&asked.index, &words, asked.limit as usize).await.map_err(failed)?;
     if found.is_empty() && !asked.json {
         terminal.note(format!("no plugin of {} has one of these words", asked.index.repository()));

@@ -23,7 +23,7 @@ pub(in super::super) async fn add(
     let place = Place::read(&asked.folder)?;
     let sandbox = setup::limited_sandbox(&data, place.limits, place.trust.clone())?;
     let work = Adding {
-        registry: registry(asked.folder.plain_http)?,
+        registry: registry(&asked.folder.connection)?,
         shelf: shelf(&data),
         replace: if asked.replace { Replace::Anything } else { Replace::Locked },
         place,
@@ -111,7 +111,7 @@ impl Adding<'_> {
             }
         }
         if exit == Exit::Done {
-            self.terminal.note(format!("all {} locked plugins are there", lock.plugins().len()));
+            self.terminal.note("all that is locked is there");
         }
         Ok(exit)
     }
