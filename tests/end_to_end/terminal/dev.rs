@@ -1,7 +1,7 @@
 //! A plugin is worked on while a session is open: what becomes of its source is said above the line that is being typed (S5).
 
-use super::CTRL_D;
 use super::screen::Screen;
+use super::{CTRL_C, CTRL_D};
 use crate::support::components;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ impl Bench {
         std::fs::write(bench.path("jco"), script).unwrap();
         std::fs::set_permissions(bench.path("jco"), std::fs::Permissions::from_mode(0o755)).unwrap();
         // Compiled beforehand, which takes its time where the machine is busy.
-        for source in ["calc", "text"] {
+        for source in ["calc", "text", "strict-json"] {
             bench.save(source);
             let checked = bench.command(&["plugin", "check", "project"]).output().unwrap();
             assert!(checked.status.success(), "{checked:?}");
@@ -56,8 +56,8 @@ impl Bench {
         command
     }
 
-    fn start(&self) -> Screen {
-        Screen::start(self.command(&["dev", "project"]), 50, 160)
+    fn start(&self, arguments: &[&str]) -> Screen {
+        Screen::start(self.command(&[&["dev", "project"], arguments].concat()), 50, 160)
     }
 }
 
@@ -67,7 +67,7 @@ impl Bench {
 fn s5_changes_are_taken_up_while_somebody_types() {
     let bench = Bench::new();
     bench.save("bad");
-    let mut screen = bench.start();
+    let mut screen = bench.start(&[]);
     screen.wait_for("app.js:1: what is this?");
     screen.wait_for("waiting for a change");
     bench.save("calc");
@@ -87,7 +87,7 @@ fn s5_changes_are_taken_up_while_somebody_types() {
 fn s5_the_new_version_serves_the_next_turn() {
     let bench = Bench::new();
     bench.save("text");
-    let mut screen = bench.start();
+    let mut screen = bench.start(&[]);
     screen.wait_for_prompt(1);
     screen.send("calc.evaluate {\"expression\": ");
     bench.save("calc");
@@ -96,5 +96,20 @@ fn s5_the_new_version_serves_the_next_turn() {
     screen.wait_for("42");
     screen.wait_for_end("\n>");
     screen.send(CTRL_D);
+    assert_eq!(screen.exit_code(), Some(0));
+}
+
+/// S5: without an agent of its own, what is built is used as what it is; a prompt is asked again after each change.
+#[test]
+fn s5_a_validator_is_asked_and_a_prompt_asked_again() {
+    let bench = Bench::new();
+    bench.save("strict-json");
+    let mut screen = bench.start(&["--prompt", "calc.evaluate {\"expression\": \"6 * 7\"}"]);
+    screen.wait_for("prose, not JSON");
+    screen.wait_for_end("waiting for a change; Ctrl-C leaves");
+    bench.save("calc");
+    screen.wait_for("42");
+    screen.wait_for_end("waiting for a change; Ctrl-C leaves");
+    screen.send(CTRL_C);
     assert_eq!(screen.exit_code(), Some(0));
 }

@@ -87,9 +87,10 @@ pub(crate) struct DevArguments {
 }
 
 impl DevArguments {
-    /// As for a turn, without the build that it asks for itself.
+    /// As for a turn. What is worked on is built in any case; other projects are where their folder was named.
     pub(crate) fn run(&self) -> RunArguments {
-        let agent = AgentArguments { build: false, ..self.agent.clone() };
+        let is_named = self.agent.plugins.is_some() || self.agent.agent.is_some();
+        let agent = AgentArguments { build: self.agent.build && is_named, ..self.agent.clone() };
         RunArguments {
             agent,
             prompt: self.prompt.clone(),
