@@ -49,6 +49,9 @@ impl Desk {
     fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.current_dir(self.ground.path()).args(arguments).stdin(Stdio::null());
+        let programs = std::env::var_os("PATH").unwrap_or_default();
+        let programs = [self.path("bin")].into_iter().chain(std::env::split_paths(&programs));
+        command.env("PATH", std::env::join_paths(programs).unwrap());
         command.env("AGENT_HOST_DATA", self.path("data")).env("DOCKER_CONFIG", self.path("docker"));
         command.env_remove("AGENT_HOST_KEY_PASSWORD").output().unwrap()
     }
@@ -260,6 +263,64 @@ fn row_11_what_is_no_plugin_is_not_taken() {
     desk.done(&in_plugins(&["plugin", "add", "moon.wasm"]));
     std::fs::remove_file(desk.path("moon.wasm")).unwrap();
     assert!(desk.done(&in_plugins(&["plugin", "verify"])).contains("from a file of this machine"));
+}
+
+/// Row 18: another plugin of a name does not get what that name is granted, unasked; a folder gives all that is in it.
+#[test]
+fn row_18_a_name_stays_with_its_plugin() {
+    let desk = Desk::new();
+    let first = desk.push("tides", "1.0.0", &[]);
+    desk.done(&in_plugins(&["plugin", "add", &desk.reference("team/tides:latest")]));
+    std::fs::write(desk.path("other.wasm"), component("tides", "2.0.0", Asks::default())).unwrap();
+    desk.done(&["plugin", "push", &desk.reference("evil/tides"), "other.wasm"]);
+    let evil = desk.reference("evil/tides");
+    let said =
+        ["`tides` is locked to", "team/tides:latest", "--replace puts it there, with all that `tides` is granted"];
+    desk.fails(2, &in_plugins(&["plugin", "add", &evil]), &said);
+    desk.fails(2, &in_plugins(&["plugin", "add", "other.wasm"]), &said);
+    assert_eq!(std::fs::read(desk.path("plugins/tides.wasm")).unwrap(), first);
+    desk.done(&in_plugins(&["plugin", "add", &evil, "--replace"]));
+    assert!(desk.lock().contains(&format!("reference = \"{evil}\"")));
+
+    std::fs::create_dir(desk.path("shared")).unwrap();
+    desk.fails(2, &in_plugins(&["plugin", "add", "./shared"]), &["there is no plugin (*.wasm) in"]);
+    for name in ["moon", "sun"] {
+        std::fs::write(desk.path(&format!("shared/{name}.wasm")), component(name, "1.0.0", Asks::default())).unwrap();
+    }
+    desk.done(&in_plugins(&["plugin", "add", "./shared"]));
+    assert!(desk.lock().contains("name = \"moon\"") && desk.lock().contains("name = \"sun\""));
+}
+
+/// P11, row 16: credentials come from the helper that the Docker configuration names, and are shown nowhere.
+#[cfg(unix)]
+#[test]
+fn p11_credential_helpers_are_asked() {
+    use std::os::unix::fs::PermissionsExt;
+    let desk = Desk::new();
+    desk.push("tides", "1.0.0", &[]);
+    desk.registry
+        .set(|faults| (faults.login, faults.tokens) = (Some(("ann".to_owned(), "top secret".to_owned())), true));
+    let add = in_plugins(&["plugin", "add"]);
+    let reference = desk.reference("team/tides");
+    let add = [&add[..2], &[reference.as_str(), "-vv"], &add[2..]].concat();
+    desk.fails(1, &add, &["there are no credentials for", "docker login"]);
+    let helper = desk.path("bin/docker-credential-desk");
+    let write = |path: &Path, text: &str| {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    write(&desk.path("docker/config.json"), r#"{"auths": {}, "credsStore": "desk"}"#);
+    desk.fails(1, &add, &["`docker-credential-desk`, which the Docker configuration names, cannot be used"]);
+    write(&helper, "#!/bin/sh\necho credentials not found in native keychain\nexit 1\n");
+    desk.fails(1, &add, &["there are no credentials for"]);
+    let answer = r#"{"ServerURL": "x", "Username": "ann", "Secret": "top secret"}"#;
+    write(
+        &helper,
+        &format!("#!/bin/sh\n[ \"$1\" = get ] && [ \"$(cat)\" = {} ] && echo '{answer}'\n", desk.registry.host()),
+    );
+    let said = desk.done(&add);
+    assert!(!said.contains("secret") && !said.contains("a-token"), "{said}");
 }
 
 /// P11: a team's index is made by pushing, and searched.

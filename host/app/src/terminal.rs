@@ -170,7 +170,7 @@ impl Terminal {
             if let Some(before) = screen.spinner.take() {
                 before.finish_and_clear();
             }
-            screen.spinner = Some(new_bar(of, text::one_line(what, 60)));
+            screen.spinner = Some(new_bar(of, text::one_line(what, 50)));
         }
         match &screen.spinner {
             Some(bar) if of.is_some() => bar.set_position(done),
@@ -307,7 +307,7 @@ fn new_spinner() -> ProgressBar {
 
 fn new_bar(of: u64, what: String) -> ProgressBar {
     let bar = ProgressBar::new(of).with_message(what);
-    match ProgressStyle::with_template("{msg} {bar:30} {bytes} of {total_bytes} {bytes_per_sec:.dim}") {
+    match ProgressStyle::with_template("{msg} {wide_bar} {bytes} of {total_bytes} {bytes_per_sec:.dim}") {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }

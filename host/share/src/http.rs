@@ -80,7 +80,6 @@ impl Http {
                 .redirect(redirect::Policy::none())
                 .referer(false)
                 .connect_timeout(CONNECT)
-                .read_timeout(STALL)
         };
         let tls = |error: reqwest::Error| ShareError::Tls(error.to_string());
         // Nothing is verified without TLS, and there may be no certificates to load: containers often have none.
@@ -99,11 +98,12 @@ impl Http {
     pub(crate) async fn send(&self, mut request: Request, place: &str) -> Result<Response, ShareError> {
         for _ in 0..=REDIRECTS {
             self.check(&request.url, place)?;
-            let sent = tokio::time::timeout(LARGE, self.once(&request)).await;
+            // What is sent takes its time; an answer begins soon.
+            let patience = if request.body.is_some() { LARGE } else { STALL };
             let unreachable = |reason: String| ShareError::Unreachable { place: place.to_owned(), reason };
-            let response = sent
-                .map_err(|_| unreachable("it takes too long".to_owned()))?
-                .map_err(|error| unreachable(reason(&error)))?;
+            let sent = tokio::time::timeout(patience, self.once(&request)).await;
+            let sent = sent.map_err(|_| unreachable("it does not answer in time".to_owned()))?;
+            let response = sent.map_err(|error| unreachable(reason(&error)))?;
             let status = response.status();
             if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
                 return Ok(response);
@@ -196,21 +196,14 @@ pub(crate) async fn body(response: Response, most: u64, place: &str) -> Result<B
     if let Some(length) = response.content_length().filter(|length| *length > most) {
         return Err(too_large(length));
     }
-    let read = async {
-        let mut bytes = Vec::new();
-        let mut pieces = response.bytes_stream();
-        while let Some(piece) = pieces.next().await {
-            let piece =
-                piece.map_err(|error| ShareError::Unreachable { place: place.to_owned(), reason: reason(&error) })?;
-            if (bytes.len() + piece.len()) as u64 > most {
-                return Err(too_large((bytes.len() + piece.len()) as u64));
-            }
-            bytes.extend_from_slice(&piece);
-        }
-        Ok(Bytes::from(bytes))
-    };
+    let mut bytes = Vec::new();
+    let read = pieces(response, place, async |piece| {
+        bytes.extend_from_slice(&piece);
+        if bytes.len() as u64 > most { Err(too_large(bytes.len() as u64)) } else { Ok(()) }
+    });
     let late = || ShareError::Unreachable { place: place.to_owned(), reason: "its answer takes too long".to_owned() };
-    tokio::time::timeout(SMALL, read).await.map_err(|_| late())?
+    tokio::time::timeout(SMALL, read).await.map_err(|_| late())??;
+    Ok(Bytes::from(bytes))
 }
 
 /// The pieces of a body, one after the other, for who counts them.
@@ -219,18 +212,18 @@ pub(crate) async fn pieces(
     place: &str,
     mut take: impl AsyncFnMut(Bytes) -> Result<(), ShareError>,
 ) -> Result<(), ShareError> {
+    let unreachable = |reason: String| ShareError::Unreachable { place: place.to_owned(), reason };
     let read = async {
         let mut pieces = response.bytes_stream();
-        while let Some(piece) = pieces.next().await {
-            let piece =
-                piece.map_err(|error| ShareError::Unreachable { place: place.to_owned(), reason: reason(&error) })?;
-            take(piece).await?;
+        loop {
+            let next = tokio::time::timeout(STALL, pieces.next()).await;
+            match next.map_err(|_| unreachable("it has stopped answering".to_owned()))? {
+                None => return Ok(()),
+                Some(piece) => take(piece.map_err(|error| unreachable(reason(&error)))?).await?,
+            }
         }
-        Ok(())
     };
-    let late =
-        || ShareError::Unreachable { place: place.to_owned(), reason: "it takes more than 30 minutes".to_owned() };
-    tokio::time::timeout(LARGE, read).await.map_err(|_| late())?
+    tokio::time::timeout(LARGE, read).await.map_err(|_| unreachable("it takes more than 30 minutes".to_owned()))?
 }
 
 /// Where the answer begins, as `Content-Range` says.

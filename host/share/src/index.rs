@@ -6,7 +6,7 @@ use crate::fetch::{Age, age};
 use crate::oci::{DESCRIPTION, Descriptor, EMPTY, EMPTY_TYPE, KINDS, MANIFEST_TYPE, Manifest, TITLE, VERSION};
 use crate::push::{Overwrite, PluginFacts, Pushed};
 use crate::reference::Reference;
-use crate::registry::Registry;
+use crate::registry::{Access, Registry};
 use agent_core::message::Digest;
 use agent_core::nearest::Index as Nearest;
 use agent_plugins::digest_of;
@@ -79,7 +79,7 @@ impl Registry {
         ];
         let said = annotations.into_iter().filter(|(_, value)| !value.is_empty());
         manifest.annotations = said.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        let before = self.stored(repository, &tag).await?.and_then(|stored| entry(&stored.bytes));
+        let before = self.stored((repository, Access::Push), &tag).await?.and_then(|stored| entry(&stored.bytes));
         let is_other = before.is_some_and(|before| before.manifest.as_ref() != Some(&pushed.manifest));
         if is_other && overwrite == Overwrite::Never {
             return Err(ShareError::Taken {
@@ -117,7 +117,8 @@ impl Registry {
             return Err(ShareError::NotFound { place: format!("an index {repository}"), advice });
         }
         let tags = tags.into_iter().filter(|tag| tag.starts_with(PREFIX)).take(MOST_ENTRIES);
-        let entries = futures::stream::iter(tags).map(|tag| async move { self.stored(repository, &tag).await });
+        let entries =
+            futures::stream::iter(tags).map(|tag| async move { self.stored((repository, Access::Pull), &tag).await });
         let stored: Vec<_> = entries.buffered(AT_ONCE).collect().await;
         let mut plugins: BTreeMap<(String, String), Vec<IndexEntry>> = BTreeMap::new();
         for stored in stored {

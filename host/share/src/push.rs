@@ -6,7 +6,7 @@ use crate::oci::{
     VERSION, WASM_TYPE, WasmConfig, WasmInterfaces,
 };
 use crate::reference::{Reference, Repository, tag_of_version};
-use crate::registry::Registry;
+use crate::registry::{Access, Registry};
 use crate::signature::{Claims, SIGNATURE_BYTES};
 use agent_core::message::Digest;
 use bytes::Bytes;
@@ -102,7 +102,7 @@ impl Registry {
         let config = serde_json::to_vec(&config(facts, component, created)).expect("texts are JSON");
         let manifest = serde_json::to_vec(&manifest(facts, &config, component)).expect("texts are JSON");
         let digest = agent_plugins::digest_of(&manifest);
-        let before = self.stored(repository, &tag).await?.map(|stored| stored.digest);
+        let before = self.stored((repository, Access::Push), &tag).await?.map(|stored| stored.digest);
         let pushed = Pushed {
             reference: reference.clone(),
             size: manifest.len() as u64,
@@ -155,7 +155,8 @@ impl Registry {
     /// Adds to a list that anybody else may write at the same moment: it is read again until the entry stands in it.
     async fn list(&self, repository: &Repository, tag: &str, entry: Descriptor) -> Result<(), ShareError> {
         for number in 0..TRIES {
-            let mut index = self.fallback(repository, tag).await?.unwrap_or_else(|| Index::of(Vec::new()));
+            let mut index =
+                self.fallback((repository, Access::Push), tag).await?.unwrap_or_else(|| Index::of(Vec::new()));
             if index.manifests.iter().any(|other| other.digest == entry.digest) {
                 return Ok(());
             }
@@ -172,8 +173,12 @@ impl Registry {
     }
 
     /// The list under the fallback tag.
-    async fn fallback(&self, repository: &Repository, tag: &str) -> Result<Option<Index>, ShareError> {
-        let Some(stored) = self.stored(repository, tag).await? else { return Ok(None) };
+    async fn fallback(
+        &self,
+        (repository, access): (&Repository, Access),
+        tag: &str,
+    ) -> Result<Option<Index>, ShareError> {
+        let Some(stored) = self.stored((repository, access), tag).await? else { return Ok(None) };
         let index: Option<Index> = serde_json::from_slice(&stored.bytes).ok();
         index.map(Some).ok_or_else(|| ShareError::Server {
             place: format!("{repository}:{tag}"),
@@ -188,7 +193,7 @@ impl Registry {
         subject: &Digest,
     ) -> Result<Vec<String>, ShareError> {
         let listed = self.referrers(repository, subject).await?.unwrap_or_else(|| Index::of(Vec::new()));
-        let fallback = self.fallback(repository, &fallback_tag(subject)).await.ok().flatten();
+        let fallback = self.fallback((repository, Access::Pull), &fallback_tag(subject)).await.ok().flatten();
         let mut seen = Vec::new();
         let mut signatures = Vec::new();
         for entry in listed.manifests.iter().chain(fallback.iter().flat_map(|index| &index.manifests)) {
@@ -212,7 +217,9 @@ impl Registry {
         subject: &Digest,
         entry: &Descriptor,
     ) -> Result<Option<String>, ShareError> {
-        let Some(stored) = self.stored(repository, entry.digest.as_str()).await? else { return Ok(None) };
+        let Some(stored) = self.stored((repository, Access::Pull), entry.digest.as_str()).await? else {
+            return Ok(None);
+        };
         let Ok(manifest) = serde_json::from_slice::<Manifest>(&stored.bytes) else { return Ok(None) };
         let refers = manifest.subject.as_ref().is_some_and(|wanted| wanted.digest == *subject);
         let is_signature = manifest.artifact_type.as_deref() == Some(SIGNATURE_TYPE);

@@ -65,12 +65,17 @@ impl Registry {
         &self.http
     }
 
-    /// What stands behind a tag or a digest. None: nothing.
-    pub(crate) async fn stored(&self, repository: &Repository, name: &str) -> Result<Option<Stored>, ShareError> {
+    /// What stands behind a tag or a digest. None: nothing. Who is about to push asks as one who may: some registries show a
+    /// repository that is not there to nobody else.
+    pub(crate) async fn stored(
+        &self,
+        (repository, access): (&Repository, Access),
+        name: &str,
+    ) -> Result<Option<Stored>, ShareError> {
         let place = place(repository, name);
         let url = self.url(repository, &format!("manifests/{name}"))?;
         let request = Request::get(url).accepting(&format!("{MANIFEST_TYPE}, {INDEX_TYPE}, application/json;q=0.5"));
-        let response = self.send(repository, Access::Pull, request, &place).await?;
+        let response = self.send(repository, access, request, &place).await?;
         if response.status() == StatusCode::NOT_FOUND {
             return Ok(None);
         }
@@ -96,7 +101,7 @@ impl Registry {
             (None, Some(tag)) => tag,
             (None, None) => "latest",
         };
-        let Some(stored) = self.stored(repository, name).await? else {
+        let Some(stored) = self.stored((repository, Access::Pull), name).await? else {
             return Err(self.not_found(reference).await);
         };
         let not = |what: String| ShareError::NotAPlugin { place: reference.to_string(), what };

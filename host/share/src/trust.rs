@@ -107,7 +107,10 @@ impl Trust {
                 }
             }
             if !is_known {
-                strangers.push(key_of(signature).unwrap_or_else(|| "(unreadable)".to_owned()));
+                let stranger = key_of(signature).unwrap_or_else(|| "(unreadable)".to_owned());
+                if !strangers.contains(&stranger) {
+                    strangers.push(stranger);
+                }
             }
         }
         let refused = |reason: String| ShareError::Signature { place: place.to_owned(), reason };

@@ -114,6 +114,7 @@ fn p11_a_web_server_serves_plugins_too() {
     desk.done(&of_agent(&["plugin", "add", &desk.reference("team/tides")]));
     let lock: toml::Table = desk.lock().parse().unwrap();
     let signature = lock["plugin"][0]["signature"].as_str().unwrap().to_owned();
+    desk.done(&of_agent(&["plugin", "remove", "tides"]));
     let address = format!("http://{}/team/files/tides.wasm", desk.registry.host());
     desk.fails(1, &of_agent(&["plugin", "add", &address]), &["tides.wasm is not there"]);
     desk.registry.put_page("/team/files/tides.wasm", &bytes);

@@ -184,6 +184,7 @@ fn p11_debians_minisign_both_ways() {
     for name in ["tides.wasm", "tides.wasm.minisig"] {
         desk.registry.put_page(&format!("/team/{name}"), &std::fs::read(desk.path(name)).unwrap());
     }
+    desk.done(&["plugin", "remove", "tides", "--agent", "agent.toml"]);
     let address = format!("http://{}/team/tides.wasm", desk.registry.host());
     let added = desk.done(&["plugin", "add", &address, "--agent", "agent.toml"]);
     assert!(added.contains(&key), "{added}");

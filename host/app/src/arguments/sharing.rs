@@ -80,10 +80,10 @@ pub(crate) struct SignArguments {
 /// What `plugin add` takes.
 #[derive(Debug, Args)]
 pub(crate) struct AddArguments {
-    /// From where: HOST/PATH[:TAG], an address (https://…) or a file; without one, all that is locked and not there
+    /// From where: HOST/PATH[:TAG], an address (https://…), a file or a folder; without one, all that is locked and not there
     #[arg(value_name = "REF|PATH|URL", value_parser = source)]
     pub(crate) source: Option<Source>,
-    /// Put it in the place of a file that nobody has locked, or that was changed
+    /// Put it in the place of a file that nobody has locked, that was changed, or that is locked to another place
     #[arg(long)]
     pub(crate) replace: bool,
     /// Take an older version than the one that is locked, where they are of the same place

@@ -26,33 +26,44 @@ pub(in super::super) async fn add(
         registry: registry(&asked.folder.connection)?,
         shelf: shelf(&data),
         replace: if asked.replace { Replace::Anything } else { Replace::Locked },
+        downgrade: if asked.allow_downgrade { Downgrade::Allowed } else { Downgrade::Refused },
         place,
         sandbox,
         terminal,
     };
     let Some(source) = &asked.source else { return work.restore().await };
-    let lock = work.place.folder.lock_file().map_err(failed)?;
-    let before = lock.plugins().iter().find(|plugin| plugin.reference == source.to_string());
-    let candidate = match (work.registry.find(source).await, before) {
-        (Ok(found), _) => candidate::fetch(&work.registry, &found, (&work.sandbox, &work.shelf), terminal).await?,
-        (Err(error), Some(before)) if error.is_offline() && work.shelf.store.get(&before.component).is_ok() => {
-            terminal.note(format!("{YELLOW}!{YELLOW:#} {error}; what is locked is taken from the plugin store"));
-            return work.restored(before).await.map(|()| Exit::Done);
-        }
-        (Err(error), _) => return Err(failed(error)),
-    };
-    let locked = candidate.judged(&work.place.trust, terminal)?;
-    // The same place, whatever the tag: an older version there may be one with a known hole.
-    let is_same_place = |before: &LockedPlugin| matches!((before.source(), source), (Ok(Source::Registry(one)), Source::Registry(other)) if one.repository() == other.repository());
-    let before = lock.plugin(&locked.name);
-    if let Some(before) = before.filter(|before| !asked.allow_downgrade && is_same_place(before))
-        && age(&locked.version, &before.version) == Age::Older
-    {
-        return Err(Failure::refused(older(&locked, before)));
+    for source in each(source)? {
+        work.take(&source).await?;
     }
-    let path = work.place.folder.place(locked.clone(), &candidate.fetched.bytes, work.replace).map_err(failed)?;
-    print(terminal, added(&locked, &candidate, &path))?;
     Ok(Exit::Done)
+}
+
+/// The components of a folder, else the source itself.
+fn each(source: &Source) -> Result<Vec<Source>, Failure> {
+    let Source::File(folder) = source else { return Ok(vec![source.clone()]) };
+    if !folder.is_dir() {
+        return Ok(vec![source.clone()]);
+    }
+    let unreadable = |error| Failure::refused(format!("`{}` cannot be read: {error}", folder.display()));
+    let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(unreadable)?;
+    let files = entries.into_iter().map(|entry| entry.path());
+    let mut files: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "wasm")).collect();
+    files.sort_unstable();
+    if files.is_empty() {
+        return Err(Failure::refused(format!("there is no plugin (*.wasm) in `{}`", folder.display())));
+    }
+    Ok(files.into_iter().map(Source::File).collect())
+}
+
+/// Whether both are versions of one plugin: of one repository, one address, or a file.
+fn is_same_place(locked: &LockedPlugin, source: &Source) -> bool {
+    match (locked.source(), source) {
+        (Ok(Source::Registry(one)), Source::Registry(other)) => one.repository() == other.repository(),
+        (Ok(Source::Web(one)), Source::Web(other)) => one == *other,
+        (Ok(Source::File(_)), Source::File(_)) => true,
+        _ => false,
+    }
 }
 
 /// Why an older version is not taken.
@@ -74,17 +85,66 @@ fn added(locked: &LockedPlugin, candidate: &Candidate, path: &Path) -> String {
     format!("{}\n  file      {}\n  asks      {wants}{signer}", named(locked), path.display())
 }
 
+/// Whether older versions are taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Downgrade {
+    Allowed,
+    Refused,
+}
+
 /// One `plugin add`.
 struct Adding<'t> {
     registry: Registry,
     shelf: Shelf,
     replace: Replace,
+    downgrade: Downgrade,
     place: Place,
     sandbox: Sandbox,
     terminal: &'t Terminal,
 }
 
 impl Adding<'_> {
+    /// Takes one plugin.
+    async fn take(&self, source: &Source) -> Result<(), Failure> {
+        let lock = self.place.folder.lock_file().map_err(failed)?;
+        let before = lock.plugins().iter().find(|plugin| plugin.reference == source.to_string());
+        let candidate = match (self.registry.find(source).await, before) {
+            (Ok(found), _) => {
+                candidate::fetch(&self.registry, &found, (&self.sandbox, &self.shelf), self.terminal).await?
+            }
+            (Err(error), Some(before)) if error.is_offline() && self.shelf.store.get(&before.component).is_ok() => {
+                self.terminal
+                    .note(format!("{YELLOW}!{YELLOW:#} {error}; what is locked is taken from the plugin store"));
+                return self.restored(before).await;
+            }
+            (Err(error), _) => return Err(failed(error)),
+        };
+        let locked = candidate.judged(&self.place.trust, self.terminal)?;
+        if let Some(before) = lock.plugin(&locked.name) {
+            self.check_successor(before, &locked, source)?;
+        }
+        let path = self.place.folder.place(locked.clone(), &candidate.fetched.bytes, self.replace).map_err(failed)?;
+        print(self.terminal, added(&locked, &candidate, &path))
+    }
+
+    /// What has a name has its grants: another plugin does not get them unasked, and neither does an older version, which may
+    /// have a known hole.
+    fn check_successor(&self, before: &LockedPlugin, new: &LockedPlugin, source: &Source) -> Result<(), Failure> {
+        if !is_same_place(before, source) {
+            return match self.replace {
+                Replace::Anything => Ok(()),
+                Replace::Locked => Err(Failure::refused(format!(
+                    "`{}` is locked to {}, and {} is of another place; --replace puts it there, with all that `{}` is granted",
+                    before.name, before.reference, new.reference, before.name
+                ))),
+            };
+        }
+        match (age(&new.version, &before.version), self.downgrade) {
+            (Age::Older, Downgrade::Refused) => Err(Failure::refused(older(new, before))),
+            _ => Ok(()),
+        }
+    }
+
     /// Puts back what is locked and not there, or not what it was.
     async fn restore(&self) -> Result<Exit, Failure> {
         let lock = self.place.folder.lock_file().map_err(failed)?;
