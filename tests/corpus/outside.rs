@@ -175,6 +175,7 @@ fn row_15_addresses_of_the_inside() {
             store_directory: Some(house.directory.path().join("store")),
             limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
             resolver: Some(Arc::new(Names { asked: AtomicUsize::new(0) })),
+            vetting: None,
         };
         house.sandbox = Sandbox::new(options).expect("the sandbox starts");
         let scene = Scene::in_house(house).await;

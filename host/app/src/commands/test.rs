@@ -98,7 +98,7 @@ async fn build(
         message: format!("{}\n--no-build takes the components as they are", failure.message),
         ..failure
     };
-    let toolchain = environment::toolchain().map_err(without)?;
+    let toolchain = environment::toolchain();
     let progress = |event: agent_kit::build::BuildEvent<'_>| show_build(terminal, &event);
     for (out, projects) in groups {
         let built = build_projects(&toolchain, &projects, &out, &progress).await;
