@@ -2,7 +2,7 @@
 //!
 //! They are polled, as plugins are: that is the same on every file system, and quiet can only be seen by looking twice.
 
-use crate::build::{BuildError, BuildEvent, BuiltPlugin, Toolchain, build_directory, projects_at};
+use crate::build::{BuildError, BuildEvent, BuiltPlugin, Toolchain, build_directory};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -105,11 +105,6 @@ impl Workshop {
         let mut sources = Sources::new();
         gather(&self.sources, 0, &mut sources);
         sources
-    }
-
-    /// Whether there is anything to build: what is wrong with the folder itself no change of a source will mend.
-    pub fn check(&self) -> Result<(), BuildError> {
-        projects_at(&self.sources).map(|_| ())
     }
 }
 
