@@ -153,7 +153,7 @@ impl Sandbox {
             FirstLook::Unknown { digest, facts } => {
                 let shown = identity(&name, digest.clone(), &facts).name.clone();
                 progress(LoadEvent::Compiling { name: shown.clone(), size });
-                let built = self.build(&name, (digest, facts), bytes, room).await;
+                let built = self.build(&name, (digest, *facts), bytes, room).await;
                 if built.is_err() {
                     progress(LoadEvent::Refused { name: shown });
                 }
@@ -235,7 +235,7 @@ impl Known {
 /// What the bytes are, by themselves and by what is remembered of them.
 enum FirstLook {
     Known(Known),
-    Unknown { digest: Digest, facts: Facts },
+    Unknown { digest: Digest, facts: Box<Facts> },
 }
 
 /// A file whose component is known, and kept in the store where there is one; with its size.
@@ -267,7 +267,7 @@ fn first_look(shared: &Shared, room: &Room, (name, bytes): (&str, &[u8])) -> Res
     }
     let manifest = scan.manifest.as_deref().map(Manifest::from_section).transpose()?;
     let facts = Facts { manifest, kinds, imports: scan.imports, tools: Vec::new(), plain: Default::default() };
-    Ok(FirstLook::Unknown { digest, facts })
+    Ok(FirstLook::Unknown { digest, facts: Box::new(facts) })
 }
 
 fn identity(name: &str, digest: Digest, facts: &Facts) -> Arc<PluginIdentity> {
