@@ -212,9 +212,9 @@ mod tests {
         let (all, team) = (key(), key());
         let trust = trust(SignaturePolicy::Required, &[("registry.example", &all), ("registry.example/team/", &team)]);
         let of = |place: &str| trust.keys_for(place).to_vec();
-        assert_eq!(of("registry.example/team/calc"), [team.public.clone()]);
-        assert_eq!(of("registry.example/teams/calc"), [all.public.clone()]);
-        assert_eq!(of("registry.example/calc"), [all.public.clone()]);
+        assert_eq!(of("registry.example/team/calc"), std::slice::from_ref(&team.public));
+        assert_eq!(of("registry.example/teams/calc"), std::slice::from_ref(&all.public));
+        assert_eq!(of("registry.example/calc"), std::slice::from_ref(&all.public));
         assert_eq!(of("registry.example:5000/calc"), []);
         assert_eq!(of("registry.example.evil/calc"), []);
         let signature = [sign(&all, b"component", &claims()).expect("signed")];
