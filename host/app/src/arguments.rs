@@ -233,6 +233,23 @@ pub(crate) enum ConfigCommand {
 /// Commands on plugins.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
+    /// Make a plugin project, in Rust, Python, JavaScript or C, that builds as it is and has a test
+    New(NewArguments),
+    /// Build a plugin project, or every one in a folder, and write NAME.wasm there
+    Build {
+        /// A folder with plugin.toml and a source (Cargo.toml, app.py, app.js or *.c), or a folder of such folders
+        #[arg(value_name = "DIR", default_value = ".")]
+        directory: PathBuf,
+    },
+    /// Say what hinders a plugin, what others will stumble over, and what could be better; exit code 1 on errors
+    Check {
+        /// A component (*.wasm), a project, which is built first, or a folder of either
+        #[arg(value_name = "FILE|DIR", default_value = ".")]
+        path: PathBuf,
+        /// Print one JSON line per plugin
+        #[arg(long)]
+        json: bool,
+    },
     /// Show the plugins of a folder, and what each may not do yet
     List {
         /// The folder with the plugins, where --plugins and --agent don't name one
@@ -250,15 +267,6 @@ pub(crate) enum PluginCommand {
         #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
         agent: Option<PathBuf>,
         /// Print one JSON document, with the tools' schemas
-        #[arg(long)]
-        json: bool,
-    },
-    /// Say what hinders a plugin, what others will stumble over, and what could be better; exit code 1 on errors
-    Check {
-        /// A component (*.wasm), a project, which is built first, or a folder of either
-        #[arg(value_name = "FILE|DIR", default_value = ".")]
-        path: PathBuf,
-        /// Print one JSON line per plugin
         #[arg(long)]
         json: bool,
     },
@@ -290,24 +298,6 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show which versions of plugins have served, since when, and why each ended
-    History(HistoryArguments),
-    /// Let an earlier version of a plugin serve until its file changes
-    Rollback(RollbackArguments),
-    /// Forget stored components that no open turn and no recent version needs
-    Prune,
-    /// Make a plugin project, in Rust, Python, JavaScript or C, that builds as it is and has a test
-    New(NewArguments),
-    /// Build a plugin project, or every one in a folder, and write NAME.wasm there
-    Build {
-        /// A folder with plugin.toml and a source (Cargo.toml, app.py, app.js or *.c), or a folder of such folders
-        #[arg(value_name = "DIR", default_value = ".")]
-        directory: PathBuf,
-    },
-    /// Put a component into a registry, from where others add it
-    Push(PushArguments),
-    /// Sign what is in a registry already
-    Sign(SignArguments),
     /// Take a plugin from a registry, the web or a file into the folder, and lock it; or fetch all that is locked
     Add(AddArguments),
     /// Take newer versions of locked plugins, and say what they change
@@ -318,6 +308,16 @@ pub(crate) enum PluginCommand {
     Verify(FolderArguments),
     /// Find plugins in a team's index
     Search(SearchArguments),
+    /// Put a component into a registry, from where others add it
+    Push(PushArguments),
+    /// Sign what is in a registry already
+    Sign(SignArguments),
+    /// Show which versions of plugins have served, since when, and why each ended
+    History(HistoryArguments),
+    /// Let an earlier version of a plugin serve until its file changes
+    Rollback(RollbackArguments),
+    /// Forget stored components that no open turn and no recent version needs
+    Prune,
 }
 
 /// Commands on sessions.
