@@ -5,9 +5,8 @@ use crate::error::ShareError;
 use crate::lock::{LockFile, LockedPlugin, place_of};
 use crate::trust::{Signer, Trust};
 use agent_core::message::Digest;
-use agent_plugins::{PluginIdentity, ReadComponent, Vetting, digest_of};
+use agent_plugins::{PluginIdentity, ReadComponent, Vetting, digest_of, place_file};
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// A folder of plugins.
@@ -167,20 +166,8 @@ fn judge(plugin: &LockedPlugin, component: &[u8], trust: &Trust) -> Result<Signe
     }
 }
 
-/// A reader sees the old file or the new one, never a part. The name does not end in `.wasm` meanwhile.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), ShareError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let unfinished = path.with_file_name(format!(".{name}.{}.unfinished", std::process::id()));
-    let written = File::create(&unfinished)
-        .and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()
-        })
-        .and_then(|()| std::fs::rename(&unfinished, path));
-    written.map_err(|source| {
-        let _ = std::fs::remove_file(&unfinished);
-        ShareError::file(path, "written", source)
-    })
+    place_file(path, bytes).map_err(|source| ShareError::file(path, "written", source))
 }
 
 /// At load: a file whose plugin, or whose own name, is locked in its folder must be the one that is locked, signed as the

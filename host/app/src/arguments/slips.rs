@@ -38,6 +38,10 @@ pub(crate) fn meant_by_line(error: &clap::Error, words: impl Iterator<Item = Str
     }
     // What stands before a command are options of every command; their values are not guessed at.
     let first = words.into_iter().next().filter(|word| !word.starts_with('-'))?;
+    // Behind a command it is an option that this command does not have, and clap says which.
+    if Arguments::command().find_subcommand(&first).is_some() {
+        return None;
+    }
     meant_by(&first).map(|meant| format!("{meant}\nA prompt of several words is written in quotes"))
 }
 
@@ -77,5 +81,16 @@ mod tests {
         let error = Arguments::try_parse_from(std::iter::once("agent-host".to_owned()).chain(line.clone()));
         let meant = meant_by_line(&error.expect_err("refused"), line.into_iter());
         assert!(meant.is_some_and(|meant| meant.contains("did you mean `agent-host session`?")));
+    }
+
+    #[test]
+    fn an_unknown_option_of_a_command_is_no_slip() {
+        for words in [["plugin", "sign", "--nope"], ["session", "show", "--nope"]] {
+            let line = words.map(str::to_owned);
+            let error = Arguments::try_parse_from(std::iter::once("agent-host".to_owned()).chain(line.clone()));
+            let error = error.expect_err("refused");
+            assert_eq!(meant_by_line(&error, line.into_iter()), None);
+            assert!(error.to_string().contains("--nope"), "{error}");
+        }
     }
 }

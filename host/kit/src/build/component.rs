@@ -1,9 +1,8 @@
 //! What comes out of the compiler becomes a plugin: the manifest goes in, the file is put in place.
 
 use super::{BuildError, BuiltPlugin, Project, Written};
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use agent_plugins::place_file;
+use std::path::Path;
 use wasmparser::{BinaryReaderError, Parser, Payload};
 
 /// Puts the manifest into the compiled component and writes `OUT/NAME.wasm` where it changed.
@@ -55,29 +54,12 @@ fn interfaces(component: &[u8]) -> Result<(Vec<String>, Vec<String>), BinaryRead
     Ok((imports, exports))
 }
 
-/// A reader sees the old file or the new one, never a part.
 fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<Written, BuildError> {
     if std::fs::read(path).is_ok_and(|present| present == bytes) {
         return Ok(Written::Unchanged);
     }
-    let unfinished = unfinished_path(path);
-    let written = File::create(&unfinished)
-        .and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()
-        })
-        .and_then(|()| std::fs::rename(&unfinished, path));
-    written.map_err(|source| {
-        let _ = std::fs::remove_file(&unfinished);
-        BuildError::File { action: "cannot write", path: path.to_owned(), source }
-    })?;
-    Ok(Written::Changed)
-}
-
-/// Beside the file, hidden, and one per process, so that two builds don't write into each other's.
-fn unfinished_path(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{}.unfinished", std::process::id()))
+    let failed = |source| BuildError::File { action: "cannot write", path: path.to_owned(), source };
+    place_file(path, bytes).map(|()| Written::Changed).map_err(failed)
 }
 
 #[cfg(test)]
