@@ -324,7 +324,6 @@ fn projects_are_built_first() {
     let said = |output: &Output| {
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
     };
-    let _alone = crate::support::one_of_the_name();
     let unbuilt = test(&["--no-build"]);
     assert_eq!(unbuilt.status.code(), Some(2), "{}", said(&unbuilt));
     assert!(said(&unbuilt).contains("the plugin `shout` has no component"), "{}", said(&unbuilt));

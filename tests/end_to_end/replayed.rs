@@ -1,6 +1,6 @@
 //! `agent-host replay` (S6): the same plugins do the same; another version is caught at the first thing that it does otherwise.
 
-use crate::support::{components, one_of_the_name, repository, scratch};
+use crate::support::{components, repository, scratch};
 use agent_memory::{Options, SessionFilter, SessionLog, SqliteStore};
 use agent_plugins::{Manifest, with_manifest};
 use serde_json::{Value, json};
@@ -104,7 +104,6 @@ fn shout(does: &str, describes: &str) -> Vec<u8> {
     std::fs::write(folder.path().join("src/lib.rs"), source).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
     command.args(["plugin", "build"]).arg(folder.path()).env("CARGO_TARGET_DIR", scratch().join("scenario-target"));
-    let _alone = one_of_the_name();
     let built = command.output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     std::fs::read(folder.path().join("shout.wasm")).unwrap()

@@ -9,7 +9,7 @@ use agent_plugins::{Generation, Grants, HostLimits, Sandbox, SandboxOptions};
 use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, PluginAllowance, Session, TurnResult};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -17,12 +17,6 @@ use tokio_util::sync::CancellationToken;
 /// The top of the checkout.
 pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("host/app is two levels deep")
-}
-
-/// Held by whoever builds a project whose name others have, too: in one target directory cargo has one file for all of them.
-pub(crate) fn one_of_the_name() -> MutexGuard<'static, ()> {
-    static BUILDING: Mutex<()> = Mutex::new(());
-    BUILDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// All plugins and fixtures, built once by the code behind `plugin build`, as `NAME.wasm`.

@@ -8,6 +8,7 @@ mod javascript;
 mod process;
 mod project;
 mod python;
+mod shared_target;
 mod toolchain;
 mod tools;
 
@@ -276,27 +277,28 @@ pub async fn build_projects(
         path: out.to_owned(),
         source,
     })?;
-    let mut compiled = vec![None; projects.len()];
+    let mut built = vec![None; projects.len()];
+    let finish = |index: usize, made: &Path| {
+        let plugin = component::finish(&projects[index], made, out)?;
+        progress(BuildEvent::Built(&plugin));
+        Ok(Some(plugin))
+    };
     for workspace in cargo::workspaces(toolchain, projects).await? {
         toolchain.ensure_target(&workspace.root, progress).await?;
         let plugins = workspace.members.iter().map(|member| projects[member.project].name()).collect();
         progress(BuildEvent::Building { tool: cargo::CARGO, plugins });
-        for (index, artifact) in cargo::compile(toolchain, &workspace, projects, progress).await? {
-            compiled[index] = Some(artifact);
+        let compiled = cargo::compile(toolchain, &workspace, projects, progress).await?;
+        for (index, file) in &compiled.files {
+            built[*index] = finish(*index, file)?;
         }
     }
-    let mut built = Vec::with_capacity(projects.len());
-    for (project, artifact) in projects.iter().zip(compiled) {
-        let made = match (project.language(), artifact) {
-            (Language::Rust, Some(artifact)) => artifact,
-            (Language::Rust, None) => return Err(BuildError::NoLibrary { manifest: project.cargo_manifest() }),
-            _ => compile(toolchain, project, progress).await?,
-        };
-        let plugin = component::finish(project, &made, out)?;
-        progress(BuildEvent::Built(&plugin));
-        built.push(plugin);
+    for (index, project) in projects.iter().enumerate() {
+        if built[index].is_none() {
+            let made = compile(toolchain, project, progress).await?;
+            built[index] = finish(index, &made)?;
+        }
     }
-    Ok(built)
+    Ok(built.into_iter().flatten().collect())
 }
 
 /// Makes the component of a project that has its toolchain to itself.

@@ -72,6 +72,32 @@ async fn projects_of_one_workspace_are_built_in_one_call() {
     assert_eq!(agent_plugins::digest_of(&fs::read(&again.path).expect("kept")), again.digest, "the old one stays");
 }
 
+/// S2: where two workspaces share a target directory, each gets what its own sources say, also where they have packages of one
+/// name and the second's sources are older than what was built of the first.
+#[tokio::test]
+async fn a_shared_target_directory_is_nobodys_for_good() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().expect("inside")).expect("created");
+        fs::write(path, text).expect("written");
+    };
+    write(".cargo/config.toml", "[build]\ntarget-dir = \"shared\"\n");
+    for (name, source) in [("one", "pub fn answer() -> u32 { 42 }\n"), ("two", "pub fn answer() -> u32 { \"no\" }\n")] {
+        let cargo =
+            "[package]\nname = \"same\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[lib]\ncrate-type = [\"cdylib\"]\n";
+        write(&format!("{name}/Cargo.toml"), &format!("{cargo}[workspace]\n"));
+        write(&format!("{name}/plugin.toml"), &format!("name = \"{name}\"\nversion = \"1.2.3\"\n"));
+        write(&format!("{name}/src/lib.rs"), source);
+    }
+    let out = folder.path().join("out");
+    build(&toolchain(), &folder.path().join("one"), &out, &silent).await.expect("built");
+    let error = build_directory(&toolchain(), folder.path(), &out, &silent).await.expect_err("the second has an error");
+    assert!(matches!(&error, BuildError::Compile { plugins, .. } if *plugins == ["two"]), "{error}");
+    let one = build(&toolchain(), &folder.path().join("one"), &out, &silent).await.expect("built");
+    assert_eq!(one.written, Written::Unchanged);
+}
+
 #[tokio::test]
 async fn what_cannot_be_built_says_why() {
     let root = workspace(&["one", "two"]);

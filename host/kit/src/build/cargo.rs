@@ -1,5 +1,6 @@
 //! Cargo: which projects share a workspace, and one call that compiles all of them.
 
+use super::shared_target::{self, Claim};
 use super::{BuildError, BuildProgress, Project, TARGET, Toolchain, process};
 use crate::language::Language;
 use serde::Deserialize;
@@ -12,6 +13,8 @@ pub(super) const CARGO: &str = "cargo";
 /// A cargo workspace and the projects to build in it.
 pub(super) struct Workspace {
     pub(super) root: PathBuf,
+    /// Where cargo puts what it makes.
+    pub(super) target: PathBuf,
     pub(super) members: Vec<Member>,
 }
 
@@ -19,13 +22,23 @@ pub(super) struct Workspace {
 pub(super) struct Member {
     /// Index into the projects.
     pub(super) project: usize,
-    package: String,
+    pub(super) package: String,
+    /// Its Cargo.toml.
+    pub(super) manifest: PathBuf,
     id: String,
+}
+
+/// Components that cargo has made, where nobody replaces them before this is dropped.
+pub(super) struct Compiled {
+    /// The files by index of their project.
+    pub(super) files: Vec<(usize, PathBuf)>,
+    _claim: Option<Claim>,
 }
 
 #[derive(Clone, Deserialize)]
 struct Metadata {
     workspace_root: PathBuf,
+    target_directory: PathBuf,
     packages: Vec<Package>,
 }
 
@@ -57,7 +70,7 @@ enum Message {
 /// Groups the projects in Rust by workspace, each asked of cargo once.
 pub(super) async fn workspaces(toolchain: &Toolchain, projects: &[Project]) -> Result<Vec<Workspace>, BuildError> {
     let mut known: BTreeMap<PathBuf, Package> = BTreeMap::new();
-    let mut roots: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
+    let mut roots: BTreeMap<PathBuf, (PathBuf, PathBuf)> = BTreeMap::new();
     let mut workspaces: Vec<Workspace> = Vec::new();
     let in_rust = projects.iter().enumerate().filter(|(_, project)| project.language() == Language::Rust);
     for (index, project) in in_rust {
@@ -65,48 +78,48 @@ pub(super) async fn workspaces(toolchain: &Toolchain, projects: &[Project]) -> R
         if !known.contains_key(&manifest) {
             let metadata = metadata(toolchain, project).await?;
             for package in metadata.packages {
-                roots.insert(package.manifest_path.clone(), metadata.workspace_root.clone());
+                let places = (metadata.workspace_root.clone(), metadata.target_directory.clone());
+                roots.insert(package.manifest_path.clone(), places);
                 known.insert(package.manifest_path.clone(), package);
             }
         }
-        let (Some(package), Some(root)) = (known.get(&manifest), roots.get(&manifest)) else {
+        let (Some(package), Some((root, target))) = (known.get(&manifest), roots.get(&manifest)) else {
             return Err(BuildError::Metadata { manifest, messages: "it has no [package]".to_owned() });
         };
         if !package.targets.iter().any(is_component_library) {
             return Err(BuildError::NoLibrary { manifest });
         }
-        let member = Member { project: index, package: package.name.clone(), id: package.id.clone() };
+        let (name, id) = (package.name.clone(), package.id.clone());
+        let member = Member { project: index, package: name, manifest, id };
         match workspaces.iter_mut().find(|workspace| workspace.root == *root) {
             Some(workspace) => workspace.members.push(member),
-            None => workspaces.push(Workspace { root: root.clone(), members: vec![member] }),
+            None => workspaces.push(Workspace { root: root.clone(), target: target.clone(), members: vec![member] }),
         }
     }
     Ok(workspaces)
 }
 
-/// Compiles the workspace's projects in one call; the produced files by index of their project.
+/// Compiles the workspace's projects in one call.
 pub(super) async fn compile(
     toolchain: &Toolchain,
     workspace: &Workspace,
     projects: &[Project],
     progress: &BuildProgress<'_>,
-) -> Result<Vec<(usize, PathBuf)>, BuildError> {
+) -> Result<Compiled, BuildError> {
+    let profile = plugin_profile(&workspace.root)?;
+    let claim = shared_target::claim(toolchain, workspace, &profile, progress).await?;
     let mut command = toolchain.cargo(&workspace.root)?;
-    command.args(["build", "--lib", "--target", TARGET, "--profile", "plugin"]);
+    command.args(["build", "--lib", "--target", TARGET]).args(&profile);
     command.args(["--message-format", "json-render-diagnostics"]);
     for member in &workspace.members {
         command.args(["--package", &member.package]);
     }
-    if !has_plugin_profile(&workspace.root)? {
-        for setting in PLUGIN_PROFILE {
-            command.args(["--config", &format!("profile.plugin.{setting}")]);
-        }
-    }
-    let mut artifacts = Vec::new();
-    let deal = |line: &str| artifacts.extend(artifact(line, workspace));
+    let mut files = Vec::new();
+    let deal = |line: &str| files.extend(artifact(line, workspace));
     let (status, messages) = process::run(command, CARGO, progress, deal).await?;
     if status.success() {
-        return Ok(artifacts);
+        files.sort();
+        return Ok(Compiled { files, _claim: claim });
     }
     let names = workspace.members.iter().map(|member| projects[member.project].name().to_owned());
     Err(BuildError::Compile { tool: CARGO, plugins: names.collect(), messages: messages.text })
@@ -128,6 +141,17 @@ async fn metadata(toolchain: &Toolchain, project: &Project) -> Result<Metadata, 
     }
     serde_json::from_slice(&output.stdout)
         .map_err(|error| BuildError::Metadata { manifest, messages: format!("unexpected answer of cargo: {error}") })
+}
+
+/// Cargo's arguments for the profile of plugins.
+fn plugin_profile(root: &Path) -> Result<Vec<String>, BuildError> {
+    let mut arguments = vec!["--profile".to_owned(), "plugin".to_owned()];
+    if !has_plugin_profile(root)? {
+        for setting in PLUGIN_PROFILE {
+            arguments.extend(["--config".to_owned(), format!("profile.plugin.{setting}")]);
+        }
+    }
+    Ok(arguments)
 }
 
 fn has_plugin_profile(root: &Path) -> Result<bool, BuildError> {
@@ -163,8 +187,14 @@ mod tests {
     #[test]
     fn an_artifact_is_taken_only_from_a_member_and_only_as_a_component() {
         let workspace = Workspace {
-            root: PathBuf::from("/w"),
-            members: vec![Member { project: 7, package: "calc".into(), id: "path+file:///w/calc#0.1.0".into() }],
+            root: "/w".into(),
+            target: "/t".into(),
+            members: vec![Member {
+                project: 7,
+                package: "calc".into(),
+                manifest: "/w/calc/Cargo.toml".into(),
+                id: "path+file:///w/calc#0.1.0".into(),
+            }],
         };
         let line = |id: &str, kind: &str, file: &str| {
             serde_json::json!({
