@@ -194,6 +194,8 @@ async fn compiled_code_is_cached_and_checked() {
         let mut bytes = std::fs::read(&file).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
+        // The file is for reading only.
+        std::fs::remove_file(&file).unwrap();
         std::fs::write(&file, bytes).unwrap();
     }
     assert_eq!(source(sandbox()).await, agent_plugins::CodeSource::Compiled, "a flipped bit is noticed");

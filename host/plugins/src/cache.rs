@@ -1,22 +1,25 @@
 //! Compiled code on disk (P9). Loading compiled code means running it, so a file counts only if this host wrote it for
 //! exactly this component and engine: its keyed hash says so. Anything else is ignored and rebuilt.
+//!
+//! A file is the code, the record of what was learned about the component, and a trailer. The code stands at the beginning, so
+//! that it can be mapped, a page when it is needed: that is a tenth of the time of copying it, and processes share it.
 
-use crate::sealed::{CompiledCode, UnsealedCode};
-use crate::store::{make_private_directory, write_atomically};
+use crate::store::{Later, make_private_directory, write_atomically};
 use agent_core::message::Digest;
 use std::fs::{File, Metadata};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// First bytes of a cache file.
-pub(crate) const MAGIC: &[u8] = b"agent-host compiled 1\n";
+/// Last bytes of a cache file.
+pub(crate) const MAGIC: &[u8] = b"agent-host compiled 2\n";
 /// Largest file that is read.
 const FILE_BYTES: u64 = 512 * 1024 * 1024;
 const KEY_BYTES: usize = blake3::KEY_LEN;
 const MAC_BYTES: usize = blake3::OUT_LEN;
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// What is read at once: it stays in the processor's nearest memory while it is hashed and copied.
+/// What is read at once: it stays in the processor's nearest memory while it is hashed.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// A directory of compiled components for one engine.
@@ -24,6 +27,8 @@ pub(crate) struct CompiledCache {
     directory: PathBuf,
     engine: blake3::Hash,
     key: [u8; KEY_BYTES],
+    /// Files cannot be run where they are.
+    copies: AtomicBool,
 }
 
 /// A verified cache file: what was learned about the component, and its compiled code.
@@ -34,8 +39,17 @@ pub(crate) struct CacheEntry {
     pub(crate) code: CompiledCode,
 }
 
-/// Magic, keyed hash, length of the record.
-const HEADER_BYTES: usize = MAGIC.len() + MAC_BYTES + LENGTH_BYTES;
+/// Verified code.
+#[derive(Debug)]
+pub(crate) enum CompiledCode {
+    /// At the beginning of this file, which nobody changes as long as it is there.
+    File(File),
+    /// In memory.
+    Bytes(Vec<u8>),
+}
+
+/// Keyed hash, length of the record, magic.
+const TRAILER_BYTES: usize = MAC_BYTES + LENGTH_BYTES + MAGIC.len();
 
 impl CompiledCache {
     /// The cache in `directory` for this engine. The key is made if need be; two processes that make it at once get the
@@ -56,7 +70,7 @@ impl CompiledCache {
         }
         let key = open_key(directory, user, past)?;
         let directory = directory.join(engine.to_hex().as_str());
-        Ok(Some(Self { directory, engine, key }))
+        Ok(Some(Self { directory, engine, key, copies: AtomicBool::new(false) }))
     }
 
     /// The verified entry for this component, if there is one.
@@ -66,48 +80,64 @@ impl CompiledCache {
         if !metadata.is_file() || metadata.len() > FILE_BYTES {
             return None;
         }
-        let entry = self.read(component, File::open(&path).ok()?.take(FILE_BYTES));
+        let entry = self.read(component, File::open(&path).ok()?);
         if entry.is_none() {
             tracing::warn!(file = %path.display(), "compiled code in the cache does not verify; it is built again");
         }
         entry
     }
 
+    /// From now on code is copied: it cannot be run where it is.
+    pub(crate) fn copy(&self) {
+        self.copies.store(true, Ordering::Relaxed);
+    }
+
     /// Keeps compiled code. Failing costs only time at the next start.
     pub(crate) fn put(&self, component: &Digest, record: &[u8], code: &[u8]) -> io::Result<()> {
         let length = u32::try_from(record.len()).map_err(io::Error::other)?.to_le_bytes();
         let mac = self.mac(component, &[&length, record, code]);
-        let parts = [MAGIC, mac.as_bytes(), &length, record, code];
-        write_atomically(&self.directory, &self.path(component), &parts)
+        let parts = [code, record, mac.as_bytes(), &length, MAGIC];
+        write_atomically(&self.directory, (&self.path(component), Later::Never), &parts)
     }
 
-    /// Copies the code to where nobody else can change it, and hashes what is copied.
-    fn read(&self, component: &Digest, mut file: impl Read) -> Option<CacheEntry> {
-        let mut header = [0; HEADER_BYTES];
-        file.read_exact(&mut header).ok()?;
-        let (mac, length) = header.strip_prefix(MAGIC)?.split_at_checked(MAC_BYTES)?;
+    /// Hashes the file from its end to its begin, as far as it is needed to know what it is.
+    fn read(&self, component: &Digest, mut file: File) -> Option<CacheEntry> {
+        let length = file.metadata().ok()?.len().min(FILE_BYTES);
+        let record_end = length.checked_sub(TRAILER_BYTES as u64)?;
+        file.seek(SeekFrom::Start(record_end)).ok()?;
+        let mut trailer = [0; TRAILER_BYTES];
+        file.read_exact(&mut trailer).ok()?;
+        let (mac, length) = trailer.strip_suffix(MAGIC)?.split_at_checked(MAC_BYTES)?;
         let stored = blake3::Hash::from_bytes(mac.try_into().ok()?);
         let mut hasher = self.hasher(component);
         hasher.update(length);
         let length = u32::from_le_bytes(length.try_into().ok()?);
-        let mut record = Vec::new();
-        file.by_ref().take(length.into()).read_to_end(&mut record).ok()?;
+        let code_end = record_end.checked_sub(length.into())?;
+        file.seek(SeekFrom::Start(code_end)).ok()?;
+        let mut record = vec![0; usize::try_from(length).ok()?];
+        file.read_exact(&mut record).ok()?;
         hasher.update(&record);
-        let mut code = UnsealedCode::new();
+        file.rewind().ok()?;
+        let stays = !self.copies.load(Ordering::Relaxed) && stays(&file);
+        let mut code = Vec::with_capacity(if stays { 0 } else { usize::try_from(code_end).ok()? });
+        let mut rest = (&file).take(code_end);
         let mut chunk = [0; CHUNK_BYTES];
         loop {
-            match file.read(&mut chunk) {
+            match rest.read(&mut chunk) {
                 Ok(0) => break,
                 Ok(read) => {
                     hasher.update(&chunk[..read]);
-                    code.write_all(&chunk[..read]).ok()?;
+                    if !stays {
+                        code.extend_from_slice(&chunk[..read]);
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return None,
             }
         }
-        // The comparison takes constant time. A record that was cut leaves a hash that is another.
-        (hasher.finalize() == stored).then(|| code.seal())?.ok().map(|code| CacheEntry { record, code })
+        // The comparison takes constant time. Code that was cut leaves a hash that is another.
+        let code = if stays { CompiledCode::File(file) } else { CompiledCode::Bytes(code) };
+        (hasher.finalize() == stored).then_some(CacheEntry { record, code })
     }
 
     fn mac(&self, component: &Digest, payload: &[&[u8]]) -> blake3::Hash {
@@ -137,6 +167,23 @@ enum Past {
     Private,
     /// Others, too.
     Open,
+}
+
+/// Whether a file stays as it is while its code runs: nobody writes to it by mistake, as it is for reading only and this host
+/// replaces its files whole, and no other machine does. The folder is the user's own; who acts for him needs no file for harm.
+#[cfg(target_os = "linux")]
+fn stays(file: &File) -> bool {
+    /// Magic numbers of statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs.
+    const LOCAL: [u32; 8] =
+        [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e];
+    let is_for_reading = file.metadata().is_ok_and(|metadata| mode(&metadata) & 0o222 == 0);
+    is_for_reading && rustix::fs::fstatfs(file).is_ok_and(|system| LOCAL.contains(&(system.f_type as u32)))
+}
+
+/// Elsewhere it is copied.
+#[cfg(not(target_os = "linux"))]
+fn stays(_: &File) -> bool {
+    false
 }
 
 fn open_key(directory: &Path, user: u32, past: Past) -> io::Result<[u8; KEY_BYTES]> {
@@ -213,6 +260,7 @@ fn make_private(_: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::store::digest_of;
+    use std::io::Write;
 
     fn engine(name: &str) -> blake3::Hash {
         blake3::hash(name.as_bytes())
@@ -220,6 +268,25 @@ mod tests {
 
     fn open(directory: &tempfile::TempDir, name: &str) -> CompiledCache {
         CompiledCache::open(directory.path(), engine(name)).expect("opened").expect("a cache")
+    }
+
+    fn holding(bytes: &[u8]) -> File {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(bytes).expect("written");
+        file
+    }
+
+    fn code_of(code: CompiledCode) -> Vec<u8> {
+        match code {
+            CompiledCode::Bytes(bytes) => bytes,
+            CompiledCode::File(mut file) => {
+                let mut bytes = Vec::new();
+                file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("read");
+                let record = b"record".len();
+                bytes.truncate(bytes.len() - TRAILER_BYTES - record);
+                bytes
+            }
+        }
     }
 
     // P9: compiled code counts only for this component, this engine and this host's key.
@@ -230,22 +297,23 @@ mod tests {
         let component = digest_of(b"one");
         cache.put(&component, b"record", b"code").expect("stored");
         let entry = cache.get(&component).expect("verified");
-        assert_eq!((entry.record, entry.code.into_bytes().expect("read")), (b"record".to_vec(), b"code".to_vec()));
+        assert_eq!((entry.record, code_of(entry.code)), (b"record".to_vec(), b"code".to_vec()));
 
         let file = std::fs::read(cache.path(&component)).expect("the file");
         for index in 0..file.len() {
             let mut flipped = file.clone();
             flipped[index] ^= 1;
-            assert!(cache.read(&component, &flipped[..]).is_none(), "byte {index}");
-            assert!(cache.read(&component, &file[..index]).is_none(), "cut at {index}");
+            assert!(cache.read(&component, holding(&flipped)).is_none(), "byte {index}");
+            assert!(cache.read(&component, holding(&file[..index])).is_none(), "cut at {index}");
+            assert!(cache.read(&component, holding(&file[index + 1..])).is_none(), "cut before {index}");
         }
-        assert!(cache.read(&component, &file[..]).is_some(), "as it is");
-        assert!(cache.read(&digest_of(b"two"), &file[..]).is_none(), "another component's code");
+        assert!(cache.read(&component, holding(&file)).is_some(), "as it is");
+        assert!(cache.read(&digest_of(b"two"), holding(&file)).is_none(), "another component's code");
         let other_engine = open(&directory, "b");
-        assert!(other_engine.read(&component, &file[..]).is_none(), "another engine's code");
+        assert!(other_engine.read(&component, holding(&file)).is_none(), "another engine's code");
         let other = tempfile::tempdir().expect("a directory");
         let foreign = open(&other, "a");
-        assert!(foreign.read(&component, &file[..]).is_none(), "another host's code");
+        assert!(foreign.read(&component, holding(&file)).is_none(), "another host's code");
     }
 
     // P9: code of more than one chunk comes back whole.
@@ -256,7 +324,23 @@ mod tests {
         let code: Vec<u8> = (0..3 * CHUNK_BYTES + 7).map(|index| (index % 251) as u8).collect();
         cache.put(&digest_of(b"long"), b"record", &code).expect("stored");
         let entry = cache.get(&digest_of(b"long")).expect("verified");
-        assert!(entry.code.into_bytes().expect("read") == code);
+        assert!(matches!(entry.code, CompiledCode::File(_)) == cfg!(target_os = "linux"), "it need not be copied");
+        assert!(code_of(entry.code)[..code.len()] == code);
+    }
+
+    // P9: code that somebody could write to is copied before it runs, and the copy is what was verified.
+    #[cfg(unix)]
+    #[test]
+    fn code_that_can_be_written_to_is_copied() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = open(&directory, "a");
+        cache.put(&digest_of(b"one"), b"record", b"code").expect("stored");
+        let path = cache.path(&digest_of(b"one"));
+        assert_eq!(mode(&path.metadata().expect("the file")) & 0o777, 0o400);
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("changed");
+        let entry = cache.get(&digest_of(b"one")).expect("verified");
+        let CompiledCode::Bytes(code) = entry.code else { panic!("a copy") };
+        assert_eq!(code, b"code");
     }
 
     // P9: the key is made once, also by many at once, and a key that others can read is replaced.

@@ -43,7 +43,6 @@ mod room;
 mod run;
 mod sandbox;
 mod scan;
-mod sealed;
 mod state;
 mod store;
 mod text;

@@ -67,7 +67,8 @@ impl PluginStore {
         if File::open(&path).is_ok_and(|stored| are_equal(stored, bytes)) {
             return Ok(());
         }
-        write_atomically(&self.directory, &path, &[bytes]).map_err(|source| PluginStoreError::Io { path, source })
+        write_atomically(&self.directory, (&path, Later::Perhaps), &[bytes])
+            .map_err(|source| PluginStoreError::Io { path, source })
     }
 
     /// Whether these bytes of a file are kept here under this digest.
@@ -150,14 +151,28 @@ pub fn digest_of(bytes: &[u8]) -> Digest {
 }
 
 /// Writes the parts to a temporary file in `directory`, which is made if need be, and renames it to `path`.
-pub(crate) fn write_atomically(directory: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+pub(crate) fn write_atomically(directory: &Path, (path, later): (&Path, Later), parts: &[&[u8]]) -> io::Result<()> {
     make_private_directory(directory)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     for part in parts {
         file.write_all(part)?;
     }
+    if later == Later::Never {
+        let mut permissions = file.as_file().metadata()?.permissions();
+        permissions.set_readonly(true);
+        file.as_file().set_permissions(permissions)?;
+    }
     file.as_file().sync_all()?;
     file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// Whether a file may be written to again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Later {
+    /// By its owner.
+    Perhaps,
+    /// It is only ever replaced.
+    Never,
 }
 
 /// Makes a directory that only this user can read or write.

@@ -162,7 +162,8 @@ async fn a_tampered_cache_is_rebuilt() {
     let middle = flipped.len() / 2;
     flipped[middle] ^= 0x40;
     for damaged in [flipped, original[..original.len() - 1].to_vec(), Vec::new(), foreign] {
-        std::fs::write(&path, damaged).expect("damaged");
+        // The file is for reading only.
+        std::fs::remove_file(&path).and_then(|()| std::fs::write(&path, damaged)).expect("damaged");
         assert_eq!(load_fresh(directory.path()).await, CodeSource::Compiled);
         assert_eq!(load_fresh(directory.path()).await, CodeSource::Cache, "it was written again");
     }

@@ -1,13 +1,13 @@
 //! Compiled code: made by a child process or here, kept in the cache, and found there again.
 
 use super::{LoadError, blocking, reason};
+use crate::cache::CompiledCode;
 use crate::compiler::{self, CompileTime, CompilerError};
 use crate::plugin::Facts;
 use crate::room::Room;
 use crate::sandbox::Sandbox;
-use crate::sealed::CompiledCode;
 use agent_core::message::Digest;
-use std::path::Path;
+use std::fs::File;
 use std::sync::Arc;
 use wasmtime::component::Component;
 
@@ -38,33 +38,43 @@ impl Sandbox {
 }
 
 pub(super) fn cached(room: &Room, digest: &Digest) -> Option<(Component, Facts)> {
-    let entry = room.cache.as_ref()?.get(digest)?;
-    let facts = serde_json::from_slice(&entry.record).ok()?;
-    match open(room, entry.code) {
-        Ok(component) => Some((component, facts)),
-        Err(error) => {
-            tracing::warn!(%digest, %error, "compiled code in the cache is not usable; it is built again");
-            None
+    let cache = room.cache.as_ref()?;
+    loop {
+        let entry = cache.get(digest)?;
+        let facts = serde_json::from_slice(&entry.record).ok()?;
+        let opened = match &entry.code {
+            CompiledCode::File(file) => deserialize_file(room, file),
+            CompiledCode::Bytes(code) => deserialize(room, code),
+        };
+        match (opened, entry.code) {
+            (Ok(component), _) => return Some((component, facts)),
+            // Without /proc, or in a file system from which nothing may be run.
+            (Err(error), CompiledCode::File(_)) => {
+                tracing::debug!(%digest, %error, "compiled code cannot be mapped; it is copied");
+                cache.copy();
+            }
+            (Err(error), CompiledCode::Bytes(_)) => {
+                tracing::warn!(%digest, %error, "compiled code in the cache is not usable; it is built again");
+                return None;
+            }
         }
     }
 }
 
-fn open(room: &Room, code: CompiledCode) -> wasmtime::Result<Component> {
-    if let Some(path) = code.path() {
-        match deserialize_file(room, &path) {
-            Ok(component) => return Ok(component),
-            // Without /proc, or where files in memory may not be run.
-            Err(error) => tracing::debug!(%error, "compiled code cannot be mapped; it is copied"),
-        }
-    }
-    deserialize(room, &code.into_bytes()?)
-}
-
+#[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "compiled code can only be loaded unsafely; its origin is the cache's keyed hash")]
-fn deserialize_file(room: &Room, sealed: &Path) -> wasmtime::Result<Component> {
-    // SAFETY: the file is in memory and sealed, so it is and stays the bytes over which the keyed hash was verified, with a
-    // key that only this user can read; they are what wasmtime's compiler made in this program for this engine.
-    unsafe { Component::deserialize_file(&room.engine, sealed) }
+fn deserialize_file(room: &Room, file: &File) -> wasmtime::Result<Component> {
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+    // SAFETY: this is the open file over which the keyed hash was verified, with a key that only this user can read; its code
+    // is what wasmtime's compiler made in this program for this engine. It stays that: it is for reading only, in a folder
+    // that only this user can write to, and this host replaces such files and never writes to them.
+    unsafe { Component::deserialize_file(&room.engine, path) }
+}
+
+/// Elsewhere the cache has no file that may be mapped.
+#[cfg(not(target_os = "linux"))]
+fn deserialize_file(_: &Room, _: &File) -> wasmtime::Result<Component> {
+    Err(wasmtime::Error::msg("files are not mapped on this system"))
 }
 
 #[allow(
