@@ -4,8 +4,11 @@ use crate::support::{components, repository, scratch};
 use agent_memory::{Options, SessionFilter, SessionLog, SqliteStore};
 use agent_plugins::{Manifest, with_manifest};
 use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread::JoinHandle;
 use tempfile::TempDir;
 
 /// A folder with plugins and sessions.
@@ -176,7 +179,7 @@ fn another_version_is_caught_at_its_first_difference() {
 /// S6: an effect that nobody recorded is denied and said; what is granted for the replay is there.
 #[test]
 fn an_unrecorded_effect_is_denied_and_said() {
-    let desk = Desk::with(&["text", "notes", "summarize"]);
+    let desk = Desk::with(&["text", "summarize"]);
     std::fs::write(desk.path("a.md"), "one two\n").unwrap();
     let replies = [calling("text.count_file", json!({"path": "a.md"})), saying("1")];
     assert_eq!(desk.turn(&replies, &["--grant", "text:read=."]), Some(0));
@@ -187,11 +190,6 @@ fn an_unrecorded_effect_is_denied_and_said() {
     let (code, said) = desk.replay(&["--grant", "text:write=."]);
     assert_eq!(code, Some(2));
     assert!(said.contains("a replay has no effects"), "{said}");
-    let replies = [calling("notes.add", json!({"text": "a"})), saying("1")];
-    assert_eq!(desk.turn(&replies, &["--grant", "notes:key_value_mib=1"]), Some(0));
-    let (code, said) = desk.replay(&[]);
-    assert_eq!(code, Some(1));
-    assert!(said.contains("denied ") && said.contains("turn 1, step 1: notes.add"), "{said}");
     // What the model answered the plugin is recorded, and given again to the same question.
     let script = json!({"replies": [calling("summarize.text", json!({"text": "Long."})), saying("1")], "answers": [saying("Short.")]});
     std::fs::write(desk.path("s.json"), script.to_string()).unwrap();
@@ -200,6 +198,106 @@ fn an_unrecorded_effect_is_denied_and_said() {
     assert_eq!(desk.run(&options).status.code(), Some(0));
     let (code, said) = desk.replay(&[]);
     assert_eq!(code, Some(0), "{said}");
+}
+
+/// S6: what the host answered a plugin then, it answers again: pages of servers that are gone, values as the call found them,
+/// time and chance. Nothing of it happens once more, and what is not recorded is denied.
+#[test]
+fn what_the_host_answered_is_answered_again() {
+    let desk = Desk::with(&["web", "notes", "probe"]);
+    let (url, served) = serve_once("A page of its time.");
+    let note = |text: &str| calling("notes.add", json!({ "text": text }));
+    let fetch = || calling("web.fetch", json!({ "url": url }));
+    let replies = [
+        note("one"),
+        note("two"),
+        fetch(),
+        calling("notes.list", json!({})),
+        calling("probe.chance", json!({})),
+        calling("probe.config", json!({"name": "nothing"})),
+        saying("Done."),
+    ];
+    let pages = format!("web:http=private GET {url}");
+    let grants = ["--grant", "notes:key_value_mib=1", "--grant", &pages];
+    assert_eq!(desk.turn(&replies, &grants), Some(0));
+    assert_eq!(served.join().unwrap(), 1);
+    let shown = String::from_utf8(desk.run(&["session", "show", &desk.session()]).stdout).unwrap();
+    assert!(shown.contains("A page of its time.") && shown.contains("no configuration key"), "{shown}");
+    let (code, said) = desk.replay(&[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("6 deeds of its plugins"), "{said}");
+    // Replayed twice, nothing was written: the third note is number 3.
+    assert_eq!(desk.replay(&[]).0, Some(0));
+    assert_eq!(desk.turn(&[note("three"), saying("Kept.")], &grants), Some(0));
+    let shown = String::from_utf8(desk.run(&["session", "show", &desk.session()]).stdout).unwrap();
+    assert!(shown.contains("\"number\":3") || shown.contains("\"number\": 3"), "{shown}");
+    // The same of a document, on a machine that has seen neither the page nor the notes.
+    let session = desk.session();
+    assert!(desk.run(&["session", "export", &session, "-o", "one.json"]).status.success());
+    let elsewhere = Desk::with(&[]);
+    std::fs::copy(desk.path("one.json"), elsewhere.path("one.json")).unwrap();
+    let with = format!("notes={}", desk.path("plugins/notes.wasm").display());
+    let (code, said) = elsewhere.replay_of("one.json", &["--with", &with]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+/// S6: where nothing is recorded, nothing is guessed.
+#[test]
+fn what_is_not_recorded_is_denied() {
+    let desk = Desk::with(&["web", "notes"]);
+    let (url, _served) = serve_once("A page.");
+    let agent = format!(
+        "plugin_directory = \"plugins\"\nmodel = \"scripted:replies.json\"\n[limits]\nrecorded_kib = 0\n\
+         [plugins.web.grants]\nhttp = [\"private GET {url}\"]\n[plugins.notes.grants]\nkey_value_mib = 1\n"
+    );
+    std::fs::write(desk.path("agent.toml"), agent).unwrap();
+    let replies = json!({"replies": [
+        calling("web.fetch", json!({"url": url})), calling("notes.add", json!({"text": "a"})), saying("Done.")]});
+    std::fs::write(desk.path("replies.json"), replies.to_string()).unwrap();
+    assert_eq!(desk.run(&["--agent", "agent.toml", "Go on."]).status.code(), Some(0));
+    let (code, said) = desk.replay(&["--all"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("denied the request GET http://127.0.0.1:") && said.contains("denied looking at"), "{said}");
+}
+
+/// S6, L2: a context builder is asked again with all that it was asked with, and its steps with what it left for them.
+#[test]
+fn context_builders_are_asked_again() {
+    let desk = Desk::with(&["stateful-builder", "text"]);
+    let file =
+        "plugin_directory = \"plugins\"\nmodel = \"scripted:replies.json\"\ncontext_builder = \"stateful-builder\"\n";
+    std::fs::write(desk.path("agent.toml"), file).unwrap();
+    let replies =
+        json!({"replies": [calling("text.count", json!({"text": "a b"})), saying("1"), saying("2"), saying("3")]});
+    std::fs::write(desk.path("replies.json"), replies.to_string()).unwrap();
+    for more in [&["One."][..], &["--continue", "config nothing"], &["--continue", "Three."]] {
+        assert_eq!(desk.run(&[&["--agent", "agent.toml"], more].concat()).status.code(), Some(0), "{more:?}");
+    }
+    let (code, said) = desk.replay(&[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("8 deeds of its plugins"), "one call, three turns, four steps: {said}");
+    let with = desk.as_version("project-context", "stateful-builder");
+    let (code, said) = desk.replay(&["--with", &with]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("turn 1, step 0: the turn's context") && said.contains("-"), "{said}");
+}
+
+/// Serves this text to whoever asks, until one has; then nobody listens any more.
+fn serve_once(text: &'static str) -> (String, JoinHandle<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/page", listener.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = Vec::new();
+        let mut byte = [0];
+        while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
+            request.push(byte[0]);
+        }
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n", text.len());
+        stream.write_all((head + text).as_bytes()).unwrap();
+        1
+    });
+    (url, serving)
 }
 
 /// S6: turns that wait, that were taken back and that were forked; calls that never ran; and where there is nothing.

@@ -156,6 +156,8 @@ fn place(deed: &Deed) -> String {
         }
         DeedKind::Verdict(_) => "the verdict on the output".to_owned(),
         DeedKind::Decision(_) => "the decision on media".to_owned(),
+        DeedKind::Context(_) => "the turn's context".to_owned(),
+        DeedKind::Step(_) => "the step's context".to_owned(),
         DeedKind::Unrepeatable(what, _) => (*what).to_owned(),
     };
     format!("turn {}, step {}: {what}", deed.turn, deed.step)
@@ -214,6 +216,8 @@ fn recorded(kind: &DeedKind) -> String {
         DeedKind::Request(_, event_type) => format!("asks for the service {event_type}\n"),
         DeedKind::Verdict(verdict) => format!("{:#}\n", json!(verdict.1)),
         DeedKind::Decision(decision) => format!("{:#}\n", json!(decision.1)),
+        DeedKind::Context(built) => format!("{:#}\n", built.answer),
+        DeedKind::Step(built) => format!("{:#}\n", built.answer),
         DeedKind::Unrepeatable(..) => String::new(),
     }
 }
@@ -224,6 +228,7 @@ fn came(came: &Came) -> String {
         Came::Request(event_type) => format!("asks for the service {event_type}\n"),
         Came::Verdict(verdict) => format!("{:#}\n", json!(verdict)),
         Came::Decision(decision) => format!("{:#}\n", json!(decision)),
+        Came::Built(answer) => format!("{answer:#}\n"),
         Came::Failed(reason) => format!("failed: {reason}\n"),
     }
 }

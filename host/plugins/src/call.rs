@@ -298,6 +298,7 @@ pub(crate) fn reach(setup: &PluginSetup, scope: &Scope, ports: &Ports) -> Reach 
         key_value: ports.key_value.clone(),
         model: ports.model.clone(),
         http: ports.http.clone(),
+        then: ports.then.clone(),
         trace: Trace::Told(scope.trace.clone()),
     }
 }

@@ -17,5 +17,5 @@ pub use connect::{NameResolver, SystemResolver};
 pub(crate) use outgoing::Outgoing;
 pub(crate) use pattern::granted_by_both;
 pub use pattern::{HttpPattern, PatternError, within};
-pub use port::{HttpAnswer, HttpPort, HttpQuestion, HttpRefusal};
+pub use port::{HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal};
 pub use secret::{Secret, SecretError, SecretTemplate};

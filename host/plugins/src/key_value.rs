@@ -4,6 +4,7 @@
 mod draft;
 mod draft2;
 
+use crate::answers::{Bytes, FoundValue};
 use crate::grants::key_value_denied;
 use crate::limits::{KEY_BYTES, KEY_PAGE, VALUE_BYTES, VALUES_AT_ONCE, VALUES_BYTES};
 use crate::media::PortError;
@@ -95,6 +96,7 @@ impl CallState {
         let (Some(quota), Some(port)) = (self.grants.key_value, self.key_value.clone()) else {
             let (thing, advice) = key_value_denied(&self.record.plugin.name);
             self.record.deny(thing, advice);
+            self.record.answers.no_values();
             return Ok(Err(Problem::Denied));
         };
         if name.len() > KEY_BYTES {
@@ -122,6 +124,7 @@ impl Values {
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Problem> {
         check_key(key)?;
         let value = self.port.get(&self.space, key).await?;
+        self.found(key, value.as_deref());
         self.record.give(value.as_ref().map_or(0, Vec::len));
         Ok(value)
     }
@@ -130,34 +133,59 @@ impl Values {
         check_key(key)?;
         check_value(&value)?;
         self.record.take(value.len());
-        Ok(self.port.set(&self.space, key, value).await?)
+        self.port.set(&self.space, key, value.clone()).await?;
+        self.record.answers.wrote(&self.space.bucket, key, Some(&value));
+        Ok(())
     }
 
     async fn delete(&self, key: &str) -> Result<(), Problem> {
         check_key(key)?;
-        Ok(self.port.delete(&self.space, key).await?)
+        self.port.delete(&self.space, key).await?;
+        self.record.answers.wrote(&self.space.bucket, key, None);
+        Ok(())
     }
 
     async fn has(&self, key: &str) -> Result<bool, Problem> {
         check_key(key)?;
-        Ok(self.port.exists(&self.space, key).await?)
+        let is_there = self.port.exists(&self.space, key).await?;
+        let found = if is_there { FoundValue::Something } else { FoundValue::Nothing };
+        self.record.answers.found(&self.space.bucket, key, found);
+        Ok(is_there)
     }
 
     async fn page_of_keys(&self, after: &str) -> Result<Vec<String>, Problem> {
         let keys = self.port.keys(&self.space, after, KEY_PAGE).await?;
         self.record.give(keys.iter().map(String::len).sum());
+        self.record.answers.listed(&self.space.bucket, after, &keys);
         Ok(keys)
     }
 
     async fn add(&self, key: &str, delta: i64) -> Result<i64, Problem> {
         check_key(key)?;
-        Ok(self.port.increment(&self.space, key, delta).await?)
+        let sum = self.port.increment(&self.space, key, delta).await?;
+        self.found(key, Some(sum.wrapping_sub(delta).to_string().as_bytes()));
+        self.record.answers.wrote(&self.space.bucket, key, Some(sum.to_string().as_bytes()));
+        Ok(sum)
     }
 
     async fn swap(&self, key: &str, seen: Option<Vec<u8>>, value: Vec<u8>) -> Result<Swapped, Problem> {
         check_value(&value)?;
         self.record.take(value.len());
-        Ok(self.port.swap(&self.space, key, seen, value).await?)
+        let (before, after) = (seen.clone(), value.clone());
+        let swapped = self.port.swap(&self.space, key, seen, value).await?;
+        match &swapped {
+            Swapped::Done => {
+                self.found(key, before.as_deref());
+                self.record.answers.wrote(&self.space.bucket, key, Some(&after));
+            }
+            Swapped::Other(value) => self.found(key, value.as_deref()),
+        }
+        Ok(swapped)
+    }
+
+    fn found(&self, key: &str, value: Option<&[u8]>) {
+        let found = value.map_or(FoundValue::Nothing, |value| FoundValue::Value(Bytes(value.to_owned())));
+        self.record.answers.found(&self.space.bucket, key, found);
     }
 
     /// Values are read until they are as much as a guest may be handed at once.

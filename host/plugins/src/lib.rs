@@ -5,6 +5,7 @@
 //! [`CallReport`].
 
 mod admission;
+mod answers;
 mod bindings;
 mod cache;
 mod call;
@@ -52,6 +53,7 @@ mod turns;
 mod vetting;
 
 pub use admission::QueueFull;
+pub use answers::{Bytes, FoundValue, HostAnswer, HostAnswers, Read, RequestAnswer, digest_of_request};
 pub use call::{ToolCallContext, ToolCallRequest};
 pub use compiler::{CompileTime, CompilerCommand, serve_compiler};
 pub use directory::{Look, PluginDirectory, Seen};
@@ -61,7 +63,7 @@ pub use generation::{Generation, GenerationError, LoadProblem};
 pub use grants::{Denial, GrantAdvice, Grants, Need, Partly, TreeGrant, Unmet, trees_within};
 pub use host_model::{ModelAnswer, ModelAsker, ModelPort, ModelQuestion, ModelRefusal};
 pub use http::within as http_within;
-pub use http::{HttpAnswer, HttpPort, HttpQuestion, HttpRefusal};
+pub use http::{HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal};
 pub use http::{HttpPattern, NameResolver, PatternError, Secret, SecretError, SecretTemplate, SystemResolver};
 pub use identity::{Authority, Kind, PluginIdentity};
 pub use imports::InterfaceProblem;
@@ -70,7 +72,7 @@ pub use limits::{CallLimits, HostLimits, Limit};
 pub use load::{CodeSource, LoadError, LoadEvent, Progress};
 pub use logging::LostLog;
 pub use manifest::{Access, Asks, Canary, MANIFEST_SECTION, Manifest, ManifestError, with_manifest};
-pub use media::{MediaPort, MediaRange, MediumToStore, PortError, Ports};
+pub use media::{MediaPort, MediaRange, MediumToStore, PortError, Ports, Then};
 pub use pinned::PinnedGrants;
 pub use placing::place_file;
 pub use plain::LeftOut;

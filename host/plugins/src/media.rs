@@ -10,6 +10,7 @@ use crate::state::CallState;
 use crate::text::cut;
 use agent_core::message::{Digest, Media};
 use std::sync::Arc;
+use std::time::Duration;
 use wasmtime::component::Resource;
 
 /// What the runtime does for plugins. A port that is not there is denied.
@@ -23,6 +24,17 @@ pub struct Ports {
     pub model: Option<Arc<dyn ModelPort>>,
     /// Answers requests in the place of the network. None: the network does.
     pub http: Option<Arc<dyn HttpPort>>,
+    /// Where a call is run again: what it saw of time and chance.
+    pub then: Option<Arc<Then>>,
+}
+
+/// What a call saw of time and chance when it first ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Then {
+    /// When it first read the clock, since 1970. None: it did not.
+    pub time: Option<Duration>,
+    /// Random numbers of the safe kind, in the order in which they were drawn. Behind them come fresh ones.
+    pub random: Vec<u8>,
 }
 
 /// Reads and stores the media of sessions.

@@ -1,6 +1,7 @@
 //! What is known of one running call, shared between the guest's store and the host that waits for it: its cost, the
 //! limit that stopped it, what it was denied, and what it logged.
 
+use crate::answers::AnswerLog;
 use crate::grants::{Denial, GrantAdvice, Unmet};
 use crate::identity::PluginIdentity;
 use crate::limits::{CallLimits, Limit};
@@ -25,6 +26,7 @@ pub(crate) struct CallRecord {
     pub(crate) call: String,
     pub(crate) log: Mutex<GuestLog>,
     pub(crate) lookups: Lookups,
+    pub(crate) answers: AnswerLog,
     pub(crate) unmet: Arc<[Unmet]>,
     pub(crate) limits: CallLimits,
     started: Instant,
@@ -68,6 +70,7 @@ impl CallRecord {
             call,
             log: Mutex::default(),
             lookups: Lookups::default(),
+            answers: AnswerLog::new(limits.recorded),
             unmet: Arc::default(),
             limits,
             started: Instant::now(),

@@ -2,6 +2,7 @@
 //! same for all kinds.
 
 use crate::admission::LaneName;
+use crate::answers::HostAnswers;
 use crate::engine::Metering;
 use crate::failure::{CallFailure, Stop};
 use crate::grants::{Denial, Unmet};
@@ -35,17 +36,31 @@ pub struct CallReport<T> {
     pub denials: Vec<Denial>,
     /// What was cut from its log.
     pub lost_log: LostLog,
+    /// What the host answered the guest, where it asked for something.
+    pub answers: Option<Box<HostAnswers>>,
 }
 
 impl<T> CallReport<T> {
     /// A call that was answered before anything ran.
     pub(crate) fn answered(answer: T) -> Self {
-        Self { result: Ok(answer), cost: CallCost::default(), denials: Vec::new(), lost_log: LostLog::default() }
+        Self {
+            result: Ok(answer),
+            cost: CallCost::default(),
+            denials: Vec::new(),
+            lost_log: LostLog::default(),
+            answers: None,
+        }
     }
 
     /// A call that never began.
     pub(crate) fn refused(failure: CallFailure) -> Self {
-        Self { result: Err(failure), cost: CallCost::default(), denials: Vec::new(), lost_log: LostLog::default() }
+        Self {
+            result: Err(failure),
+            cost: CallCost::default(),
+            denials: Vec::new(),
+            lost_log: LostLog::default(),
+            answers: None,
+        }
     }
 }
 
@@ -148,7 +163,7 @@ impl Sandbox {
         if !matches!(result, Ok(_) | Err(CallFailure::Limit { limit: Limit::Fuel(_), .. })) {
             cost.fuel = None;
         }
-        CallReport { result, cost, denials: record.denials(), lost_log }
+        CallReport { result, cost, denials: record.denials(), lost_log, answers: record.answers.finish() }
     }
 }
 

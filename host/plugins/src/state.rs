@@ -9,12 +9,13 @@ use crate::key_value::KeyValuePort;
 use crate::limits::Limit;
 use crate::logging::{GuestStream, Source};
 use crate::manifest::Access;
-use crate::media::MediaPort;
+use crate::media::{MediaPort, Then};
 use crate::plain::command::Program;
 use crate::record::CallRecord;
 use agent_core::plugin::TraceContext;
+use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wasmtime::ResourceLimiter;
 use wasmtime::component::{Resource, ResourceTable, ResourceTableError};
 use wasmtime_wasi::p2::bindings::random::{insecure, random};
@@ -54,10 +55,13 @@ pub(crate) struct CallState {
     pub(crate) grants: Arc<Grants>,
     network: Arc<Network>,
     http_port: Option<Arc<dyn HttpPort>>,
+    then: Option<Arc<Then>>,
     http: Option<Box<(WasiHttpCtx, Outgoing)>>,
     /// Made when the guest first uses it, which most calls never do.
     wasi: Option<Box<WasiCtx>>,
     random_left: u64,
+    /// Random numbers that were drawn again, in bytes.
+    random_drawn: usize,
     memory: usize,
     /// The growth that the engine was allowed last, as long as it may still fail.
     growth: usize,
@@ -76,6 +80,7 @@ pub(crate) struct Reach {
     pub(crate) key_value: Option<Arc<dyn KeyValuePort>>,
     pub(crate) model: Option<Arc<dyn ModelPort>>,
     pub(crate) http: Option<Arc<dyn HttpPort>>,
+    pub(crate) then: Option<Arc<Then>>,
     pub(crate) trace: Trace,
 }
 
@@ -119,6 +124,7 @@ impl Reach {
             key_value: None,
             model: None,
             http: None,
+            then: None,
             program: None,
             trace: Trace::None,
         }
@@ -147,6 +153,8 @@ impl CallState {
             trace: reach.trace,
             network,
             http_port: reach.http,
+            then: reach.then,
+            random_drawn: 0,
             http: None,
             wasi: None,
             random_left,
@@ -189,9 +197,11 @@ impl CallState {
 
 impl WasiView for CallState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let Self { wasi, record, authority, grants, program, trace, table, .. } = self;
+        let Self { wasi, record, authority, grants, program, trace, table, then, session, .. } = self;
         let ctx = wasi.get_or_insert_with(|| {
-            let mut builder = wasi_builder(record, *authority, (grants, trace));
+            let then = then.as_deref();
+            let mut builder =
+                wasi_builder(&Surroundings { record, session, then, authority: *authority, grants, trace });
             connect(program.as_ref(), record, &mut builder);
             Box::new(builder.build())
         });
@@ -267,12 +277,17 @@ impl ResourceLimiter for CallState {
 impl random::Host for CallState {
     fn get_random_bytes(&mut self, length: u64) -> wasmtime::Result<Vec<u8>> {
         self.take_random(length)?;
-        random::Host::get_random_bytes(self.wasi().random(), length)
+        let bytes = match self.drawn_then(length) {
+            Some(bytes) => bytes,
+            None => random::Host::get_random_bytes(self.wasi().random(), length)?,
+        };
+        self.record.answers.random(&bytes);
+        Ok(bytes)
     }
 
     fn get_random_u64(&mut self) -> wasmtime::Result<u64> {
-        self.take_random(size_of::<u64>() as u64)?;
-        random::Host::get_random_u64(self.wasi().random())
+        let bytes = random::Host::get_random_bytes(self, size_of::<u64>() as u64)?;
+        Ok(bytes.into_iter().fold(0, |number, byte| number << 8 | u64::from(byte)))
     }
 }
 
@@ -289,6 +304,14 @@ impl insecure::Host for CallState {
 }
 
 impl CallState {
+    /// Random bytes that were drawn when the call first ran.
+    fn drawn_then(&mut self, length: u64) -> Option<Vec<u8>> {
+        let end = self.random_drawn.checked_add(usize::try_from(length).ok()?)?;
+        let bytes = self.then.as_ref()?.random.get(self.random_drawn..end)?.to_vec();
+        self.random_drawn = end;
+        Some(bytes)
+    }
+
     /// A configuration value that is granted; asking for another one is denied.
     pub(crate) fn config_value(&mut self, key: &str) -> Option<String> {
         if self.authority == Authority::Inert {
@@ -329,7 +352,9 @@ impl logging::logging::Host for CallState {
 }
 
 fn wasi_with_trees(state: &CallState) -> Result<WasiCtx, TreeProblem> {
-    let mut builder = wasi_builder(&state.record, state.authority, (&state.grants, &state.trace));
+    let CallState { record, session, then, authority, grants, trace, .. } = state;
+    let then = then.as_deref();
+    let mut builder = wasi_builder(&Surroundings { record, session, then, authority: *authority, grants, trace });
     connect(state.program.as_ref(), &state.record, &mut builder);
     for tree in &state.grants.trees {
         let (permissions, key) = match tree.access {
@@ -353,8 +378,20 @@ fn connect(program: Option<&Arc<Program>>, record: &Arc<CallRecord>, builder: &m
     }
 }
 
+/// What WASI is made from.
+#[derive(Clone, Copy)]
+struct Surroundings<'a> {
+    record: &'a Arc<CallRecord>,
+    session: &'a str,
+    then: Option<&'a Then>,
+    authority: Authority,
+    grants: &'a Grants,
+    trace: &'a Trace,
+}
+
 /// WASI without file trees.
-fn wasi_builder(record: &Arc<CallRecord>, authority: Authority, (grants, trace): (&Grants, &Trace)) -> WasiCtxBuilder {
+fn wasi_builder(surroundings: &Surroundings<'_>) -> WasiCtxBuilder {
+    let Surroundings { record, session, then, authority, grants, trace } = *surroundings;
     let mut builder = WasiCtxBuilder::new();
     let stream = |source| GuestStream { record: Arc::clone(record), source };
     builder
@@ -366,6 +403,10 @@ fn wasi_builder(record: &Arc<CallRecord>, authority: Authority, (grants, trace):
         .allow_ip_name_lookup(false);
     match authority {
         Authority::Granted => {
+            let began = then.and_then(|then| then.time);
+            builder
+                .wall_clock(CallClock { record: Arc::clone(record), began: began.map(|time| (time, Instant::now())) });
+            builder.insecure_random_seed(seed_of(session, &record.call));
             for (name, value) in &grants.env {
                 builder.env(name, value);
             }
@@ -383,6 +424,36 @@ fn wasi_builder(record: &Arc<CallRecord>, authority: Authority, (grants, trace):
         }
     }
     builder
+}
+
+/// What hash maps of guests begin with: for each call another number, and in every attempt the same, so that what they do in
+/// the order of a map comes out as before when it is done again.
+fn seed_of(session: &str, call: &str) -> u128 {
+    let hash = Sha256::new().chain_update(session).chain_update("/").chain_update(call).finalize();
+    hash.iter().take(16).fold(0, |seed, byte| seed << 8 | u128::from(*byte))
+}
+
+/// The time as calls see it.
+struct CallClock {
+    record: Arc<CallRecord>,
+    /// The time with which the call began when it first ran, and when this one began.
+    began: Option<(Duration, Instant)>,
+}
+
+impl HostWallClock for CallClock {
+    fn resolution(&self) -> Duration {
+        Duration::from_nanos(1)
+    }
+
+    fn now(&self) -> Duration {
+        let now = match self.began {
+            Some((time, since)) => time + since.elapsed(),
+            // A clock before 1970 is set wrong; that is no reason to fail.
+            None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        };
+        self.record.answers.time(now);
+        now
+    }
 }
 
 /// Random numbers of pure functions.

@@ -12,7 +12,7 @@ use agent_core::plugin::Scope;
 use agent_core::run::TurnError;
 use agent_core::tool::{CallCost, ToolDone, ToolError, ToolOutcome, ToolSource};
 use agent_core::view::result_text;
-use agent_plugins::{CallFailure, ToolCallContext, ToolCallRequest};
+use agent_plugins::{CallFailure, HostAnswers, ToolCallContext, ToolCallRequest};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,7 @@ struct Brought {
     /// Instead of an outcome.
     handed_on: Option<Box<HandedOn>>,
     tool: ToolPresence,
+    answers: Option<Box<HostAnswers>>,
 }
 
 /// How a call that has run came out.
@@ -46,11 +47,19 @@ pub(crate) enum Ran {
     Pending(Box<HandedOn>, CallCost, Vec<Denial>),
 }
 
+/// A call that has run.
+#[derive(Debug)]
+pub(crate) struct HasRun {
+    pub(crate) ran: Ran,
+    /// What the host answered its plugin, in the last try.
+    pub(crate) answers: Option<Box<HostAnswers>>,
+}
+
 /// Runs a call to its result. `Err` is the host's own failure, which ends the turn (L9).
-pub(crate) async fn run(shared: &Shared, record: &CallRecord, attempt: u32, scope: Scope) -> Result<Ran, TurnError> {
+pub(crate) async fn run(shared: &Shared, record: &CallRecord, attempt: u32, scope: Scope) -> Result<HasRun, TurnError> {
     let Some(tool) = shared.agent.registry().get(&record.name) else {
         let message = format!("there is no tool `{}` any more", record.name);
-        return Ok(Ran::Done(result(Brought::gone(message))));
+        return Ok(HasRun { ran: Ran::Done(result(Brought::gone(message))), answers: None });
     };
     let filled_in;
     let record = match tool.outgoing(record.effective_arguments(), &scope.session) {
@@ -65,7 +74,8 @@ pub(crate) async fn run(shared: &Shared, record: &CallRecord, attempt: u32, scop
         let mut brought = once(shared, tool, record, (attempt, scope.clone())).await?;
         tried += 1;
         if let Some(handed_on) = brought.handed_on.take() {
-            return Ok(Ran::Pending(handed_on, brought.cost, brought.denials));
+            let ran = Ran::Pending(handed_on, brought.cost, brought.denials);
+            return Ok(HasRun { ran, answers: brought.answers });
         }
         if let Ok(done) = &brought.outcome
             && let Err(error) = tool.check_structured(done.structured.as_ref())
@@ -74,7 +84,10 @@ pub(crate) async fn run(shared: &Shared, record: &CallRecord, attempt: u32, scop
         }
         match wait_before_retry(tool, &brought.outcome, tried) {
             Some(wait) => tokio::time::sleep(wait).await,
-            None => return Ok(Ran::Done(result(brought))),
+            None => {
+                let answers = brought.answers.take();
+                return Ok(HasRun { ran: Ran::Done(result(brought)), answers });
+            }
         }
     }
 }
@@ -133,8 +146,8 @@ async fn in_plugin(
         Err(failure @ CallFailure::Host { .. }) => return Err(TurnError::HostFailed { message: failure.to_string() }),
         Err(failure) => Err(failure.for_model()),
     };
-    let (cost, denials) = (report.cost, denials_in(&report.denials));
-    Ok(Brought { outcome, cost, denials, handed_on, tool: ToolPresence::There })
+    let (cost, denials, answers) = (report.cost, denials_in(&report.denials), report.answers);
+    Ok(Brought { outcome, cost, denials, handed_on, tool: ToolPresence::There, answers })
 }
 
 /// What a plugin was refused, for events and the audit log.
@@ -150,7 +163,7 @@ pub(crate) fn denials_in(denials: &[agent_plugins::Denial]) -> Vec<Denial> {
 impl Brought {
     fn without_cost(outcome: Result<ToolDone, ToolError>) -> Self {
         let (cost, tool) = (CallCost::default(), ToolPresence::There);
-        Self { outcome, cost, denials: Vec::new(), handed_on: None, tool }
+        Self { outcome, cost, denials: Vec::new(), handed_on: None, tool, answers: None }
     }
 
     /// The tool was there when the model called it (L7).

@@ -5,6 +5,7 @@ use crate::drive::Deed;
 use crate::registry::tokens_of;
 use crate::session::{Notes, Session};
 use crate::trace;
+use agent_core::change::Denial;
 use agent_core::plugin::{
     BuilderMemory, BuilderRequest, BuilderTool, BuiltPrompt, Lifecycle, PluginFailure, Recollection, Scope,
 };
@@ -12,9 +13,9 @@ use agent_core::prompt::{Course, preface, record, system_sections, texts};
 use agent_core::run::{Input, PromptBudget, TurnContext, TurnError};
 use agent_core::tokens;
 use agent_core::tool::CallCost;
-use agent_memory::{StepRecord, StoreError};
-use agent_plugins::{CallFailure, CallReport, PluginSetup, Ports};
-use serde_json::json;
+use agent_memory::{StepRecord, StoreError, digest_of};
+use agent_plugins::{CallFailure, CallReport, HostAnswers, PluginSetup, Ports};
+use serde_json::{Value, json};
 
 /// Facts from long-term memory that a turn begins with, at most.
 const RECOLLECTIONS: usize = 5;
@@ -31,6 +32,12 @@ struct AskedBuilder {
     plugin: String,
     built: BuiltPrompt,
     cost: CallCost,
+    /// The question by reference, as prompts are recorded (D1), with the texts that it refers to.
+    asked: Value,
+    texts: Vec<String>,
+    /// What the host answered it.
+    answers: Option<Box<HostAnswers>>,
+    denials: Vec<Denial>,
 }
 
 /// The store's failure, as the end of a turn.
@@ -85,9 +92,12 @@ impl Session {
             Some(builder) => Some(self.ask_builder(&builder, &recollections, (&offered, budget)).await?),
             None => None,
         };
-        let answer =
-            built.as_ref().map(|asked| json!({"plugin": asked.plugin, "answer": asked.built, "cost": asked.cost}));
-        let built = built.map(|asked| asked.built).unwrap_or_default();
+        let answer = built.as_ref().map(|builder| {
+            let AskedBuilder { plugin, built, cost, asked, answers, denials, .. } = builder;
+            let host = json!({"answers": answers, "denials": denials});
+            json!({"plugin": plugin, "asked": asked, "host": host, "answer": built, "cost": cost})
+        });
+        let (built, referred) = built.map(|asked| (asked.built, asked.texts)).unwrap_or_default();
         let sections = system_sections(&agent.config().prompt, agent.config().bounds.finish, built.system);
         let plan = self.plan_budgets();
         let course = if plan.is_some() { Course::Plan } else { Course::Loop };
@@ -104,6 +114,7 @@ impl Session {
             "offered": offered,
         });
         let records = vec![StepRecord { turn: self.run.turns, step: 0, kind: "context".to_owned(), body }];
+        let texts = texts.into_iter().chain(referred).collect();
         let context = TurnContext {
             sections,
             preface,
@@ -124,6 +135,7 @@ impl Session {
         (offered, budget): (&Option<Vec<String>>, PromptBudget),
     ) -> Result<AskedBuilder, TurnError> {
         let history = self.shown(|_| true).await.map_err(store_failed)?;
+        let places = self.places(|_| true);
         let agent = self.shared.agent.clone();
         let tools = agent.registry().offered_among(offered.as_deref()).into_iter().map(|tool| BuilderTool {
             name: tool.author_name.clone(),
@@ -149,10 +161,24 @@ impl Session {
             },
             budget: budget.for_plugins(),
         };
-        let report = self.shared.sandbox.build_context(builder, &request, &self.ports()).await;
+        let tools = json!(request.tools).to_string();
+        let digest = |text: &str| digest_of(text.as_bytes()).to_string();
+        let asked = json!({
+            "model": request.model,
+            "input": request.input,
+            "tools": digest(&tools),
+            "messages": places,
+            "result_characters": agent.config().bounds.result_characters,
+            "hidden": request.memory.hidden,
+            "summary": request.memory.summary.as_deref().map(digest),
+            "budget": request.budget,
+        });
+        let texts = request.memory.summary.iter().cloned().chain([tools]).collect();
+        let mut report = self.shared.sandbox.build_context(builder, &request, &self.ports()).await;
         self.note_denials(&report.denials);
-        let (plugin, cost) = (builder.plugin().identity().to_string(), report.cost);
-        Ok(AskedBuilder { plugin, built: answer(builder, report)?, cost })
+        let (plugin, cost, answers) = (builder.plugin().identity().to_string(), report.cost, report.answers.take());
+        let denials = denials_in(&report.denials);
+        Ok(AskedBuilder { plugin, built: answer(builder, report)?, cost, asked, texts, answers, denials })
     }
 
     /// What is nearest to the input in long-term memory, as far as this session may recall it (D4): short pieces, a small part

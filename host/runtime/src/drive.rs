@@ -1,6 +1,6 @@
 //! The driver: asks the run what to do, does it, and tells the run what happened.
 
-use crate::calls::{self, Ran};
+use crate::calls::{self, HasRun, Ran};
 use crate::checkpoint::Checkpoint;
 use crate::children::Children;
 use crate::first_use::Questions;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 /// An input for the run with what is stored beside it, or the error that ends the turn.
 pub(crate) type Deed = Result<(Input, Notes), TurnError>;
 
-type Running = JoinSet<(CallId, Result<Ran, TurnError>)>;
+type Running = JoinSet<(CallId, Result<HasRun, TurnError>)>;
 
 impl Session {
     /// Drives the open turn until it ends, waits, or is cancelled. Boxed, since a child of the turn is driven by the same
@@ -106,8 +106,9 @@ impl Session {
     async fn stop(&mut self, running: &mut Running, children: &mut Children) -> Result<(), SessionError> {
         while let Some(done) = running.try_join_next() {
             // A service that was about to be asked is not asked any more.
-            if let Ok((call, Ok(Ran::Done(result)))) = done {
-                self.apply(Input::Outcome { call, result }, Notes::default()).await?;
+            if let Ok((call, Ok(HasRun { ran: Ran::Done(result), answers }))) = done {
+                let notes = Notes { answers: answers.map(|answers| (call.clone(), answers)), ..Notes::default() };
+                self.apply(Input::Outcome { call, result }, notes).await?;
             }
         }
         let (_, stopped) = tokio::join!(running.shutdown(), self.stop_children(children));
@@ -265,11 +266,15 @@ async fn came(
 
 async fn await_outcome(running: &mut Running) -> Deed {
     match running.join_next().await {
-        Some(Ok((call, Ok(Ran::Done(result))))) => Ok((Input::Outcome { call, result }, Notes::default())),
-        Some(Ok((call, Ok(Ran::Pending(handed_on, cost, denials))))) => {
+        Some(Ok((call, Ok(HasRun { ran: Ran::Done(result), answers })))) => {
+            let notes = Notes { answers: answers.map(|answers| (call.clone(), answers)), ..Notes::default() };
+            Ok((Input::Outcome { call, result }, notes))
+        }
+        Some(Ok((call, Ok(HasRun { ran: Ran::Pending(handed_on, cost, denials), answers })))) => {
+            let answers = answers.map(|answers| (call.clone(), answers));
             let HandedOn { awaits, contract } = *handed_on;
             let denials = denials.into_iter().map(|denial| (Some(call.clone()), denial)).collect();
-            let notes = Notes { texts: contract.into_iter().collect(), denials, ..Notes::default() };
+            let notes = Notes { texts: contract.into_iter().collect(), denials, answers, ..Notes::default() };
             Ok((Input::Pending { call, awaits, cost }, notes))
         }
         Some(Ok((_, Err(error)))) => Err(error),

@@ -1,5 +1,6 @@
 //! One model call: the outgoing copy is made, masked, sent, and the reply's calls are looked up.
 
+use crate::calls::denials_in;
 use crate::checkpoint::Checkpoint;
 use crate::context::{answer, store_failed};
 use crate::dialect::{Shown, relay};
@@ -161,6 +162,7 @@ impl Session {
         let builder = self.shared.setup(builder).into_owned();
         let from = self.run.turn.as_ref().map_or(MessageId::MAX, |turn| turn.latest_from);
         let latest = self.shown(|entry| entry.id >= from).await.map_err(store_failed)?;
+        let places = self.places(|entry| entry.id >= from);
         let Some(turn) = &self.run.turn else { return Ok(Vec::new()) };
         let request = StepRequest {
             lifecycle: plan.lifecycle,
@@ -172,11 +174,22 @@ impl Session {
             budget: turn.budget.for_plugins(),
             state: turn.state.clone(),
         };
-        let report = self.shared.sandbox.build_step(&builder, &request, &self.ports()).await;
+        // What `init` returned stands in the record of the turn's beginning.
+        let asked = json!({
+            "lifecycle": request.lifecycle,
+            "model": request.model,
+            "step": request.step,
+            "steps_left": request.steps_left,
+            "messages": places,
+            "result_characters": agent.config().bounds.result_characters,
+            "budget": request.budget,
+        });
+        let mut report = self.shared.sandbox.build_step(&builder, &request, &self.ports()).await;
         self.note_denials(&report.denials);
-        let cost = report.cost;
+        let (cost, by) = (report.cost, builder.plugin().identity().to_string());
+        let host = json!({"answers": report.answers.take(), "denials": denials_in(&report.denials)});
         let sections = answer(&builder, report)?;
-        let body = json!({"plugin": builder.plugin().identity().to_string(), "answer": sections, "cost": cost});
+        let body = json!({"plugin": by, "asked": asked, "host": host, "answer": sections, "cost": cost});
         self.note(notes, plan.step, "step_context", body);
         Ok(sections)
     }

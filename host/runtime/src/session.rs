@@ -28,13 +28,16 @@ use agent_core::plugin::TraceContext;
 use agent_core::run::{Action, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
 use agent_mcp::Held;
 use agent_memory::{Commit, Lease, Status, StepRecord, StoreError, digest_of};
-use agent_plugins::GenerationError;
+use agent_plugins::{GenerationError, HostAnswers};
+use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
+/// What the step records call that.
+pub(crate) const ANSWERS_KIND: &str = "host_answers";
 /// Characters of the first input that make a session's title.
 pub(crate) const TITLE_CHARACTERS: usize = 80;
 
@@ -96,6 +99,8 @@ pub(crate) struct Notes {
     pub(crate) texts: Vec<String>,
     /// What was refused meanwhile beside a call's own outcome: told before the change.
     pub(crate) denials: Vec<(Option<CallId>, Denial)>,
+    /// What the host answered the plugin of a call that has come to its end.
+    pub(crate) answers: Option<(CallId, Box<HostAnswers>)>,
 }
 
 /// A session that is open in this process.
@@ -294,6 +299,10 @@ impl Session {
                 self.note(&mut notes, step, RECORD_KIND, body);
                 self.apply_one(input, notes).await?;
             }
+        }
+        if let Some((call, answers)) = notes.answers.take() {
+            let step = self.run.turn.as_ref().map_or(0, |turn| turn.interactions);
+            self.note(&mut notes, step, ANSWERS_KIND, json!({"call": call, "host": answers}));
         }
         let mut denials = std::mem::take(&mut notes.denials);
         if self.run.is_open() && !(self.denied.is_empty() && denials.is_empty()) {

@@ -4,7 +4,7 @@ use super::file::Scenario;
 use super::pattern::Pattern;
 use super::report::Failure;
 use super::script::{Exchange, Fault};
-use agent_plugins::{HttpAnswer, HttpPort, HttpQuestion, HttpRefusal};
+use agent_plugins::{HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::io;
@@ -157,7 +157,7 @@ impl HttpPort for Recorded {
         if exchange.json.is_some() && !has_type {
             headers.push(("content-type".to_owned(), "application/json".to_owned()));
         }
-        Ok(HttpAnswer { status: exchange.status, headers, body: body.clone() })
+        Ok(HttpAnswer { status: exchange.status, headers, body: body.clone(), ending: HttpEnding::Whole })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::pool::Lease;
 use super::secret::Mask;
+use crate::answers::RequestNumber;
 use crate::limits::Limit;
 use crate::record::{CallRecord, lock};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
@@ -16,6 +17,7 @@ use wasmtime_wasi_http::{Error, WasiBody};
 pub(crate) struct Question {
     asked: Arc<Mutex<Asked>>,
     left: usize,
+    number: RequestNumber,
     record: Arc<CallRecord>,
 }
 
@@ -27,15 +29,15 @@ struct Asked {
 }
 
 impl Question {
-    pub(crate) fn new(body: WasiBody, record: Arc<CallRecord>) -> Self {
+    pub(crate) fn new(body: WasiBody, (number, record): (RequestNumber, Arc<CallRecord>)) -> Self {
         let asked = Asked { body, yielded: false, ended: false };
-        Self { asked: Arc::new(Mutex::new(asked)), left: record.limits.request_body, record }
+        Self { asked: Arc::new(Mutex::new(asked)), left: record.limits.request_body, number, record }
     }
 
     /// The same once more, for as long as nothing of it has been taken.
     pub(crate) fn again(&self) -> Self {
         let (asked, record) = (Arc::clone(&self.asked), Arc::clone(&self.record));
-        Self { asked, left: record.limits.request_body, record }
+        Self { asked, left: record.limits.request_body, number: self.number, record }
     }
 
     /// Whether nothing of it has been taken, to send it or to lose it.
@@ -57,7 +59,9 @@ impl Body for Question {
         (asked.yielded, asked.ended) = (asked.yielded || frame.is_some(), frame.is_none());
         drop(asked);
         if let Some(Ok(frame)) = &frame {
-            let size = frame.data_ref().map_or(0, Bytes::len);
+            let data = frame.data_ref();
+            data.iter().for_each(|data| self.record.answers.sent(self.number, data));
+            let size = data.map_or(0, Bytes::len);
             self.record.take(size);
             match self.left.checked_sub(size) {
                 Some(left) => self.left = left,
@@ -124,16 +128,21 @@ pub(crate) struct Answer {
     times: Times,
     alarm: Pin<Box<Sleep>>,
     ended: bool,
+    number: RequestNumber,
     record: Arc<CallRecord>,
     /// The connection that it comes over, until its end.
     lease: Option<Lease>,
 }
 
 impl Answer {
-    pub(crate) fn new(body: Incoming, times: Times, (mask, record): (Mask, Arc<CallRecord>)) -> Self {
+    pub(crate) fn new(
+        body: Incoming,
+        times: Times,
+        (mask, number, record): (Mask, RequestNumber, Arc<CallRecord>),
+    ) -> Self {
         let alarm = Box::pin(tokio::time::sleep_until(times.next()));
         let left = record.limits.response_body;
-        Self { body, left, mask, times, alarm, ended: false, record, lease: None }
+        Self { body, left, mask, times, alarm, ended: false, number, record, lease: None }
     }
 
     /// Over this connection, which is kept where all of the answer is read.
@@ -153,6 +162,7 @@ impl Drop for Answer {
     fn drop(&mut self) {
         // A guest that knows the length does not ask for the end.
         if self.body.is_end_stream() {
+            self.record.answers.ended(self.number);
             self.lease.take().into_iter().for_each(Lease::give_back);
         }
     }
@@ -184,6 +194,8 @@ impl Body for Answer {
                     self.ended = true;
                     self.lease.take().into_iter().for_each(Lease::give_back);
                     let rest = self.mask.rest();
+                    self.record.answers.given(self.number, &rest);
+                    self.record.answers.ended(self.number);
                     return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest.into()))));
                 }
             };
@@ -202,6 +214,7 @@ impl Body for Answer {
             }
             let data = if self.mask.is_empty() { data } else { self.mask.piece(&data).into() };
             if !data.is_empty() {
+                self.record.answers.given(self.number, &data);
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
         }

@@ -5,9 +5,10 @@ use super::connect::{Network, NoConnection};
 use super::exchange::{Way, exchange, headers_of_answer};
 use super::pattern::HttpPattern;
 use super::pool::Owner;
-use super::port::{HttpPort, by_port};
+use super::port::{HttpPort, HttpRefusal, by_port, refusal_of};
 use super::rate::TooMany;
 use super::secret::{Mask, Secret};
+use crate::answers::RequestNumber;
 use crate::grants::{Grants, http_denied};
 use crate::limits::Limit;
 use crate::record::CallRecord;
@@ -43,6 +44,7 @@ pub(super) struct Authorised {
     patterns: Vec<HttpPattern>,
     pub(super) mask: Mask,
     pub(super) end: End,
+    pub(super) number: RequestNumber,
     options: RequestOptions,
     owner: Owner,
     grants: Arc<Grants>,
@@ -72,6 +74,8 @@ impl Outgoing {
         if patterns.is_empty() {
             let (thing, advice) = http_denied(&self.record.plugin.name, &shown(&method, &url), &line(&method, &url));
             self.record.deny(thing, advice);
+            let number = self.record.answers.request(&method, &url);
+            self.record.answers.refused(number, HttpRefusal::Denied);
             return Err(Error::HttpRequestDenied);
         }
         self.count()?;
@@ -84,10 +88,11 @@ impl Outgoing {
         let target = &url[url::Position::BeforePath..];
         parts.uri = target.parse::<Uri>().map_err(|_| Error::HttpRequestUriInvalid)?;
         let mask = Mask::new(secrets.into_iter());
-        let request = Request::from_parts(parts, Question::new(body, Arc::clone(&self.record)));
+        let number = self.record.answers.request(&method, &url);
+        let request = Request::from_parts(parts, Question::new(body, (number, Arc::clone(&self.record))));
         let end = End::of(&self.record);
         let owner = Owner::new(&self.agent, &self.record.plugin.name, &url);
-        Ok(Authorised { request, url, patterns, mask, end, options, owner, grants: Arc::clone(&self.grants) })
+        Ok(Authorised { request, url, patterns, mask, end, number, options, owner, grants: Arc::clone(&self.grants) })
     }
 
     fn count(&mut self) -> Result<(), Error> {
@@ -134,10 +139,13 @@ impl WasiHttpHooks for Outgoing {
         let authorised = self.authorise(request, options.unwrap_or_default());
         let (record, network, port) = (Arc::clone(&self.record), Arc::clone(&self.network), self.port.clone());
         Box::new(async move {
-            match port {
-                Some(port) => by_port(authorised?, record, &*port).await,
-                None => send(authorised?, record, &network).await,
-            }
+            let (authorised, log) = (authorised?, Arc::clone(&record));
+            let number = authorised.number;
+            let sent = match port {
+                Some(port) => by_port(authorised, record, &*port).await,
+                None => send(authorised, record, &network).await,
+            };
+            sent.inspect_err(|error| log.answers.refused(number, refusal_of(error)))
         })
     }
 
@@ -189,7 +197,7 @@ fn carry(trace: &TraceContext, headers: &mut HeaderMap) {
 
 async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network) -> Sent {
     let method = authorised.request.method().as_str().to_owned();
-    let Authorised { request, url, patterns, mask, end, options, owner, grants } = authorised;
+    let Authorised { request, url, patterns, mask, end, number, options, owner, grants } = authorised;
     let limits = record.limits;
     let way = Way { url: &url, patterns: &patterns, owner, grants, options, end, record: &record };
     let (response, lease) = exchange(request, &way, network).await.map_err(|problem| match problem {
@@ -210,8 +218,9 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
         return Err(headers_of_answer(&record));
     }
     mask_headers(&mut parts.headers, &mask)?;
+    record.answers.came(number, parts.status.as_u16(), &parts.headers);
     let between = options.between_bytes_timeout.unwrap_or(limits.request_time).max(Duration::from_millis(1));
-    let answer = Answer::new(body, Times { end, between }, (mask, record)).over(lease);
+    let answer = Answer::new(body, Times { end, between }, (mask, number, record)).over(lease);
     // The connection drives itself, also after this answer.
     let driver = std::future::ready(Ok(()));
     Ok((Response::from_parts(parts, answer.boxed_unsync()), Box::new(driver)))

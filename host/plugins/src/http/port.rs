@@ -6,10 +6,12 @@ use super::exchange::headers_of_answer;
 use super::outgoing::{Authorised, Sent, header_bytes, mask_headers};
 use crate::limits::Limit;
 use crate::record::CallRecord;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use futures::stream;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Bytes, Frame};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Response, StatusCode};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use wasmtime_wasi_http::Error;
 
@@ -44,15 +46,30 @@ pub struct HttpAnswer {
     pub status: u16,
     /// In order.
     pub headers: Vec<(String, String)>,
-    /// Whole.
+    /// As far as it comes.
     pub body: Vec<u8>,
+    /// What comes behind the body.
+    pub ending: HttpEnding,
+}
+
+/// How an answer ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HttpEnding {
+    /// It was all.
+    #[default]
+    Whole,
+    /// The connection broke.
+    Broken,
 }
 
 /// Why there is no answer, as the guest learns it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum HttpRefusal {
     /// As where nothing is granted.
     Denied,
+    /// As where the address is one of the inside.
+    AddressDenied,
     /// The name has no address.
     NoSuchName,
     /// Nobody listens there.
@@ -67,6 +84,7 @@ impl From<HttpRefusal> for Error {
     fn from(refusal: HttpRefusal) -> Self {
         match refusal {
             HttpRefusal::Denied => Error::HttpRequestDenied,
+            HttpRefusal::AddressDenied => Error::DestinationIpProhibited,
             HttpRefusal::NoSuchName => Error::DestinationNotFound,
             HttpRefusal::ConnectionRefused => Error::ConnectionRefused,
             HttpRefusal::ConnectionBroken => Error::ConnectionTerminated,
@@ -75,9 +93,25 @@ impl From<HttpRefusal> for Error {
     }
 }
 
+/// What is nearest to this failure.
+pub(super) fn refusal_of(error: &Error) -> HttpRefusal {
+    match error {
+        Error::HttpRequestDenied => HttpRefusal::Denied,
+        Error::DestinationIpProhibited => HttpRefusal::AddressDenied,
+        Error::DestinationNotFound | Error::DnsError { .. } => HttpRefusal::NoSuchName,
+        Error::ConnectionRefused => HttpRefusal::ConnectionRefused,
+        Error::ConnectionTimeout
+        | Error::ConnectionReadTimeout
+        | Error::ConnectionWriteTimeout
+        | Error::DnsTimeout
+        | Error::HttpResponseTimeout => HttpRefusal::Timeout,
+        _ => HttpRefusal::ConnectionBroken,
+    }
+}
+
 /// Has the port answer, in the request's time and within its bounds.
 pub(super) async fn by_port(authorised: Authorised, record: Arc<CallRecord>, port: &dyn HttpPort) -> Sent {
-    let Authorised { request, url, mask, end, .. } = authorised;
+    let Authorised { request, url, mask, end, number, .. } = authorised;
     let question = question(request, &record, url.to_string()).await?;
     let answer = match tokio::time::timeout(end.left(), port.answer(question)).await {
         Ok(answer) => answer?,
@@ -86,7 +120,7 @@ pub(super) async fn by_port(authorised: Authorised, record: Arc<CallRecord>, por
             return Err(Error::ConnectionReadTimeout);
         }
     };
-    let HttpAnswer { status, headers, mut body } = answer;
+    let HttpAnswer { status, headers, mut body, ending } = answer;
     let mut headers = headers_in(headers)?;
     let limits = record.limits;
     if header_bytes(&headers) > limits.headers {
@@ -99,7 +133,14 @@ pub(super) async fn by_port(authorised: Authorised, record: Arc<CallRecord>, por
     mask_headers(&mut headers, &mask)?;
     mask.whole(&mut body);
     record.give(body.len());
-    let body = Full::new(Bytes::from(body)).map_err(|never| match never {}).boxed_unsync();
+    record.answers.came(number, status, &headers);
+    record.answers.given(number, &body);
+    if ending == HttpEnding::Whole {
+        record.answers.ended(number);
+    }
+    let end = (ending == HttpEnding::Broken).then_some(Err(Error::ConnectionTerminated));
+    let frames = std::iter::once(Ok(Frame::data(Bytes::from(body)))).chain(end);
+    let body = StreamBody::new(stream::iter(frames)).boxed_unsync();
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(status).map_err(|_| Error::HttpProtocolError)?;
     *response.headers_mut() = headers;

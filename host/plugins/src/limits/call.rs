@@ -67,6 +67,8 @@ pub struct CallLimits {
     pub response_body: usize,
     /// One request from its begin to its answer's last byte; the call's own end comes first where it is nearer.
     pub request_time: Duration,
+    /// Bytes of the host's answers to the guest that are kept with the call. 0: none are kept.
+    pub recorded: usize,
 }
 
 type Row = LimitRow<CallLimits>;
@@ -118,7 +120,7 @@ macro_rules! timed {
 }
 
 /// Every limit of a call that can be configured, in order of reading.
-pub const CALL_LIMITS: [Row; 24] = [
+pub const CALL_LIMITS: [Row; 25] = [
     timed!(
         "tool_wall_ms",
         30_000,
@@ -212,6 +214,14 @@ pub const CALL_LIMITS: [Row; 24] = [
         "10000",
         request_time
     ),
+    sized!(
+        "recorded_kib",
+        512,
+        0..=16_384,
+        "KiB of what the host answered it (pages, kept values, time, random numbers) that are stored with a call, for `replay`; 0: nothing.",
+        "0",
+        recorded * KIB
+    ),
 ];
 
 fn milliseconds(time: Duration) -> u64 {
@@ -252,6 +262,7 @@ impl CallLimits {
         request_body: 0,
         response_body: 0,
         request_time: Duration::ZERO,
+        recorded: 0,
     };
 
     /// With nothing above what the host allows.
@@ -326,7 +337,7 @@ mod tests {
         let table = "tool_wall_ms 30000, builder_wall_ms 2000, validator_wall_ms 250, memory_mib 64, core_instances 64, tables 64, \
             memories 16, table_elements 10000, handles 1000, random_kib 64, header_kib 32, result_kib 1024, log_lines 1000, \
             log_line_kib 4, log_kib 256, error_kib 4, requests 32, requests_per_minute 60, request_body_kib 1024, \
-            response_body_kib 10240, request_ms 30000";
+            response_body_kib 10240, request_ms 30000, recorded_kib 512";
         assert_eq!(shown.join(", "), table);
     }
 }

@@ -64,6 +64,12 @@ impl Session {
         self.shown_up_to(limit, which).await
     }
 
+    /// Messages of the view by place: id, and in how many model calls it was seen.
+    pub(crate) fn places(&self, which: impl Fn(&Entry) -> bool) -> Vec<(MessageId, u32)> {
+        let entries = self.run.view.iter().filter(|entry| which(entry));
+        entries.map(|entry| (entry.id, self.run.seen_count(entry))).collect()
+    }
+
     /// The same with another limit of a result's characters.
     pub(crate) async fn shown_up_to(
         &mut self,

@@ -93,6 +93,7 @@ impl Session {
                 key_value: Some(Arc::new(StoredValues(host.store.clone()))),
                 model: Some(model_of(&agent, &ledger, &subject)),
                 http: host.http.clone(),
+                then: None,
             },
             agent,
             ledger,
