@@ -244,20 +244,27 @@ fn what_the_host_answered_is_answered_again() {
 /// S6: where nothing is recorded, nothing is guessed.
 #[test]
 fn what_is_not_recorded_is_denied() {
-    let desk = Desk::with(&["web", "notes"]);
+    let desk = Desk::with(&["web", "notes", "probe"]);
     let (url, _served) = serve_once("A page.");
     let agent = format!(
         "plugin_directory = \"plugins\"\nmodel = \"scripted:replies.json\"\n[limits]\nrecorded_kib = 0\n\
-         [plugins.web.grants]\nhttp = [\"private GET {url}\"]\n[plugins.notes.grants]\nkey_value_mib = 1\n"
+         [plugins.web.grants]\nhttp = [\"private GET {url}\"]\n[plugins.notes.grants]\nkey_value_mib = 1\n\
+         [plugins.probe.grants]\nconfig = {{ probe = \"fast\" }}\n"
     );
     std::fs::write(desk.path("agent.toml"), agent).unwrap();
     let replies = json!({"replies": [
-        calling("web.fetch", json!({"url": url})), calling("notes.add", json!({"text": "a"})), saying("Done.")]});
+        calling("web.fetch", json!({"url": url})), calling("notes.add", json!({"text": "a"})), calling("probe.config", json!({"name": "probe"})), saying("Done.")]});
     std::fs::write(desk.path("replies.json"), replies.to_string()).unwrap();
     assert_eq!(desk.run(&["--agent", "agent.toml", "Go on."]).status.code(), Some(0));
     let (code, said) = desk.replay(&["--all"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("denied the request GET http://127.0.0.1:") && said.contains("denied looking at"), "{said}");
+    // Values are nobody's record; the agent's file has them.
+    let probe = format!("probe={}", desk.path("plugins/probe.wasm").display());
+    let (code, said) = desk.replay(&["--with", &probe]);
+    assert!(code == Some(1) && said.contains("denied the configuration value \"probe\""), "{said}");
+    let (code, said) = desk.replay(&["--with", &probe, "--agent", "agent.toml"]);
+    assert_eq!(code, Some(0), "{said}");
 }
 
 /// S6, L2: a context builder is asked again with all that it was asked with, and its steps with what it left for them.

@@ -484,7 +484,8 @@ fn bounds(settings: &Settings) -> LoopConfig {
     }
 }
 
-fn plugin_names(settings: &Settings) -> impl Iterator<Item = &str> {
+/// The plugins that its file and its grants name.
+pub(crate) fn plugin_names(settings: &Settings) -> impl Iterator<Item = &str> {
     let file = &settings.file;
     let names = settings.grants.plugins.keys().chain(file.limits.keys()).chain(&file.unasked);
     names.map(String::as_str).collect::<BTreeSet<_>>().into_iter()

@@ -6,9 +6,9 @@ use agent_core::change::{CallResult, Denial};
 use agent_core::message::{Content, Digest};
 use agent_core::view::result_text;
 use agent_memory::{SessionSummary, Store, StoreError};
-use agent_plugins::{Generation, Grants, LoadedPlugin, Sandbox};
-use agent_runtime::AgentError;
+use agent_plugins::{Generation, LoadedPlugin, Sandbox};
 use agent_runtime::replay::{Again, Came, Deed, DeedKind, Past};
+use agent_runtime::{AgentError, PluginAllowance};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,8 +26,10 @@ pub struct Replay {
     pub session: SessionSummary,
     /// Those that stand for the recorded ones, by name. Empty: each recorded plugin, as it was.
     pub with: BTreeMap<String, Arc<LoadedPlugin>>,
-    /// What they may reach beside what was recorded, by name.
-    pub grants: BTreeMap<String, Grants>,
+    /// What they may reach beside what was recorded, and within which limits, by name.
+    pub allowances: BTreeMap<String, PluginAllowance>,
+    /// The same for all others.
+    pub otherwise: PluginAllowance,
     /// Only this one. None: all.
     pub turn: Option<u32>,
 }
@@ -120,8 +122,8 @@ impl Replay {
                     Err(why) => found.skipped.push(format!("{}: {why}", of_prompt(deed))),
                 }
             }
-            let grants = self.grants.get(&deed.plugin).cloned().unwrap_or_default();
-            let Some(again) = past.again(&now, deed, &grants).await? else { continue };
+            let allowance = self.allowances.get(&deed.plugin).unwrap_or(&self.otherwise);
+            let Some(again) = past.again(&now, deed, allowance).await? else { continue };
             match compared(deed, &again, &now) {
                 None => found.same += 1,
                 Some(difference) => found.differences.push(difference),

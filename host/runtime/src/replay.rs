@@ -134,28 +134,28 @@ impl Past {
         &self.session
     }
 
-    /// Has a plugin do it again, with these grants beside what was recorded.
+    /// Has a plugin do it again, within these limits, and with these grants beside what was recorded.
     pub async fn again(
         &self,
         plugin: &Arc<LoadedPlugin>,
         deed: &Deed,
-        grants: &Grants,
+        allowance: &PluginAllowance,
     ) -> Result<Option<Again>, AgentError> {
-        let setup = PluginSetup::new(plugin.clone(), grants.clone(), Default::default());
+        let setup = PluginSetup::new(plugin.clone(), allowance.grants.clone(), allowance.limits);
         Ok(Some(match &deed.kind {
             DeedKind::Call(record) | DeedKind::Request(record, _) => {
-                self.call(plugin, (record, deed.turn), grants).await?
+                self.call(plugin, (record, deed.turn), allowance).await?
             }
             DeedKind::Verdict(verdict) => of_plugin(self.sandbox.validate(&setup, &verdict.0).await, Came::Verdict),
             DeedKind::Decision(decision) => of_plugin(self.sandbox.decide(&setup, &decision.0).await, Came::Decision),
             DeedKind::Context(built) => {
-                let circumstances = self.circumstances(&built.host, &built.request.scope, grants);
+                let circumstances = self.circumstances(&built.host, &built.request.scope, allowance);
                 let setup = circumstances.setup(plugin);
                 let report = self.sandbox.build_context(&setup, &built.request, &circumstances.ports).await;
                 self.judged(of_plugin(report, |answer| Came::Built(json!(answer))), &circumstances, &built.denials)
             }
             DeedKind::Step(built) => {
-                let circumstances = self.circumstances(&built.host, &built.request.scope, grants);
+                let circumstances = self.circumstances(&built.host, &built.request.scope, allowance);
                 let setup = circumstances.setup(plugin);
                 let report = self.sandbox.build_step(&setup, &built.request, &circumstances.ports).await;
                 self.judged(of_plugin(report, |answer| Came::Built(json!(answer))), &circumstances, &built.denials)
@@ -165,15 +165,15 @@ impl Past {
     }
 
     /// Has the host answer what it answered then.
-    fn circumstances(&self, recorded: &HostAnswers, scope: &Scope, grants: &Grants) -> Circumstances {
+    fn circumstances(&self, recorded: &HostAnswers, scope: &Scope, allowance: &PluginAllowance) -> Circumstances {
         let asker = format!("turn {}", scope.turn);
-        self.circumstances_of(&asker, recorded, grants)
+        self.circumstances_of(&asker, recorded, allowance)
     }
 
-    fn circumstances_of(&self, call: &str, recorded: &HostAnswers, grants: &Grants) -> Circumstances {
+    fn circumstances_of(&self, call: &str, recorded: &HostAnswers, allowance: &PluginAllowance) -> Circumstances {
         let host = Arc::new(RecordedHost::new(recorded));
         let model_tokens = self.model.has(call).then_some(RECORDED_TOKENS);
-        let grants = Grants { model_tokens, ..allowed(recorded, grants) };
+        let grants = Grants { model_tokens, ..allowed(recorded, &allowance.grants) };
         let ports = Ports {
             media: Some(Arc::new(PastMedia(StoredMedia(self.store.clone())))),
             model: Some(self.model.clone()),
@@ -181,7 +181,8 @@ impl Past {
             http: Some(host.clone()),
             then: Some(Arc::new(then(recorded))),
         };
-        Circumstances { host, grants, ports }
+        let allowance = PluginAllowance { grants, limits: allowance.limits, ..PluginAllowance::default() };
+        Circumstances { host, allowance, ports }
     }
 
     /// With what the plugin wanted otherwise than then.
@@ -199,14 +200,13 @@ impl Past {
         &self,
         plugin: &Arc<LoadedPlugin>,
         (record, turn): (&CallRecord, u32),
-        grants: &Grants,
+        allowance: &PluginAllowance,
     ) -> Result<Again, AgentError> {
         let nothing = HostAnswers::default();
         let recorded = self.host.get(&record.id.0).unwrap_or(&nothing);
-        let circumstances = self.circumstances_of(&record.id.0, recorded, grants);
-        let allowance = PluginAllowance { grants: circumstances.grants.clone(), ..Default::default() };
+        let circumstances = self.circumstances_of(&record.id.0, recorded, allowance);
         let mut config = AgentConfig::new(&self.session.agent);
-        config.plugins.insert(plugin.name().to_owned(), allowance);
+        config.plugins.insert(plugin.name().to_owned(), circumstances.allowance.clone());
         // It is asked nothing: the agent is there for its registry of tools.
         let nobody = Providers::new(Vec::new()).model("offline", Path::new("")).expect("it is built in");
         let agent = Agent::new(config, nobody, Generation::new([plugin.clone()]))?;
@@ -249,13 +249,13 @@ impl Past {
 /// What a plugin meets that does something again.
 struct Circumstances {
     host: Arc<RecordedHost>,
-    grants: Grants,
+    allowance: PluginAllowance,
     ports: Ports,
 }
 
 impl Circumstances {
     fn setup(&self, plugin: &Arc<LoadedPlugin>) -> PluginSetup {
-        PluginSetup::new(plugin.clone(), self.grants.clone(), Default::default())
+        PluginSetup::new(plugin.clone(), self.allowance.grants.clone(), self.allowance.limits)
     }
 }
 

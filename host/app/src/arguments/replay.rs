@@ -1,14 +1,16 @@
 //! The command line of `agent-host replay`.
 
-use super::session_id;
+use super::{agent, session_id};
 use crate::grants::Grant;
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::path::PathBuf;
 
 /// Below its help.
 const CODES: &str = "\
-A call runs again with its recorded arguments and the model's recorded answers. Files, requests
-and kept values are not recorded: a plugin that wants them is denied, and that is reported.
+A call runs again with its recorded arguments and the recorded answers of the host: pages, kept
+values, the model's words, time and random numbers. Files, variables and configuration values are
+not recorded: they are granted, or denied and reported.
 Nothing is written. More in host/docs/scenarios.md.
 Exit codes: 0 nothing differs, 1 something does, 2 there was nothing to do again.";
 
@@ -22,6 +24,9 @@ pub(crate) struct ReplayArguments {
     /// Another version of a plugin, instead of the recorded one; without it, every plugin as it was recorded
     #[arg(long, value_name = "PLUGIN=FILE", value_parser = with)]
     pub(crate) with: Vec<(String, PathBuf)>,
+    /// An agent's file, or its name in this folder: its limits, variables and configuration values hold
+    #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
+    pub(crate) agent: Option<PathBuf>,
     /// Only this turn
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) turn: Option<u32>,

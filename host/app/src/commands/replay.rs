@@ -1,17 +1,20 @@
 //! `agent-host replay`: whether another version of a plugin does in a stored session what the recorded one did (S6).
 
 use super::session::find;
+use crate::arguments::AgentArguments;
 use crate::arguments::replay::ReplayArguments;
 use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::grants::{self, Kind};
 use crate::interrupt::{Doing, Interrupts};
+use crate::settings::Settings;
 use crate::setup;
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
 use agent_kit::replay::{Difference, Found, Replay, Until};
 use agent_memory::{SessionFilter, SqliteStore, Store};
 use agent_plugins::{Grants, LoadedPlugin, Sandbox};
+use agent_runtime::PluginAllowance;
 use agent_runtime::portable::{self, ImportAs};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -24,12 +27,17 @@ const MAX_DOCUMENT: u64 = 1 << 30;
 /// Runs it.
 pub(crate) async fn run(asked: ReplayArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let data = DataDirectory::open(data)?;
-    let grants = granted(&asked)?;
-    let sandbox = setup::sandbox(&data)?;
+    let granted = granted(&asked)?;
+    let agent = configured(&asked)?;
+    let sandbox = match &agent {
+        Some(settings) => setup::sandbox_of(settings, &data)?,
+        None => setup::sandbox(&data)?,
+    };
+    let (allowances, otherwise) = allowances(agent.as_ref(), granted);
     let with = replacements(&asked, &sandbox).await?;
     let cancel = Interrupts::listen(terminal.clone()).begin(Doing::Turn);
     let (store, session) = session(&asked.session, &data).await?;
-    let replay = Replay { store, sandbox, session, with, grants, turn: asked.turn };
+    let replay = Replay { store, sandbox, session, with, allowances, otherwise, turn: asked.turn };
     terminal.busy(format!("doing {} again", replay.session.subject));
     let until = if asked.all { Until::End } else { Until::First };
     let found = tokio::select! {
@@ -60,6 +68,38 @@ fn granted(asked: &ReplayArguments) -> Result<BTreeMap<String, Grants>, Failure>
     }
     let resolved = grants::resolve(&asked.grant, &environment::variable);
     resolved.map(|resolved| resolved.plugins).map_err(|problems| Failure::refused(problems.join("\n")))
+}
+
+/// The agent whose values and limits hold.
+fn configured(asked: &ReplayArguments) -> Result<Option<Settings>, Failure> {
+    if asked.agent.is_none() {
+        return Ok(None);
+    }
+    let arguments = AgentArguments { agent: asked.agent.clone(), ..AgentArguments::default() };
+    Ok(Some(Settings::read(&arguments, &environment::variable)?))
+}
+
+/// By plugin, and for all others: the agent's limits, variables and configuration values, which no record holds, with what is
+/// granted for the replay.
+fn allowances(
+    agent: Option<&Settings>,
+    granted: BTreeMap<String, Grants>,
+) -> (BTreeMap<String, PluginAllowance>, PluginAllowance) {
+    let of_agent = |name: &str| {
+        let PluginAllowance { grants, limits, .. } =
+            agent.map(|settings| setup::allowance(settings, name)).unwrap_or_default();
+        let Grants { env, config, .. } = grants;
+        PluginAllowance { grants: Grants { env, config, ..Grants::default() }, limits, ..PluginAllowance::default() }
+    };
+    let named = agent.into_iter().flat_map(setup::plugin_names).chain(granted.keys().map(String::as_str));
+    let allowances = named.map(|name| {
+        let mut allowance = of_agent(name);
+        if let Some(granted) = granted.get(name) {
+            allowance.grants = granted.clone().and(&allowance.grants);
+        }
+        (name.to_owned(), allowance)
+    });
+    (allowances.collect(), of_agent(""))
 }
 
 async fn replacements(

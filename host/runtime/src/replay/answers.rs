@@ -131,7 +131,9 @@ impl HttpPort for RecordedHost {
             }
             Some(RequestAnswer::Refused(refusal)) => Err(refusal),
             Some(RequestAnswer::TooLarge) => {
-                state.missed.push(format!("the request {method} {shown}, whose answer was more than is recorded (`recorded_kib`)"));
+                state.missed.push(format!(
+                    "the request {method} {shown}, whose answer was more than is recorded (`recorded_kib`)"
+                ));
                 Err(HttpRefusal::Denied)
             }
             None => {

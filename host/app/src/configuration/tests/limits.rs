@@ -17,7 +17,7 @@ fn set<L: std::default::Default>(rows: &[LimitRow<L>], values: &LimitValues) -> 
 /// line, key and what is allowed.
 fn check<L: std::default::Default>(rows: &[LimitRow<L>], header: &str, values: impl Fn(&AgentFile) -> LimitValues) {
     for row in rows {
-        for value in [row.least.max(1), row.most] {
+        for value in [row.least, row.most] {
             // The stack that holds the other one must be large enough for it.
             let room = match row.key {
                 "wasm_stack_kib" => "async_stack_kib = 16384\n",
@@ -28,7 +28,7 @@ fn check<L: std::default::Default>(rows: &[LimitRow<L>], header: &str, values: i
                 parse(&format!("{header}\n{room}{} = {value}\n", row.key)).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!((row.get)(&set(rows, &values(&file))), Some(value), "{header} {row:?}");
         }
-        for wrong in [0, row.least - 1, row.most + 1] {
+        for wrong in row.least.checked_sub(1).map(|least| [0, least]).into_iter().flatten().chain([row.most + 1]) {
             let error = parse(&format!("{header}\n{} = {wrong}\n", row.key)).expect_err(row.key);
             let allowed = format!("a whole number from {} to {}", row.least, row.most);
             let line = header.lines().count() + 1;
