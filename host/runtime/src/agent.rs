@@ -8,7 +8,7 @@ use crate::models::Models;
 use crate::offering::ToolVectors;
 use crate::outbox::OutboxConfig;
 use crate::pinned::{self, PinnedTools};
-use crate::registry::{Availability, Registry, RegistryError};
+use crate::registry::{Availability, KnownTools, Registry, RegistryError};
 use crate::remember::MemoryUse;
 use crate::services::ServiceConfig;
 use crate::summary::SummaryWriter;
@@ -234,6 +234,7 @@ struct Parts {
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
     began_with: Option<Arc<PinnedTools>>,
+    known: KnownTools,
 }
 
 impl Agent {
@@ -242,11 +243,12 @@ impl Agent {
     pub fn new(config: AgentConfig, models: impl Into<Models>, generation: Generation) -> Result<Self, AgentError> {
         let servers = McpServers::new(config.mcp.iter().cloned())?;
         let (standing, catalogue, began_with) = (Arc::default(), None, None);
-        Self::build(config, models.into(), Parts { generation, standing, servers, catalogue, began_with })
+        let known = KnownTools::default();
+        Self::build(config, models.into(), Parts { generation, standing, servers, catalogue, began_with, known })
     }
 
     fn build(config: AgentConfig, models: Models, parts: Parts) -> Result<Self, AgentError> {
-        let Parts { generation, standing, servers, catalogue, began_with } = parts;
+        let Parts { generation, standing, servers, catalogue, began_with, known } = parts;
         for (name, service) in &config.services {
             let wrong = |(event_type, error)| AgentError::Service { name: name.clone(), event_type, error };
             service.check().map_err(wrong)?;
@@ -254,7 +256,7 @@ impl Agent {
         let output_schema = config.output_schema.as_ref().map(Schema::compile).transpose()?;
         let absent = catalogue.iter().flat_map(|catalogue| catalogue.problems()).filter_map(McpError::absent);
         let absent = absent.map(|(server, reason)| (server.to_owned(), reason));
-        let registry = registry(&config, &generation, catalogue.as_deref())?.without(absent);
+        let registry = registry(&config, &generation, (catalogue.as_deref(), &known))?.without(absent);
         let registry = match &began_with {
             // Before the servers have said what they have now, nothing of theirs is gone.
             Some(tools) if catalogue.is_none() && !config.mcp.is_empty() => {
@@ -356,6 +358,7 @@ impl Agent {
             servers: self.servers.clone(),
             catalogue: self.catalogue.clone(),
             began_with: self.began_with.clone(),
+            known: self.registry.known_tools(),
         }
     }
 
@@ -535,7 +538,7 @@ impl Agent {
 fn registry(
     config: &AgentConfig,
     generation: &Generation,
-    catalogue: Option<&Catalogue>,
+    (catalogue, known): (Option<&Catalogue>, &KnownTools),
 ) -> Result<Registry, RegistryError> {
     let of_plugins = generation.plugins().flat_map(|plugin| {
         let identity = plugin.identity();
@@ -562,5 +565,5 @@ fn registry(
         let availability = approvals::availability(&config.approvals, (&tool, &source), otherwise);
         (tool, source, availability)
     });
-    Registry::new(all)
+    Registry::after(known, all)
 }

@@ -34,10 +34,19 @@ pub struct RegisteredTool {
     pub availability: Availability,
     /// What an approval is bound to (L17): the plugin's component, or the definition where the tool comes from elsewhere.
     pub digest: Digest,
-    arguments: Schema,
-    structured: Option<Schema>,
+    schemas: Arc<Schemas>,
     reserved: Reserved,
 }
+
+/// What a tool's arguments and structured results are checked with.
+#[derive(Debug)]
+struct Schemas {
+    arguments: Schema,
+    structured: Option<Schema>,
+}
+
+/// The tools of an earlier registry, by name: what is compiled of them is taken over where it is the same.
+pub(crate) type KnownTools = BTreeMap<String, Arc<RegisteredTool>>;
 
 /// Whether the model is told of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,10 +117,18 @@ impl Registry {
     pub fn new(
         tools: impl IntoIterator<Item = (ToolDefinition, ToolSource, Availability)>,
     ) -> Result<Self, RegistryError> {
+        Self::after(&KnownTools::default(), tools)
+    }
+
+    /// The same after an earlier one. Compiling a schema takes longer than a call does, and so does giving it up.
+    pub(crate) fn after(
+        known: &KnownTools,
+        tools: impl IntoIterator<Item = (ToolDefinition, ToolSource, Availability)>,
+    ) -> Result<Self, RegistryError> {
         let mut registry = Self::default();
         for (definition, source, availability) in tools {
             let name = definition.name.clone();
-            let tool = RegisteredTool::new(definition, source, availability)?;
+            let tool = RegisteredTool::new(definition, (source, availability), known.get(&name))?;
             if let Some(first) = registry.tools.get(&name) {
                 let (first, second) = (first.source.to_string(), tool.source.to_string());
                 return Err(RegistryError::Duplicate { name, first, second });
@@ -120,6 +137,11 @@ impl Registry {
         }
         registry.names = ToolNames::new(registry.tools.keys().map(String::as_str));
         Ok(registry.offering())
+    }
+
+    /// Its tools, for a registry that comes after it.
+    pub(crate) fn known_tools(&self) -> KnownTools {
+        self.tools.clone()
     }
 
     /// The same tools, each as available as this says.
@@ -302,8 +324,8 @@ impl Registry {
 impl RegisteredTool {
     fn new(
         mut definition: ToolDefinition,
-        source: ToolSource,
-        availability: Availability,
+        (source, availability): (ToolSource, Availability),
+        known: Option<&Arc<RegisteredTool>>,
     ) -> Result<Self, RegistryError> {
         let reserved = without_reserved(&mut definition.input_schema);
         let compile = |which: &'static str, schema: &Value| {
@@ -315,11 +337,21 @@ impl RegisteredTool {
             };
             Schema::compile(schema).map_err(failed)
         };
-        let arguments = compile("input", &definition.input_schema)?;
-        let structured = definition.output_schema.as_ref().map(|schema| compile("output", schema)).transpose()?;
+        let is_same = |known: &&Arc<RegisteredTool>| {
+            known.definition.input_schema == definition.input_schema
+                && known.definition.output_schema == definition.output_schema
+        };
+        let schemas = match known.filter(is_same) {
+            Some(known) => known.schemas.clone(),
+            None => {
+                let structured =
+                    definition.output_schema.as_ref().map(|schema| compile("output", schema)).transpose()?;
+                Arc::new(Schemas { arguments: compile("input", &definition.input_schema)?, structured })
+            }
+        };
         let digest = digest_of_tool(&definition, &source);
         let source = source.defined(&digest);
-        Ok(Self { digest, arguments, structured, definition, source, availability, reserved })
+        Ok(Self { digest, schemas, definition, source, availability, reserved })
     }
 
     /// The arguments as they go out: with what the host fills in (L15).
@@ -347,13 +379,13 @@ impl RegisteredTool {
 
     /// Whether arguments satisfy the tool's schema, whoever wrote them (L8).
     pub fn check_arguments(&self, arguments: &Value) -> Result<(), Vec<Violation>> {
-        let violations = but_the_result(self, self.arguments.check(arguments).err().unwrap_or_default());
+        let violations = but_the_result(self, self.schemas.arguments.check(arguments).err().unwrap_or_default());
         if violations.is_empty() { Ok(()) } else { Err(violations) }
     }
 
     /// Whether the structured result is what the tool promised.
     pub fn check_structured(&self, structured: Option<&Value>) -> Result<(), ToolError> {
-        let Some(schema) = &self.structured else { return Ok(()) };
+        let Some(schema) = &self.schemas.structured else { return Ok(()) };
         let Some(value) = structured else {
             let message = format!("{} promised a structured result and gave none", self.source);
             return Err(ToolError::Failed { message });
@@ -413,6 +445,27 @@ mod tests {
             (tool("read_file"), ToolSource::BuiltIn, withheld),
         ])
         .unwrap()
+    }
+
+    /// P10: what is compiled of a tool is taken over by the next generation where its schemas are the same, and only there.
+    #[test]
+    fn p10_schemas_are_compiled_once() {
+        let of_type = |kind: &str| ToolDefinition {
+            input_schema: json!({"type": "object", "properties": {"path": {"type": kind}}}),
+            ..tool("count")
+        };
+        let source =
+            |digest: u8| ToolSource::Plugin { plugin: "text".into(), digest: Digest::from_sha256([digest; 32]) };
+        let first = Registry::new([(of_type("string"), source(1), Availability::Offered)]).unwrap();
+        let after = |kind: &str| {
+            Registry::after(&first.known_tools(), [(of_type(kind), source(2), Availability::Offered)]).unwrap()
+        };
+        let (same, other) = (after("string"), after("integer"));
+        let schemas = |registry: &Registry| registry.get("count").unwrap().schemas.clone();
+        assert!(Arc::ptr_eq(&schemas(&first), &schemas(&same)));
+        assert!(!Arc::ptr_eq(&schemas(&first), &schemas(&other)));
+        assert_eq!(same.get("count").unwrap().source, source(2));
+        assert!(other.get("count").unwrap().check_arguments(&json!({"path": "x"})).is_err());
     }
 
     #[test]
