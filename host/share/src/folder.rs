@@ -178,8 +178,24 @@ pub struct Locked {
     pub trust: Trust,
 }
 
+impl Locked {
+    fn judge(&self, locked: &LockedPlugin, component: &ReadComponent<'_>) -> Result<(), String> {
+        if !self.trust.looks() {
+            return Ok(());
+        }
+        let component = component().map_err(|error| format!("it cannot be read: {error}"))?;
+        judge(locked, &component, &self.trust).map(drop).map_err(|error| error.to_string())
+    }
+}
+
 impl Vetting for Locked {
-    fn vet(&self, file: &Path, plugin: &PluginIdentity, component: &ReadComponent<'_>) -> Result<(), String> {
+    fn vet(
+        &self,
+        file: &Path,
+        plugin: &PluginIdentity,
+        component: &ReadComponent<'_>,
+    ) -> Result<Option<String>, String> {
+        let mut vouched = None;
         let folder = file.parent().unwrap_or(Path::new("."));
         let lock = LockFile::read(folder).map_err(|error| error.to_string())?;
         let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
@@ -197,12 +213,27 @@ impl Vetting for Locked {
                     folder = folder.display(),
                 ));
             }
-            if self.trust.looks() {
-                let component = component().map_err(|error| format!("it cannot be read: {error}"))?;
-                judge(locked, &component, &self.trust).map_err(|error| error.to_string())?;
+            self.judge(locked, component)?;
+            vouched = Some(locked.voucher());
+        }
+        Ok(vouched)
+    }
+
+    fn vet_kept(
+        &self,
+        vouched: &str,
+        plugin: &PluginIdentity,
+        component: &ReadComponent<'_>,
+    ) -> Result<(), String> {
+        let came_as = LockFile::vouched(vouched).map_err(|error| error.to_string())?;
+        let mut refused = None;
+        for locked in came_as.iter().filter(|locked| locked.component == plugin.digest) {
+            match self.judge(locked, component) {
+                Ok(()) => return Ok(()),
+                Err(reason) => refused = Some(reason),
             }
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     fn lock_file(&self) -> &'static str {
@@ -266,7 +297,7 @@ mod tests {
         folder.place(plugin("calc", b"one"), b"one", Replace::Locked).expect("placed");
         let vet = |file: &str, name: &str, component: &[u8]| {
             let read = || Ok(Arc::new(component.to_vec()));
-            Locked::default().vet(&directory.path().join(file), &identity(name, component), &read)
+            Locked::default().vet(&directory.path().join(file), &identity(name, component), &read).map(drop)
         };
         assert_eq!(vet("calc.wasm", "calc", b"one"), Ok(()));
         assert_eq!(vet("mine.wasm", "mine", b"anything"), Ok(()));
@@ -278,6 +309,23 @@ mod tests {
         assert!(
             vet("mine.wasm", "mine", b"anything").expect_err("a lock that nobody can read").contains("plugins.lock:1")
         );
+    }
+
+    // P11, P10: a component that came from elsewhere is judged by what it came with, also after the lock has gone on to another.
+    #[test]
+    fn what_vouched_for_a_component_goes_with_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let folder = Folder::new(directory.path());
+        let file = folder.place(plugin("calc", b"one"), b"one", Replace::Locked).expect("placed");
+        let read = || Ok(Arc::new(b"one".to_vec()));
+        let identity = identity("calc", b"one");
+        let vouched = Locked::default().vet(&file, &identity, &read).expect("it may serve").expect("it is locked");
+        assert_eq!(Locked::default().vet(&directory.path().join("mine.wasm"), &super::tests::identity("mine", b"x"), &read), Ok(None));
+        assert_eq!(Locked::default().vet_kept(&vouched, &identity, &read), Ok(()));
+        let strict = Locked { trust: Trust { policy: crate::SignaturePolicy::Required, keys: Vec::new() } };
+        let refused = strict.vet_kept(&vouched, &identity, &read).expect_err("refused");
+        assert!(refused.contains("registry.example/team/calc: it is not signed"), "{refused}");
+        assert!(strict.vet_kept("[[plugin", &identity, &read).is_err(), "what cannot be read vouches for nothing");
     }
 
     #[test]

@@ -63,6 +63,15 @@ impl LockedPlugin {
         format!("{}.wasm", self.name)
     }
 
+    /// What is kept of it beside its component: its entry alone.
+    pub fn voucher(&self) -> String {
+        #[derive(Serialize)]
+        struct Entry<'e> {
+            plugin: [&'e LockedPlugin; 1],
+        }
+        toml::to_string_pretty(&Entry { plugin: [self] }).expect("texts and tables are TOML")
+    }
+
     /// From where it is.
     pub fn source(&self) -> Result<Source, ShareError> {
         Source::parse(&self.reference)
@@ -139,6 +148,16 @@ impl LockFile {
             return Err(refused(None, format!("`{}` is there twice; keep one of them", twice[0].name)));
         }
         Ok(Self { plugins })
+    }
+
+    /// What one component came as, of [`LockedPlugin::voucher`]s one after the other.
+    pub fn vouched(text: &str) -> Result<Vec<LockedPlugin>, ShareError> {
+        let document: Result<Document, _> = toml::from_str(&format!("format = {FORMAT}\n{text}"));
+        document.map(|document| document.plugins).map_err(|error| ShareError::Lock {
+            path: PathBuf::from("what vouched for it in the plugin store"),
+            line: None,
+            reason: format!("{}; `agent-host plugin add` fetches it again", shown(error.message())),
+        })
     }
 
     /// All plugins, sorted by name.

@@ -16,7 +16,7 @@ use crate::data::DataDirectory;
 use crate::exit::Failure;
 use crate::terminal::{BOLD, DIM, Terminal, YELLOW, text};
 use crate::{environment, setup};
-use agent_plugins::{LoadedPlugin, PluginStore, interfaces};
+use agent_plugins::{Introduction, LoadedPlugin, PluginStore, interfaces};
 use agent_share::{
     Credentials, Downloads, NO_MOMENT, PluginFacts, Pushed, Registry, ShareError, Shelf, Source, sign as signature_of,
 };
@@ -106,18 +106,19 @@ fn shown(pushed: &Pushed, facts: &PluginFacts) -> String {
     )
 }
 
-/// Signs what is there already.
+/// Signs what is there already. Nothing of it runs: who signs may have it looked at first.
 pub(super) async fn sign(asked: SignArguments, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let data = DataDirectory::open(data)?;
-    let sandbox = setup::sandbox(&data)?;
     let key = key::open(&asked.key, terminal).await?;
     let registry = registry(&asked.connection)?;
     let source = Source::Registry(asked.reference.clone());
     let found = registry.find(&source).await.map_err(failed)?;
-    let candidate = candidate::fetch(&registry, &found, (&sandbox, &shelf(&data)), terminal).await?;
+    let fetched = candidate::fetch(&registry, &found, &shelf(&data), terminal).await?;
     let pushed = found.pushed().ok_or_else(|| Failure::failed("the registry names no manifest"))?;
-    let facts = facts(&candidate.plugin, &candidate.fetched.bytes)?;
-    let signature = signature_of(&key, &candidate.fetched.bytes, &pushed.claims(&facts)).map_err(failed)?;
+    let Introduction { identity, manifest } = candidate::introduced(&fetched)?;
+    let version = manifest.map(|manifest| text::one_line(&manifest.version, 1000)).unwrap_or_default();
+    let facts = PluginFacts { name: identity.name, version, ..PluginFacts::default() };
+    let signature = signature_of(&key, &fetched.bytes, &pushed.claims(&facts)).map_err(failed)?;
     registry.attach_signature(&pushed, &signature).await.map_err(failed)?;
     print(terminal, shown(&pushed, &facts))?;
     print(terminal, format!("  signed    {}", key.public))
