@@ -23,7 +23,7 @@ pub(in super::super) async fn add(
     let place = Place::read(&asked.folder)?;
     let sandbox = setup::limited_sandbox(&data, place.limits, place.trust.clone())?;
     let work = Adding {
-        registry: registry(&asked.folder.connection)?,
+        registry: registry(&asked.folder.connection, terminal)?,
         shelf: shelf(&data),
         replace: if asked.replace { Replace::Anything } else { Replace::Locked },
         downgrade: if asked.allow_downgrade { Downgrade::Allowed } else { Downgrade::Refused },
@@ -111,6 +111,7 @@ impl Adding<'_> {
         let fetched = match (self.registry.find(source).await, before) {
             (Ok(found), _) => candidate::fetch(&self.registry, &found, &self.shelf, self.terminal).await?,
             (Err(error), Some(before)) if error.is_offline() && self.shelf.store.get(&before.component).is_ok() => {
+                let error = text::harmless(&error.to_string()).into_owned();
                 self.terminal
                     .note(format!("{YELLOW}!{YELLOW:#} {error}; what is locked is taken from the plugin store"));
                 return self.restored(before).await;

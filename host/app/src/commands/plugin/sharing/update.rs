@@ -27,7 +27,7 @@ pub(in super::super) async fn update(
     let lock = place.folder.lock_file().map_err(failed)?;
     let plugins = chosen(&lock, &asked.names)?;
     let sandbox = setup::limited_sandbox(&data, place.limits, place.trust.clone())?;
-    let registry = registry(&asked.folder.connection)?;
+    let registry = registry(&asked.folder.connection, terminal)?;
     let work = Updating { registry, shelf: shelf(&data), place, sandbox, asked: &asked, terminal };
     let (mut newer, mut wrong) = (0, 0);
     for plugin in plugins {
