@@ -186,7 +186,10 @@ pub(crate) fn tag_of_version(version: &str) -> Option<String> {
 
 fn is_host(host: &str) -> bool {
     let is_part = |character: char| character.is_ascii_alphanumeric() || ".-:[]".contains(character);
-    host.chars().all(is_part) && Url::parse(&format!("https://{host}/")).is_ok_and(|url| url.host().is_some())
+    let begins = |character: char| character.is_ascii_alphanumeric() || character == '[';
+    host.starts_with(begins)
+        && host.chars().all(is_part)
+        && Url::parse(&format!("https://{host}/")).is_ok_and(|url| url.host().is_some())
 }
 
 fn is_step(step: &str) -> bool {
@@ -239,6 +242,8 @@ mod tests {
             ("registry.example/calc@sha256:12", "no digest"),
             ("user@registry.example/calc", "no digest"),
             ("a b.example/calc", "does not begin with the host"),
+            ("./calc", "does not begin with the host"),
+            ("../calc", "does not begin with the host"),
         ] {
             let error = Reference::parse(text).expect_err(text).to_string();
             assert!(error.contains(said), "{text}: {error}");
