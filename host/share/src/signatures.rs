@@ -94,7 +94,15 @@ impl Registry {
     ) -> Result<Vec<(Descriptor, Stored)>, ShareError> {
         let known: Vec<_> = listed.manifests.iter().map(|entry| own_tag(subject, &entry.digest)).collect();
         let begin = format!("{}.", fallback_tag(subject));
-        let tags = self.tags(repository).await?;
+        let tags = match self.tags(repository).await {
+            Err(error) if error.is_offline() => return Err(error),
+            // Some registries list tags for nobody; then the index has to do.
+            Err(error) => {
+                tracing::warn!(%error, "the tags of signatures cannot be listed");
+                Vec::new()
+            }
+            Ok(tags) => tags,
+        };
         let mut found = Vec::new();
         for tag in tags.iter().filter(|tag| tag.starts_with(&begin) && !known.contains(tag)).take(MOST) {
             match self.stored((repository, access), tag).await {

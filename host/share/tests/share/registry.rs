@@ -35,6 +35,8 @@ pub(crate) struct Faults {
     pub upload_to: Option<String>,
     /// Where tokens are given out.
     pub realm: Option<String>,
+    /// Lists tags for nobody.
+    pub hide_tags: bool,
     /// Tags that no registry should have.
     pub strange_tags: Vec<String>,
 }
@@ -207,6 +209,7 @@ async fn answer(
                 building.body(Body::from(padded)).unwrap()
             }
         },
+        ("GET", "tags") if contents.faults.hide_tags => status(StatusCode::METHOD_NOT_ALLOWED),
         ("GET", "tags") => tags(&contents, &repository),
         ("GET", "referrers") if contents.faults.referrers => referrers(&contents, &repository, &name),
         _ => status(StatusCode::NOT_FOUND),

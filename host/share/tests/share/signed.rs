@@ -77,6 +77,19 @@ async fn signatures_that_come_at_once_are_all_kept() {
     }
 }
 
+/// A registry that lists tags for nobody has the index.
+#[tokio::test]
+async fn signatures_are_found_where_tags_are_not_listed() {
+    let (registry, person, team) = (TestRegistry::start(), Person::new(), key());
+    registry.set(|faults| faults.hide_tags = true);
+    let reference = format!("{}/team/calc:1.0.0", registry.host());
+    let bytes = component(1000);
+    let pushed = person.push(&reference, &bytes).await.expect("pushed");
+    signed(&person, &pushed, &bytes, &team).await;
+    let judged = judged(&person, &trust(&registry, &team), &reference).await;
+    assert!(matches!(judged, Ok(Signer::Trusted { .. })), "{judged:?}");
+}
+
 /// A writer of the list who had read it before another wrote it, and writes it after: whom it drops is found all the same, and
 /// stands in the list again with the next signature.
 #[tokio::test]
