@@ -2,7 +2,9 @@
 //! on loopback.
 
 mod by_policy;
+mod hostile;
 mod peers;
+mod vetted;
 mod while_running;
 
 use crate::support::components;
@@ -47,13 +49,18 @@ impl Desk {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.current_dir(self.ground.path()).args(arguments).stdin(Stdio::null());
         let programs = std::env::var_os("PATH").unwrap_or_default();
         let programs = [self.path("bin")].into_iter().chain(std::env::split_paths(&programs));
         command.env("PATH", std::env::join_paths(programs).unwrap());
         command.env("AGENT_HOST_DATA", self.path("data")).env("DOCKER_CONFIG", self.path("docker"));
-        command.env_remove("AGENT_HOST_KEY_PASSWORD").output().unwrap()
+        command.env_remove("AGENT_HOST_KEY_PASSWORD");
+        command
     }
 
     /// What it says on both outputs, and how it ends.

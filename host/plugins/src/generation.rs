@@ -1,8 +1,7 @@
 //! A generation: the immutable set of plugins that an agent has at one moment, named by digests (P10). A turn pins one.
 
 use crate::engine::Metering;
-use crate::identity::PluginIdentity;
-use crate::load::{LoadError, Progress, read_component};
+use crate::load::{LoadError, Origin, Progress};
 use crate::plugin::LoadedPlugin;
 use crate::sandbox::Sandbox;
 use crate::store::{PluginStore, PluginStoreError, digest_of};
@@ -170,15 +169,16 @@ impl Generation {
 }
 
 impl Sandbox {
-    /// A plugin from the plugin store.
+    /// A plugin from the plugin store, if what vouched for it when it came does so still.
     pub async fn load_stored(&self, name: &str, digest: &Digest) -> Result<Arc<LoadedPlugin>, GenerationError> {
         let store = self.store().ok_or(GenerationError::NoStore)?.clone();
+        let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
         if let Some(plugin) = self.shared.loaded(digest, name, Metering::Off) {
+            self.vet_kept(&plugin).await.map_err(load)?;
             return Ok(plugin);
         }
         let bytes = self.stored(name, digest, store).await?;
-        let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
-        self.load_bytes(name, bytes).await.map_err(load)
+        self.load_kept(name, bytes).await.map_err(load)
     }
 
     /// The same plugin, its code counting fuel. It is made once, of the component in the plugin store.
@@ -216,32 +216,13 @@ async fn components_in(directory: &Path) -> Result<Vec<PathBuf>, GenerationError
     Ok(files)
 }
 
-/// The bytes of a plugin whose file was only looked at.
-fn read_again(path: &Path, (plugin, most): (&PluginIdentity, u64)) -> std::io::Result<Arc<Vec<u8>>> {
-    let bytes = read_component(path, most).map_err(std::io::Error::other)?;
-    match digest_of(&bytes) == plugin.digest {
-        true => Ok(Arc::new(bytes)),
-        false => Err(std::io::Error::other("it is being changed")),
-    }
-}
-
 /// Loads a file that may serve, and keeps what is in it in the plugin store.
 pub(crate) async fn load_and_keep(
     sandbox: &Sandbox,
     path: &Path,
     progress: &Progress<'_>,
 ) -> Result<Arc<LoadedPlugin>, LoadError> {
-    let (plugin, bytes) = sandbox.load_path(path, progress).await?;
-    if let Some(vetting) = sandbox.shared.vetting.clone() {
-        let (path, identity, bytes) = (path.to_owned(), plugin.identity().clone(), bytes.clone());
-        let most = sandbox.shared.largest_component;
-        let vetted = tokio::task::spawn_blocking(move || {
-            let read = || bytes.clone().map_or_else(|| read_again(&path, (&identity, most)), Ok);
-            vetting.vet(&path, &identity, &read)
-        });
-        let vetted = vetted.await.map_err(|error| LoadError::Stopped(error.to_string()))?;
-        vetted.map_err(LoadError::Refused)?;
-    }
+    let (plugin, bytes) = sandbox.load_path(path, &Origin::Folder(path.to_owned()), progress).await?;
     // Without its bytes the store has it already.
     if let (Some(store), Some(bytes)) = (sandbox.store(), bytes) {
         let (store, digest) = (store.clone(), plugin.digest().clone());

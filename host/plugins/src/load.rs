@@ -1,13 +1,15 @@
-//! From bytes to a plugin: looked at, checked, compiled or found in the cache, linked, and asked once what it is.
+//! From bytes to a plugin: looked at, vetted, checked, compiled or found in the cache, linked, and asked once what it is.
 
 mod code;
 mod error;
 mod learning;
 mod linking;
 mod reading;
+mod vetted;
 
 pub use error::LoadError;
-pub(crate) use reading::read_component;
+pub use reading::read_component;
+pub(crate) use vetted::Origin;
 
 use crate::engine::Metering;
 use crate::failure::CallFailure;
@@ -76,7 +78,16 @@ impl Sandbox {
 
     /// Loads a component from a file, telling about its progress.
     pub async fn load_file_with(&self, path: &Path, progress: &Progress<'_>) -> Result<Arc<LoadedPlugin>, LoadError> {
-        self.load_path(path, progress).await.map(|(plugin, _)| plugin)
+        self.load_path(path, &Origin::Named, progress).await.map(|(plugin, _)| plugin)
+    }
+
+    /// The same for who is served by it: what may not serve from its folder is refused before anything of it runs.
+    pub async fn load_serving_file_with(
+        &self,
+        path: &Path,
+        progress: &Progress<'_>,
+    ) -> Result<Arc<LoadedPlugin>, LoadError> {
+        self.load_path(path, &Origin::Folder(path.to_owned()), progress).await.map(|(plugin, _)| plugin)
     }
 
     /// The same, with the file's bytes where they had to be read. Those that are known here, with a copy in the plugin store,
@@ -84,6 +95,7 @@ impl Sandbox {
     pub(crate) async fn load_path(
         &self,
         path: &Path,
+        origin: &Origin,
         progress: &Progress<'_>,
     ) -> Result<(Arc<LoadedPlugin>, Option<Arc<Vec<u8>>>), LoadError> {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -91,11 +103,13 @@ impl Sandbox {
         let (shared, there, known, file) = (Arc::clone(&self.shared), Arc::clone(&room), name.clone(), path.to_owned());
         let look = blocking(move || look_at_file(&shared, &there, (&known, &file))).await??;
         if let Some((known, size)) = look {
+            self.vet(origin, &known.identity(&name), None).await?;
             return Ok((self.ready(known, (&name, size, room), progress)?, None));
         }
         let (path, most) = (path.to_owned(), self.shared.largest_component);
         let bytes = Arc::new(blocking(move || reading::read_component(&path, most)).await??);
-        Ok((self.load(&stem, Arc::clone(&bytes), progress).await?, Some(bytes)))
+        let plugin = self.load_in(room, (&stem, origin), Arc::clone(&bytes), progress).await?;
+        Ok((plugin, Some(bytes)))
     }
 
     /// Loads a component from memory. `name` is its name if it has no manifest.
@@ -110,23 +124,25 @@ impl Sandbox {
         bytes: Vec<u8>,
         progress: &Progress<'_>,
     ) -> Result<Arc<LoadedPlugin>, LoadError> {
-        self.load(name, Arc::new(bytes), progress).await
+        self.load_in(self.room()?, (name, &Origin::Named), Arc::new(bytes), progress).await
+    }
+
+    /// Loads a component of the plugin store, if it may serve.
+    pub(crate) async fn load_kept(&self, name: &str, bytes: Vec<u8>) -> Result<Arc<LoadedPlugin>, LoadError> {
+        self.load_in(self.room()?, (name, &Origin::Store), Arc::new(bytes), &|_| {}).await
+    }
+
+    /// Whether a plugin of the store that is loaded already may serve.
+    pub(crate) async fn vet_kept(&self, plugin: &LoadedPlugin) -> Result<(), LoadError> {
+        self.vet(&Origin::Store, plugin.identity(), None).await
     }
 
     /// Loads a component so that its fuel is counted.
     pub(crate) async fn load_metered(&self, name: &str, bytes: Arc<Vec<u8>>) -> Result<Arc<LoadedPlugin>, LoadError> {
         let room = self.shared.rooms.room(Metering::Fuel);
         let room = room.map_err(|error| LoadError::Stopped(error.to_string()))?;
-        self.load_in(room, name, bytes, &|_| {}).await
-    }
-
-    async fn load(
-        &self,
-        name: &str,
-        bytes: Arc<Vec<u8>>,
-        progress: &Progress<'_>,
-    ) -> Result<Arc<LoadedPlugin>, LoadError> {
-        self.load_in(self.room()?, name, bytes, progress).await
+        // It is one that serves.
+        self.load_in(room, (name, &Origin::Named), bytes, &|_| {}).await
     }
 
     /// That of plugins whose fuel is not counted.
@@ -137,7 +153,7 @@ impl Sandbox {
     async fn load_in(
         &self,
         room: Arc<Room>,
-        name: &str,
+        (name, origin): (&str, &Origin),
         bytes: Arc<Vec<u8>>,
         progress: &Progress<'_>,
     ) -> Result<Arc<LoadedPlugin>, LoadError> {
@@ -148,6 +164,7 @@ impl Sandbox {
             let (name, room) = (name.clone(), Arc::clone(&room));
             blocking(move || first_look(&shared, &room, (&name, &known))).await??
         };
+        self.vet(origin, &first.identity(&name), Some(&bytes)).await?;
         match first {
             FirstLook::Known(known) => self.ready(known, (&name, size, room), progress),
             FirstLook::Unknown { digest, facts } => {
@@ -223,6 +240,13 @@ enum Known {
 }
 
 impl Known {
+    fn identity(&self, name: &str) -> Arc<PluginIdentity> {
+        match self {
+            Self::Loaded(plugin) => Arc::clone(&plugin.identity),
+            Self::Cached { digest, facts, .. } => identity(name, digest.clone(), facts),
+        }
+    }
+
     fn find(shared: &Shared, room: &Room, (name, digest): (&str, &Digest)) -> Option<Self> {
         if let Some(plugin) = shared.loaded(digest, name, room.metering) {
             return Some(Self::Loaded(plugin));
@@ -236,6 +260,15 @@ impl Known {
 enum FirstLook {
     Known(Known),
     Unknown { digest: Digest, facts: Box<Facts> },
+}
+
+impl FirstLook {
+    fn identity(&self, name: &str) -> Arc<PluginIdentity> {
+        match self {
+            Self::Known(known) => known.identity(name),
+            Self::Unknown { digest, facts } => identity(name, digest.clone(), facts),
+        }
+    }
 }
 
 /// A file whose component is known, and kept in the store where there is one; with its size.

@@ -10,6 +10,9 @@ use std::time::SystemTime;
 /// What is compared at once.
 const COMPARED_BYTES: usize = 64 * 1024;
 
+/// Of all that is kept of who vouches for a component.
+const VOUCHED_BYTES: usize = 64 * 1024;
+
 /// A directory of components, each under the digest of its bytes.
 #[derive(Clone, Debug)]
 pub struct PluginStore {
@@ -76,6 +79,28 @@ impl PluginStore {
         File::open(self.path(digest)).is_ok_and(|stored| are_equal(stored, file))
     }
 
+    /// Keeps what vouches for a component, beside what did so before.
+    pub fn vouch(&self, digest: &Digest, words: &str) -> Result<(), PluginStoreError> {
+        let before = self.vouched(digest)?.unwrap_or_default();
+        if before.contains(words) {
+            return Ok(());
+        }
+        let path = self.voucher(digest);
+        let before = if before.len() + words.len() > VOUCHED_BYTES { "" } else { before.as_str() };
+        let parts = [before.as_bytes(), words.as_bytes()];
+        write_atomically(&self.directory, &path, &parts).map_err(|source| PluginStoreError::Io { path, source })
+    }
+
+    /// All that vouched for a component; nothing where it is somebody's own.
+    pub fn vouched(&self, digest: &Digest) -> Result<Option<String>, PluginStoreError> {
+        let path = self.voucher(digest);
+        match std::fs::read_to_string(&path) {
+            Ok(words) => Ok(Some(words)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(PluginStoreError::Io { path, source }),
+        }
+    }
+
     /// The bytes with this digest, verified.
     pub fn get(&self, digest: &Digest) -> Result<Vec<u8>, PluginStoreError> {
         let path = self.path(digest);
@@ -115,11 +140,19 @@ impl PluginStore {
     /// Forgets a component; says whether it was there.
     pub fn remove(&self, digest: &Digest) -> Result<bool, PluginStoreError> {
         let path = self.path(digest);
+        // What vouches goes last: without it the component would count as somebody's own.
         match std::fs::remove_file(&path) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                let _ = std::fs::remove_file(self.voucher(digest));
+                Ok(true)
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(source) => Err(PluginStoreError::Io { path, source }),
         }
+    }
+
+    fn voucher(&self, digest: &Digest) -> PathBuf {
+        self.directory.join(format!("{}.vouched", digest.hex()))
     }
 
     fn path(&self, digest: &Digest) -> PathBuf {
@@ -203,7 +236,13 @@ mod tests {
         std::fs::write(directory.path().join("plugins/notes.txt"), b"nothing of ours").expect("written");
         let listed = store.list().expect("listed");
         assert_eq!(listed.iter().map(|stored| (&stored.digest, stored.bytes)).collect::<Vec<_>>(), [(&digest, 9)]);
+        for words in ["by one\n", "by another\n", "by one\n"] {
+            store.vouch(&digest, words).expect("kept");
+        }
+        assert_eq!(store.vouched(&digest).expect("read").as_deref(), Some("by one\nby another\n"));
+        assert_eq!(store.list().expect("listed").len(), 1);
         assert!(store.remove(&digest).expect("removed") && !store.remove(&digest).expect("gone"));
         assert_eq!(store.list().expect("listed"), []);
+        assert_eq!(store.vouched(&digest).expect("read"), None);
     }
 }

@@ -1,4 +1,5 @@
-//! Whether a file of a plugin folder may serve: somebody outside of this room decides, such as by the folder's lock file.
+//! Whether a component may serve: somebody outside of this room decides, such as by a folder's lock file, before anything of it
+//! is compiled or run.
 
 use crate::identity::PluginIdentity;
 use std::io;
@@ -8,10 +9,19 @@ use std::sync::Arc;
 /// Reads the component that is asked about. A start with many plugins reads none of them whole, so this is for who needs it.
 pub type ReadComponent<'r> = dyn Fn() -> io::Result<Arc<Vec<u8>>> + 'r;
 
-/// Is asked about each plugin that is loaded from a folder, before it serves.
+/// Is asked about each component that shall serve. Its name is what its bytes say; no code of it has run.
 pub trait Vetting: Send + Sync + std::fmt::Debug {
-    /// Nothing, or why it may not serve, completing "`file`: …".
-    fn vet(&self, file: &Path, plugin: &PluginIdentity, component: &ReadComponent<'_>) -> Result<(), String>;
+    /// About a file of a plugin folder: what vouches for it, to be kept beside it in the plugin store (nothing for what is
+    /// somebody's own), or why it may not serve, completing "`file`: …".
+    fn vet(
+        &self,
+        file: &Path,
+        plugin: &PluginIdentity,
+        component: &ReadComponent<'_>,
+    ) -> Result<Option<String>, String>;
+
+    /// About a component of the plugin store, by all that vouched for it when it came: nothing, or why it may not serve.
+    fn vet_kept(&self, vouched: &str, plugin: &PluginIdentity, component: &ReadComponent<'_>) -> Result<(), String>;
 
     /// The file beside the plugins that the answer depends on: when it changes, what was refused is asked about again.
     fn lock_file(&self) -> &'static str;

@@ -1,8 +1,8 @@
 //! From `401` to an `Authorization`: basic, and the bearer tokens of registries.
 
 use crate::credentials::Login;
-use crate::error::ShareError;
-use crate::http::{Http, Request, body, explained};
+use crate::error::{ShareError, shown};
+use crate::http::{Http, Request, body, explained, may_lead};
 use reqwest::{Method, StatusCode};
 use serde::Deserialize;
 use url::Url;
@@ -15,13 +15,6 @@ const TOKEN_BYTES: u64 = 1024 * 1024;
 pub(crate) enum Challenge {
     Basic,
     Bearer { realm: String, service: Option<String>, scope: Option<String> },
-}
-
-/// Whether the registry itself is asked over TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tls {
-    Used,
-    NotUsed,
 }
 
 #[derive(Deserialize)]
@@ -64,9 +57,9 @@ fn parameters(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// What answers a challenge. None: there is nothing to answer it with.
+/// What answers a challenge of `asker`. None: there is nothing to answer it with.
 pub(crate) async fn answer(
-    (http, tls): (&Http, Tls),
+    (http, asker): (&Http, &Url),
     challenge: &Challenge,
     (scope, place): (&str, &str),
     login: Option<&Login>,
@@ -74,14 +67,7 @@ pub(crate) async fn answer(
     let Challenge::Bearer { realm, service, scope: asked } = challenge else {
         return Ok(login.and_then(Login::basic));
     };
-    let mut url = Url::parse(realm).map_err(|_| ShareError::Server {
-        place: place.to_owned(),
-        said: "it names no address for its tokens".to_owned(),
-    })?;
-    if tls == Tls::Used && url.scheme() != "https" {
-        let said = "it wants credentials to be sent without TLS; they are not".to_owned();
-        return Err(ShareError::Server { place: place.to_owned(), said });
-    }
+    let mut url = tokens_at(asker, realm).map_err(|said| ShareError::Server { place: place.to_owned(), said })?;
     let scope = asked.as_deref().unwrap_or(scope);
     let request = match login {
         Some(Login::Identity(token)) => {
@@ -91,7 +77,9 @@ pub(crate) async fn answer(
             if let Some(service) = service {
                 form.append_pair("service", service);
             }
-            Request::new(Method::POST, url).with_body(form.finish(), "application/x-www-form-urlencoded")
+            let request = Request::new(Method::POST, url);
+            Request { secret: Some(token.clone()), ..request }
+                .with_body(form.finish(), "application/x-www-form-urlencoded")
         }
         _ => {
             if let Some(service) = service {
@@ -113,6 +101,14 @@ pub(crate) async fn answer(
     let bytes = body(response, TOKEN_BYTES, place).await?;
     let token: Option<Token> = serde_json::from_slice(&bytes).ok();
     Ok(token.and_then(|token| token.token.or(token.access_token)).map(|token| format!("Bearer {token}")))
+}
+
+/// Where a registry has its tokens given out.
+fn tokens_at(asker: &Url, realm: &str) -> Result<Url, String> {
+    let url = Url::parse(realm).map_err(|_| "it names no address for its tokens".to_owned())?;
+    let host = shown(url.host_str().unwrap_or_default());
+    may_lead(asker, &url).map_err(|why| format!("it wants a login to be sent to `{host}`, {why}; it is not"))?;
+    Ok(url)
 }
 
 #[cfg(test)]
@@ -138,5 +134,17 @@ mod tests {
         for nothing in ["", "Negotiate", "Bearer", "Bearer service=\"s\"", "Bearer realm=\"\"", "Bearer realm"] {
             assert_eq!(challenge(nothing), None, "{nothing}");
         }
+    }
+
+    // Row 18, row 16: a login goes over TLS where the registry is asked over TLS, and not inside.
+    #[test]
+    fn logins_are_not_sent_inside() {
+        let at = |asker: &str, realm| tokens_at(&Url::parse(asker).expect(asker), realm);
+        assert!(at("https://registry.example/", "https://auth.example/token").is_ok());
+        assert!(at("http://127.0.0.1:5000/", "http://127.0.0.1:5001/token").is_ok());
+        for inside in ["http://auth.example/token", "https://127.0.0.1/token", "https://[::1]/", "file:///x"] {
+            assert!(at("https://registry.example/", inside).is_err_and(|said| said.contains("it is not")), "{inside}");
+        }
+        assert!(at("https://registry.example/", "token").is_err());
     }
 }

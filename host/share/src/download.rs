@@ -1,5 +1,6 @@
 //! Components that come from elsewhere: bounded, gone on with where they were cut, and verified before anybody sees them.
 
+use crate::again::Tries;
 use crate::error::ShareError;
 use crate::http::{Request, begins_at, pieces};
 use crate::oci::Descriptor;
@@ -123,13 +124,24 @@ impl Registry {
         }
     }
 
-    /// A file of the web, and nothing where it is not there.
+    /// A file of the web, and nothing where it is not there. One that was cut begins anew.
     pub(crate) async fn page(
         &self,
         url: &Url,
         most: u64,
         progress: &Progress<'_>,
     ) -> Result<Option<Vec<u8>>, ShareError> {
+        let place = url.to_string();
+        let mut tries = Tries::new(&self.http().listener, &place);
+        loop {
+            match self.page_once(url, most, progress).await {
+                Err(ShareError::Cut { reason, .. }) if tries.wait(reason.clone(), None).await => {}
+                page => return page,
+            }
+        }
+    }
+
+    async fn page_once(&self, url: &Url, most: u64, progress: &Progress<'_>) -> Result<Option<Vec<u8>>, ShareError> {
         let place = url.to_string();
         let response = self.http().send(Request::get(url.clone()), &place).await?;
         if matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::GONE) {

@@ -22,6 +22,14 @@ pub enum ShareError {
         /// Why.
         reason: String,
     },
+    /// Somebody answered, and then no more.
+    #[error("{place}: the connection was cut: {reason}")]
+    Cut {
+        /// A reference or an address.
+        place: String,
+        /// Why.
+        reason: String,
+    },
     /// Secure connections cannot be made at all.
     #[error("no secure connections can be made ({0}): install this system's root certificates (`ca-certificates`)")]
     Tls(String),
@@ -138,7 +146,7 @@ pub enum ShareError {
 impl ShareError {
     /// Whether there is no way to the server, so that what is here may do.
     pub fn is_offline(&self) -> bool {
-        matches!(self, ShareError::Unreachable { .. })
+        matches!(self, ShareError::Unreachable { .. } | ShareError::Cut { .. })
     }
 
     pub(crate) fn file(path: impl Into<PathBuf>, action: &'static str, source: std::io::Error) -> Self {

@@ -2,6 +2,7 @@
 
 use crate::download::{Downloads, Progress};
 use crate::error::ShareError;
+use crate::files::read;
 use crate::oci::Descriptor;
 use crate::push::Pushed;
 use crate::reference::{Reference, Source};
@@ -10,8 +11,6 @@ use crate::signature::SIGNATURE_BYTES;
 use agent_core::message::Digest;
 use agent_plugins::{PluginStore, digest_of};
 use semver::Version;
-use std::io::Read;
-use std::path::Path;
 use url::Url;
 
 /// What a source has at this moment.
@@ -193,21 +192,6 @@ pub fn age(version: &str, other: &str) -> Age {
         _ if version == other => Age::Same,
         _ => Age::Unknown,
     }
-}
-
-fn read(path: &Path, most: u64) -> Result<Vec<u8>, ShareError> {
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(|source| ShareError::file(path, "read", source))?;
-    let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
-    if !regular {
-        let what = "it is no regular file".to_owned();
-        return Err(ShareError::NotAPlugin { place: path.display().to_string(), what });
-    }
-    file.take(most + 1).read_to_end(&mut bytes).map_err(|source| ShareError::file(path, "read", source))?;
-    if bytes.len() as u64 > most {
-        return Err(ShareError::TooLarge { place: path.display().to_string(), size: bytes.len() as u64, most });
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //! should be.
 
 use crate::error::ShareError;
+use crate::files::{LARGEST, read, read_if_there};
 use crate::lock::{LockFile, LockedPlugin, place_of};
 use crate::trust::{Signer, Trust};
 use agent_core::message::Digest;
-use agent_plugins::{PluginIdentity, ReadComponent, Vetting, digest_of, place_file};
+use agent_plugins::{PluginIdentity, ReadComponent, Vetting, digest_of, introduction, place_file};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -63,10 +64,8 @@ impl Folder {
     /// Refuses where a file is in the way that nobody has locked, or that somebody has changed.
     pub fn make_way(&self, plugin: &LockedPlugin, replace: Replace) -> Result<(), ShareError> {
         let path = self.file(plugin);
-        let there = match std::fs::read(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            there => digest_of(&there.map_err(|source| ShareError::file(&path, "read", source))?),
-        };
+        self.refuse_taken_name(plugin)?;
+        let Some(there) = read_if_there(&path, LARGEST)?.map(|bytes| digest_of(&bytes)) else { return Ok(()) };
         let lock = self.lock_file()?;
         let locked = lock.plugin(&plugin.name).map(|locked| &locked.component);
         if replace == Replace::Anything || there == plugin.component || locked == Some(&there) {
@@ -77,6 +76,29 @@ impl Folder {
             Some(_) => "it was changed since it was locked; --replace gives that up",
         };
         Err(ShareError::Taken { place: path.display().to_string(), reason: reason.to_owned() })
+    }
+
+    /// Another file's plugin has its grants by its name, and two of one name are none.
+    fn refuse_taken_name(&self, plugin: &LockedPlugin) -> Result<(), ShareError> {
+        let own = self.file(plugin);
+        let entries = std::fs::read_dir(&self.path).map_err(|source| ShareError::file(&self.path, "read", source))?;
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let is_component = path.extension().is_some_and(|extension| extension == "wasm");
+            if !is_component || path == own {
+                continue;
+            }
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            // What cannot be read serves nobody.
+            let Ok(bytes) = read(&path, LARGEST) else { continue };
+            if introduction(&stem, &bytes).is_ok_and(|other| other.identity.name == plugin.name) {
+                let reason = format!(
+                    "it is the plugin `{}` already; move it away, and what its name is granted goes to the other",
+                    plugin.name
+                );
+                return Err(ShareError::Taken { place: path.display().to_string(), reason });
+            }
+        }
+        Ok(())
     }
 
     /// Locks a plugin and puts its file there, each whole or not at all. The lock goes first: a session that watches the
@@ -106,7 +128,7 @@ impl Folder {
         };
         let path = self.file(&plugin);
         if file == Removed::File {
-            let there = std::fs::read(&path).ok().map(|bytes| digest_of(&bytes));
+            let there = read_if_there(&path, LARGEST)?.map(|bytes| digest_of(&bytes));
             if there.is_some_and(|there| there != plugin.component) {
                 let reason = "it was changed since it was locked; --keep-file takes it out of the lock alone, and then it is yours";
                 return Err(ShareError::Taken { place: path.display().to_string(), reason: reason.to_owned() });
@@ -125,10 +147,10 @@ impl Folder {
     /// How a locked plugin is, by what is here alone.
     pub fn state(&self, plugin: &LockedPlugin, trust: &Trust) -> State {
         let path = self.file(plugin);
-        let bytes = match std::fs::read(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return State::Missing,
-            Err(source) => return State::Unreadable(ShareError::file(path, "read", source)),
-            Ok(bytes) => bytes,
+        let bytes = match read_if_there(&path, LARGEST) {
+            Ok(None) => return State::Missing,
+            Err(error) => return State::Unreadable(error),
+            Ok(Some(bytes)) => bytes,
         };
         let found = digest_of(&bytes);
         if found != plugin.component {
@@ -178,8 +200,24 @@ pub struct Locked {
     pub trust: Trust,
 }
 
+impl Locked {
+    fn judge(&self, locked: &LockedPlugin, component: &ReadComponent<'_>) -> Result<(), String> {
+        if !self.trust.looks() {
+            return Ok(());
+        }
+        let component = component().map_err(|error| format!("it cannot be read: {error}"))?;
+        judge(locked, &component, &self.trust).map(drop).map_err(|error| error.to_string())
+    }
+}
+
 impl Vetting for Locked {
-    fn vet(&self, file: &Path, plugin: &PluginIdentity, component: &ReadComponent<'_>) -> Result<(), String> {
+    fn vet(
+        &self,
+        file: &Path,
+        plugin: &PluginIdentity,
+        component: &ReadComponent<'_>,
+    ) -> Result<Option<String>, String> {
+        let mut vouched = None;
         let folder = file.parent().unwrap_or(Path::new("."));
         let lock = LockFile::read(folder).map_err(|error| error.to_string())?;
         let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
@@ -197,12 +235,22 @@ impl Vetting for Locked {
                     folder = folder.display(),
                 ));
             }
-            if self.trust.looks() {
-                let component = component().map_err(|error| format!("it cannot be read: {error}"))?;
-                judge(locked, &component, &self.trust).map_err(|error| error.to_string())?;
+            self.judge(locked, component)?;
+            vouched = Some(locked.voucher());
+        }
+        Ok(vouched)
+    }
+
+    fn vet_kept(&self, vouched: &str, plugin: &PluginIdentity, component: &ReadComponent<'_>) -> Result<(), String> {
+        let came_as = LockFile::vouched(vouched).map_err(|error| error.to_string())?;
+        let mut refused = None;
+        for locked in came_as.iter().filter(|locked| locked.component == plugin.digest) {
+            match self.judge(locked, component) {
+                Ok(()) => return Ok(()),
+                Err(reason) => refused = Some(reason),
             }
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     fn lock_file(&self) -> &'static str {
@@ -266,7 +314,7 @@ mod tests {
         folder.place(plugin("calc", b"one"), b"one", Replace::Locked).expect("placed");
         let vet = |file: &str, name: &str, component: &[u8]| {
             let read = || Ok(Arc::new(component.to_vec()));
-            Locked::default().vet(&directory.path().join(file), &identity(name, component), &read)
+            Locked::default().vet(&directory.path().join(file), &identity(name, component), &read).map(drop)
         };
         assert_eq!(vet("calc.wasm", "calc", b"one"), Ok(()));
         assert_eq!(vet("mine.wasm", "mine", b"anything"), Ok(()));
@@ -278,6 +326,26 @@ mod tests {
         assert!(
             vet("mine.wasm", "mine", b"anything").expect_err("a lock that nobody can read").contains("plugins.lock:1")
         );
+    }
+
+    // P11, P10: a component that came from elsewhere is judged by what it came with, also after the lock has gone on to another.
+    #[test]
+    fn what_vouched_for_a_component_goes_with_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let folder = Folder::new(directory.path());
+        let file = folder.place(plugin("calc", b"one"), b"one", Replace::Locked).expect("placed");
+        let read = || Ok(Arc::new(b"one".to_vec()));
+        let identity = identity("calc", b"one");
+        let vouched = Locked::default().vet(&file, &identity, &read).expect("it may serve").expect("it is locked");
+        assert_eq!(
+            Locked::default().vet(&directory.path().join("mine.wasm"), &super::tests::identity("mine", b"x"), &read),
+            Ok(None)
+        );
+        assert_eq!(Locked::default().vet_kept(&vouched, &identity, &read), Ok(()));
+        let strict = Locked { trust: Trust { policy: crate::SignaturePolicy::Required, keys: Vec::new() } };
+        let refused = strict.vet_kept(&vouched, &identity, &read).expect_err("refused");
+        assert!(refused.contains("registry.example/team/calc: it is not signed"), "{refused}");
+        assert!(strict.vet_kept("[[plugin", &identity, &read).is_err(), "what cannot be read vouches for nothing");
     }
 
     #[test]

@@ -1,13 +1,18 @@
 //! Requests that are bounded in size and time, and follow redirects only where those may lead.
 
+use crate::again::{Listener, Repeat, Tries, asked_for, told};
 use crate::error::{ShareError, shown};
 use crate::reference::is_loopback;
+use agent_core::redaction::Redaction;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::StreamExt;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RANGE};
 use reqwest::{Client, Method, Response, StatusCode, redirect};
+use std::net::IpAddr;
 use std::time::Duration;
-use url::Url;
+use url::{Host, Url};
 
 const CONNECT: Duration = Duration::from_secs(10);
 /// Between two pieces of an answer.
@@ -37,6 +42,7 @@ pub(crate) struct Http {
     /// For this machine's own servers, which are asked without a proxy.
     near: Client,
     plain: PlainHttp,
+    pub(crate) listener: Listener,
 }
 
 /// One request.
@@ -50,11 +56,29 @@ pub(crate) struct Request {
     /// Where the answer shall begin.
     pub(crate) from: u64,
     pub(crate) authorization: Option<String>,
+    /// What else of it is secret, beside the authorization.
+    pub(crate) secret: Option<String>,
+    pub(crate) repeat: Repeat,
 }
+
+/// What was sent and must not be shown, also where the server sends it back.
+#[derive(Clone)]
+struct Secrets(Vec<String>);
 
 impl Request {
     pub(crate) fn new(method: Method, url: Url) -> Self {
-        Self { method, url, body: None, accept: "*/*".to_owned(), from: 0, authorization: None }
+        let repeat = if method == Method::POST { Repeat::IfRefused } else { Repeat::Always };
+        let accept = "*/*".to_owned();
+        Self { method, url, body: None, accept, from: 0, authorization: None, secret: None, repeat }
+    }
+
+    fn secrets(&self) -> Secrets {
+        let mut secrets: Vec<_> = self.secret.iter().chain(&self.authorization).cloned().collect();
+        let basic = self.authorization.as_ref().and_then(|header| STANDARD.decode(header.strip_prefix("Basic ")?).ok());
+        let login = basic.and_then(|bytes| String::from_utf8(bytes).ok());
+        secrets.extend(login.as_ref().and_then(|login| Some(login.split_once(':')?.1.to_owned())));
+        secrets.extend(login);
+        Secrets(secrets)
     }
 
     pub(crate) fn get(url: Url) -> Self {
@@ -86,7 +110,7 @@ impl Http {
         let near = builder().no_proxy().tls_certs_only([]).build().map_err(tls)?;
         // Without certificates the near ones still work; what needs them says so.
         let client = builder().build().map_err(tls).unwrap_or_else(|_| near.clone());
-        Ok(Self { client, near, plain })
+        Ok(Self { client, near, plain, listener: Listener::default() })
     }
 
     /// `http` for this machine, and where it was asked for; else `https`.
@@ -94,18 +118,42 @@ impl Http {
         if is_loopback(host) || self.plain == PlainHttp::Allowed { "http" } else { "https" }
     }
 
+    /// Asks, and asks again where that may help (see [`crate::again`]).
+    pub(crate) async fn send(&self, request: Request, place: &str) -> Result<Response, ShareError> {
+        let mut tries = Tries::new(&self.listener, place);
+        loop {
+            match self.follow(request.clone(), place).await {
+                Ok(response) if request.repeat.after(response.status()) => {
+                    if !tries.wait(told(&response), asked_for(response.headers())).await {
+                        return Ok(response);
+                    }
+                }
+                Err(ShareError::Cut { reason, .. }) if request.repeat == Repeat::Always => {
+                    if !tries.wait(reason.clone(), None).await {
+                        return Err(ShareError::Cut { place: place.to_owned(), reason });
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
     /// Asks, and follows redirects: never from TLS to none, and never with credentials to another server.
-    pub(crate) async fn send(&self, mut request: Request, place: &str) -> Result<Response, ShareError> {
+    async fn follow(&self, mut request: Request, place: &str) -> Result<Response, ShareError> {
+        let secrets = request.secrets();
         for _ in 0..=REDIRECTS {
             self.check(&request.url, place)?;
             // What is sent takes its time; an answer begins soon.
             let patience = if request.body.is_some() { LARGE } else { STALL };
-            let unreachable = |reason: String| ShareError::Unreachable { place: place.to_owned(), reason };
             let sent = tokio::time::timeout(patience, self.once(&request)).await;
-            let sent = sent.map_err(|_| unreachable("it does not answer in time".to_owned()))?;
-            let response = sent.map_err(|error| unreachable(reason(&error)))?;
+            let sent = sent.map_err(|_| ShareError::Unreachable {
+                place: place.to_owned(),
+                reason: "it does not answer in time".to_owned(),
+            })?;
+            let mut response = sent.map_err(|error| unsent(&error, place))?;
             let status = response.status();
             if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
+                response.extensions_mut().insert(secrets);
                 return Ok(response);
             }
             request = redirected(request, &response, place)?;
@@ -163,15 +211,56 @@ fn redirected(request: Request, response: &Response, place: &str) -> Result<Requ
     let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
     let url = location.and_then(|location| request.url.join(location).ok());
     let url = url.ok_or_else(|| said(format!("it redirects ({}) to nowhere", response.status())))?;
-    if request.url.scheme() == "https" && url.scheme() != "https" {
-        return Err(said(format!("it redirects to `{}`, which has no TLS; it is not followed", host_of(&url))));
-    }
+    may_lead(&request.url, &url)
+        .map_err(|why| said(format!("it redirects to `{}`, {why}; it is not followed", host_of(&url))))?;
     if !matches!(request.method, Method::GET | Method::HEAD) {
         return Err(said(format!("it redirects what is sent to `{}`; it is not followed", host_of(&url))));
     }
     let stays = url.origin() == request.url.origin();
     let authorization = request.authorization.filter(|_| stays);
     Ok(Request { url, authorization, ..request })
+}
+
+/// Whether a server may send us from one address to another: never from TLS to none, and never to this machine or what only
+/// its network has, unless it is there itself. Else it could reach through us what it cannot reach.
+pub(crate) fn may_lead(from: &Url, to: &Url) -> Result<(), &'static str> {
+    if from.scheme() == "https" && to.scheme() != "https" {
+        return Err("which has no TLS");
+    }
+    if is_near(to) && !is_near(from) {
+        return Err("which only this machine can reach");
+    }
+    Ok(())
+}
+
+/// This machine, and addresses that are given out by no network: there machines ask for their own secrets.
+fn is_near(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => {
+            let name = name.trim_end_matches('.');
+            name == "localhost" || name.ends_with(".localhost")
+        }
+        Some(Host::Ipv4(address)) => is_near_address(IpAddr::V4(address)),
+        Some(Host::Ipv6(address)) => is_near_address(address.to_canonical()),
+        None => false,
+    }
+}
+
+fn is_near_address(address: IpAddr) -> bool {
+    let is_link_local = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    is_link_local || address.is_loopback() || address.is_unspecified()
+}
+
+/// Nobody is there, or somebody was and is no more: only that is worth another try.
+fn unsent(error: &reqwest::Error, place: &str) -> ShareError {
+    let (place, reason) = (place.to_owned(), reason(error));
+    match error.is_connect() || error.is_timeout() || error.is_builder() {
+        true => ShareError::Unreachable { place, reason },
+        false => ShareError::Cut { place, reason },
+    }
 }
 
 fn host_of(url: &Url) -> String {
@@ -219,7 +308,7 @@ pub(crate) async fn pieces(
             let next = tokio::time::timeout(STALL, pieces.next()).await;
             match next.map_err(|_| unreachable("it has stopped answering".to_owned()))? {
                 None => return Ok(()),
-                Some(piece) => take(piece.map_err(|error| unreachable(reason(&error)))?).await?,
+                Some(piece) => take(piece.map_err(|error| unsent(&error, place))?).await?,
             }
         }
     };
@@ -232,13 +321,54 @@ pub(crate) fn begins_at(response: &Response) -> Option<u64> {
     range.strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()
 }
 
-/// What a server says of an error, in one line: the registry's own words where there are some.
+/// What a server says of an error, in one line: the registry's own words where there are some, and nothing of what was sent
+/// to it in confidence.
 pub(crate) async fn explained(response: Response) -> String {
     let status = response.status();
+    let later = asked_for(response.headers()).filter(|_| Repeat::IfRefused.after(status));
+    let later = later.map(|wait| format!("; it wants to be asked again in {} s", wait.as_secs())).unwrap_or_default();
+    let secrets = response.extensions().get::<Secrets>().cloned();
+    let redaction = Redaction::new(secrets.iter().flat_map(|Secrets(secrets)| secrets).map(String::as_str));
     let text = body(response, EXPLANATION, "").await.unwrap_or_default();
     let json: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
     let error = &json["errors"][0];
     let words = [&error["code"], &error["message"], &json["details"], &json["error"]];
-    let words: Vec<_> = words.iter().filter_map(|word| word.as_str()).map(shown).collect();
-    if words.is_empty() { format!("it answers {status}") } else { format!("it answers {status}: {}", words.join(", ")) }
+    let words = words.iter().filter_map(|word| word.as_str());
+    let words: Vec<_> = words.map(|word| shown(&redaction.text(word.to_owned()))).collect();
+    let words = if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) };
+    format!("it answers {status}{words}{later}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Row 18: nobody is sent through us to what only we can reach.
+    #[test]
+    fn servers_do_not_lead_inside() {
+        let leads = |from: &str, to: &str| may_lead(&Url::parse(from).expect(from), &Url::parse(to).expect(to)).is_ok();
+        for to in ["https://b.example/x", "https://10.0.0.1/x", "https://a.example:8443/"] {
+            assert!(leads("https://a.example/", to), "{to}");
+        }
+        assert!(
+            leads("http://127.0.0.1:5000/", "http://localhost:5001/")
+                && leads("http://10.0.0.1/", "https://a.example/")
+        );
+        for to in [
+            "http://b.example/",
+            "file:///etc/passwd",
+            "https://127.0.0.1/",
+            "https://2130706433/",
+            "https://[::ffff:127.0.0.1]/",
+            "https://[::1]/",
+            "https://localhost./",
+            "https://a.localhost/",
+            "https://0.0.0.0/",
+            "https://169.254.169.254/latest",
+            "https://[fe80::1]/",
+        ] {
+            assert!(!leads("https://a.example/", to), "{to}");
+        }
+        assert!(!leads("http://10.0.0.1/", "http://127.0.0.1:9200/"), "also without TLS");
+    }
 }

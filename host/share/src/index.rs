@@ -13,6 +13,7 @@ use agent_plugins::digest_of;
 use bytes::Bytes;
 use futures::StreamExt;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const ENTRY_TYPE: &str = "application/vnd.agent-host.plugin.entry.v1";
 const PREFIX: &str = "plugin-";
@@ -21,6 +22,8 @@ const MANIFEST: &str = "host.agent.plugin.manifest";
 const SIGNER: &str = "host.agent.plugin.signer";
 /// Entries that are read.
 const MOST_ENTRIES: usize = 5_000;
+/// All of them together.
+const WHOLE: Duration = Duration::from_secs(5 * 60);
 /// Entries that are asked for at once.
 const AT_ONCE: usize = 8;
 
@@ -119,7 +122,9 @@ impl Registry {
         let tags = tags.into_iter().filter(|tag| tag.starts_with(PREFIX)).take(MOST_ENTRIES);
         let entries =
             futures::stream::iter(tags).map(|tag| async move { self.stored((repository, Access::Pull), &tag).await });
-        let stored: Vec<_> = entries.buffered(AT_ONCE).collect().await;
+        let all = tokio::time::timeout(WHOLE, entries.buffered(AT_ONCE).collect::<Vec<_>>()).await;
+        let reason = "all of it takes too long".to_owned();
+        let stored = all.map_err(|_| ShareError::Unreachable { place: repository.to_string(), reason })?;
         let mut plugins: BTreeMap<(String, String), Vec<IndexEntry>> = BTreeMap::new();
         for stored in stored {
             let Some(entry) = stored?.and_then(|stored| entry(&stored.bytes)) else { continue };

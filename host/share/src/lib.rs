@@ -3,11 +3,13 @@
 //! A [`Registry`] finds, fetches and pushes; [`Trust`] says whose signatures count; a [`Folder`] holds what was taken, locked.
 //! What comes from elsewhere is bounded, verified by its digest, and put in place whole or not at all.
 
+mod again;
 mod auth;
 mod credentials;
 mod download;
 mod error;
 mod fetch;
+mod files;
 mod folder;
 mod http;
 mod index;
@@ -18,8 +20,10 @@ mod push;
 mod reference;
 mod registry;
 mod signature;
+mod signatures;
 mod trust;
 
+pub use again::{Again, AskedAgain};
 pub use credentials::Credentials;
 pub use download::{Downloads, Progress};
 pub use error::ShareError;

@@ -2,11 +2,11 @@
 //! sorted and changes only where something has changed.
 
 use crate::error::{ShareError, shown};
+use crate::files::read_if_there;
 use crate::reference::Source;
 use crate::signature::Claims;
 use agent_core::message::Digest;
 use serde::{Deserialize, Serialize};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Its name, beside the components.
@@ -63,9 +63,18 @@ impl LockedPlugin {
         format!("{}.wasm", self.name)
     }
 
+    /// What is kept of it beside its component: its entry alone.
+    pub fn voucher(&self) -> String {
+        #[derive(Serialize)]
+        struct Entry<'e> {
+            plugin: [&'e LockedPlugin; 1],
+        }
+        toml::to_string_pretty(&Entry { plugin: [self] }).expect("texts and tables are TOML")
+    }
+
     /// From where it is.
     pub fn source(&self) -> Result<Source, ShareError> {
-        Source::parse(&self.reference)
+        Source::parse_written(&self.reference)
     }
 
     /// What its signature must say.
@@ -99,12 +108,10 @@ impl LockFile {
     /// The folder's; empty where there is none.
     pub fn read(directory: &Path) -> Result<Self, ShareError> {
         let path = Self::path(directory);
-        let mut text = String::new();
-        let read = std::fs::File::open(&path).and_then(|file| file.take(MOST_BYTES).read_to_string(&mut text));
-        match read {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self { plugins: Vec::new() }),
-            Err(source) => Err(ShareError::file(path, "read", source)),
-            Ok(_) => Self::parse(&text, &path),
+        let Some(bytes) = read_if_there(&path, MOST_BYTES)? else { return Ok(Self { plugins: Vec::new() }) };
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::parse(&text, &path),
+            Err(error) => Err(ShareError::file(path, "read", std::io::Error::other(error))),
         }
     }
 
@@ -134,11 +141,29 @@ impl LockFile {
             if !is_plugin_name(&plugin.name) {
                 return Err(refused(None, format!("`{}` is no name of a plugin", shown(&plugin.name))));
             }
+            // Without it a signature could not be compared with the place that it was made for.
+            if plugin.manifest.is_none() && matches!(plugin.source(), Ok(Source::Registry(_))) {
+                let reason = format!(
+                    "`{}` is of a registry and has no `manifest`; `plugin remove` it and add it again",
+                    plugin.name
+                );
+                return Err(refused(None, reason));
+            }
         }
         if let Some(twice) = plugins.windows(2).find(|pair| pair[0].name == pair[1].name) {
             return Err(refused(None, format!("`{}` is there twice; keep one of them", twice[0].name)));
         }
         Ok(Self { plugins })
+    }
+
+    /// What one component came as, of [`LockedPlugin::voucher`]s one after the other.
+    pub fn vouched(text: &str) -> Result<Vec<LockedPlugin>, ShareError> {
+        let document: Result<Document, _> = toml::from_str(&format!("format = {FORMAT}\n{text}"));
+        document.map(|document| document.plugins).map_err(|error| ShareError::Lock {
+            path: PathBuf::from("what vouched for it in the plugin store"),
+            line: None,
+            reason: format!("{}; `agent-host plugin add` fetches it again", shown(error.message())),
+        })
     }
 
     /// All plugins, sorted by name.
@@ -211,7 +236,8 @@ mod tests {
         for name in ["text", "web", "calc", "web"] {
             other.set(plugin(name));
         }
-        other.set(LockedPlugin { manifest: None, signer: None, signature: None, ..plugin("a") });
+        let reference = "https://plugins.example/a.wasm".to_owned();
+        other.set(LockedPlugin { reference, manifest: None, signer: None, signature: None, ..plugin("a") });
         assert_eq!(read(&other.to_text()).as_ref(), Ok(&other));
         assert!(other.take("a").is_some() && other.take("a").is_none());
         assert_eq!(one.to_text(), other.to_text());
@@ -237,6 +263,8 @@ mod tests {
             let text = LockFile { plugins: vec![LockedPlugin { name: name.to_owned(), ..plugin("x") }] }.to_text();
             assert!(read(&text).expect_err(name).contains("no name of a plugin"), "{name}");
         }
+        let text = LockFile { plugins: vec![LockedPlugin { manifest: None, ..plugin("calc") }] }.to_text();
+        assert!(read(&text).expect_err("no place").contains("`calc` is of a registry and has no `manifest`"));
         let digest = LockFile { plugins: vec![plugin("calc")] }.to_text().replace("sha256:", "sha512:");
         assert!(read(&digest).expect_err("no digest").contains("digest"));
     }

@@ -39,16 +39,29 @@ pub enum Source {
 }
 
 impl Source {
-    /// A file that is there is meant before all else, then what is written as an address or a path.
+    /// What is written as a path is one, what can be a reference is one, and only what is neither is looked for among the files:
+    /// what somebody has laid into the current folder under a reference's name is not what was asked for.
     pub fn parse(text: &str) -> Result<Self, ShareError> {
         let looks_like_a_path = text.starts_with(['/', '.', '~']) || (text.ends_with(".wasm") && !text.contains("://"));
+        if looks_like_a_path {
+            return Ok(Self::File(PathBuf::from(text)));
+        }
+        match Self::not_a_path(text) {
+            Err(_) if Path::new(text).is_file() => Ok(Self::File(PathBuf::from(text))),
+            source => source,
+        }
+    }
+
+    /// As it was written down: a file by its whole path. Where it is read changes nothing.
+    pub fn parse_written(text: &str) -> Result<Self, ShareError> {
+        if Path::new(text).is_absolute() { Ok(Self::File(PathBuf::from(text))) } else { Self::not_a_path(text) }
+    }
+
+    fn not_a_path(text: &str) -> Result<Self, ShareError> {
         if text.starts_with("https://") || text.starts_with("http://") {
             let url = Url::parse(text).ok().filter(|url| url.username().is_empty() && url.password().is_none());
             let reason = "it is no address of the web, or has a user or a password in it";
             return url.map(Self::Web).ok_or(ShareError::Reference { text: text.to_owned(), reason });
-        }
-        if looks_like_a_path || Path::new(text).is_file() {
-            return Ok(Self::File(PathBuf::from(text)));
         }
         Reference::parse(text).map(Self::Registry)
     }
@@ -173,7 +186,10 @@ pub(crate) fn tag_of_version(version: &str) -> Option<String> {
 
 fn is_host(host: &str) -> bool {
     let is_part = |character: char| character.is_ascii_alphanumeric() || ".-:[]".contains(character);
-    host.chars().all(is_part) && Url::parse(&format!("https://{host}/")).is_ok_and(|url| url.host().is_some())
+    let begins = |character: char| character.is_ascii_alphanumeric() || character == '[';
+    host.starts_with(begins)
+        && host.chars().all(is_part)
+        && Url::parse(&format!("https://{host}/")).is_ok_and(|url| url.host().is_some())
 }
 
 fn is_step(step: &str) -> bool {
@@ -183,7 +199,7 @@ fn is_step(step: &str) -> bool {
         && step.chars().all(|character| inner(character) || "._-".contains(character))
 }
 
-fn is_tag(tag: &str) -> bool {
+pub(crate) fn is_tag(tag: &str) -> bool {
     let first = |character: char| character.is_ascii_alphanumeric() || character == '_';
     tag.len() <= LONGEST_TAG
         && tag.starts_with(first)
@@ -226,6 +242,8 @@ mod tests {
             ("registry.example/calc@sha256:12", "no digest"),
             ("user@registry.example/calc", "no digest"),
             ("a b.example/calc", "does not begin with the host"),
+            ("./calc", "does not begin with the host"),
+            ("../calc", "does not begin with the host"),
         ] {
             let error = Reference::parse(text).expect_err(text).to_string();
             assert!(error.contains(said), "{text}: {error}");
@@ -239,6 +257,12 @@ mod tests {
         assert!(matches!(Source::parse("out/calc.wasm"), Ok(Source::File(_))));
         assert!(matches!(Source::parse("registry.example/calc:1"), Ok(Source::Registry(_))));
         assert!(Source::parse("https://user:secret@example.com/calc.wasm").is_err());
+        // Row 18: as it stands in a lock it is the same wherever it is read, whatever lies there.
+        assert!(matches!(Source::parse_written("registry.example/team/calc.wasm"), Ok(Source::Registry(_))));
+        assert!(matches!(Source::parse_written("/home/ann/calc.wasm"), Ok(Source::File(_))));
+        for text in ["calc.wasm", "./calc", "../calc.wasm"] {
+            assert!(Source::parse_written(text).is_err(), "{text}");
+        }
     }
 
     #[test]

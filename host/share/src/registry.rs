@@ -1,18 +1,19 @@
 //! A registry, as the OCI distribution specification has it: manifests, blobs, tags, referrers.
 
-use crate::auth::{Tls, answer, challenge};
+use crate::again::{AskedAgain, Listener, Repeat, Tries};
+use crate::auth::{answer, challenge};
 use crate::credentials::Credentials;
 use crate::error::{ShareError, shown};
-use crate::http::{Http, PlainHttp, Request, body, explained};
+use crate::http::{Http, PlainHttp, Request, body, explained, may_lead};
 use crate::oci::{Descriptor, INDEX_TYPE, Index, MANIFEST_TYPE, Manifest};
-use crate::reference::{Reference, Repository};
+use crate::reference::{Reference, Repository, is_tag};
 use agent_core::message::Digest;
 use agent_plugins::digest_of;
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, LINK, LOCATION, WWW_AUTHENTICATE};
 use reqwest::{Method, Response, StatusCode};
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use url::Url;
 
 /// Largest manifest or index; what registries themselves take.
@@ -21,6 +22,8 @@ const MANIFEST_BYTES: u64 = 4 * 1024 * 1024;
 const TAGS_BYTES: u64 = 4 * 1024 * 1024;
 /// Tags that are read of one repository.
 const MOST_TAGS: usize = 10_000;
+/// Pages that they are read in.
+const MOST_PAGES: usize = 100;
 
 /// Asks registries. One for the process is enough: it remembers their tokens.
 #[derive(Debug)]
@@ -61,6 +64,13 @@ impl Registry {
         Ok(Self { http: Http::new(plain)?, credentials, authorizations: Mutex::default() })
     }
 
+    /// The same, telling somebody whenever a request is sent again.
+    #[must_use]
+    pub fn telling(mut self, asked_again: Arc<AskedAgain>) -> Self {
+        self.http.listener = Listener(Some(asked_again));
+        self
+    }
+
     pub(crate) fn http(&self) -> &Http {
         &self.http
     }
@@ -75,14 +85,10 @@ impl Registry {
         let place = place(repository, name);
         let url = self.url(repository, &format!("manifests/{name}"))?;
         let request = Request::get(url).accepting(&format!("{MANIFEST_TYPE}, {INDEX_TYPE}, application/json;q=0.5"));
-        let response = self.send(repository, access, request, &place).await?;
-        if response.status() == StatusCode::NOT_FOUND {
-            return Ok(None);
-        }
-        let response = succeeded(response, &place).await?;
-        let told = header(response.headers(), "docker-content-digest").and_then(|digest| Digest::parse(&digest).ok());
-        let media_type = header(response.headers(), CONTENT_TYPE.as_str()).unwrap_or_default();
-        let bytes = body(response, MANIFEST_BYTES, &place).await?;
+        let answer = self.whole((repository, access), request, (&place, MANIFEST_BYTES)).await?;
+        let Some((headers, bytes)) = answer else { return Ok(None) };
+        let told = header(&headers, "docker-content-digest").and_then(|digest| Digest::parse(&digest).ok());
+        let media_type = header(&headers, CONTENT_TYPE.as_str()).unwrap_or_default();
         let digest = digest_of(&bytes);
         // Only the digest in the name binds; what the registry tells beside it must not differ either.
         for wanted in Digest::parse(name).ok().iter().chain(&told) {
@@ -91,6 +97,28 @@ impl Registry {
             }
         }
         Ok(Some(Stored { digest, bytes, media_type }))
+    }
+
+    /// A small answer as a whole, asked for again where it was cut; none where there is nothing.
+    async fn whole(
+        &self,
+        (repository, access): (&Repository, Access),
+        request: Request,
+        (place, most): (&str, u64),
+    ) -> Result<Option<(HeaderMap, Bytes)>, ShareError> {
+        let mut tries = Tries::new(&self.http.listener, place);
+        loop {
+            let response = self.send(repository, access, request.clone(), place).await?;
+            if response.status() == StatusCode::NOT_FOUND {
+                return Ok(None);
+            }
+            let response = succeeded(response, place).await?;
+            let headers = response.headers().clone();
+            match body(response, most, place).await {
+                Err(ShareError::Cut { reason, .. }) if tries.wait(reason.clone(), None).await => {}
+                bytes => return bytes.map(|bytes| Some((headers, bytes))),
+            }
+        }
     }
 
     /// The artifact behind a reference.
@@ -155,26 +183,40 @@ impl Registry {
         }
     }
 
-    /// Puts bytes there, unless they are there already.
+    /// Puts bytes there, unless they are there already. An upload that was cut begins anew.
     pub(crate) async fn put_blob(&self, repository: &Repository, bytes: &Bytes) -> Result<(), ShareError> {
         let digest = digest_of(bytes);
         let place = place(repository, digest.as_str());
+        let mut tries = Tries::new(&self.http.listener, &place);
+        loop {
+            match self.upload(repository, (bytes, &digest), &place).await {
+                Err(ShareError::Cut { reason, .. }) if tries.wait(reason.clone(), None).await => {}
+                uploaded => return uploaded,
+            }
+        }
+    }
+
+    async fn upload(
+        &self,
+        repository: &Repository,
+        (bytes, digest): (&Bytes, &Digest),
+        place: &str,
+    ) -> Result<(), ShareError> {
         let there = Request::new(Method::HEAD, self.url(repository, &format!("blobs/{digest}"))?);
-        if self.send(repository, Access::Push, there, &place).await?.status() == StatusCode::OK {
+        if self.send(repository, Access::Push, there, place).await?.status() == StatusCode::OK {
             return Ok(());
         }
         let begin = Request::new(Method::POST, self.url(repository, "blobs/uploads/")?)
             .with_body("", "application/octet-stream");
         let url = begin.url.clone();
-        let begun = succeeded(self.send(repository, Access::Push, begin, &place).await?, &place).await?;
-        let location = header(begun.headers(), LOCATION.as_str()).and_then(|location| url.join(&location).ok());
-        let mut location = location.ok_or_else(|| ShareError::Server {
-            place: place.clone(),
-            said: "it takes an upload and does not say where".to_owned(),
-        })?;
+        let begun = succeeded(self.send(repository, Access::Push, begin, place).await?, place).await?;
+        let location = header(begun.headers(), LOCATION.as_str());
+        let mut location = upload_at(&url, location.as_deref())
+            .map_err(|said| ShareError::Server { place: place.to_owned(), said })?;
         location.query_pairs_mut().append_pair("digest", digest.as_str());
-        let upload = Request::new(Method::PUT, location).with_body(bytes.clone(), "application/octet-stream");
-        succeeded(self.send(repository, Access::Push, upload, &place).await?, &place).await?;
+        let upload = Request { repeat: Repeat::IfRefused, ..Request::new(Method::PUT, location) }
+            .with_body(bytes.clone(), "application/octet-stream");
+        succeeded(self.send(repository, Access::Push, upload, place).await?, place).await?;
         Ok(())
     }
 
@@ -189,8 +231,7 @@ impl Registry {
         let request = Request { from, ..Request::get(self.url(repository, &format!("blobs/{digest}"))?) };
         let response = self.send(repository, Access::Pull, request, &place).await?;
         if response.status() == StatusCode::NOT_FOUND {
-            let advice = ": the registry has the manifest, but has lost what it names".to_owned();
-            return Err(ShareError::NotFound { place, advice });
+            return Err(lost(place));
         }
         Ok(response)
     }
@@ -206,8 +247,9 @@ impl Registry {
         if descriptor.size > most {
             return Err(ShareError::TooLarge { place, size: descriptor.size, most });
         }
-        let response = self.open_blob(repository, &descriptor.digest, 0).await?;
-        let bytes = body(succeeded(response, &place).await?, descriptor.size, &place).await?;
+        let request = Request::get(self.url(repository, &format!("blobs/{}", descriptor.digest))?);
+        let answer = self.whole((repository, Access::Pull), request, (&place, descriptor.size)).await?;
+        let (_, bytes) = answer.ok_or_else(|| lost(place.clone()))?;
         let found = digest_of(&bytes);
         if found == descriptor.digest {
             Ok(bytes)
@@ -221,19 +263,17 @@ impl Registry {
         let place = repository.to_string();
         let mut next = Some(self.url(repository, "tags/list?n=1000")?);
         let mut tags: Vec<String> = Vec::new();
-        while let Some(url) = next.take().filter(|_| tags.len() < MOST_TAGS) {
-            let response = self.send(repository, Access::Pull, Request::get(url.clone()), &place).await?;
-            if response.status() == StatusCode::NOT_FOUND {
-                break;
-            }
-            let response = succeeded(response, &place).await?;
-            let link = header(response.headers(), LINK.as_str());
-            let page: serde_json::Value =
-                serde_json::from_slice(&body(response, TAGS_BYTES, &place).await?).unwrap_or_default();
+        for _ in 0..MOST_PAGES {
+            let Some(url) = next.take().filter(|_| tags.len() < MOST_TAGS) else { break };
+            let request = Request::get(url.clone());
+            let answer = self.whole((repository, Access::Pull), request, (&place, TAGS_BYTES)).await?;
+            let Some((headers, bytes)) = answer else { break };
+            let link = header(&headers, LINK.as_str());
+            let page: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
             let before = tags.len();
-            tags.extend(
-                page["tags"].as_array().into_iter().flatten().filter_map(|tag| tag.as_str().map(str::to_owned)),
-            );
+            let told = page["tags"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
+            // Tags become parts of addresses, and are shown.
+            tags.extend(told.filter(|tag| is_tag(tag)).map(str::to_owned));
             let follows = link.and_then(|link| next_page(&url, &link));
             // A page without anything new would lead on for ever.
             next = follows.filter(|next| tags.len() > before && next.origin() == url.origin());
@@ -249,12 +289,13 @@ impl Registry {
     ) -> Result<Option<Index>, ShareError> {
         let place = place(repository, subject.as_str());
         let url = self.url(repository, &format!("referrers/{subject}"))?;
-        let response = self.send(repository, Access::Pull, Request::get(url).accepting(INDEX_TYPE), &place).await?;
-        if response.status() != StatusCode::OK {
-            return Ok(None);
+        let request = Request::get(url).accepting(INDEX_TYPE);
+        match self.whole((repository, Access::Pull), request, (&place, MANIFEST_BYTES)).await {
+            Ok(answer) => Ok(answer.and_then(|(_, bytes)| serde_json::from_slice(&bytes).ok())),
+            // Whoever has no such thing says so in different ways.
+            Err(ShareError::Server { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
-        let bytes = body(response, MANIFEST_BYTES, &place).await?;
-        Ok(serde_json::from_slice(&bytes).ok())
     }
 
     fn url(&self, repository: &Repository, path: &str) -> Result<Url, ShareError> {
@@ -284,8 +325,7 @@ impl Registry {
         let challenge = challenges.iter().filter_map(|value| challenge(value.to_str().ok()?)).next();
         let Some(challenge) = challenge else { return self.allowed(first, repository, place).await };
         let login = self.credentials.login(repository.host()).await?;
-        let tls = if request.url.scheme() == "https" { Tls::Used } else { Tls::NotUsed };
-        let answered = answer((&self.http, tls), &challenge, (&scope, place), login.as_ref()).await?;
+        let answered = answer((&self.http, &request.url), &challenge, (&scope, place), login.as_ref()).await?;
         let Some(authorization) = answered else {
             let said = explained(first).await;
             let advice = match login {
@@ -341,6 +381,20 @@ pub(crate) async fn succeeded(response: Response, place: &str) -> Result<Respons
     }
 }
 
+/// Where an upload goes that was begun at `begun`.
+fn upload_at(begun: &Url, location: Option<&str>) -> Result<Url, String> {
+    let location = location.and_then(|location| begun.join(location).ok());
+    let location = location.ok_or_else(|| "it takes an upload and does not say where".to_owned())?;
+    may_lead(begun, &location).map_err(|why| {
+        format!("it wants the upload at `{}`, {why}; nothing is sent there", shown(location.as_str()))
+    })?;
+    Ok(location)
+}
+
+fn lost(place: String) -> ShareError {
+    ShareError::NotFound { place, advice: ": the registry has the manifest, but has lost what it names".to_owned() }
+}
+
 /// A place in a repository, for people.
 fn place(repository: &Repository, name: &str) -> String {
     let sign = if name.starts_with("sha256:") { '@' } else { ':' };
@@ -356,4 +410,22 @@ fn next_page(url: &Url, link: &str) -> Option<Url> {
     let (target, relation) = link.split_once('>')?;
     let target = target.trim().strip_prefix('<')?;
     relation.contains("next").then(|| url.join(target).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Row 18: a registry gets an upload at its own place or at another of the network, and sends nobody inside.
+    #[test]
+    fn uploads_are_not_sent_inside() {
+        let begun = Url::parse("https://registry.example/v2/a/blobs/uploads/").expect("an address");
+        let at = |location| upload_at(&begun, location).map(String::from);
+        assert_eq!(at(Some("/v2/a/1?x=y")).as_deref(), Ok("https://registry.example/v2/a/1?x=y"));
+        assert_eq!(at(Some("https://store.example/1")).as_deref(), Ok("https://store.example/1"));
+        for inside in ["http://127.0.0.1:2375/build", "https://localhost/x", "http://store.example/1", "file:///x"] {
+            assert!(at(Some(inside)).is_err_and(|said| said.contains("nothing is sent there")), "{inside}");
+        }
+        assert!(at(None).is_err() && at(Some("http://[")).is_err());
+    }
 }

@@ -23,7 +23,7 @@ impl Desk {
 
 const AGENT: [&str; 2] = ["--agent", "agent.toml"];
 
-fn of_agent<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+pub(super) fn of_agent<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &AGENT].concat()
 }
 

@@ -112,6 +112,35 @@ fn p11_debians_registry_and_skopeo() {
     assert_eq!(std::fs::read(blob).unwrap(), bytes, "byte for byte");
 }
 
+/// Two processes that sign one artifact at the same moment both stand beside it, in a registry that keeps no list of referrers
+/// and compares nothing before it writes.
+#[test]
+fn p11_two_who_sign_at_once_are_both_found() {
+    const ROUNDS: usize = 12;
+    let Some(registry) = DebianRegistry::start() else { return };
+    let desk = Desk::new();
+    let keys = ["one", "other"].map(|name| (name, desk.key(name)));
+    std::fs::write(desk.path("tides.wasm"), component("tides", "1.0.0", Asks::default())).unwrap();
+    for round in 0..ROUNDS {
+        let reference = format!("{}/team/tides-{round}:1.0.0", registry.host);
+        desk.done(&["plugin", "push", &reference, "tides.wasm"]);
+        let sign = |name: &str| {
+            let key = format!("{name}.key");
+            let mut command = desk.command(&["plugin", "sign", &reference, "--key", &key]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let signing = keys.each_ref().map(|(name, _)| sign(name));
+        signing.into_iter().for_each(|child| drop(succeeded(&child.wait_with_output().unwrap())));
+        for (_, key) in &keys {
+            let trusted = format!("[sharing.trusted_keys]\n\"{}/team\" = \"{key}\"\n", registry.host);
+            let agent = format!("plugin_directory = \"plugins\"\n[sharing]\nsignatures = \"required\"\n{trusted}");
+            std::fs::write(desk.path("agent.toml"), agent).unwrap();
+            let added = desk.done(&["plugin", "add", &reference, "--agent", "agent.toml", "--replace"]);
+            assert!(added.contains(key), "round {round}: {added}");
+        }
+    }
+}
+
 /// What oras pulls is what was pushed; what it pushes with a component's types loads, and what it pushes otherwise is refused
 /// with what it is.
 #[test]

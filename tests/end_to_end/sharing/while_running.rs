@@ -21,7 +21,7 @@ fn watched(folder: &Path) -> PluginDirectory {
 }
 
 /// Looks until what is seen is as wanted, and gathers what is said on the way.
-async fn until(directory: &mut PluginDirectory, wanted: impl Fn(&Seen) -> bool) -> Vec<String> {
+pub(super) async fn until(directory: &mut PluginDirectory, wanted: impl Fn(&Seen) -> bool) -> Vec<String> {
     let (begun, mut said) = (Instant::now(), Vec::new());
     loop {
         if let Look::Quiet(seen) = directory.look().await.unwrap() {

@@ -18,7 +18,7 @@ use crate::settings::Settings;
 use crate::terminal::{Terminal, YELLOW, built, show_load};
 use crate::{environment, grants, setup};
 use agent_mcp::McpServers;
-use agent_plugins::{CallLimits, Grants, LoadedPlugin, Sandbox};
+use agent_plugins::{CallLimits, Grants, LoadError, LoadedPlugin, Sandbox};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,15 +45,13 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
         PluginCommand::List { directory, agent } => list(directory, agent, data, terminal).await?,
         PluginCommand::Inspect { file, agent, json } => {
             let whose = Whose::read(AgentArguments { agent, ..AgentArguments::default() })?;
-            let sandbox = whose.sandbox(&DataDirectory::open(data)?)?;
-            let plugin = load(&sandbox, &file, terminal).await?;
+            let plugin = whose.load(&whose.sandbox(&DataDirectory::open(data)?)?, &file, terminal).await?;
             let shown = if json { describe::json(&plugin).to_string() } else { describe::whole(&plugin, &file) };
             print(terminal, shown)?;
         }
         PluginCommand::Explain { file, agent } => {
             let whose = Whose::read(agent)?;
-            let sandbox = whose.sandbox(&DataDirectory::open(data)?)?;
-            let plugin = load(&sandbox, &file, terminal).await?;
+            let plugin = whose.load(&whose.sandbox(&DataDirectory::open(data)?)?, &file, terminal).await?;
             let (grants, _) = whose.allowed(plugin.name())?;
             print(terminal, explain::explained(&plugin, grants))?;
         }
@@ -61,7 +59,7 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
             let whose = Whose::read(AgentArguments { agent, grant, ..AgentArguments::default() })?;
             let data = DataDirectory::open(data)?;
             let sandbox = whose.sandbox(&data)?;
-            let plugin = load(&sandbox, &file, terminal).await?;
+            let plugin = whose.load(&sandbox, &file, terminal).await?;
             let format = if json { call::Format::Json } else { call::Format::People };
             let asked = call::Asked { tool, arguments, whose, format, data };
             return call::call(&sandbox, plugin, asked, terminal).await;
@@ -105,6 +103,17 @@ impl Whose {
             Self::Agent(settings, _) => setup::sandbox_of(settings, data),
             Self::Nobody(_) => setup::sandbox(data),
         }
+    }
+
+    /// The file's plugin; for an agent only what may serve it.
+    async fn load(&self, sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> Result<Arc<LoadedPlugin>, Failure> {
+        let progress = |event| show_load(terminal, &event);
+        let loaded = match self {
+            Self::Agent(..) => sandbox.load_serving_file_with(file, &progress).await,
+            Self::Nobody(_) => return load(sandbox, file, terminal).await,
+        };
+        terminal.idle();
+        unusable(loaded, file)
     }
 
     /// The grants of the command line.
@@ -213,6 +222,10 @@ fn same_names<'t>(tools: impl Iterator<Item = (&'t str, String)>) -> Vec<String>
 async fn load(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> Result<Arc<LoadedPlugin>, Failure> {
     let loaded = sandbox.load_file_with(file, &|event| show_load(terminal, &event)).await;
     terminal.idle();
+    unusable(loaded, file)
+}
+
+fn unusable(loaded: Result<Arc<LoadedPlugin>, LoadError>, file: &Path) -> Result<Arc<LoadedPlugin>, Failure> {
     loaded.map_err(|error| Failure::refused(format!("`{}`: {error}", file.display())))
 }
 

@@ -10,7 +10,8 @@ use std::path::Path;
 /// What is read at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-pub(crate) fn read_component(path: &Path, most: u64) -> Result<Vec<u8>, LoadError> {
+/// The bytes of a file of at most so many. What is no regular file is not opened, since opening some of them waits for ever.
+pub fn read_component(path: &Path, most: u64) -> Result<Vec<u8>, LoadError> {
     let (file, size) = open(path, most)?;
     let mut bytes = Vec::with_capacity(size as usize);
     file.take(most + 1).read_to_end(&mut bytes)?;

@@ -1,6 +1,8 @@
 //! P11 and row 23 against a registry on loopback that has faults: what comes is what was asked for, or nothing comes.
 
+mod again;
 mod faults;
+mod hostile;
 mod index;
 #[allow(dead_code, reason = "the tests of the whole house use the rest")]
 mod registry;

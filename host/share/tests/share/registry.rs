@@ -27,6 +27,18 @@ pub(crate) struct Faults {
     pub tokens: bool,
     /// Has a list of referrers of its own.
     pub referrers: bool,
+    /// Statuses of the next answers, each with its `Retry-After`; they repeat what was sent in confidence.
+    pub refuse: Vec<(u16, &'static str)>,
+    /// Of so many answers with a manifest only the half is sent.
+    pub cut_manifests: usize,
+    /// Where uploads are wanted.
+    pub upload_to: Option<String>,
+    /// Where tokens are given out.
+    pub realm: Option<String>,
+    /// Lists tags for nobody.
+    pub hide_tags: bool,
+    /// Tags that no registry should have.
+    pub strange_tags: Vec<String>,
 }
 
 #[derive(Default)]
@@ -142,6 +154,16 @@ async fn answer(
     let range = header("range");
     let authorization = header("authorization");
     contents.requests.push(format!("{method} {path} {range}{authorization}").trim_end().to_owned());
+    if !contents.faults.refuse.is_empty() {
+        let (code, later) = contents.faults.refuse.remove(0);
+        let message = format!("not now, {authorization}");
+        let code = StatusCode::from_u16(code).expect("a status");
+        let mut refused = error(code, "TOOMANYREQUESTS", &message);
+        if !later.is_empty() {
+            refused.headers_mut().insert("retry-after", later.parse().expect("a header"));
+        }
+        return refused;
+    }
     if path == "/token" {
         return token(&contents.faults, &authorization, &query);
     }
@@ -155,10 +177,11 @@ async fn answer(
     let key = (repository.clone(), name.clone());
     match (method.as_str(), kind.as_str()) {
         ("GET" | "HEAD", "blobs") => blob(&mut contents, &key, &range, &path),
-        ("POST", "blobs") => reply(StatusCode::ACCEPTED)
-            .header("location", format!("/v2/{repository}/blobs/uploads/one?state=a"))
-            .body(Body::empty())
-            .unwrap(),
+        ("POST", "blobs") => {
+            let origin = contents.faults.upload_to.clone().unwrap_or_default();
+            let location = format!("{origin}/v2/{repository}/blobs/uploads/one?state=a");
+            reply(StatusCode::ACCEPTED).header("location", location).body(Body::empty()).unwrap()
+        }
         ("PUT", "blobs") => {
             let digest = query.split("digest=").nth(1).unwrap_or_default().replace("%3A", ":");
             let right = agent_plugins::digest_of(&body).to_string() == digest;
@@ -176,9 +199,17 @@ async fn answer(
             None => error(StatusCode::NOT_FOUND, "MANIFEST_UNKNOWN", "manifest unknown"),
             Some((media_type, bytes)) => {
                 let padded = [bytes.as_ref(), &vec![b' '; contents.faults.pad_manifests]].concat();
-                reply(StatusCode::OK).header("content-type", media_type).body(Body::from(padded)).unwrap()
+                let building = reply(StatusCode::OK).header("content-type", media_type);
+                if contents.faults.cut_manifests > 0 {
+                    let building = building.header("content-length", padded.len());
+                    let half = Bytes::copy_from_slice(&padded[..padded.len() / 2]);
+                    contents.faults.cut_manifests -= 1;
+                    return building.body(cut_after(half)).unwrap();
+                }
+                building.body(Body::from(padded)).unwrap()
             }
         },
+        ("GET", "tags") if contents.faults.hide_tags => status(StatusCode::METHOD_NOT_ALLOWED),
         ("GET", "tags") => tags(&contents, &repository),
         ("GET", "referrers") if contents.faults.referrers => referrers(&contents, &repository, &name),
         _ => status(StatusCode::NOT_FOUND),
@@ -222,25 +253,27 @@ fn blob(contents: &mut Contents, key: &(String, String), range: &str, path: &str
     }
     let cut = if contents.faults.cut_after.is_empty() { None } else { Some(contents.faults.cut_after.remove(0)) };
     let body = match cut {
-        Some(cut) if cut < rest.len() => {
-            let piece = Bytes::copy_from_slice(&rest[..cut]);
-            let pieces = futures::stream::iter([Ok(piece), Err(std::io::Error::other("cut"))]);
-            // The first piece must have left before the connection ends.
-            Body::from_stream(futures::StreamExt::then(pieces, |piece| async move {
-                if piece.is_err() {
-                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-                }
-                piece
-            }))
-        }
+        Some(cut) if cut < rest.len() => cut_after(Bytes::copy_from_slice(&rest[..cut])),
         _ => Body::from(rest),
     };
     building.body(body).unwrap()
 }
 
+/// A body that ends with its connection.
+fn cut_after(piece: Bytes) -> Body {
+    let pieces = futures::stream::iter([Ok(piece), Err(std::io::Error::other("cut"))]);
+    // The first piece must have left before the connection ends.
+    Body::from_stream(futures::StreamExt::then(pieces, |piece| async move {
+        if piece.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        piece
+    }))
+}
+
 fn tags(contents: &Contents, repository: &str) -> Response<Body> {
     let names = contents.manifests.keys().filter(|(other, name)| other == repository && !name.contains(':'));
-    let names: Vec<_> = names.map(|(_, name)| name.clone()).collect();
+    let names: Vec<_> = names.map(|(_, name)| name).chain(&contents.faults.strange_tags).cloned().collect();
     if names.is_empty() {
         return error(StatusCode::NOT_FOUND, "NAME_UNKNOWN", "repository name not known to registry");
     }
@@ -262,7 +295,8 @@ fn referrers(contents: &Contents, repository: &str, subject: &str) -> Response<B
 fn refused(faults: &Faults, authorization: &str, address: SocketAddr) -> Option<Response<Body>> {
     let (user, password) = faults.login.as_ref()?;
     if faults.tokens {
-        let challenge = format!(r#"Bearer realm="http://{address}/token",service="test""#);
+        let realm = faults.realm.clone().unwrap_or_else(|| format!("http://{address}/token"));
+        let challenge = format!(r#"Bearer realm="{realm}",service="test""#);
         return (authorization != "Bearer a-token").then(|| challenged(&challenge));
     }
     (authorization != basic(user, password)).then(|| challenged(r#"Basic realm="test""#))

@@ -6,24 +6,24 @@ use agent_share::{
     Claims, KeyFile, Protection, Pushed, Reference, SignaturePolicy, Signer, SigningKey, Trust, create_key, sign,
 };
 
-fn key() -> SigningKey {
+pub(crate) fn key() -> SigningKey {
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().join("team.key");
     create_key(&path, Protection::None).expect("made");
     KeyFile::read(&path).expect("read").open(None).expect("opened")
 }
 
-fn trust(registry: &TestRegistry, key: &SigningKey) -> Trust {
+pub(crate) fn trust(registry: &TestRegistry, key: &SigningKey) -> Trust {
     let space = format!("{}/team", registry.host());
     Trust { policy: SignaturePolicy::Required, keys: vec![(space, vec![key.public.clone()])] }
 }
 
-async fn signed(person: &Person, pushed: &Pushed, bytes: &[u8], key: &SigningKey) {
+pub(crate) async fn signed(person: &Person, pushed: &Pushed, bytes: &[u8], key: &SigningKey) {
     let signature = sign(key, bytes, &pushed.claims(&facts())).expect("signed");
     person.client.attach_signature(pushed, &signature).await.expect("attached");
 }
 
-async fn judged(person: &Person, trust: &Trust, reference: &str) -> Result<Signer, String> {
+pub(crate) async fn judged(person: &Person, trust: &Trust, reference: &str) -> Result<Signer, String> {
     let fetched = person.fetch(reference).await.map_err(|error| error.to_string())?;
     let repository = Reference::parse(reference).expect("a reference").repository().to_string();
     let claims = Claims {
@@ -75,6 +75,43 @@ async fn signatures_that_come_at_once_are_all_kept() {
         let trust = trust(&registry, key);
         assert!(matches!(judged(&person, &trust, &reference).await, Ok(Signer::Trusted { .. })));
     }
+}
+
+/// A registry that lists tags for nobody has the index.
+#[tokio::test]
+async fn signatures_are_found_where_tags_are_not_listed() {
+    let (registry, person, team) = (TestRegistry::start(), Person::new(), key());
+    registry.set(|faults| faults.hide_tags = true);
+    let reference = format!("{}/team/calc:1.0.0", registry.host());
+    let bytes = component(1000);
+    let pushed = person.push(&reference, &bytes).await.expect("pushed");
+    signed(&person, &pushed, &bytes, &team).await;
+    let judged = judged(&person, &trust(&registry, &team), &reference).await;
+    assert!(matches!(judged, Ok(Signer::Trusted { .. })), "{judged:?}");
+}
+
+/// A writer of the list who had read it before another wrote it, and writes it after: whom it drops is found all the same, and
+/// stands in the list again with the next signature.
+#[tokio::test]
+async fn a_signature_that_a_slow_writer_drops_from_the_list_still_counts() {
+    let (registry, person) = (TestRegistry::start(), Person::new());
+    let reference = format!("{}/team/calc:1.0.0", registry.host());
+    let bytes = component(1000);
+    let pushed = person.push(&reference, &bytes).await.expect("pushed");
+    let list = format!("sha256-{}", pushed.manifest.hex());
+    let (slow, quick, later) = (key(), key(), key());
+    signed(&person, &pushed, &bytes, &slow).await;
+    let stale = registry.manifest("team/calc", &list).expect("a list");
+    signed(&person, &pushed, &bytes, &quick).await;
+    registry.put_manifest("team/calc", &list, ("application/vnd.oci.image.index.v1+json", stale.to_vec()));
+    for key in [&slow, &quick] {
+        let judged = judged(&person, &trust(&registry, key), &reference).await;
+        assert!(matches!(judged, Ok(Signer::Trusted { .. })), "{judged:?}");
+    }
+    signed(&person, &pushed, &bytes, &later).await;
+    let list = registry.manifest("team/calc", &list).expect("a list");
+    let list: serde_json::Value = serde_json::from_slice(&list).expect("JSON");
+    assert_eq!(list["manifests"].as_array().map(Vec::len), Some(3), "{list}");
 }
 
 /// What was signed, moved elsewhere: to another repository, another version, other content.

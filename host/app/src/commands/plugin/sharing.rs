@@ -16,17 +16,29 @@ use crate::data::DataDirectory;
 use crate::exit::Failure;
 use crate::terminal::{BOLD, DIM, Terminal, YELLOW, text};
 use crate::{environment, setup};
-use agent_plugins::{LoadedPlugin, PluginStore, interfaces};
+use agent_plugins::{Introduction, LoadedPlugin, PluginStore, interfaces};
 use agent_share::{
-    Credentials, Downloads, NO_MOMENT, PluginFacts, Pushed, Registry, ShareError, Shelf, Source, sign as signature_of,
+    Again, Credentials, Downloads, NO_MOMENT, PluginFacts, Pushed, Registry, ShareError, Shelf, Source,
+    sign as signature_of,
 };
 use std::path::Path;
+use std::sync::Arc;
 
 /// Characters of a description in a list.
 const SHOWN: usize = 100;
 
-fn registry(connection: &ConnectionArguments) -> Result<Registry, Failure> {
-    Registry::new(Credentials { file: environment::docker_configuration() }, connection.plain()).map_err(failed)
+fn registry(connection: &ConnectionArguments, terminal: &Terminal) -> Result<Registry, Failure> {
+    let credentials = Credentials { file: environment::docker_configuration() };
+    let registry = Registry::new(credentials, connection.plain()).map_err(failed)?;
+    let terminal = terminal.clone();
+    Ok(registry.telling(Arc::new(move |again: &Again| terminal.note(asked_again(again)))))
+}
+
+/// That a server is asked again, and when.
+fn asked_again(Again { place, reason, wait, next: (number, of) }: &Again) -> String {
+    let said = text::one_line(&format!("{place}: {reason}"), 1000);
+    let seconds = wait.as_secs_f64();
+    format!("{YELLOW}!{YELLOW:#} {said}; asked again in {seconds:.1} s {DIM}({number} of {of}){DIM:#}")
 }
 
 fn shelf(data: &DataDirectory) -> Shelf {
@@ -75,7 +87,7 @@ pub(super) async fn push(asked: PushArguments, data: Option<&Path>, terminal: &T
         Some(path) => Some(key::open(path, terminal).await?),
         None => None,
     };
-    let registry = registry(&asked.connection)?;
+    let registry = registry(&asked.connection, terminal)?;
     terminal.busy(format!("pushing {} to {}", facts.name, asked.reference));
     let pushed = registry.push(&asked.reference, &facts, &component, NO_MOMENT, asked.overwrite()).await;
     terminal.idle();
@@ -106,18 +118,19 @@ fn shown(pushed: &Pushed, facts: &PluginFacts) -> String {
     )
 }
 
-/// Signs what is there already.
+/// Signs what is there already. Nothing of it runs: who signs may have it looked at first.
 pub(super) async fn sign(asked: SignArguments, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let data = DataDirectory::open(data)?;
-    let sandbox = setup::sandbox(&data)?;
     let key = key::open(&asked.key, terminal).await?;
-    let registry = registry(&asked.connection)?;
+    let registry = registry(&asked.connection, terminal)?;
     let source = Source::Registry(asked.reference.clone());
     let found = registry.find(&source).await.map_err(failed)?;
-    let candidate = candidate::fetch(&registry, &found, (&sandbox, &shelf(&data)), terminal).await?;
+    let fetched = candidate::fetch(&registry, &found, &shelf(&data), terminal).await?;
     let pushed = found.pushed().ok_or_else(|| Failure::failed("the registry names no manifest"))?;
-    let facts = facts(&candidate.plugin, &candidate.fetched.bytes)?;
-    let signature = signature_of(&key, &candidate.fetched.bytes, &pushed.claims(&facts)).map_err(failed)?;
+    let Introduction { identity, manifest } = candidate::introduced(&fetched)?;
+    let version = manifest.map(|manifest| text::one_line(&manifest.version, 1000)).unwrap_or_default();
+    let facts = PluginFacts { name: identity.name, version, ..PluginFacts::default() };
+    let signature = signature_of(&key, &fetched.bytes, &pushed.claims(&facts)).map_err(failed)?;
     registry.attach_signature(&pushed, &signature).await.map_err(failed)?;
     print(terminal, shown(&pushed, &facts))?;
     print(terminal, format!("  signed    {}", key.public))
@@ -126,7 +139,7 @@ pub(super) async fn sign(asked: SignArguments, data: Option<&Path>, terminal: &T
 /// Prints the plugins of an index that are nearest to some words.
 pub(super) async fn search(asked: SearchArguments, _: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let words = asked.words.join(" ");
-    let registry = registry(&asked.connection)?;
+    let registry = registry(&asked.connection, terminal)?;
     let found = registry.search(&asked.index, &words, asked.limit as usize).await.map_err(failed)?;
     if found.is_empty() && !asked.json {
         terminal.note(format!("no plugin of {} has one of these words", asked.index.repository()));

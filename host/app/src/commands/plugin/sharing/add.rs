@@ -23,7 +23,7 @@ pub(in super::super) async fn add(
     let place = Place::read(&asked.folder)?;
     let sandbox = setup::limited_sandbox(&data, place.limits, place.trust.clone())?;
     let work = Adding {
-        registry: registry(&asked.folder.connection)?,
+        registry: registry(&asked.folder.connection, terminal)?,
         shelf: shelf(&data),
         replace: if asked.replace { Replace::Anything } else { Replace::Locked },
         downgrade: if asked.allow_downgrade { Downgrade::Allowed } else { Downgrade::Refused },
@@ -74,9 +74,9 @@ pub(super) fn older(new: &LockedPlugin, locked: &LockedPlugin) -> String {
     )
 }
 
-fn added(locked: &LockedPlugin, candidate: &Candidate, path: &Path) -> String {
+fn added(Candidate { locked, plugin, .. }: &Candidate, path: &Path) -> String {
     let signer = locked.signer.as_ref().map(|signer| format!("\n  signed    {signer}")).unwrap_or_default();
-    let wants = describe::wants(&candidate.plugin);
+    let wants = describe::wants(plugin);
     let wants = match &wants {
         None => "it has no manifest, so it may use whatever it is granted".to_owned(),
         Some(wants) if wants.is_empty() => "nothing".to_owned(),
@@ -108,23 +108,24 @@ impl Adding<'_> {
     async fn take(&self, source: &Source) -> Result<(), Failure> {
         let lock = self.place.folder.lock_file().map_err(failed)?;
         let before = lock.plugins().iter().find(|plugin| plugin.reference == source.to_string());
-        let candidate = match (self.registry.find(source).await, before) {
-            (Ok(found), _) => {
-                candidate::fetch(&self.registry, &found, (&self.sandbox, &self.shelf), self.terminal).await?
-            }
+        let fetched = match (self.registry.find(source).await, before) {
+            (Ok(found), _) => candidate::fetch(&self.registry, &found, &self.shelf, self.terminal).await?,
             (Err(error), Some(before)) if error.is_offline() && self.shelf.store.get(&before.component).is_ok() => {
+                let error = text::harmless(&error.to_string()).into_owned();
                 self.terminal
                     .note(format!("{YELLOW}!{YELLOW:#} {error}; what is locked is taken from the plugin store"));
                 return self.restored(before).await;
             }
             (Err(error), _) => return Err(failed(error)),
         };
-        let locked = candidate.judged(&self.place.trust, self.terminal)?;
-        if let Some(before) = lock.plugin(&locked.name) {
-            self.check_successor(before, &locked, source)?;
+        let judged = candidate::judged(fetched, &self.place.trust, self.terminal)?;
+        if let Some(before) = lock.plugin(&judged.locked.name) {
+            self.check_successor(before, &judged.locked, source)?;
         }
-        let path = self.place.folder.place(locked.clone(), &candidate.fetched.bytes, self.replace).map_err(failed)?;
-        print(self.terminal, added(&locked, &candidate, &path))
+        let candidate = judged.load((&self.sandbox, &self.shelf), self.terminal).await?;
+        let Candidate { fetched, locked, .. } = &candidate;
+        let path = self.place.folder.place(locked.clone(), &fetched.bytes, self.replace).map_err(failed)?;
+        print(self.terminal, added(&candidate, &path))
     }
 
     /// What has a name has its grants: another plugin does not get them unasked, and neither does an older version, which may
@@ -185,12 +186,12 @@ impl Adding<'_> {
         let source = plugin.source().map_err(failed)?;
         let signatures = plugin.signature.iter().cloned().collect();
         let fetched = Fetched { source, manifest: plugin.manifest.clone(), bytes, signatures };
-        let candidate = candidate::of(fetched, (&self.sandbox, &self.shelf), self.terminal).await?;
-        if candidate.plugin.name() != plugin.name {
-            let name = text::one_line(candidate.plugin.name(), 100);
+        let judged = candidate::judged(fetched, &self.place.trust, self.terminal)?;
+        if judged.locked.name != plugin.name {
+            let name = text::one_line(&judged.locked.name, 100);
             return Err(Failure::failed(format!("{} is the plugin `{name}`, not `{}`", plugin.reference, plugin.name)));
         }
-        candidate.judged(&self.place.trust, self.terminal)?;
+        let candidate = judged.load((&self.sandbox, &self.shelf), self.terminal).await?;
         let path = self.place.folder.place(plugin.clone(), &candidate.fetched.bytes, self.replace).map_err(failed)?;
         print(self.terminal, format!("{}\n  file      {}", named(plugin), path.display()))
     }
@@ -201,7 +202,7 @@ impl Adding<'_> {
             (source, _) => source,
         };
         let found = self.registry.find(&source).await.map_err(failed)?;
-        let fetched = candidate::bytes(&self.registry, &found, &self.shelf, self.terminal).await?;
+        let fetched = candidate::fetch(&self.registry, &found, &self.shelf, self.terminal).await?;
         if fetched.digest() != plugin.component {
             return Err(Failure::failed(format!(
                 "{} is another one now: it has {}, and {} is locked; `agent-host plugin update {}` takes it",

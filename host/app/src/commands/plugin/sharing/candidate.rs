@@ -1,32 +1,29 @@
-//! A plugin that came from elsewhere, before it is taken: fetched, loaded, and judged.
+//! A plugin that came from elsewhere, before it is taken: fetched, judged by its bytes, and only then loaded.
 
 use super::failed;
 use crate::exit::Failure;
 use crate::terminal::{Terminal, YELLOW, show_load, text};
-use agent_plugins::{LoadedPlugin, Sandbox};
+use agent_plugins::{Introduction, LoadedPlugin, Sandbox, introduction};
 use agent_share::{Claims, Fetched, Found, LockedPlugin, Registry, Shelf, Signatures, Signer, Source, Trust, place_of};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What came, and what it is.
+/// What came and may be taken: its signature counts, or need not.
+pub(super) struct Judged {
+    pub(super) fetched: Fetched,
+    /// As the lock file has it.
+    pub(super) locked: LockedPlugin,
+}
+
+/// The same once it is known to be a plugin for this host.
 pub(super) struct Candidate {
     pub(super) fetched: Fetched,
+    pub(super) locked: LockedPlugin,
     pub(super) plugin: Arc<LoadedPlugin>,
 }
 
-/// Fetches what was found, and loads it: what is no plugin for this host goes no further.
-pub(super) async fn fetch(
-    registry: &Registry,
-    found: &Found,
-    (sandbox, shelf): (&Sandbox, &Shelf),
-    terminal: &Terminal,
-) -> Result<Candidate, Failure> {
-    let fetched = bytes(registry, found, shelf, terminal).await?;
-    of(fetched, (sandbox, shelf), terminal).await
-}
-
 /// Fetches what was found.
-pub(super) async fn bytes(
+pub(super) async fn fetch(
     registry: &Registry,
     found: &Found,
     shelf: &Shelf,
@@ -39,18 +36,10 @@ pub(super) async fn bytes(
     fetched.map_err(failed)
 }
 
-/// Loads what is here, and keeps it by its digest.
-pub(super) async fn of(
-    fetched: Fetched,
-    (sandbox, shelf): (&Sandbox, &Shelf),
-    terminal: &Terminal,
-) -> Result<Candidate, Failure> {
-    let name = stem(&fetched.source);
-    let loaded = sandbox.load_bytes_with(&name, fetched.bytes.clone(), &|event| show_load(terminal, &event)).await;
-    terminal.idle();
-    let plugin = loaded.map_err(|error| Failure::failed(format!("{}: {error}", fetched.source)))?;
-    shelf.store.put(plugin.digest(), &fetched.bytes).map_err(Failure::failed)?;
-    Ok(Candidate { fetched, plugin })
+/// What it says of itself. Nothing of it runs.
+pub(super) fn introduced(fetched: &Fetched) -> Result<Introduction, Failure> {
+    introduction(&stem(&fetched.source), &fetched.bytes)
+        .map_err(|error| Failure::failed(format!("{}: {error}", fetched.source)))
 }
 
 /// What a component without a manifest is named.
@@ -63,51 +52,66 @@ fn stem(source: &Source) -> String {
     }
 }
 
-impl Candidate {
-    /// As the lock file has it, if its signature counts or need not.
-    pub(super) fn judged(&self, trust: &Trust, terminal: &Terminal) -> Result<LockedPlugin, Failure> {
-        let source = &self.fetched.source;
-        let repository = match source {
-            Source::Registry(reference) => reference.repository().to_string(),
-            _ => String::new(),
-        };
-        let version =
-            self.plugin.manifest().map(|manifest| text::one_line(&manifest.version, 1000)).unwrap_or_default();
-        let claims = Claims {
-            name: self.plugin.name().to_owned(),
-            version,
-            repository,
-            manifest: self.fetched.manifest.clone(),
-        };
-        let signer = match place_of(source) {
-            Some(place) => {
-                trust.judge(&place, &self.fetched.bytes, &claims, &self.fetched.signatures).map_err(failed)?
+/// Judges what came by its signatures, before anything of it is compiled or run.
+pub(super) fn judged(fetched: Fetched, trust: &Trust, terminal: &Terminal) -> Result<Judged, Failure> {
+    let source = &fetched.source;
+    let claims = claims(&fetched)?;
+    let signer = match place_of(source) {
+        Some(place) => trust.judge(&place, &fetched.bytes, &claims, &fetched.signatures).map_err(failed)?,
+        None => Signer::Nobody { because: String::new() },
+    };
+    let (signer, signature) = match signer {
+        Signer::Trusted { key, signature } => (Some(key.to_string()), Some(signature)),
+        Signer::Nobody { because } => {
+            if !because.is_empty() {
+                terminal.note(format!("{YELLOW}!{YELLOW:#} {source}: {}", text::one_line(&because, 1000)));
             }
-            None => Signer::Nobody { because: String::new() },
-        };
-        let (signer, signature) = match signer {
-            Signer::Trusted { key, signature } => (Some(key.to_string()), Some(signature)),
-            Signer::Nobody { because } => {
-                if !because.is_empty() {
-                    terminal.note(format!("{YELLOW}!{YELLOW:#} {source}: {}", text::one_line(&because, 1000)));
-                }
-                // The key may be trusted another day.
-                (None, self.fetched.signatures.iter().find(|text| agent_share::is_signature(text)).cloned())
-            }
-        };
-        let reference = match source {
-            // A lock that names a path of one folder would be wrong in all others.
-            Source::File(path) => std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string(),
-            source => source.to_string(),
-        };
-        Ok(LockedPlugin {
-            name: claims.name,
-            version: claims.version,
-            reference,
-            manifest: self.fetched.manifest.clone(),
-            component: self.plugin.digest().clone(),
-            signer,
-            signature,
-        })
+            // The key may be trusted another day.
+            (None, fetched.signatures.iter().find(|text| agent_share::is_signature(text)).cloned())
+        }
+    };
+    let reference = match source {
+        // A lock that names a path of one folder would be wrong in all others.
+        Source::File(path) => std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string(),
+        source => source.to_string(),
+    };
+    let locked = LockedPlugin {
+        name: claims.name,
+        version: claims.version,
+        reference,
+        manifest: fetched.manifest.clone(),
+        component: fetched.digest(),
+        signer,
+        signature,
+    };
+    Ok(Judged { fetched, locked })
+}
+
+/// What its signature must say.
+fn claims(fetched: &Fetched) -> Result<Claims, Failure> {
+    let Introduction { identity, manifest } = introduced(fetched)?;
+    let repository = match &fetched.source {
+        Source::Registry(reference) => reference.repository().to_string(),
+        _ => String::new(),
+    };
+    let version = manifest.map(|manifest| text::one_line(&manifest.version, 1000)).unwrap_or_default();
+    Ok(Claims { name: identity.name, version, repository, manifest: fetched.manifest.clone() })
+}
+
+impl Judged {
+    /// Loads it, and keeps it by its digest: what is no plugin for this host goes no further.
+    pub(super) async fn load(
+        self,
+        (sandbox, shelf): (&Sandbox, &Shelf),
+        terminal: &Terminal,
+    ) -> Result<Candidate, Failure> {
+        let Judged { fetched, locked } = self;
+        let name = stem(&fetched.source);
+        let loaded = sandbox.load_bytes_with(&name, fetched.bytes.clone(), &|event| show_load(terminal, &event)).await;
+        terminal.idle();
+        let plugin = loaded.map_err(|error| Failure::failed(format!("{}: {error}", fetched.source)))?;
+        let kept = shelf.store.vouch(&locked.component, &locked.voucher());
+        kept.and_then(|()| shelf.store.put(&locked.component, &fetched.bytes)).map_err(Failure::failed)?;
+        Ok(Candidate { fetched, locked, plugin })
     }
 }

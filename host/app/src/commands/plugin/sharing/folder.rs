@@ -89,6 +89,7 @@ pub(in super::super) async fn verify(asked: FolderArguments, terminal: &Terminal
         print(terminal, format!("{mark}{sign}{mark:#} {}  {}", named(plugin), text::one_line(&said, 1000)))?;
     }
     for name in unlocked(&folder) {
+        let name = text::one_line(&name, 300);
         print(terminal, format!("{DIM}- {name}  not locked: it was built or copied here{DIM:#}"))?;
     }
     if lock.plugins().is_empty() {

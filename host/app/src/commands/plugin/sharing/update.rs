@@ -27,7 +27,7 @@ pub(in super::super) async fn update(
     let lock = place.folder.lock_file().map_err(failed)?;
     let plugins = chosen(&lock, &asked.names)?;
     let sandbox = setup::limited_sandbox(&data, place.limits, place.trust.clone())?;
-    let registry = registry(&asked.folder.connection)?;
+    let registry = registry(&asked.folder.connection, terminal)?;
     let work = Updating { registry, shelf: shelf(&data), place, sandbox, asked: &asked, terminal };
     let (mut newer, mut wrong) = (0, 0);
     for plugin in plugins {
@@ -84,11 +84,12 @@ impl Updating<'_> {
         if found.manifest.is_some() && found.manifest == locked.manifest {
             return Ok(Outcome::Current);
         }
-        let candidate = candidate::fetch(&self.registry, &found, (&self.sandbox, &self.shelf), self.terminal).await?;
-        if found.manifest.is_none() && candidate.plugin.digest() == &locked.component {
+        let fetched = candidate::fetch(&self.registry, &found, &self.shelf, self.terminal).await?;
+        if found.manifest.is_none() && fetched.digest() == locked.component {
             return Ok(Outcome::Current);
         }
-        let new = candidate.judged(&self.place.trust, self.terminal)?;
+        let judged = candidate::judged(fetched, &self.place.trust, self.terminal)?;
+        let new = &judged.locked;
         if new.name != locked.name {
             return Err(Failure::failed(format!(
                 "{} is the plugin `{}` now; it is not taken. `plugin remove {}` and `plugin add` do that",
@@ -98,17 +99,19 @@ impl Updating<'_> {
             )));
         }
         if age(&new.version, &locked.version) == Age::Older && !self.asked.allow_downgrade {
-            return Err(Failure::failed(older(&new, locked)));
+            return Err(Failure::failed(older(new, locked)));
         }
-        print(self.terminal, self.changes(locked, &new, &candidate).await)?;
+        let candidate = judged.load((&self.sandbox, &self.shelf), self.terminal).await?;
+        print(self.terminal, self.changes(locked, &candidate).await)?;
         if !self.asked.check {
-            self.place.folder.place(new, &candidate.fetched.bytes, Replace::Locked).map_err(failed)?;
+            let Candidate { fetched, locked: new, .. } = candidate;
+            self.place.folder.place(new, &fetched.bytes, Replace::Locked).map_err(failed)?;
         }
         Ok(Outcome::Newer)
     }
 
     /// What a person wants to know before, or at least after: versions, imports, what it asks for, who signed.
-    async fn changes(&self, locked: &LockedPlugin, new: &LockedPlugin, candidate: &Candidate) -> String {
+    async fn changes(&self, locked: &LockedPlugin, Candidate { locked: new, plugin, .. }: &Candidate) -> String {
         let to = text::one_line(&new.version, 100);
         let mut lines = vec![format!("{} → {BOLD}{to}{BOLD:#} {DIM}{}{DIM:#}", named(locked), new.component.short())];
         if age(&new.version, &locked.version) == Age::Same && new.component != locked.component {
@@ -123,10 +126,10 @@ impl Updating<'_> {
             let words = |plugin: &LoadedPlugin| {
                 describe::wants(plugin).unwrap_or_else(|| vec!["whatever it is granted".to_owned()])
             };
-            lines.extend(differences("asks for", &words(&before), &words(&candidate.plugin)));
-            lines.extend(differences("imports", before.imports(), candidate.plugin.imports()));
+            lines.extend(differences("asks for", &words(&before), &words(plugin)));
+            lines.extend(differences("imports", before.imports(), plugin.imports()));
             let tools = |plugin: &LoadedPlugin| plugin.tools().iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
-            lines.extend(differences("offers", &tools(&before), &tools(&candidate.plugin)));
+            lines.extend(differences("offers", &tools(&before), &tools(plugin)));
         }
         lines.join("\n")
     }
@@ -135,7 +138,8 @@ impl Updating<'_> {
         if let Ok(plugin) = self.sandbox.load_stored(&locked.name, &locked.component).await {
             return Some(plugin);
         }
-        let plugin = self.sandbox.load_file(&self.place.folder.file(locked)).await.ok()?;
+        let file = self.place.folder.file(locked);
+        let plugin = self.sandbox.load_serving_file_with(&file, &|_| {}).await.ok()?;
         (*plugin.digest() == locked.component).then_some(plugin)
     }
 }
