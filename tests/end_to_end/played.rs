@@ -213,6 +213,34 @@ fn faults_of_the_model_are_scripted() {
     assert!(printed.contains("the model is asked once more than the turn has replies (1)"), "{printed}");
 }
 
+/// S4, P5: pictures go with what is said, whole for the first time; what is none is refused with its place.
+#[test]
+fn pictures_go_with_what_is_said() {
+    let template = repository().join("host/kit/templates/manifest/media-policy-scenario.toml");
+    let template = std::fs::read_to_string(template).unwrap().replace("my-plugin", "mask-openai");
+    let seen = template
+        .replace("[chart.png, image/png: seen before]", "was shown earlier")
+        .replace("seen before", "was shown earlier");
+    let scenario = of("mask-openai") + &seen.replacen("description", "golden = true\ndescription", 1);
+    let folder = Folder::with(&[("seen", &scenario)]);
+    let (code, printed) = folder.shown(&["--update"]);
+    assert_eq!(code, Some(0), "{printed}");
+    let golden = std::fs::read_to_string(folder.0.path().join("seen.golden")).unwrap();
+    assert!(golden.contains("What is on this?") && golden.contains("[chart.png]"), "{golden}");
+    for (name, media, words) in [
+        ("absent", "none.png", "turns[0]: `none.png` cannot go with what is said: No such file"),
+        ("other", "a.txt", "`a.txt` cannot go with what is said: it is neither PNG"),
+        ("outside", "../a.png", "turns[0].media[0] is no path below the scenario's folder"),
+    ] {
+        let turn = format!(
+            "[files]\n\"a.txt\" = \"text\"\n[[turns]]\nsay = \"Look\"\nmedia = [\"{media}\"]\nreplies = [{{ text = \"a\" }}]\n"
+        );
+        let folder = Folder::with(&[(name, &(of("calc") + &turn))]);
+        let (code, printed) = folder.shown(&[]);
+        assert!(code == Some(2) && printed.contains(words), "{printed}");
+    }
+}
+
 /// S4, P6: requests are answered from the file; what nobody recorded is denied and said, and so is what nobody asked for.
 #[test]
 fn requests_are_recorded_or_denied() {
