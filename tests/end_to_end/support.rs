@@ -9,7 +9,7 @@ use agent_plugins::{Generation, Grants, HostLimits, Sandbox, SandboxOptions};
 use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, PluginAllowance, Session, TurnResult};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;

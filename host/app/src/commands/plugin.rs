@@ -1,4 +1,4 @@
-//! `plugin new|check|list|inspect|explain|call|build|history|rollback|prune`, and those that share: plugins outside of any session.
+//! `plugin new|renew|check|list|inspect|explain|call|build|history|rollback|prune`, and those that share: plugins outside of any session.
 
 mod call;
 mod check;
@@ -6,6 +6,7 @@ mod describe;
 mod explain;
 mod media;
 mod new;
+mod renew;
 mod sharing;
 mod versions;
 
@@ -32,6 +33,7 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
             return check::check(&path, format, &DataDirectory::open(data)?, terminal).await;
         }
         PluginCommand::Build { directory } => return build(&directory, terminal).await,
+        PluginCommand::Renew { directory } => renew::renew(&directory, terminal)?,
         PluginCommand::History(asked) => versions::history(asked, data, terminal).await?,
         PluginCommand::Rollback(asked) => versions::rollback(asked, data, terminal).await?,
         PluginCommand::Prune => versions::forget(data, terminal).await?,
