@@ -70,10 +70,7 @@ fn all() -> [Bindings; 8] {
                 "package agent-host:sdk; world builder { export agent-host:plugin/context-builder@0.1.0; }",
             )
         },
-        kind(
-            "src/generated/tool.rs",
-            "package agent-host:sdk; world tool { export agent-host:plugin/tool@0.1.0; }",
-        ),
+        kind("src/generated/tool.rs", "package agent-host:sdk; world tool { export agent-host:plugin/tool@0.1.0; }"),
         kind("src/generated/step_context.rs", STEP),
         kind(
             "src/generated/output_validator.rs",
@@ -101,7 +98,11 @@ impl Bindings {
             generate_all: self.words.is_none(),
             generate_unused_types: self.uses != Uses::Calls,
             pub_export_macro: self.uses != Uses::Calls,
-            additional_derive_attributes: if self.uses == Uses::Sdk { vec!["PartialEq".to_owned()] } else { Vec::new() },
+            additional_derive_attributes: if self.uses == Uses::Sdk {
+                vec!["PartialEq".to_owned()]
+            } else {
+                Vec::new()
+            },
             ..Opts::default()
         };
         let mut files = Files::default();
@@ -126,5 +127,9 @@ fn the_bindings_are_those_of_the_contract() {
             commands.push(format!("cp {} {}", from.display(), to.display()));
         }
     }
-    assert!(commands.is_empty(), "they are not; what the contract makes of them is put there by\n{}", commands.join("\n"));
+    assert!(
+        commands.is_empty(),
+        "they are not; what the contract makes of them is put there by\n{}",
+        commands.join("\n")
+    );
 }

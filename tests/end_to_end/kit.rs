@@ -150,9 +150,9 @@ fn s5_dev_needs_somebody_or_a_prompt() {
 }
 
 /// A toolchain: the variables that name its tools, and how the author's own tests are run.
-type Peer = (Vec<(&'static str, PathBuf)>, Vec<Command>);
+pub(crate) type Peer = (Vec<(&'static str, PathBuf)>, Vec<Command>);
 
-fn peer(language: &str) -> Option<Peer> {
+pub(crate) fn peer(language: &str) -> Option<Peer> {
     let cache = || ("ZIG_GLOBAL_CACHE_DIR", repository().join("tests/.peers/zig"));
     Some(match language {
         "python" => {

@@ -217,11 +217,13 @@ fn faults_of_the_model_are_scripted() {
 #[test]
 fn pictures_go_with_what_is_said() {
     let template = repository().join("host/kit/templates/manifest/media-policy-scenario.toml");
-    let template = std::fs::read_to_string(template).unwrap().replace("my-plugin", "mask-openai");
-    let seen = template
-        .replace("[chart.png, image/png: seen before]", "was shown earlier")
-        .replace("seen before", "was shown earlier");
-    let scenario = of("mask-openai") + &seen.replacen("description", "golden = true\ndescription", 1);
+    let template = std::fs::read_to_string(template).unwrap();
+    let picture = template.lines().find(|line| line.contains("base64")).unwrap();
+    let scenario = format!(
+        "golden = true\n{}[files]\n{picture}\n[[turns]]\nsay = \"What is on this?\"\nmedia = [\"chart.png\"]\n\
+         replies = [{{ text = \"Two colours.\", expect = {{ last_contains = [\"What is on this?\", \"sha256:\"] }} }}]\n",
+        of("calc")
+    );
     let folder = Folder::with(&[("seen", &scenario)]);
     let (code, printed) = folder.shown(&["--update"]);
     assert_eq!(code, Some(0), "{printed}");

@@ -2,7 +2,7 @@
 //! on loopback.
 
 mod by_policy;
-mod peers;
+pub(crate) mod peers;
 mod while_running;
 
 use crate::support::components;

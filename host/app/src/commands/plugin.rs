@@ -49,7 +49,11 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
             let whose = Whose::read(AgentArguments { agent, ..AgentArguments::default() })?;
             let sandbox = whose.sandbox(&DataDirectory::open(data)?)?;
             let plugin = load(&sandbox, &file, terminal).await?;
-            let shown = if json { describe::json(&plugin).to_string() } else { describe::whole(&plugin, &file) };
+            let exports = exports(&plugin, &file)?;
+            let shown = match json {
+                true => describe::json(&plugin, &exports).to_string(),
+                false => describe::whole(&plugin, (&file, &exports)),
+            };
             print(terminal, shown)?;
         }
         PluginCommand::Explain { file, agent } => {
@@ -216,6 +220,16 @@ async fn load(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> Result<Arc
     let loaded = sandbox.load_file_with(file, &|event| show_load(terminal, &event)).await;
     terminal.idle();
     loaded.map_err(|error| Failure::refused(format!("`{}`: {error}", file.display())))
+}
+
+/// Names of what the component exports, of the file that was loaded.
+fn exports(plugin: &LoadedPlugin, file: &Path) -> Result<Vec<String>, Failure> {
+    let changed = || Failure::refused(format!("`{}` is just being written; inspect it once more", file.display()));
+    let bytes = std::fs::read(file).map_err(|_| changed())?;
+    if agent_plugins::digest_of(&bytes) != *plugin.digest() {
+        return Err(changed());
+    }
+    Ok(agent_kit::build::interfaces(&bytes).map_err(Failure::refused)?.1)
 }
 
 fn print(terminal: &Terminal, text: String) -> Result<(), Failure> {
