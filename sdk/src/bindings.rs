@@ -1,5 +1,6 @@
 //! Generated from the WIT contract: each export kind in a world of its own, so that a component exports only what its
 //! macros name. The imports stand in one world; the linker leaves those out of a component that it never calls.
+//! `tests/bindings.rs` has generated them: what generates takes longer to compile than all that a plugin needs.
 
 #![allow(
     missing_docs,
@@ -15,55 +16,21 @@ pub use agent_host_bindings::{context_builder, imports, key_value, model};
 
 /// Exports `tool`.
 pub mod tool {
-    wit_bindgen::generate!({
-        inline: "package agent-host:sdk; world tool { export agent-host:plugin/tool@0.1.0; }",
-        path: ["../wit"],
-        with: { "agent-host:plugin/types@0.1.0": crate::bindings::imports::agent_host::plugin::types },
-        generate_unused_types: true,
-        pub_export_macro: true,
-        additional_derives: [PartialEq],
-    });
+    include!("generated/tool.rs");
 }
 
 /// Exports `context-builder` and `step-context`. The SDK's public types are these; those of the world above are
 /// converted.
 pub mod step_context {
-    wit_bindgen::generate!({
-        inline: "
-            package agent-host:sdk;
-            world step {
-                export agent-host:plugin/context-builder@0.1.0;
-                export agent-host:plugin/step-context@0.1.0;
-            }
-        ",
-        path: ["../wit"],
-        with: { "agent-host:plugin/types@0.1.0": crate::bindings::imports::agent_host::plugin::types },
-        generate_unused_types: true,
-        pub_export_macro: true,
-        additional_derives: [PartialEq],
-    });
+    include!("generated/step_context.rs");
 }
 
 /// Exports `output-validator`.
 pub mod output_validator {
-    wit_bindgen::generate!({
-        inline: "package agent-host:sdk; world validator { export agent-host:plugin/output-validator@0.1.0; }",
-        path: ["../wit"],
-        with: { "agent-host:plugin/types@0.1.0": crate::bindings::imports::agent_host::plugin::types },
-        generate_unused_types: true,
-        pub_export_macro: true,
-        additional_derives: [PartialEq],
-    });
+    include!("generated/output_validator.rs");
 }
 
 /// Exports `media-policy`.
 pub mod media_policy {
-    wit_bindgen::generate!({
-        inline: "package agent-host:sdk; world policy { export agent-host:plugin/media-policy@0.1.0; }",
-        path: ["../wit"],
-        with: { "agent-host:plugin/types@0.1.0": crate::bindings::imports::agent_host::plugin::types },
-        generate_unused_types: true,
-        pub_export_macro: true,
-        additional_derives: [PartialEq],
-    });
+    include!("generated/media_policy.rs");
 }

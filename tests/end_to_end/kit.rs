@@ -111,6 +111,33 @@ fn s3_our_own_plugins_pass() {
     }
 }
 
+/// S1: what agent-host has written into a project is renewed by hand, and what was changed there is not.
+#[test]
+fn s1_projects_are_renewed() {
+    let desk = Desk::new();
+    for (name, language) in [("one", "rust"), ("two", "c")] {
+        desk.run(&["plugin", "new", name, "--lang", language], &[]);
+    }
+    let (code, printed, _) = desk.run(&["plugin", "renew"], &[]);
+    assert!(code == Some(0) && printed.matches("has what this agent-host carries").count() == 2, "{printed}");
+    for file in ["one/agent-host/agent-host.sha256", "two/wit/deps/agent-host.sha256"] {
+        let list = std::fs::read_to_string(desk.path(file)).unwrap();
+        std::fs::write(desk.path(file), list.replace("agent-host 0.1.0", "agent-host 0.0.9")).unwrap();
+    }
+    let (_, _, said) = desk.run(&["plugin", "build", "two"], &[("ZIG", "no-such-zig".into())]);
+    assert!(said.contains("two has the contract of agent-host 0.0.9") && said.contains("plugin renew "), "{said}");
+    std::fs::write(desk.path("two/wit/deps/agent-host-plugin/tool.wit"), "// mine\n").unwrap();
+    let (code, printed, said) = desk.run(&["plugin", "renew", "."], &[]);
+    assert!(code == Some(2) && printed.contains("one  renewed: from agent-host 0.0.9"), "{printed}{said}");
+    assert!(said.contains("`agent-host-plugin/tool.wit`; nothing is overwritten"), "{said}");
+    for (path, words) in [("nope", "there is no folder `nope`"), ("one/Cargo.toml", "`one/Cargo.toml` is no folder")] {
+        for command in ["build", "renew"] {
+            let (code, _, said) = desk.run(&["plugin", command, path], &[]);
+            assert!(code == Some(2) && said.contains(words) && said.contains("plugin new NAME"), "{said}");
+        }
+    }
+}
+
 /// S5: without a terminal `dev` asks what to do.
 #[test]
 fn s5_dev_needs_somebody_or_a_prompt() {
@@ -123,9 +150,9 @@ fn s5_dev_needs_somebody_or_a_prompt() {
 }
 
 /// A toolchain: the variables that name its tools, and how the author's own tests are run.
-type Peer = (Vec<(&'static str, PathBuf)>, Vec<Command>);
+pub(crate) type Peer = (Vec<(&'static str, PathBuf)>, Vec<Command>);
 
-fn peer(language: &str) -> Option<Peer> {
+pub(crate) fn peer(language: &str) -> Option<Peer> {
     let cache = || ("ZIG_GLOBAL_CACHE_DIR", repository().join("tests/.peers/zig"));
     Some(match language {
         "python" => {
@@ -147,7 +174,7 @@ fn peer(language: &str) -> Option<Peer> {
     })
 }
 
-/// Makes a project of each kind, runs its own test, builds it, and puts it into the house's folder.
+/// Makes a project of each kind, runs its own test, builds it, plays its scenario, and puts it into the house's folder.
 fn projects(house: &House, language: &str) -> bool {
     let Some((variables, tests)) = peer(language) else { return false };
     let desk = Desk::new();
@@ -165,6 +192,8 @@ fn projects(house: &House, language: &str) -> bool {
         let (code, printed, said) = desk.run(&["plugin", "build", kind], &variables);
         assert_eq!(code, Some(0), "{said}");
         assert!(printed.contains(&format!("exports   agent-host:plugin@0.1.0 {kind}")), "{printed}");
+        let (code, printed, said) = desk.run(&["test", kind], &variables);
+        assert!(code == Some(0) && printed.contains("1 scenario: 1 passed"), "{language} {kind}: {printed}{said}");
         let file = format!("{kind}.wasm");
         std::fs::copy(desk.path(kind).join(&file), house.directory.path().join("plugins").join(file)).unwrap();
     }

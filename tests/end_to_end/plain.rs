@@ -263,6 +263,14 @@ fn s3_inspect_and_call_from_the_command_line() {
     let (_, shown, _) = run(&["plugin", "inspect", "every-type.wasm", "--json"]);
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["not_offered"].as_array().map(Vec::len), Some(2));
+    assert_eq!(
+        (&shown["worlds"], shown["exports"][0].is_string()),
+        (&serde_json::json!([]), true),
+        "it is of its own world"
+    );
+    let (_, shown, _) = run(&["plugin", "inspect", "calc.wasm"]);
+    assert!(shown.contains("worlds   agent-host:plugin/tool-plugin@0.1.0\n"), "{shown}");
+    assert!(shown.contains("exports  agent-host:plugin@0.1.0 tool\n"), "{shown}");
     let (code, shown, errors) = run(&["plugin", "call", "every-type.wasm", "greet", r#"{"name": "Ada"}"#]);
     assert_eq!((code, shown.trim()), (Some(0), "Hello, Ada."), "{errors}");
     let (code, _, errors) = run(&["plugin", "call", "every-type.wasm", "echo.a-u8", r#"{"value": 256}"#]);

@@ -213,6 +213,36 @@ fn faults_of_the_model_are_scripted() {
     assert!(printed.contains("the model is asked once more than the turn has replies (1)"), "{printed}");
 }
 
+/// S4, P5: pictures go with what is said, whole for the first time; what is none is refused with its place.
+#[test]
+fn pictures_go_with_what_is_said() {
+    let template = repository().join("host/kit/templates/manifest/media-policy-scenario.toml");
+    let template = std::fs::read_to_string(template).unwrap();
+    let picture = template.lines().find(|line| line.contains("base64")).unwrap();
+    let scenario = format!(
+        "golden = true\n{}[files]\n{picture}\n[[turns]]\nsay = \"What is on this?\"\nmedia = [\"chart.png\"]\n\
+         replies = [{{ text = \"Two colours.\", expect = {{ last_contains = [\"What is on this?\", \"sha256:\"] }} }}]\n",
+        of("calc")
+    );
+    let folder = Folder::with(&[("seen", &scenario)]);
+    let (code, printed) = folder.shown(&["--update"]);
+    assert_eq!(code, Some(0), "{printed}");
+    let golden = std::fs::read_to_string(folder.0.path().join("seen.golden")).unwrap();
+    assert!(golden.contains("What is on this?") && golden.contains("[chart.png]"), "{golden}");
+    for (name, media, words) in [
+        ("absent", "none.png", "turns[0]: `none.png` cannot go with what is said: No such file"),
+        ("other", "a.txt", "`a.txt` cannot go with what is said: it is neither PNG"),
+        ("outside", "../a.png", "turns[0].media[0] is no path below the scenario's folder"),
+    ] {
+        let turn = format!(
+            "[files]\n\"a.txt\" = \"text\"\n[[turns]]\nsay = \"Look\"\nmedia = [\"{media}\"]\nreplies = [{{ text = \"a\" }}]\n"
+        );
+        let folder = Folder::with(&[(name, &(of("calc") + &turn))]);
+        let (code, printed) = folder.shown(&[]);
+        assert!(code == Some(2) && printed.contains(words), "{printed}");
+    }
+}
+
 /// S4, P6: requests are answered from the file; what nobody recorded is denied and said, and so is what nobody asked for.
 #[test]
 fn requests_are_recorded_or_denied() {

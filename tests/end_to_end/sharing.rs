@@ -3,7 +3,7 @@
 
 mod by_policy;
 mod hostile;
-mod peers;
+pub(crate) mod peers;
 mod vetted;
 mod while_running;
 

@@ -2,6 +2,7 @@
 //! check 4).
 
 mod approvals;
+mod author;
 mod below;
 mod dev;
 mod first_use;

@@ -241,6 +241,12 @@ pub(crate) enum PluginCommand {
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },
+    /// Renew what `plugin new` has written into a project of agent-host itself: the SDK of Rust, the contract as WIT
+    Renew {
+        /// A project, or a folder of projects
+        #[arg(value_name = "DIR", default_value = ".")]
+        directory: PathBuf,
+    },
     /// Say what hinders a plugin, what others will stumble over, and what could be better; exit code 1 on errors
     Check {
         /// A component (*.wasm), a project, which is built first, or a folder of either

@@ -8,15 +8,18 @@ mod javascript;
 mod process;
 mod project;
 mod python;
+mod remembered;
 mod shared_target;
 mod toolchain;
 mod tools;
 
-pub use project::{BuildTable, Project, projects_in};
+pub use component::interfaces;
+pub use project::{BuildTable, Project, is_project, projects_in};
 pub use toolchain::Toolchain;
 pub use tools::{Tools, VARIABLES, program_in};
 
 use crate::language::Language;
+use crate::vendored::{self, OtherVersion};
 use agent_core::message::Digest;
 use std::path::{Path, PathBuf};
 
@@ -75,6 +78,8 @@ pub enum BuildEvent<'a> {
         /// At most 4 KiB, without its line end.
         line: &'a str,
     },
+    /// A project has the SDK, or the contract, of another agent-host. It is built with what it has.
+    OtherVersion(&'a OtherVersion),
     /// A component is in place.
     Built(&'a BuiltPlugin),
 }
@@ -94,6 +99,18 @@ pub enum BuildError {
         path: PathBuf,
         /// Why not.
         source: std::io::Error,
+    },
+    /// There is no such folder.
+    #[error("there is no folder `{}`: {PROJECT}", path.display())]
+    NoFolder {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// It is something else than a folder.
+    #[error("`{}` is no folder: {PROJECT}", path.display())]
+    NotAFolder {
+        /// What was named.
+        path: PathBuf,
     },
     /// There is nothing to build.
     #[error("`{}` is no plugin project and holds none: {PROJECT}", path.display())]
@@ -264,6 +281,19 @@ pub fn projects_at(directory: &Path) -> Result<Vec<Project>, BuildError> {
     if projects.is_empty() { Err(project::no_project(directory)) } else { Ok(projects) }
 }
 
+/// All that these projects are built of on this machine: what lies in `directory`, and what lies elsewhere.
+pub async fn sources(toolchain: &Toolchain, directory: &Path) -> Vec<PathBuf> {
+    let mut sources = vec![directory.to_owned()];
+    // What is no project the build says.
+    let projects = projects_at(directory).unwrap_or_default();
+    let mut elsewhere = cargo::elsewhere(toolchain, &projects).await;
+    elsewhere.extend(projects.iter().flat_map(Project::named_paths));
+    let own = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let elsewhere = elsewhere.into_iter().filter_map(|path| path.canonicalize().ok());
+    sources.extend(elsewhere.filter(|path| !path.starts_with(&own)));
+    sources
+}
+
 /// Builds these projects, those of one cargo workspace in one call, and writes `OUT/NAME.wasm` for each, in order.
 pub async fn build_projects(
     toolchain: &Toolchain,
@@ -277,6 +307,11 @@ pub async fn build_projects(
         path: out.to_owned(),
         source,
     })?;
+    for project in projects {
+        if let Some(other) = vendored::other_version(project) {
+            progress(BuildEvent::OtherVersion(&other));
+        }
+    }
     let mut built = vec![None; projects.len()];
     let finish = |index: usize, made: &Path| {
         let plugin = component::finish(&projects[index], made, out)?;

@@ -11,5 +11,7 @@ mod language;
 pub mod new;
 pub mod replay;
 pub mod scenario;
+pub mod vendored;
+mod written;
 
 pub use language::Language;

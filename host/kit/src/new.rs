@@ -6,6 +6,7 @@ mod workspace;
 
 use crate::carried;
 use crate::language::Language;
+use crate::vendored;
 pub use name::{NameProblem, check_name};
 use std::path::{Path, PathBuf};
 use workspace::Place;
@@ -133,11 +134,11 @@ pub enum NewError {
 }
 
 /// A file of a project: its path there, and its text.
-type ProjectFile = (String, String);
+pub(crate) type ProjectFile = (String, String);
 
 /// What stands for the plugin's name in the templates.
 const SAMPLE: &str = "my-plugin";
-/// Where README says how to try what was built.
+/// Where README says how to try what was built, and how to share it.
 const TRY: &str = "<!-- try -->\n";
 
 /// Makes the project, whole or not at all.
@@ -177,12 +178,16 @@ fn files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
     let (language, kind) = (project.language.key(), project.kind.key());
     let named = |text: &str| text.replace(SAMPLE, &project.name);
     let template = |path: &str| carried::file(&format!("host/kit/templates/{path}"));
-    let mut files = vec![("plugin.toml".to_owned(), named(template(&format!("manifest/{kind}.toml"))))];
+    let mut files = vec![
+        ("plugin.toml".to_owned(), named(template(&format!("manifest/{kind}.toml")))),
+        (format!("{}.scenario.toml", project.name), named(template(&format!("manifest/{kind}-scenario.toml")))),
+    ];
+    let how_to_try = [template(&format!("manifest/{kind}.md")), template("manifest/share.md")].concat();
     for folder in ["all", kind] {
         for (name, text) in carried::below(&format!("host/kit/templates/{language}/{folder}/")) {
             // Of its own name it would count for this checkout.
             let name = if name == "gitignore" { ".gitignore" } else { name };
-            let text = text.replace(TRY, template(&format!("manifest/{kind}.md")));
+            let text = text.replace(TRY, &how_to_try);
             files.push((name.to_owned(), named(&text)));
         }
     }
@@ -208,8 +213,20 @@ fn add_wit(kind: ProjectKind, files: &mut Vec<ProjectFile>) {
         kind.key()
     );
     files.push(("wit/world.wit".to_owned(), world));
-    let dependencies = carried::wit_dependencies().into_iter();
-    files.extend(dependencies.map(|(name, text)| (format!("wit/deps/{name}"), text.to_owned())));
+    let dependencies = carried_wit();
+    let list = vendored::list(dependencies.iter().cloned());
+    let below = dependencies.into_iter().chain([(vendored::LIST.to_owned(), list)]);
+    files.extend(below.map(|(name, text)| (format!("wit/deps/{name}"), text)));
+}
+
+/// What lies in `wit/deps` of a project in another language than Rust.
+pub(crate) fn carried_wit() -> Vec<ProjectFile> {
+    carried::wit_dependencies().into_iter().map(|(name, text)| (name, text.to_owned())).collect()
+}
+
+/// What lies in the folder of the SDK of a project in Rust.
+pub(crate) fn carried_sdk() -> Result<Vec<ProjectFile>, NewError> {
+    rust::sdk_files()
 }
 
 fn commands(project: &NewProject) -> Vec<String> {
@@ -224,7 +241,7 @@ fn commands(project: &NewProject) -> Vec<String> {
             ".venv/bin/python -m ziglang run -lc test_logic.c logic.c",
         ],
     };
-    let then = ["agent-host plugin build .", "agent-host plugin check .", "agent-host dev ."];
+    let then = ["agent-host plugin build .", "agent-host plugin check .", "agent-host test .", "agent-host dev ."];
     first.iter().chain(&then).map(|command| (*command).to_owned()).collect()
 }
 

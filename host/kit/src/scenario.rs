@@ -2,6 +2,7 @@
 //! store, without network and key (S4). `host/docs/scenarios.md` is the form of the file.
 
 mod answers;
+mod attached;
 mod check;
 mod discover;
 mod file;

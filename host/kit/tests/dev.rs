@@ -153,6 +153,34 @@ async fn s2_a_missing_tool_comes_with_its_installation() {
     }
 }
 
+/// S2: what has not changed is not made again, by a tool whose components differ each time; whatever it is made of makes it anew.
+#[tokio::test]
+async fn s2_the_same_is_made_once() {
+    let bench = Bench::new("new");
+    let script = "#!/bin/sh\nfor last; do :; done\nprintf '\\0asm\\015\\0\\001\\0\\0\\030\\003now' > \"$last\"; date +%s%N >> \"$last\"\n";
+    fs::write(bench.path("jco"), script).expect("written");
+    let made = || async {
+        let written = bench.build().await;
+        assert!(written.is_ok(), "{written:?}");
+        bench.component()
+    };
+    let first = made().await;
+    assert_eq!(made().await, first);
+    bench.save("newer");
+    let second = made().await;
+    assert_ne!(second, first, "its source has changed");
+    fs::create_dir_all(bench.path("project/node_modules")).expect("made");
+    fs::write(bench.path("project/node_modules/.package-lock.json"), "{}").expect("written");
+    let third = made().await;
+    assert_ne!(third, second, "a package was installed");
+    assert_eq!(made().await, third);
+    fs::write(bench.path("project/build/component.wasm"), "something else").expect("written");
+    let fourth = made().await;
+    assert_ne!(fourth, third, "what was made is not there any more");
+    fs::write(bench.path("jco"), format!("{script}#\n")).expect("written");
+    assert_ne!(made().await, fourth, "the tool is another one");
+}
+
 /// S2: the project's WIT is read before anything is built, and what is wrong there is said with its place.
 #[tokio::test]
 async fn s2_the_world_is_found_or_asked_for() {
@@ -194,8 +222,8 @@ async fn s5_each_change_is_built_and_a_newer_one_supersedes() {
     let project = bench.path("project");
     let workshop = Workshop { toolchain: bench.toolchain(), sources: project.clone(), out: project.clone() };
     let ((sender, mut news), cancel) = (channel(16), CancellationToken::new());
-    let stop = cancel.clone();
-    let keeping = tokio::spawn(async move { workshop.keep_built(sender, stop).await });
+    let (stop, silent) = (cancel.clone(), |_: BuildEvent<'_>| {});
+    let keeping = tokio::spawn(async move { workshop.keep_built(sender, &silent, stop).await });
     let app = Some("app.js".to_owned());
     assert!(matches!(next_build(&mut news).await, (None, News::Built(built)) if built[0].written == Written::Changed));
 
@@ -218,6 +246,48 @@ async fn s5_each_change_is_built_and_a_newer_one_supersedes() {
     bench.save("two\n");
     assert!(matches!(next_build(&mut news).await, (_, News::Built(built)) if built[0].written == Written::Unchanged));
 
+    cancel.cancel();
+    tokio::time::timeout(PATIENCE, keeping).await.expect("it ends").expect("no panic");
+}
+
+/// S5: what a project in Rust is built of elsewhere is watched, too, also through others, and also before it builds.
+#[tokio::test]
+async fn s5_packages_that_a_project_is_built_of_are_watched() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().expect("inside")).expect("made");
+        fs::write(path, text).expect("written");
+    };
+    write("plugin/plugin.toml", "name = \"work\"\n");
+    write(
+        "plugin/Cargo.toml",
+        "[package]\nname = \"work\"\n[lib]\ncrate-type = [\"cdylib\"]\n[dependencies]\nnear = { path = \"../near\" }\n\
+         [workspace]\n",
+    );
+    write("plugin/src/lib.rs", "does not build");
+    write("near/Cargo.toml", "[package]\nname = \"near\"\n[dependencies]\nfar = { path = \"../far\" }\n");
+    write("near/src/lib.rs", "");
+    write("far/Cargo.toml", "[package]\nname = \"far\"\n");
+    write("far/src/lib.rs", "");
+    write("other/Cargo.toml", "[package]\nname = \"other\"\n");
+    let toolchain = Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() };
+    let project = folder.path().join("plugin");
+    let workshop = Workshop { toolchain, sources: project.clone(), out: project.clone() };
+    let ((sender, mut news), cancel) = (channel(16), CancellationToken::new());
+    let (stop, silent) = (cancel.clone(), |_: BuildEvent<'_>| {});
+    let keeping = tokio::spawn(async move { workshop.keep_built(sender, &silent, stop).await });
+    assert!(matches!(next_build(&mut news).await, (None, News::Failed(_))));
+    for changed in ["far/src/new.rs", "near/Cargo.toml", "far/src/lib.rs"] {
+        let path = folder.path().join(changed);
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        write(changed, &format!("{text}\n"));
+        let News::Building { changed: Some(found) } = next(&mut news).await else {
+            panic!("a build begins: {changed}")
+        };
+        assert_eq!(found, path.canonicalize().expect("there"));
+        assert!(matches!(next(&mut news).await, News::Failed(_)));
+    }
     cancel.cancel();
     tokio::time::timeout(PATIENCE, keeping).await.expect("it ends").expect("no panic");
 }

@@ -104,6 +104,7 @@ impl Folder {
     /// Locks a plugin and puts its file there, each whole or not at all. The lock goes first: a session that watches the
     /// folder takes the new file only where it is what the lock says.
     pub fn place(&self, plugin: LockedPlugin, component: &[u8], replace: Replace) -> Result<PathBuf, ShareError> {
+        std::fs::create_dir_all(&self.path).map_err(|source| ShareError::file(&self.path, "made", source))?;
         let _alone = self.alone()?;
         self.make_way(&plugin, replace)?;
         let path = self.file(&plugin);

@@ -14,9 +14,9 @@ fn free_port() -> u16 {
 }
 
 /// Debian's registry, ended with the test.
-struct DebianRegistry {
+pub(crate) struct DebianRegistry {
     child: Child,
-    host: String,
+    pub(crate) host: String,
     _folder: tempfile::TempDir,
 }
 
@@ -28,7 +28,7 @@ impl Drop for DebianRegistry {
 }
 
 impl DebianRegistry {
-    fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let program = debian("docker-registry")?;
         let folder = tempfile::tempdir().unwrap();
         let host = format!("127.0.0.1:{}", free_port());

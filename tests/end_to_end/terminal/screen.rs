@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vt100::{Callbacks, Parser};
 
-/// How long anything is waited for.
+/// How long anything is waited for, unless a test says otherwise.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A process with a terminal of its own.
@@ -23,6 +23,7 @@ pub(super) struct Screen {
     seen: Arc<Mutex<Seen>>,
     watcher: Option<JoinHandle<()>>,
     child: Child,
+    patience: Duration,
 }
 
 /// What was written so far.
@@ -72,7 +73,13 @@ impl Screen {
         let reader = keyboard.try_clone().expect("a terminal can be read");
         let shared = seen.clone();
         let watcher = Some(std::thread::spawn(move || watch(reader, &shared)));
-        Self { keyboard: Some(keyboard), terminal, seen, watcher, child }
+        Self { keyboard: Some(keyboard), terminal, seen, watcher, child, patience: PATIENCE }
+    }
+
+    /// For what takes longer, such as a toolchain.
+    pub(super) fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// Pastes: the terminal marks what it pastes for whoever has asked for that.
@@ -124,7 +131,7 @@ impl Screen {
     pub(super) fn wait(&self, what: &str, is_there: impl Fn(&str) -> bool) {
         let started = Instant::now();
         while !is_there(&self.text()) {
-            assert!(started.elapsed() < PATIENCE, "{what} did not appear:\n{}", self.text());
+            assert!(started.elapsed() < self.patience, "{what} did not appear:\n{}", self.text());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -185,7 +192,7 @@ impl Screen {
             if let Some(status) = self.child.try_wait().expect("the process can be waited for") {
                 return status.code();
             }
-            assert!(started.elapsed() < PATIENCE, "the process does not end:\n{}", self.text());
+            assert!(started.elapsed() < self.patience, "the process does not end:\n{}", self.text());
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -11,13 +11,15 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::{Doing, Interrupts};
 use crate::settings::Settings;
 use crate::setup;
-use crate::terminal::{Output, Terminal};
+use crate::terminal::{Output, Terminal, show_build};
 use agent_core::message::TurnInput;
-use agent_kit::build::{BuiltPlugin, Written, projects_at};
+use agent_kit::build::{BuildEvent, BuiltPlugin, Written, projects_at};
 use agent_kit::dev::{News, Workshop};
 use agent_plugins::Kind;
 use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio_util::sync::CancellationToken;
@@ -40,12 +42,15 @@ pub(crate) async fn dev(arguments: &DevArguments, data: Option<&Path>, terminal:
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();
     let (sender, mut news) = channel(NEWS);
-    let workshop = bench.workshop.clone();
-    tokio::spawn(async move { workshop.keep_built(sender, stop).await });
+    let (workshop, is_first) = (bench.workshop.clone(), Arc::new(AtomicBool::new(true)));
+    let progress = first_progress(is_first.clone(), terminal.clone());
+    tokio::spawn(async move { workshop.keep_built(sender, &progress, stop).await });
     let first = tokio::select! {
         first = first_build(&mut news, terminal) => first?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
+    is_first.store(false, Ordering::Relaxed);
+    terminal.idle();
     if let Some(prompt) = &arguments.prompt {
         return bench.ask_again((prompt, first), news, (&interrupts, terminal)).await;
     }
@@ -55,6 +60,16 @@ pub(crate) async fn dev(arguments: &DevArguments, data: Option<&Path>, terminal:
     };
     interrupts.end_with_us(opened.servers());
     chat(opened, (&bench.run, Some(news)), interrupts, terminal).await
+}
+
+/// What toolchains say passes by until the first build is done: it takes longest. Later ones are told when they are over.
+fn first_progress(is_first: Arc<AtomicBool>, terminal: Terminal) -> impl Fn(BuildEvent<'_>) + Send + Sync {
+    move |event: BuildEvent<'_>| match &event {
+        // Where there is no terminal, lines would stay.
+        BuildEvent::Line { .. } if !terminal.is_interactive() => {}
+        _ if is_first.load(Ordering::Relaxed) => show_build(&terminal, &event),
+        _ => {}
+    }
 }
 
 /// Waits for a build that succeeds, and shows those that don't.

@@ -1,4 +1,4 @@
-//! `plugin new|check|list|inspect|explain|call|build|history|rollback|prune`, and those that share: plugins outside of any session.
+//! `plugin new|renew|check|list|inspect|explain|call|build|history|rollback|prune`, and those that share: plugins outside of any session.
 
 mod call;
 mod check;
@@ -6,6 +6,7 @@ mod describe;
 mod explain;
 mod media;
 mod new;
+mod renew;
 mod sharing;
 mod versions;
 
@@ -32,6 +33,7 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
             return check::check(&path, format, &DataDirectory::open(data)?, terminal).await;
         }
         PluginCommand::Build { directory } => return build(&directory, terminal).await,
+        PluginCommand::Renew { directory } => renew::renew(&directory, terminal)?,
         PluginCommand::History(asked) => versions::history(asked, data, terminal).await?,
         PluginCommand::Rollback(asked) => versions::rollback(asked, data, terminal).await?,
         PluginCommand::Prune => versions::forget(data, terminal).await?,
@@ -45,8 +47,13 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
         PluginCommand::List { directory, agent } => list(directory, agent, data, terminal).await?,
         PluginCommand::Inspect { file, agent, json } => {
             let whose = Whose::read(AgentArguments { agent, ..AgentArguments::default() })?;
-            let plugin = whose.load(&whose.sandbox(&DataDirectory::open(data)?)?, &file, terminal).await?;
-            let shown = if json { describe::json(&plugin).to_string() } else { describe::whole(&plugin, &file) };
+            let sandbox = whose.sandbox(&DataDirectory::open(data)?)?;
+            let plugin = whose.load(&sandbox, &file, terminal).await?;
+            let exports = exports(&plugin, &file)?;
+            let shown = match json {
+                true => describe::json(&plugin, &exports).to_string(),
+                false => describe::whole(&plugin, (&file, &exports)),
+            };
             print(terminal, shown)?;
         }
         PluginCommand::Explain { file, agent } => {
@@ -227,6 +234,16 @@ async fn load(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> Result<Arc
 
 fn unusable(loaded: Result<Arc<LoadedPlugin>, LoadError>, file: &Path) -> Result<Arc<LoadedPlugin>, Failure> {
     loaded.map_err(|error| Failure::refused(format!("`{}`: {error}", file.display())))
+}
+
+/// Names of what the component exports, of the file that was loaded.
+fn exports(plugin: &LoadedPlugin, file: &Path) -> Result<Vec<String>, Failure> {
+    let changed = || Failure::refused(format!("`{}` is just being written; inspect it once more", file.display()));
+    let bytes = std::fs::read(file).map_err(|_| changed())?;
+    if agent_plugins::digest_of(&bytes) != *plugin.digest() {
+        return Err(changed());
+    }
+    Ok(agent_kit::build::interfaces(&bytes).map_err(Failure::refused)?.1)
 }
 
 fn print(terminal: &Terminal, text: String) -> Result<(), Failure> {

@@ -1,7 +1,8 @@
 //! A build, and plugins being loaded, while it goes on.
 
-use super::{BOLD, DIM, Terminal, text};
+use super::{BOLD, DIM, Terminal, YELLOW, text};
 use agent_kit::build::{BuildEvent, BuiltPlugin, Written};
+use agent_kit::vendored::{Age, OtherVersion};
 use agent_plugins::{CodeSource, LoadEvent};
 
 /// Shows what a build tells: on a terminal the toolchain's lines pass by in the spinner, elsewhere they are lines.
@@ -16,11 +17,27 @@ pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
         }
         BuildEvent::Line { line, .. } if !terminal.is_interactive() => terminal.note(text::harmless(line)),
         BuildEvent::Line { tool, line } => terminal.busy(format!("{tool}: {}", line.trim())),
+        BuildEvent::OtherVersion(other) => terminal.note(other_version(other)),
         BuildEvent::Built(plugin) => {
             terminal.idle();
             tracing::info!(plugin = plugin.name, digest = plugin.digest.short(), "built");
         }
     }
+}
+
+fn other_version(other: &OtherVersion) -> String {
+    let OtherVersion { plugin, project, what, version, age } = other;
+    let version = text::one_line(version, 40);
+    let whose = match (version == env!("CARGO_PKG_VERSION"), version.is_empty()) {
+        (true, _) => format!("{what} of another build of agent-host {version}"),
+        (_, true) => format!("{what} of another agent-host"),
+        _ => format!("{what} of agent-host {version}, and this is {}", env!("CARGO_PKG_VERSION")),
+    };
+    let advice = match age {
+        Age::Older => format!("`agent-host plugin renew {}` renews it", project.display()),
+        Age::Newer => "update agent-host where that hinders".to_owned(),
+    };
+    format!("{YELLOW}!{YELLOW:#} {plugin} has {whose}; it is built with what it has: {advice}")
 }
 
 /// Shows which plugin is being compiled; that happens once per component.

@@ -4,11 +4,14 @@ use super::shared_target::{self, Claim};
 use super::{BuildError, BuildProgress, Project, TARGET, Toolchain, process};
 use crate::language::Language;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// As it is named to people.
 pub(super) const CARGO: &str = "cargo";
+
+/// Packages that are looked at for what a project is built of.
+const MOST_PACKAGES: usize = 200;
 
 /// A cargo workspace and the projects to build in it.
 pub(super) struct Workspace {
@@ -48,6 +51,14 @@ struct Package {
     id: String,
     manifest_path: PathBuf,
     targets: Vec<Target>,
+    #[serde(default)]
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Clone, Deserialize)]
+struct Dependency {
+    /// The folder of one that lies on this machine.
+    path: Option<PathBuf>,
 }
 
 #[derive(Clone, Deserialize)]
@@ -76,7 +87,7 @@ pub(super) async fn workspaces(toolchain: &Toolchain, projects: &[Project]) -> R
     for (index, project) in in_rust {
         let manifest = project.cargo_manifest();
         if !known.contains_key(&manifest) {
-            let metadata = metadata(toolchain, project).await?;
+            let metadata = metadata(toolchain, &manifest).await?;
             for package in metadata.packages {
                 let places = (metadata.workspace_root.clone(), metadata.target_directory.clone());
                 roots.insert(package.manifest_path.clone(), places);
@@ -129,9 +140,35 @@ pub(super) async fn compile(
 const PLUGIN_PROFILE: &[&str] =
     &["inherits=\"release\"", "opt-level=\"s\"", "lto=true", "codegen-units=1", "panic=\"abort\"", "strip=true"];
 
-async fn metadata(toolchain: &Toolchain, project: &Project) -> Result<Metadata, BuildError> {
-    let manifest = project.cargo_manifest();
-    let mut command = toolchain.cargo(project.directory())?;
+/// What these projects are built of beside what lies in their folders: the folders of other packages on this machine, and the
+/// manifests of their workspaces. What cargo cannot read is left out: the build says it.
+pub(super) async fn elsewhere(toolchain: &Toolchain, projects: &[Project]) -> BTreeSet<PathBuf> {
+    let mut known: BTreeMap<PathBuf, Package> = BTreeMap::new();
+    let (mut found, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    let in_rust = projects.iter().filter(|project| project.language() == Language::Rust);
+    let mut wanted: Vec<PathBuf> = in_rust.map(|project| project.directory().to_owned()).collect();
+    while let Some(folder) = wanted.pop().filter(|_| seen.len() < MOST_PACKAGES) {
+        if !seen.insert(folder.clone()) {
+            continue;
+        }
+        let manifest = folder.join("Cargo.toml");
+        if !known.contains_key(&manifest)
+            && let Ok(metadata) = metadata(toolchain, &manifest).await
+        {
+            found.insert(metadata.workspace_root.join("Cargo.toml"));
+            known.extend(metadata.packages.into_iter().map(|package| (package.manifest_path.clone(), package)));
+        }
+        let dependencies = known.get(&manifest).into_iter().flat_map(|package| &package.dependencies);
+        let paths: Vec<_> = dependencies.filter_map(|dependency| dependency.path.clone()).collect();
+        found.extend(paths.iter().cloned());
+        wanted.extend(paths);
+    }
+    found
+}
+
+async fn metadata(toolchain: &Toolchain, manifest: &Path) -> Result<Metadata, BuildError> {
+    let manifest = manifest.to_owned();
+    let mut command = toolchain.cargo(manifest.parent().unwrap_or(Path::new(".")))?;
     let program = command.as_std().get_program().into();
     command.args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"]).arg(&manifest);
     let output = command.output().await.map_err(|source| BuildError::Start { program, source })?;

@@ -31,7 +31,7 @@ pub(super) fn finish(project: &Project, compiled: &Path, out: &Path) -> Result<B
 }
 
 /// Names of the component's imports and of its exports, in its own order.
-fn interfaces(component: &[u8]) -> Result<(Vec<String>, Vec<String>), BinaryReaderError> {
+pub fn interfaces(component: &[u8]) -> Result<(Vec<String>, Vec<String>), BinaryReaderError> {
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(component) {

@@ -2,7 +2,7 @@
 
 use super::contract::World;
 use super::python::in_project;
-use super::{BuildError, BuildProgress, Project, Toolchain, process};
+use super::{BuildError, BuildProgress, Project, Toolchain, remembered};
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
@@ -47,7 +47,7 @@ pub(super) async fn compile(
     let made = project.made()?.join("component.wasm");
     command.current_dir(project.directory()).arg("componentize").arg(source).arg("--wit").arg(world.wit());
     command.args(["-n", &world.name, "--backend", "qjs", "-o"]).arg(&made);
-    process::compile(command, (TOOL, project.name()), progress).await?;
+    remembered::compile(command, (TOOL, project), (&world.wit, &made), progress).await?;
     Ok(made)
 }
 

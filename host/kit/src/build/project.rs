@@ -89,6 +89,12 @@ impl Project {
         &self.build
     }
 
+    /// Where its `plugin.toml` says that its source and its WIT are.
+    pub(super) fn named_paths(&self) -> impl Iterator<Item = PathBuf> {
+        let named = [&self.build.source, &self.build.wit].into_iter().flatten();
+        named.map(|path| self.directory.join(path))
+    }
+
     pub(super) fn cargo_manifest(&self) -> PathBuf {
         self.directory.join("Cargo.toml")
     }
@@ -114,7 +120,14 @@ impl Project {
 
 /// The projects directly in `directory`, by folder name. Other folders and files are passed over.
 pub fn projects_in(directory: &Path) -> Result<Vec<Project>, BuildError> {
-    let failed = |source| BuildError::File { action: "cannot read", path: directory.to_owned(), source };
+    let failed = |source: std::io::Error| {
+        let path = directory.to_owned();
+        match source.kind() {
+            std::io::ErrorKind::NotFound => BuildError::NoFolder { path },
+            std::io::ErrorKind::NotADirectory => BuildError::NotAFolder { path },
+            _ => BuildError::File { action: "cannot read", path, source },
+        }
+    };
     let mut folders = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
@@ -127,7 +140,7 @@ pub fn projects_in(directory: &Path) -> Result<Vec<Project>, BuildError> {
 }
 
 /// Whether the folder holds a manifest, and something that can be built.
-pub(super) fn is_project(directory: &Path) -> bool {
+pub fn is_project(directory: &Path) -> bool {
     let manifest = directory.join("plugin.toml");
     manifest.is_file() && (!languages(directory).is_empty() || says_language(&manifest))
 }
@@ -188,8 +201,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let problem = || Project::read(folder.path()).expect_err("no project").to_string();
         assert!(problem().contains("is no plugin project and holds none"), "{}", problem());
+        let absent = projects_in(&folder.path().join("nope")).expect_err("no folder").to_string();
+        assert!(absent.contains("there is no folder") && absent.contains("plugin new NAME"), "{absent}");
         std::fs::write(folder.path().join("app.py"), "").expect("written");
         assert!(problem().contains("has no `plugin.toml`"), "{}", problem());
+        let file = projects_in(&folder.path().join("app.py")).expect_err("a file").to_string();
+        assert!(file.contains("is no folder") && file.contains("`plugin.toml` and a source"), "{file}");
         std::fs::rename(folder.path().join("app.py"), folder.path().join("plugin.toml")).expect("renamed");
         assert!(problem().contains("has nothing to build"), "{}", problem());
     }

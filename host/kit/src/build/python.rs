@@ -1,7 +1,7 @@
 //! Python, by componentize-py: a module whose classes implement the world.
 
 use super::contract::World;
-use super::{BuildError, BuildProgress, Project, Toolchain, process};
+use super::{BuildError, BuildProgress, Project, Toolchain, remembered};
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
@@ -38,7 +38,7 @@ pub(super) async fn compile(
         command.arg("-p").arg(folder);
     }
     command.args(module).arg("-o").arg(&made);
-    process::compile(command, (TOOL, project.name()), progress).await?;
+    remembered::compile(command, (TOOL, project), (&world.wit, &made), progress).await?;
     Ok(made)
 }
 

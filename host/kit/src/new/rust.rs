@@ -4,27 +4,30 @@
 use super::workspace::WorkspaceSdk;
 use super::{NewError, NewProject, Place, ProjectFile, ProjectKind, Sdk};
 use crate::carried;
+use crate::vendored::{self, SDK_FOLDER};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use toml::{Table, Value};
 
-/// Where in a project the SDK lies.
-const FOLDER: &str = "agent-host";
+/// Says of the SDK's folder what it is.
+const ABOUT: &str = "agent-host.md";
 /// What templates of tools depend on beside the SDK.
 const FOR_TOOLS: [(&str, &str); 2] = [("schemars", "\"1\""), ("serde", "{ version = \"1\", features = [\"derive\"] }")];
 
 /// Adds `Cargo.toml`, and the SDK with a `Cargo.lock` where it is carried.
 pub(super) fn add(project: &NewProject, files: &mut Vec<ProjectFile>) -> Result<(), NewError> {
     // What lies in the folder of the template itself has its place elsewhere.
-    let about = files.iter().position(|(name, _)| name == "agent-host.md").map(|index| files.remove(index));
+    files.retain(|(name, _)| name != ABOUT);
     let place = Place::of(&project.directory, &project.name)?;
     let sdk = match (&project.sdk, &place) {
         (Sdk::At(path), _) => format!("{{ path = {} }}", Value::String(found(path)?)),
         (Sdk::Carried, Place::Member { sdk: WorkspaceSdk::Named }) => "{ workspace = true }".to_owned(),
         (Sdk::Carried, _) => {
-            files.extend(about.map(|(_, text)| (format!("{FOLDER}/README.md"), text)));
-            add_sdk(files)?;
-            format!("{{ path = \"{FOLDER}/sdk\" }}")
+            let sdk = sdk_files()?;
+            let list = vendored::list(sdk.iter().cloned());
+            let below = sdk.into_iter().chain([(vendored::LIST.to_owned(), list)]);
+            files.extend(below.map(|(name, text)| (format!("{SDK_FOLDER}/{name}"), text)));
+            format!("{{ path = \"{SDK_FOLDER}/sdk\" }}")
         }
     };
     if place == Place::Alone {
@@ -67,17 +70,19 @@ fn dependencies(kind: ProjectKind) -> &'static [(&'static str, &'static str)] {
     if kind == ProjectKind::Tool { &FOR_TOOLS } else { &[] }
 }
 
-/// The SDK and its contract, as they lie to each other here.
-fn add_sdk(files: &mut Vec<ProjectFile>) -> Result<(), NewError> {
+/// The SDK and its contract, as they lie to each other here, by their paths in one folder.
+pub(super) fn sdk_files() -> Result<Vec<ProjectFile>, NewError> {
+    let about = carried::file(&format!("host/kit/templates/rust/all/{ABOUT}"));
+    let mut files = vec![("README.md".to_owned(), about.to_owned())];
     for manifest in ["sdk/Cargo.toml", "sdk/bindings/Cargo.toml"] {
-        files.push((format!("{FOLDER}/{manifest}"), alone(carried::file(manifest))?));
+        files.push((manifest.to_owned(), alone(carried::file(manifest))?));
     }
-    files.push((format!("{FOLDER}/sdk/README.md"), carried::file("sdk/README.md").to_owned()));
+    files.push(("sdk/README.md".to_owned(), carried::file("sdk/README.md").to_owned()));
     for folder in ["sdk/src/", "sdk/bindings/src/", "sdk/wit/", "wit/"] {
         let below = carried::below(folder).filter(|(name, _)| !name.ends_with(".md"));
-        files.extend(below.map(|(name, text)| (format!("{FOLDER}/{folder}{name}"), text.to_owned())));
+        files.extend(below.map(|(name, text)| (format!("{folder}{name}"), text.to_owned())));
     }
-    Ok(())
+    Ok(files)
 }
 
 /// A manifest of the SDK without the workspace of this checkout: what it has from there stands in it.
@@ -161,8 +166,12 @@ fn text(package: &Package, key: &str) -> String {
 fn dependencies_of(package: &Package) -> Vec<String> {
     let names = package.get("dependencies").and_then(Value::as_array).into_iter().flatten();
     let names = names.filter_map(Value::as_str).map(str::to_owned);
-    let is_of_tests = |name: &String| text(package, "name") == "agent-host-sdk" && name == "tempfile";
-    names.filter(|name| !is_of_tests(name)).collect()
+    if text(package, "name") != "agent-host-sdk" {
+        return names.collect();
+    }
+    let manifest: Table = carried::file("sdk/Cargo.toml").parse().unwrap_or_default();
+    let of_tests = manifest.get("dev-dependencies").and_then(Value::as_table);
+    names.filter(|name| !of_tests.is_some_and(|table| table.contains_key(name))).collect()
 }
 
 /// `NAME`, or `NAME VERSION` where there are several.

@@ -182,6 +182,9 @@ impl Problems<'_> {
     }
 
     fn turn(&mut self, key: &str, turn: &Turn) {
+        for (index, path) in turn.media.iter().enumerate() {
+            self.inside(path.get_ref(), path.span(), &format!("{key}.media[{index}]"));
+        }
         self.replies(&format!("{key}.replies"), &turn.replies);
         for (index, call) in turn.calls.iter().flatten().enumerate() {
             let (key, call) = (format!("{key}.calls[{index}]"), call.get_ref());

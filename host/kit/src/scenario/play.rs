@@ -9,7 +9,7 @@ use super::model::StagedModel;
 use super::report::{Failure, Report, Verdict};
 use super::script::{self, ExpectedCall, Turn};
 use super::transcript::{self, Normal};
-use super::{folder, pattern};
+use super::{attached, folder, pattern};
 use agent_core::event::Event;
 use agent_core::message::TurnInput;
 use agent_memory::{CallFilter, MAX_PAGE, Options, SqliteStore, Store, Synchronous};
@@ -135,6 +135,7 @@ fn around(call: &toml::Spanned<script::DirectCall>) -> Turn {
     };
     Turn {
         say: transcript::called(&call.name, &call.arguments.clone().into()),
+        media: Vec::new(),
         replies: vec![
             reply(json!({"calls": [{"name": call.name, "arguments": call.arguments}]})),
             reply(json!({"text": "done"})),
@@ -165,6 +166,9 @@ impl Stage<'_> {
         let (mut failures, mut text, end) = (Vec::new(), String::new(), Instant::now() + limit);
         let normal = Normal::new(self.session.subject(), &self.folder);
         for (index, act) in acts.iter().enumerate() {
+            let place = || self.scenario.place(act.span.clone(), act.key.clone());
+            let input = attached::input(&self.session, &act.turn, &self.folder).await;
+            let input = input.map_err(|problem| format!("{}: {problem}", place()))?;
             let cancel = CancellationToken::new();
             let left = end.saturating_duration_since(Instant::now());
             let alarm = tokio::spawn({
@@ -174,7 +178,7 @@ impl Stage<'_> {
                     cancel.cancel();
                 }
             });
-            let played = self.act(index, act, &cancel).await;
+            let played = self.act((index, act), input, &cancel).await;
             alarm.abort();
             let (played, transcript) = played.map_err(|error| error.to_string())?;
             if !text.is_empty() {
@@ -182,11 +186,11 @@ impl Stage<'_> {
             }
             text.push_str(&transcript);
             if cancel.is_cancelled() {
-                let place = self.scenario.place(act.span.clone(), act.key.clone());
                 let found = "it was stopped then".to_owned();
                 let expected = format!("the scenario to be over in {} ms", limit.as_millis());
-                failures
-                    .push(Failure::at(place, &expected, found).advising("raise `time_limit_ms` if it may take longer"));
+                failures.push(
+                    Failure::at(place(), &expected, found).advising("raise `time_limit_ms` if it may take longer"),
+                );
                 break;
             }
             failures.extend(played.failures(self.scenario).into_iter().map(|failure| normalised(failure, &normal)));
@@ -211,8 +215,8 @@ impl Stage<'_> {
     /// Plays one turn, and answers what it waits for.
     async fn act<'a>(
         &mut self,
-        index: usize,
-        act: &'a Act,
+        (index, act): (usize, &'a Act),
+        input: TurnInput,
         cancel: &CancellationToken,
     ) -> Result<(Played<'a>, String), SessionError> {
         if let Some(model) = &self.model {
@@ -220,7 +224,7 @@ impl Stage<'_> {
         }
         let mut answers = Answers::of(self.scenario, (&act.key, &act.turn));
         let begin = self.last_event().await?;
-        let mut result = self.session.run(Some(TurnInput::Text(act.turn.say.clone())), cancel.clone()).await?;
+        let mut result = self.session.run(Some(input), cancel.clone()).await?;
         while let TurnResult::Suspended(suspension) = &result {
             if !answers.give(&mut self.session, suspension).await? {
                 break;
@@ -237,7 +241,7 @@ impl Stage<'_> {
         };
         let requests = self.recorded.told();
         let output = output.as_deref().filter(|_| act.counts == Counts::All);
-        let text = transcript::turn(&act.turn.say, &events, (&requests, output));
+        let text = transcript::turn(&attached::said(&act.turn), &events, (&requests, output));
         let (replies, complaints) = self.model.as_ref().map(|model| model.end()).unwrap_or_default();
         let (turn, key, span, counts) = (&act.turn, act.key.clone(), act.span.clone(), act.counts);
         let answers = answers.failures();

@@ -149,6 +149,9 @@ pub(crate) struct Turn {
     /// What the model replies, in order.
     #[serde(default)]
     pub(crate) replies: Vec<Spanned<ScriptedReply>>,
+    /// Files of the scenario's folder that go with what is said.
+    #[serde(default)]
+    pub(crate) media: Vec<Spanned<String>>,
     /// All calls of the turn, in order. None: any.
     pub(crate) calls: Option<Vec<Spanned<ExpectedCall>>>,
     /// What is said of calls that must be allowed.

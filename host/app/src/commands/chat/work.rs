@@ -8,6 +8,9 @@ use agent_runtime::Notice;
 /// Lines of a toolchain's errors that are shown; the first ones count.
 const SHOWN_LINES: usize = 60;
 
+/// Bytes of a component from which on its machine code is made in seconds.
+const LARGE: u64 = 4 << 20;
+
 /// What to say of a build, if anything.
 pub(in crate::commands) fn words(news: &News) -> Option<String> {
     match news {
@@ -38,7 +41,8 @@ pub(in crate::commands) fn words(news: &News) -> Option<String> {
 
 fn built(plugin: &BuiltPlugin) -> String {
     let BuiltPlugin { name, digest, size, .. } = plugin;
-    format!("{DIM}built {name} {} ({}){DIM:#}", digest.short(), text::size(*size))
+    let next = if *size < LARGE { "" } else { "; compiling it takes a while" };
+    format!("{DIM}built {name} {} ({}){next}{DIM:#}", digest.short(), text::size(*size))
 }
 
 /// What to say of another version.

@@ -37,7 +37,7 @@ pub(super) fn server(name: &str, tools: &[&McpTool]) -> String {
 }
 
 /// All that is known of a plugin.
-pub(super) fn whole(plugin: &LoadedPlugin, file: &Path) -> String {
+pub(super) fn whole(plugin: &LoadedPlugin, (file, exports): (&Path, &[String])) -> String {
     let mut lines = vec![heading(plugin)];
     if let Some(manifest) = plugin.manifest().filter(|manifest| !manifest.description.is_empty()) {
         lines.push(format!("  {}", text::one_line(&manifest.description, 1000)));
@@ -47,7 +47,13 @@ pub(super) fn whole(plugin: &LoadedPlugin, file: &Path) -> String {
     lines.push(format!("  size     {}", text::size(plugin.size())));
     lines.push(format!("  asks     {}", asks(plugin)));
     let imports = text::imports(plugin.imports()).join("\n           ");
+    let worlds = worlds(exports);
+    if !worlds.is_empty() {
+        lines.push(format!("  worlds   {}", worlds.join(", ")));
+    }
+    let exports = text::imports(exports).join("\n           ");
     lines.push(format!("  imports  {imports}"));
+    lines.push(format!("  exports  {exports}"));
     for tool in plugin.tools() {
         lines.push(format!("\n  {BOLD}{}{BOLD:#} {DIM}{}{DIM:#}", tool.name, traits(tool)));
         lines.push(format!("    {}", text::harmless(&tool.description).replace('\n', "\n    ")));
@@ -62,8 +68,21 @@ pub(super) fn whole(plugin: &LoadedPlugin, file: &Path) -> String {
     lines.join("\n")
 }
 
+/// Worlds of the contract that the component implements, with their versions: those whose interfaces it exports.
+fn worlds(exports: &[String]) -> Vec<String> {
+    let kind = |export: &String| {
+        let (interface, version) = export.strip_prefix("agent-host:plugin/")?.split_once('@')?;
+        Some((interface.to_owned(), version.to_owned()))
+    };
+    let kinds: Vec<(String, String)> = exports.iter().filter_map(kind).collect();
+    // A builder that speaks before each step is of one world.
+    let has_step = kinds.iter().any(|(interface, _)| interface == "step-context");
+    let own = kinds.iter().filter(|(interface, _)| !(has_step && interface == "context-builder"));
+    own.map(|(interface, version)| format!("agent-host:plugin/{interface}-plugin@{version}")).collect()
+}
+
 /// The same as one JSON document, with the tools' schemas.
-pub(super) fn json(plugin: &LoadedPlugin) -> Value {
+pub(super) fn json(plugin: &LoadedPlugin, exports: &[String]) -> Value {
     let manifest = plugin.manifest();
     json!({
         "name": plugin.name(),
@@ -74,7 +93,9 @@ pub(super) fn json(plugin: &LoadedPlugin) -> Value {
         "kinds": plugin.kinds(),
         "sorts": plugin.sorts(),
         "asks": manifest.map(|manifest| &manifest.asks),
+        "worlds": worlds(exports),
         "imports": plugin.imports(),
+        "exports": exports,
         "tools": plugin.tools(),
         "not_offered": plugin.left_out(),
     })
@@ -158,6 +179,19 @@ fn kind(property: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// S3
+    #[test]
+    fn worlds_are_named_with_their_versions() {
+        let worlds_of = |exports: &[&str]| worlds(&exports.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let plugin = |name: &str| format!("agent-host:plugin/{name}@0.1.0");
+        assert_eq!(worlds_of(&["wasi:cli/run@0.2.0", "init"]), [""; 0]);
+        assert_eq!(
+            worlds_of(&[&plugin("tool"), &plugin("context-builder"), "init"]),
+            [plugin("tool-plugin"), plugin("context-builder-plugin")]
+        );
+        assert_eq!(worlds_of(&[&plugin("context-builder"), &plugin("step-context")]), [plugin("step-context-plugin")]);
+    }
 
     /// S3
     #[test]

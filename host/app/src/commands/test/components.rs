@@ -1,7 +1,7 @@
 //! Where the components of a scenario's plugins are: of its own project, of those that it names, built or found.
 
 use crate::exit::Failure;
-use agent_kit::build::Project;
+use agent_kit::build::{Project, is_project};
 use agent_kit::scenario::{AgentSource, Scenario};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ impl Components {
             // What is wrong with it is said where it is played.
             for origin in self.origins(scenario).unwrap_or_default() {
                 if let Origin::Project(folder) = origin
-                    && folder.join("Cargo.toml").is_file()
+                    && is_project(&folder)
                 {
                     folders.insert(canonical(&folder));
                 }

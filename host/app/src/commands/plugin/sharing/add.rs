@@ -20,7 +20,10 @@ pub(in super::super) async fn add(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let data = DataDirectory::open(data)?;
-    let place = Place::read(&asked.folder)?;
+    let place = match &asked.source {
+        Some(_) => Place::read_or_new(&asked.folder)?,
+        None => Place::read(&asked.folder)?,
+    };
     let sandbox = setup::limited_sandbox(&data, place.limits, place.trust.clone())?;
     let work = Adding {
         registry: registry(&asked.folder.connection, terminal)?,

@@ -22,6 +22,19 @@ pub(super) struct Place {
 impl Place {
     /// The folder that is named, else that of the agent.
     pub(super) fn read(asked: &FolderArguments) -> Result<Self, Failure> {
+        let place = Self::read_or_new(asked)?;
+        let path = place.folder.path();
+        if path.is_dir() {
+            return Ok(place);
+        }
+        Err(Failure::refused(format!(
+            "there is no folder `{}`: `plugin add` makes it with its first plugin",
+            path.display()
+        )))
+    }
+
+    /// The same, where the folder may be made.
+    pub(super) fn read_or_new(asked: &FolderArguments) -> Result<Self, Failure> {
         let path = asked.agent.as_deref().map(|asked| agents::find(asked, Path::new("."))).transpose()?;
         let file = match &path {
             Some(path) => AgentFile::read(path).map_err(Failure::refused)?,
@@ -31,8 +44,8 @@ impl Place {
         let folder: PathBuf = folder.ok_or_else(|| {
             Failure::refused("name the folder with the plugins, --plugins DIR, or the agent that has one, --agent FILE")
         })?;
-        if !folder.is_dir() {
-            return Err(Failure::refused(format!("`{0}` is no folder; `mkdir {0}` makes it", folder.display())));
+        if folder.exists() && !folder.is_dir() {
+            return Err(Failure::refused(format!("`{}` is no folder", folder.display())));
         }
         let mut limits = HostLimits::default();
         file.host_limits.set(&HOST_LIMITS, &mut limits);

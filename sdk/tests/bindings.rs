@@ -1,0 +1,135 @@
+//! The bindings are generated beforehand: what generates them takes longer to compile than all else that a plugin needs. They are
+//! those of the contract, or this test says so and generates them.
+
+use std::path::{Path, PathBuf};
+use wit_bindgen_core::wit_parser::Resolve;
+use wit_bindgen_core::{Files, WorldGenerator};
+use wit_bindgen_rust::{Opts, WithOption};
+
+/// A file of bindings.
+struct Bindings {
+    /// Below the SDK's folder.
+    file: &'static str,
+    /// What it has to do with.
+    wit: &'static str,
+    /// Folders of packages that this refers to, below the SDK's folder.
+    packages: &'static [&'static str],
+    /// Where in its crate the words are that all kinds share.
+    words: Option<&'static str>,
+    uses: Uses,
+}
+
+/// For whom it is.
+#[derive(PartialEq)]
+enum Uses {
+    /// The SDK's own types are made of it.
+    Sdk,
+    /// The SDK calls it.
+    Calls,
+    /// What it has is compared with nothing.
+    Exports,
+}
+
+const IMPORTS: &str = "package agent-host:sdk; world imports { import agent-host:plugin/types@0.1.0; \
+                       import agent-host:plugin/media-store@0.1.0; import wasi:config/store@0.2.0-rc.1; import wasi:logging/logging; }";
+const VALUES: &str = "package agent-host:sdk; world values { import wasi:keyvalue/store@0.2.0-draft2; \
+                      import wasi:keyvalue/atomics@0.2.0-draft2; }";
+const STEP: &str = "package agent-host:sdk; world step { export agent-host:plugin/context-builder@0.1.0; \
+                    export agent-host:plugin/step-context@0.1.0; }";
+const SHARED: &str = "crate::bindings::imports::agent_host::plugin::types";
+
+fn all() -> [Bindings; 8] {
+    let kind = |file, wit| Bindings { file, wit, packages: &["../wit"], words: Some(SHARED), uses: Uses::Sdk };
+    [
+        Bindings {
+            file: "bindings/src/generated/imports.rs",
+            wit: IMPORTS,
+            packages: &["../wit", "wit/deps/config", "wit/deps/logging"],
+            words: None,
+            uses: Uses::Sdk,
+        },
+        Bindings {
+            file: "bindings/src/generated/key_value.rs",
+            wit: VALUES,
+            packages: &["wit/deps/keyvalue"],
+            words: None,
+            uses: Uses::Calls,
+        },
+        Bindings {
+            file: "bindings/src/generated/model.rs",
+            wit: "package agent-host:sdk; world model { import agent-host:model/host-model@0.1.0; }",
+            packages: &["../wit/model"],
+            words: None,
+            uses: Uses::Calls,
+        },
+        Bindings {
+            words: Some("crate::imports::agent_host::plugin::types"),
+            uses: Uses::Exports,
+            ..kind(
+                "bindings/src/generated/context_builder.rs",
+                "package agent-host:sdk; world builder { export agent-host:plugin/context-builder@0.1.0; }",
+            )
+        },
+        kind("src/generated/tool.rs", "package agent-host:sdk; world tool { export agent-host:plugin/tool@0.1.0; }"),
+        kind("src/generated/step_context.rs", STEP),
+        kind(
+            "src/generated/output_validator.rs",
+            "package agent-host:sdk; world validator { export agent-host:plugin/output-validator@0.1.0; }",
+        ),
+        kind(
+            "src/generated/media_policy.rs",
+            "package agent-host:sdk; world policy { export agent-host:plugin/media-policy@0.1.0; }",
+        ),
+    ]
+}
+
+impl Bindings {
+    fn generated(&self) -> anyhow::Result<String> {
+        let mut resolve = Resolve::default();
+        for package in self.packages {
+            resolve.push_path(Path::new(env!("CARGO_MANIFEST_DIR")).join(package))?;
+        }
+        let package = resolve.push_str("sdk.wit", self.wit)?;
+        let world = resolve.select_world(&[package], None)?;
+        let words = |path: &&str| ("agent-host:plugin/types@0.1.0".to_owned(), WithOption::Path((*path).to_owned()));
+        let options = Opts {
+            format: true,
+            with: self.words.as_ref().map(words).into_iter().collect(),
+            generate_all: self.words.is_none(),
+            generate_unused_types: self.uses != Uses::Calls,
+            pub_export_macro: self.uses != Uses::Calls,
+            additional_derive_attributes: if self.uses == Uses::Sdk {
+                vec!["PartialEq".to_owned()]
+            } else {
+                Vec::new()
+            },
+            ..Opts::default()
+        };
+        let mut files = Files::default();
+        options.build().generate(&mut resolve, world, &mut files)?;
+        let (_, text) = files.iter().next().ok_or_else(|| anyhow::anyhow!("nothing was generated"))?;
+        Ok(String::from_utf8(text.to_vec())?)
+    }
+}
+
+/// S7, P12: whoever changes the contract, or takes another wit-bindgen, copies what this test has generated.
+#[test]
+fn the_bindings_are_those_of_the_contract() {
+    let sdk = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let made = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bindings");
+    let mut commands = Vec::new();
+    for bindings in all() {
+        let text = bindings.generated().expect(bindings.file);
+        let (from, to) = (made.join(bindings.file), sdk.join(bindings.file));
+        if std::fs::read_to_string(&to).unwrap_or_default() != text {
+            std::fs::create_dir_all(from.parent().expect("a folder")).expect("made");
+            std::fs::write(&from, text).expect("written");
+            commands.push(format!("cp {} {}", from.display(), to.display()));
+        }
+    }
+    assert!(
+        commands.is_empty(),
+        "they are not; what the contract makes of them is put there by\n{}",
+        commands.join("\n")
+    );
+}
