@@ -147,8 +147,14 @@ fn lock(project: &NewProject) -> Result<String, NewError> {
     while let Some(wanted) = needed.pop() {
         let package = one(&known, &wanted).ok_or_else(|| bad(format!("its Cargo.lock has no `{wanted}`")))?;
         if taken.insert((text(package, "name"), text(package, "version"))) {
-            needed.extend(dependencies_of(package));
-            kept.push(package.clone());
+            let dependencies = dependencies_of(package);
+            needed.extend(dependencies.iter().cloned());
+            let mut package = package.clone();
+            if package.contains_key("dependencies") {
+                let dependencies = dependencies.into_iter().map(Value::String).collect();
+                package.insert("dependencies".to_owned(), Value::Array(dependencies));
+            }
+            kept.push(package);
         }
     }
     kept.push(package_of(project, own));
@@ -162,12 +168,15 @@ fn text(package: &Package, key: &str) -> String {
     package.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
+/// What generates bindings, which the SDK has as they were generated.
+const GENERATES: &str = "wit-bindgen-rust-macro";
+
 /// The SDK's own tests are not carried, and so what only they need is not either.
 fn dependencies_of(package: &Package) -> Vec<String> {
     let names = package.get("dependencies").and_then(Value::as_array).into_iter().flatten();
     let names = names.filter_map(Value::as_str).map(str::to_owned);
     if text(package, "name") != "agent-host-sdk" {
-        return names.collect();
+        return names.filter(|name| name != GENERATES).collect();
     }
     let manifest: Table = carried::file("sdk/Cargo.toml").parse().unwrap_or_default();
     let of_tests = manifest.get("dev-dependencies").and_then(Value::as_table);
