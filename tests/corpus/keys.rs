@@ -84,7 +84,8 @@ fn cases() -> Vec<Case> {
 
 /// And against those of requests.
 fn requests([ok, silent, endless, swallow]: &[Server; 4]) -> Vec<Case> {
-    let get = || ("intruder", "intruder.get", json!({"url": ok.url("/"), "times": 5}));
+    let times = |times: u32| ("intruder", "intruder.get", json!({"url": ok.url("/"), "times": times}));
+    let get = || times(5);
     let fetch = |server: &Server| ("web", "web.fetch", json!({"url": server.url("/")}));
     let upload = ("intruder", "intruder.upload", json!({"url": swallow.url("/")}));
     vec![
@@ -92,6 +93,7 @@ fn requests([ok, silent, endless, swallow]: &[Server; 4]) -> Vec<Case> {
         case("requests_per_minute", get(), [(2, "limit: 2 requests per"), (4, "limit: 4 requests per")]),
         case("request_body_kib", upload, [(8, "BodySize(Some(8192))"), (16, "BodySize(Some(16384))")]),
         case("response_body_kib", fetch(endless), [(8, " 8 KiB for an answer"), (16, " 16 KiB for an answer")]),
+        case("recorded_kib", times(30), [(0, "no answer is kept"), (1, "answers have no room")]),
         case("request_ms", fetch(silent), [(100, " 100ms for a request"), (200, " 200ms for a request")]),
     ]
 }
@@ -146,7 +148,12 @@ fn said(report: &Report) -> String {
         lost if lost.bytes > 0 => "lines are cut".to_owned(),
         _ => "the log is whole".to_owned(),
     };
-    format!("{answer}; {log}")
+    let kept = match &report.answers {
+        None => "no answer is kept",
+        Some(answers) if answers.left_out > 0 => "answers have no room",
+        Some(_) => "answers are kept",
+    };
+    format!("{answer}; {log}; {kept}")
 }
 
 /// P8, the table of limits: each key does what it says, for the plugin that it is set for.

@@ -204,7 +204,7 @@ fn an_unrecorded_effect_is_denied_and_said() {
 /// time and chance. Nothing of it happens once more, and what is not recorded is denied.
 #[test]
 fn what_the_host_answered_is_answered_again() {
-    let desk = Desk::with(&["web", "notes", "probe"]);
+    let desk = Desk::with(&["web", "notes", "probe", "intruder"]);
     let (url, served) = serve_once("A page of its time.");
     let note = |text: &str| calling("notes.add", json!({ "text": text }));
     let fetch = || calling("web.fetch", json!({ "url": url }));
@@ -213,7 +213,7 @@ fn what_the_host_answered_is_answered_again() {
         note("two"),
         fetch(),
         calling("notes.list", json!({})),
-        calling("probe.chance", json!({})),
+        calling("intruder.chance", json!({})),
         calling("probe.config", json!({"name": "nothing"})),
         saying("Done."),
     ];

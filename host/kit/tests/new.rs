@@ -200,3 +200,27 @@ fn a_project_that_stands_alone_is_locked() {
     assert!(!before.contains("name = \"wasmtime\""), "only what the SDK needs");
     assert!(!after.contains("name = \"wit-parser\""), "nothing that generates bindings is built by an author");
 }
+
+/// S1, S2: the world that the page for authors shows is one, beside what `plugin new` writes for the other languages, and the page
+/// has the command that installs each toolchain.
+#[test]
+fn the_page_of_the_contract_is_true() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/README.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let world = page.split("```wit\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a world");
+    for language in [Language::Python, Language::JavaScript, Language::C] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let made = create(&project("words", ProjectKind::Tool, language, folder.path())).expect("made");
+        fs::write(made.path.join("wit/world.wit"), world).expect("written");
+        let mut resolve = wit_bindgen_core::wit_parser::Resolve::default();
+        let (package, _) = resolve.push_dir(made.path.join("wit")).unwrap_or_else(|error| panic!("{error:#}"));
+        let world = &resolve.worlds[resolve.packages[package].worlds["plugin"]];
+        let named =
+            |items: Vec<_>| items.into_iter().map(|key| resolve.name_world_key(key)).collect::<Vec<_>>().join(" ");
+        assert!(named(world.imports.keys().collect()).contains("wasi:config/store@0.2.0-rc.1"));
+        assert!(named(world.exports.keys().collect()).contains("agent-host:plugin/tool@0.1.0"));
+        let installs =
+            made.commands.iter().find(|command| command.contains("install")).expect("a command that installs");
+        assert!(page.contains(installs.as_str()), "{language}: {installs}");
+    }
+}

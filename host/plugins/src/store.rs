@@ -88,7 +88,8 @@ impl PluginStore {
         let path = self.voucher(digest);
         let before = if before.len() + words.len() > VOUCHED_BYTES { "" } else { before.as_str() };
         let parts = [before.as_bytes(), words.as_bytes()];
-        write_atomically(&self.directory, (&path, Later::Perhaps), &parts).map_err(|source| PluginStoreError::Io { path, source })
+        write_atomically(&self.directory, (&path, Later::Perhaps), &parts)
+            .map_err(|source| PluginStoreError::Io { path, source })
     }
 
     /// All that vouched for a component; nothing where it is somebody's own.

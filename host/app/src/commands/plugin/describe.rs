@@ -58,6 +58,7 @@ pub(super) fn whole(plugin: &LoadedPlugin, (file, exports): (&Path, &[String])) 
         lines.push(format!("\n  {BOLD}{}{BOLD:#} {DIM}{}{DIM:#}", tool.name, traits(tool)));
         lines.push(format!("    {}", text::harmless(&tool.description).replace('\n', "\n    ")));
         lines.extend(arguments(&tool.input_schema));
+        lines.extend(tool.output_schema.iter().flat_map(returned));
     }
     if !plugin.left_out().is_empty() {
         lines.push(format!("\n  {BOLD}not offered{BOLD:#}"));
@@ -165,6 +166,13 @@ fn arguments(schema: &Value) -> Vec<String> {
     named.into_iter().map(line).collect()
 }
 
+/// What comes back, where the tool says so.
+fn returned(schema: &Value) -> Vec<String> {
+    let mut lines = vec![format!("    {DIM}returns {}{DIM:#}", kind(schema))];
+    lines.extend(arguments(schema));
+    lines
+}
+
 fn kind(property: &Value) -> String {
     match &property["type"] {
         Value::String(kind) => text::one_line(kind, SHOWN),
@@ -211,6 +219,8 @@ mod tests {
               limit (integer, optional) At most so many.
               any (any, optional)
         ");
+        let shown = anstream::adapter::strip_str(&returned(&schema).join("\n")).to_string();
+        assert!(shown.starts_with("    returns object\n      path (string) A granted file."), "{shown}");
         assert!(arguments(&json!(true)).is_empty());
         for kind in [json!("a\u{1b}[2J"), json!(["a\u{1b}[2J"])] {
             assert_eq!(super::kind(&json!({"type": kind})), "a\u{fffd}[2J");
