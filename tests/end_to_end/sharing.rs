@@ -254,7 +254,7 @@ fn row_11_what_is_no_plugin_is_not_taken() {
     desk.fails(1, &in_plugins(&["plugin", "add", "./absent.wasm"]), &["absent.wasm cannot be read"]);
     desk.fails(2, &in_plugins(&["plugin", "add", "tides"]), &["names no registry", "HOST/PATH[:TAG]"]);
     desk.fails(1, &in_plugins(&["plugin", "add", &desk.reference("team/tides:1")]), &["no such repository"]);
-    desk.fails(2, &["plugin", "add", "x.example/a", "--plugins", "nowhere"], &["is no folder"]);
+    desk.fails(2, &["plugin", "add", "x.example/a", "--plugins", "module.wasm"], &["is no folder"]);
     assert!(!desk.path(&wasm("module")).exists() && desk.lock().is_empty());
 
     let bytes = desk.push("tides", "1.0.0", &[]);
