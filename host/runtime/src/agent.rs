@@ -1,167 +1,26 @@
 //! An agent: a configuration, a model, and one generation of plugins with the registry of their tools.
 
+mod config;
+
+pub use self::config::{AgentConfig, Answered, Asking, DEFAULT_OFFERED_TOOLS, DEFAULT_REPLY_TOKENS, PluginAllowance};
+
+use self::config::Configured;
 use crate::approvals;
-use crate::builtins;
-use crate::delegation::Delegate;
 use crate::live::Standing;
 use crate::models::Models;
 use crate::offering::ToolVectors;
-use crate::outbox::OutboxConfig;
 use crate::pinned::{self, PinnedTools};
-use crate::registry::{Availability, KnownTools, Registry, RegistryError};
-use crate::remember::MemoryUse;
-use crate::services::ServiceConfig;
-use crate::summary::SummaryWriter;
-use agent_core::approval::ApprovalRules;
-use agent_core::loop_break::Finish;
+use crate::registry::{Availability, Registry, RegistryError};
 use agent_core::plugin::OutputData;
-use agent_core::prompt::PromptParts;
 use agent_core::run::{LoopConfig, PinnedPlugin};
 use agent_core::schema::{Schema, SchemaError};
-use agent_core::text_dialect::ToolDialect;
 use agent_core::tool::{ToolSource, Violation};
-use agent_mcp::{Catalogue, McpConfigError, McpError, McpServers, McpTool, ServerConfig};
+use agent_mcp::{Catalogue, McpConfigError, McpError, McpServers, McpTool};
 use agent_memory::digest_of;
-use agent_plugins::{CallLimits, Generation, Grants, Kind, PluginSetup, TreeGrant};
-use serde_json::Value;
+use agent_plugins::{Generation, Grants, Kind, PluginSetup};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Tokens kept for the reply unless configured otherwise.
-pub const DEFAULT_REPLY_TOKENS: u32 = 4_096;
-
-/// Tools that are offered at most unless configured otherwise (L25).
-pub const DEFAULT_OFFERED_TOOLS: u32 = 15;
-
-/// What an agent allows one plugin.
-#[derive(Clone, Debug, Default)]
-pub struct PluginAllowance {
-    /// What it may reach. Default: nothing.
-    pub grants: Grants,
-    /// Of each of its calls.
-    pub limits: CallLimits,
-    /// Whether somebody at a terminal is asked for what it lacks at its first use.
-    pub asking: Asking,
-    /// What a person has answered while the host ran. Turns that are open have it, too.
-    pub answered: Answered,
-}
-
-/// Whether somebody is asked for what a plugin lacks (P6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Asking {
-    /// At its first use, where somebody is there.
-    #[default]
-    AtFirstUse,
-    /// What is not granted is refused.
-    Never,
-}
-
-/// Grants that a person gave to a plugin at its first use.
-#[derive(Clone, Debug, Default)]
-pub struct Answered {
-    /// For as long as the host runs, whatever the configuration says meanwhile.
-    pub for_this_run: Grants,
-    /// For good: they stand in the configuration, and when they are taken out of it, they end.
-    pub for_good: Grants,
-}
-
-/// What is configured for one agent.
-#[derive(Clone, Debug)]
-pub struct AgentConfig {
-    /// Its name; also the beginning of its sessions' subjects.
-    pub name: String,
-    /// Whose long-term memory it uses. None: nobody's.
-    pub user: Option<String>,
-    /// What of it (D4). Default: the answers of all agents of the user, and what its own tools brought.
-    pub memory: MemoryUse,
-    /// Of each turn.
-    pub bounds: LoopConfig,
-    /// For the prompt.
-    pub prompt: PromptParts,
-    /// Most tokens of a reply. Default 4,096.
-    pub reply_tokens: u32,
-    /// Who summarises what leaves the prompt (L27). Default: a model.
-    pub summary: SummaryWriter,
-    /// How its models call tools (L20). Default: by their providers' own means.
-    pub tool_dialect: ToolDialect,
-    /// With more tools than this, only so many are offered: those nearest to the input (L25). Default 15.
-    pub offered_tools: u32,
-    /// Whether the output holds the turn's messages (L13).
-    pub include_history: bool,
-    /// JSON Schema of the output (L12).
-    pub output_schema: Option<Value>,
-    /// Grants and limits by plugin name. A plugin that is not named is granted nothing, and has the agent's limits.
-    pub plugins: BTreeMap<String, PluginAllowance>,
-    /// Limits of the calls of plugins that are not named.
-    pub limits: CallLimits,
-    /// What the host's own file tools may read.
-    pub host_trees: Vec<TreeGrant>,
-    /// The plugin that builds the context. None: the host's own assembly.
-    pub context_builder: Option<String>,
-    /// Plugins that validate the output, in order.
-    pub validators: Vec<String>,
-    /// Plugin by the provider's name (P4).
-    pub media_policies: BTreeMap<String, String>,
-    /// Services by the name of their tool (L7).
-    pub services: BTreeMap<String, ServiceConfig>,
-    /// Where events go (I6).
-    pub outbox: OutboxConfig,
-    /// Agents that it may delegate to, by the name of their tool (L16). Default: none.
-    pub delegates: BTreeMap<String, Delegate>,
-    /// MCP servers whose tools it has (I5).
-    pub mcp: Vec<ServerConfig>,
-    /// Which tools may run unasked (L17). Default: those that don't ask for an approval themselves.
-    pub approvals: ApprovalRules,
-}
-
-impl AgentConfig {
-    /// An agent with all defaults.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            user: None,
-            memory: MemoryUse::default(),
-            bounds: LoopConfig::default(),
-            prompt: PromptParts::default(),
-            reply_tokens: DEFAULT_REPLY_TOKENS,
-            summary: SummaryWriter::default(),
-            tool_dialect: ToolDialect::Native,
-            offered_tools: DEFAULT_OFFERED_TOOLS,
-            include_history: false,
-            output_schema: None,
-            plugins: BTreeMap::new(),
-            limits: CallLimits::default(),
-            host_trees: Vec::new(),
-            context_builder: None,
-            validators: Vec::new(),
-            media_policies: BTreeMap::new(),
-            services: BTreeMap::new(),
-            outbox: OutboxConfig::default(),
-            delegates: BTreeMap::new(),
-            mcp: Vec::new(),
-            approvals: ApprovalRules::default(),
-        }
-    }
-}
-
-impl AgentConfig {
-    /// What the plugin is allowed.
-    pub(crate) fn allowance(&self, plugin: &str) -> PluginAllowance {
-        self.plugins.get(plugin).cloned().unwrap_or_else(|| PluginAllowance::with(self.limits))
-    }
-
-    /// The same, to be changed.
-    fn allowance_mut(&mut self, plugin: &str) -> &mut PluginAllowance {
-        let limits = self.limits;
-        self.plugins.entry(plugin.to_owned()).or_insert_with(|| PluginAllowance::with(limits))
-    }
-}
-
-impl PluginAllowance {
-    fn with(limits: CallLimits) -> Self {
-        Self { limits, ..Self::default() }
-    }
-}
 
 /// A configuration that does not fit the plugins that are there.
 #[derive(Debug, thiserror::Error)]
@@ -212,18 +71,16 @@ pub enum AgentError {
 
 /// An agent, ready to take sessions.
 pub struct Agent {
-    config: AgentConfig,
+    configured: Arc<Configured>,
     models: Models,
     generation: Generation,
     standing: Arc<Standing>,
     setups: BTreeMap<String, PluginSetup>,
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
-    registry: Registry,
+    registry: Arc<Registry>,
     /// Of a turn that began before this process: the tools that it began with.
     began_with: Option<Arc<PinnedTools>>,
-    output_schema: Option<Schema>,
-    fingerprint: String,
     tool_vectors: ToolVectors,
 }
 
@@ -234,7 +91,8 @@ struct Parts {
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
     began_with: Option<Arc<PinnedTools>>,
-    known: KnownTools,
+    /// The registry that this one comes after, if any.
+    known: Option<Arc<Registry>>,
 }
 
 impl Agent {
@@ -242,24 +100,19 @@ impl Agent {
     /// it when a turn begins: no server is asked before.
     pub fn new(config: AgentConfig, models: impl Into<Models>, generation: Generation) -> Result<Self, AgentError> {
         let servers = McpServers::new(config.mcp.iter().cloned())?;
-        let (standing, catalogue, began_with) = (Arc::default(), None, None);
-        let known = KnownTools::default();
-        Self::build(config, models.into(), Parts { generation, standing, servers, catalogue, began_with, known })
+        let (standing, catalogue, began_with, known) = (Arc::default(), None, None, None);
+        let parts = Parts { generation, standing, servers, catalogue, began_with, known };
+        Self::build(Configured::new(config)?, models.into(), parts)
     }
 
-    fn build(config: AgentConfig, models: Models, parts: Parts) -> Result<Self, AgentError> {
+    fn build(configured: Arc<Configured>, models: Models, parts: Parts) -> Result<Self, AgentError> {
         let Parts { generation, standing, servers, catalogue, began_with, known } = parts;
-        for (name, service) in &config.services {
-            let wrong = |(event_type, error)| AgentError::Service { name: name.clone(), event_type, error };
-            service.check().map_err(wrong)?;
-        }
-        let output_schema = config.output_schema.as_ref().map(Schema::compile).transpose()?;
         let absent = catalogue.iter().flat_map(|catalogue| catalogue.problems()).filter_map(McpError::absent);
         let absent = absent.map(|(server, reason)| (server.to_owned(), reason));
-        let registry = registry(&config, &generation, (catalogue.as_deref(), &known))?.without(absent);
+        let registry = registry(&configured, &generation, (catalogue.as_deref(), known.as_deref()))?.without(absent);
         let registry = match &began_with {
             // Before the servers have said what they have now, nothing of theirs is gone.
-            Some(tools) if catalogue.is_none() && !config.mcp.is_empty() => {
+            Some(tools) if catalogue.is_none() && !configured.config.mcp.is_empty() => {
                 registry.withholding(|tool| pinned::availability(tool, tools))
             }
             Some(tools) => {
@@ -267,17 +120,17 @@ impl Agent {
             }
             None => registry,
         };
-        let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
         let setups = generation.plugins().map(|plugin| {
-            let PluginAllowance { grants, limits, .. } = config.allowance(plugin.name());
+            let PluginAllowance { grants, limits, .. } = configured.config.allowance(plugin.name());
             let on_trial = standing.trials.get(plugin.name()).filter(|on_trial| on_trial.digest == *plugin.digest());
             let trial = on_trial.map(|on_trial| on_trial.trial.clone());
             (plugin.name().to_owned(), PluginSetup::new(plugin.clone(), grants, limits).on_trial(trial))
         });
         let setups = setups.collect();
         let tool_vectors = ToolVectors::default();
+        let registry = Arc::new(registry);
         let agent = Self {
-            config,
+            configured,
             models,
             generation,
             standing,
@@ -286,8 +139,6 @@ impl Agent {
             catalogue,
             registry,
             began_with,
-            output_schema,
-            fingerprint,
             tool_vectors,
         };
         agent.check_names()?;
@@ -303,30 +154,30 @@ impl Agent {
     /// The same agent with other plugins, and with how their versions stand.
     pub fn with_plugins(&self, generation: Generation, standing: Standing) -> Result<Self, AgentError> {
         let parts = Parts { generation, standing: Arc::new(standing), ..self.parts() };
-        Self::build(self.config.clone(), self.models.clone(), parts)
+        Self::build(self.configured.clone(), self.models.clone(), parts)
     }
 
     /// The same agent with another configuration. Its MCP servers stay those that it was made with.
     pub fn with_config(&self, config: AgentConfig) -> Result<Self, AgentError> {
-        Self::build(config, self.models.clone(), self.parts())
+        Self::build(Configured::new(config)?, self.models.clone(), self.parts())
     }
 
     /// The same agent as it is configured now, with what persons have answered meanwhile. Its MCP servers and the agents
     /// that it may delegate to stay those that it was made with.
     pub fn reconfigured(&self, config: AgentConfig, models: Models) -> Result<Self, AgentError> {
-        let (mcp, delegates) = (self.config.mcp.clone(), self.config.delegates.clone());
+        let (mcp, delegates) = (self.config().mcp.clone(), self.config().delegates.clone());
         let mut config = AgentConfig { mcp, delegates, ..config };
-        for (plugin, PluginAllowance { answered, .. }) in &self.config.plugins {
+        for (plugin, PluginAllowance { answered, .. }) in &self.config().plugins {
             let allowance = config.allowance_mut(plugin);
             allowance.grants = std::mem::take(&mut allowance.grants).and(&answered.for_this_run);
             allowance.answered = answered.clone();
         }
-        Self::build(config, models, self.parts())
+        Self::build(Configured::new(config)?, models, self.parts())
     }
 
     /// The same agent with what a person has granted a plugin (P6).
     pub(crate) fn with_answer(&self, plugin: &str, answered: &Answered) -> Result<Self, AgentError> {
-        let mut config = self.config.clone();
+        let mut config = self.config().clone();
         let allowance = config.allowance_mut(plugin);
         let Answered { for_this_run, for_good } = std::mem::take(&mut allowance.answered);
         let for_this_run = for_this_run.and(&answered.for_this_run);
@@ -339,7 +190,7 @@ impl Agent {
     /// The same agent with the tools that its MCP servers have now.
     pub fn with_catalogue(&self, catalogue: Arc<Catalogue>) -> Result<Self, AgentError> {
         let parts = Parts { catalogue: Some(catalogue), ..self.parts() };
-        Self::build(self.config.clone(), self.models.clone(), parts)
+        Self::build(self.configured.clone(), self.models.clone(), parts)
     }
 
     /// The same agent with the tools that its MCP servers have now; those that run for a turn only are closed again.
@@ -358,7 +209,7 @@ impl Agent {
             servers: self.servers.clone(),
             catalogue: self.catalogue.clone(),
             began_with: self.began_with.clone(),
-            known: self.registry.known_tools(),
+            known: Some(self.registry.clone()),
         }
     }
 
@@ -370,7 +221,11 @@ impl Agent {
         tools: PinnedTools,
     ) -> Result<Self, AgentError> {
         let (standing, began_with) = (Arc::default(), Some(Arc::new(tools)));
-        Self::build(config, self.models.clone(), Parts { generation, standing, began_with, ..self.parts() })
+        Self::build(
+            Configured::new(config)?,
+            self.models.clone(),
+            Parts { generation, standing, began_with, ..self.parts() },
+        )
     }
 
     /// Its MCP servers. All agents that were made of one another share them.
@@ -402,21 +257,21 @@ impl Agent {
 
     /// What is configured.
     pub fn config(&self) -> &AgentConfig {
-        &self.config
+        &self.configured.config
     }
 
     /// The same agent with other models.
     pub fn with_models(&self, models: impl Into<Models>) -> Result<Self, AgentError> {
-        Self::build(self.config.clone(), models.into(), self.parts())
+        Self::build(self.configured.clone(), models.into(), self.parts())
     }
 
     /// The same agent, working for that user: itself where it does already.
     pub(crate) fn for_user(self: &Arc<Self>, user: Option<&str>) -> Result<Arc<Self>, AgentError> {
-        if self.config.user.as_deref() == user {
+        if self.config().user.as_deref() == user {
             return Ok(self.clone());
         }
-        let config = AgentConfig { user: user.map(str::to_owned), ..self.config.clone() };
-        Self::build(config, self.models.clone(), self.parts()).map(Arc::new)
+        let config = AgentConfig { user: user.map(str::to_owned), ..self.config().clone() };
+        Self::build(Configured::new(config)?, self.models.clone(), self.parts()).map(Arc::new)
     }
 
     /// Who answers.
@@ -426,15 +281,15 @@ impl Agent {
 
     /// The bounds of a turn, with what ends it when no model answers.
     pub(crate) fn bounds(&self) -> LoopConfig {
-        let (user, announced) = (self.config.user.clone(), self.config.outbox.announced);
+        let (user, announced) = (self.config().user.clone(), self.config().outbox.announced);
         let fallback = self.fallback().unwrap_or_default();
-        LoopConfig { user, fallback, announced, ..self.config.bounds.clone() }
+        LoopConfig { user, fallback, announced, ..self.config().bounds.clone() }
     }
 
     /// The fixed text as an output: with an output schema, data that satisfies it.
     fn fallback(&self) -> Result<Option<OutputData>, AgentError> {
         let Some(text) = &self.models.fallback_text else { return Ok(None) };
-        let Some(schema) = &self.output_schema else { return Ok(Some(OutputData::Text(text.clone()))) };
+        let Some(schema) = &self.configured.output_schema else { return Ok(Some(OutputData::Text(text.clone()))) };
         let json = serde_json::from_str(text).map_err(|error| AgentError::FallbackText(error.to_string()))?;
         let explained = |problems: Vec<Violation>| {
             let problems = problems.iter().map(|problem| format!("{} {}", problem.pointer, problem.message));
@@ -460,11 +315,11 @@ impl Agent {
 
     /// Digest of the configuration, for the step records (D1).
     pub fn fingerprint(&self) -> &str {
-        &self.fingerprint
+        &self.configured.fingerprint
     }
 
     pub(crate) fn output_schema(&self) -> Option<&Schema> {
-        self.output_schema.as_ref()
+        self.configured.output_schema.as_ref()
     }
 
     /// The plugins as a turn is pinned to them (P10).
@@ -485,17 +340,17 @@ impl Agent {
 
     /// What the configuration grants a plugin, whatever it asks for.
     pub(crate) fn grants_of(&self, plugin: &str) -> Option<&Grants> {
-        self.config.plugins.get(plugin).map(|allowance| &allowance.grants)
+        self.config().plugins.get(plugin).map(|allowance| &allowance.grants)
     }
 
     /// What persons have granted a plugin by their answers.
     pub(crate) fn answered_about(&self, plugin: &str) -> Option<&Answered> {
-        self.config.plugins.get(plugin).map(|allowance| &allowance.answered)
+        self.config().plugins.get(plugin).map(|allowance| &allowance.answered)
     }
 
     /// Whether somebody may be asked for what a plugin lacks.
     pub(crate) fn asking_about(&self, plugin: &str) -> Asking {
-        self.config.plugins.get(plugin).map(|allowance| allowance.asking).unwrap_or_default()
+        self.config().plugins.get(plugin).map(|allowance| allowance.asking).unwrap_or_default()
     }
 
     /// Its plugins with what it allows them, by name.
@@ -504,22 +359,22 @@ impl Agent {
     }
 
     pub(crate) fn context_builder(&self) -> Option<&PluginSetup> {
-        self.config.context_builder.as_deref().and_then(|name| self.setups.get(name))
+        self.config().context_builder.as_deref().and_then(|name| self.setups.get(name))
     }
 
     pub(crate) fn validators(&self) -> impl Iterator<Item = &PluginSetup> {
-        self.config.validators.iter().filter_map(|name| self.setups.get(name))
+        self.config().validators.iter().filter_map(|name| self.setups.get(name))
     }
 
     pub(crate) fn media_policy(&self, provider: &str) -> Option<&PluginSetup> {
-        let name = self.config.media_policies.get(provider)?;
+        let name = self.config().media_policies.get(provider)?;
         self.setups.get(name)
     }
 
     fn check_names(&self) -> Result<(), AgentError> {
-        let builder = self.config.context_builder.iter().map(|name| ("context_builder", name, Kind::ContextBuilder));
-        let validators = self.config.validators.iter().map(|name| ("validators", name, Kind::OutputValidator));
-        let policies = self.config.media_policies.values().map(|name| ("media_policies", name, Kind::MediaPolicy));
+        let builder = self.config().context_builder.iter().map(|name| ("context_builder", name, Kind::ContextBuilder));
+        let validators = self.config().validators.iter().map(|name| ("validators", name, Kind::OutputValidator));
+        let policies = self.config().media_policies.values().map(|name| ("media_policies", name, Kind::MediaPolicy));
         for (key, name, kind) in builder.chain(validators).chain(policies) {
             let Some(plugin) = self.generation.plugin(name) else {
                 let loaded = self.generation.plugins().map(|plugin| plugin.identity().name.as_str());
@@ -536,34 +391,23 @@ impl Agent {
 
 /// One name space for the host's own tools, those of plugins, and those of MCP servers (L7).
 fn registry(
-    config: &AgentConfig,
+    configured: &Configured,
     generation: &Generation,
-    (catalogue, known): (Option<&Catalogue>, &KnownTools),
+    (catalogue, earlier): (Option<&Catalogue>, Option<&Registry>),
 ) -> Result<Registry, RegistryError> {
     let of_plugins = generation.plugins().flat_map(|plugin| {
         let identity = plugin.identity();
         let source = ToolSource::Plugin { plugin: identity.name.clone(), digest: identity.digest.clone() };
-        let tools = plugin.tools().iter();
-        tools.map(move |tool| (tool.clone(), source.clone(), Availability::Offered)).collect::<Vec<_>>()
+        plugin.tools().iter().map(move |tool| (tool, source.clone()))
     });
-    let of_servers = catalogue.into_iter().flat_map(Catalogue::tools).map(|tool| {
-        let source = ToolSource::of_server(&tool.server);
-        (tool.definition.clone(), source, Availability::Offered)
-    });
-    let own = builtins::definitions(!config.host_trees.is_empty());
-    let finishing = match config.bounds.finish {
-        Finish::Tool => builtins::finishing_definitions(config.output_schema.as_ref()),
-        Finish::Text => Vec::new(),
-    };
-    let own = own.into_iter().chain(finishing);
-    let delegates = config.delegates.iter();
-    let delegates = delegates.map(|(name, to)| (to.definition(name), to.source(), Availability::Offered));
-    let services = config.services.iter();
-    let services = services.map(|(name, service)| (service.definition(name), service.source(), Availability::Offered));
-    let here = own.chain(of_plugins).chain(of_servers);
-    let all = here.chain(delegates).chain(services).map(|(tool, source, otherwise)| {
-        let availability = approvals::availability(&config.approvals, (&tool, &source), otherwise);
+    let of_servers = catalogue.into_iter().flat_map(Catalogue::tools);
+    let of_servers = of_servers.map(|tool| (&tool.definition, ToolSource::of_server(&tool.server)));
+    let found = of_plugins.chain(of_servers).map(|(tool, source)| {
+        let rules = &configured.config.approvals;
+        let availability = approvals::availability(rules, (tool, &source), Availability::Offered);
         (tool, source, availability)
     });
-    Registry::after(known, all)
+    let own = configured.tools.iter().map(|(tool, source, availability)| (tool, source.clone(), availability.clone()));
+    let all = own.chain(found);
+    Registry::after(earlier, all.map(|(tool, source, availability)| (Cow::Borrowed(tool), source, availability)))
 }

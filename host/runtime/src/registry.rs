@@ -27,7 +27,7 @@ const LISTED: usize = 20;
 #[derive(Debug)]
 pub struct RegisteredTool {
     /// What it says about itself.
-    pub definition: ToolDefinition,
+    pub definition: Arc<ToolDefinition>,
     /// Where it comes from.
     pub source: ToolSource,
     /// Whether the model is told of it.
@@ -44,9 +44,6 @@ struct Schemas {
     arguments: Schema,
     structured: Option<Schema>,
 }
-
-/// The tools of an earlier registry, by name: what is compiled of them is taken over where it is the same.
-pub(crate) type KnownTools = BTreeMap<String, Arc<RegisteredTool>>;
 
 /// Whether the model is told of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,15 +71,21 @@ pub enum Availability {
 #[derive(Debug, Default)]
 pub struct Registry {
     tools: BTreeMap<String, Arc<RegisteredTool>>,
-    names: ToolNames,
-    offered: Vec<OfferedTool>,
-    tokens: u32,
-    /// Made once, when it is first asked for (L25).
-    words: OnceLock<Index>,
+    offer: Arc<Offer>,
     /// MCP servers whose tools are not there, and why.
     absent: BTreeMap<String, String>,
     /// Tools of MCP servers that the turn began with and that are there no more, each with its server.
     gone: BTreeMap<String, String>,
+}
+
+/// What the model is told of the tools. Registries whose tools say the same share it.
+#[derive(Debug, Default)]
+struct Offer {
+    names: ToolNames,
+    tools: Vec<OfferedTool>,
+    tokens: u32,
+    /// Made once, when it is first asked for (L25).
+    words: OnceLock<Index>,
 }
 
 /// Tools that cannot stand in one registry.
@@ -117,31 +120,40 @@ impl Registry {
     pub fn new(
         tools: impl IntoIterator<Item = (ToolDefinition, ToolSource, Availability)>,
     ) -> Result<Self, RegistryError> {
-        Self::after(&KnownTools::default(), tools)
+        let tools = tools.into_iter();
+        Self::after(None, tools.map(|(tool, source, availability)| (Cow::Owned(tool), source, availability)))
     }
 
-    /// The same after an earlier one. Compiling a schema takes longer than a call does, and so does giving it up.
-    pub(crate) fn after(
-        known: &KnownTools,
-        tools: impl IntoIterator<Item = (ToolDefinition, ToolSource, Availability)>,
+    /// The same after an earlier one, with which it shares what is the same: compiling a schema takes longer than a call
+    /// does, and so does giving it up.
+    pub(crate) fn after<'t>(
+        earlier: Option<&Registry>,
+        tools: impl IntoIterator<Item = (Cow<'t, ToolDefinition>, ToolSource, Availability)>,
     ) -> Result<Self, RegistryError> {
         let mut registry = Self::default();
         for (definition, source, availability) in tools {
             let name = definition.name.clone();
-            let tool = RegisteredTool::new(definition, (source, availability), known.get(&name))?;
+            let known = earlier.and_then(|earlier| earlier.get(&name));
+            let tool = RegisteredTool::new(definition, (source, availability), known)?;
             if let Some(first) = registry.tools.get(&name) {
                 let (first, second) = (first.source.to_string(), tool.source.to_string());
                 return Err(RegistryError::Duplicate { name, first, second });
             }
             registry.tools.insert(name, Arc::new(tool));
         }
-        registry.names = ToolNames::new(registry.tools.keys().map(String::as_str));
-        Ok(registry.offering())
+        registry.offer = match earlier.filter(|earlier| earlier.says_the_same(&registry)) {
+            Some(earlier) => earlier.offer.clone(),
+            None => registry.measured(),
+        };
+        Ok(registry)
     }
 
-    /// Its tools, for a registry that comes after it.
-    pub(crate) fn known_tools(&self) -> KnownTools {
-        self.tools.clone()
+    /// Whether a model is told the same of the tools of another one.
+    fn says_the_same(&self, other: &Registry) -> bool {
+        self.tools.len() == other.tools.len()
+            && self.tools.values().zip(other.tools.values()).all(|(tool, other)| {
+                Arc::ptr_eq(&tool.definition, &other.definition) && tool.is_offered() == other.is_offered()
+            })
     }
 
     /// The same tools, each as available as this says.
@@ -152,15 +164,17 @@ impl Registry {
                 tool.availability = availability;
             }
         }
-        self.offering()
+        self.offer = self.measured();
+        self
     }
 
-    /// Measures what is offered.
-    fn offering(mut self) -> Self {
-        let offered = self.tools.values().filter(|tool| tool.availability == Availability::Offered);
-        self.offered = offered.map(|tool| self.offer(tool)).collect();
-        self.tokens = self.offered.iter().map(tokens_of).fold(0, u32::saturating_add);
-        self
+    /// Names and measures what is offered.
+    fn measured(&self) -> Arc<Offer> {
+        let names = ToolNames::new(self.tools.keys().map(String::as_str));
+        let tools = self.tools.values().filter(|tool| tool.is_offered());
+        let tools: Vec<_> = tools.map(|tool| offer(&tool.definition, &names)).collect();
+        let tokens = tools.iter().map(tokens_of).fold(0, u32::saturating_add);
+        Arc::new(Offer { names, tools, tokens, words: OnceLock::new() })
     }
 
     /// The same tools, and MCP servers whose tools would be there if they could be reached, each with the reason (I5).
@@ -188,30 +202,30 @@ impl Registry {
 
     /// Those that the model is told of, by name, in the provider's alphabet.
     pub fn offered(&self) -> &[OfferedTool] {
-        &self.offered
+        &self.offer.tools
     }
 
     /// The words of their names and descriptions, in the same order.
     pub(crate) fn words(&self) -> &Index {
-        self.words.get_or_init(|| {
-            Index::new(self.offered.iter().map(|tool| (tool.author_name.as_str(), tool.description.as_str())))
-        })
+        let Offer { words, tools, .. } = &*self.offer;
+        words
+            .get_or_init(|| Index::new(tools.iter().map(|tool| (tool.author_name.as_str(), tool.description.as_str()))))
     }
 
     /// What offering them costs, measured (L26).
     pub fn tokens(&self) -> u32 {
-        self.tokens
+        self.offer.tokens
     }
 
     /// Names in the history are the author's; this gives the provider's.
     pub fn provider_name<'a>(&'a self, author: &'a str) -> &'a str {
-        self.names.provider_name(author).unwrap_or(author)
+        self.offer.names.provider_name(author).unwrap_or(author)
     }
 
     /// Those of the offered ones that have these names, by name; none: all of them.
     pub(crate) fn offered_among(&self, names: Option<&[String]>) -> Vec<&OfferedTool> {
         let is_named = |tool: &&OfferedTool| names.is_none_or(|names| names.contains(&tool.author_name));
-        self.offered.iter().filter(is_named).collect()
+        self.offer.tools.iter().filter(is_named).collect()
     }
 
     /// What offering these costs, measured (L26).
@@ -226,13 +240,13 @@ impl Registry {
 
     /// Where a model that can only write finds a tool, by either of its names (L20).
     pub(crate) fn address_of(&self, name: &str) -> ToolAddress {
-        let author = self.names.author_name(name).unwrap_or(name);
+        let author = self.offer.names.author_name(name).unwrap_or(name);
         ToolAddress::new(author, self.source_of(author))
     }
 
     /// Looks a model's call up and checks its arguments, before anything runs.
     pub fn resolve(&self, call: &RequestedCall) -> ResolvedCall {
-        let author = self.names.author_name(&call.name).unwrap_or(&call.name);
+        let author = self.offer.names.author_name(&call.name).unwrap_or(&call.name);
         self.resolve_by_author(author, &call.arguments)
     }
 
@@ -299,20 +313,10 @@ impl Registry {
         Some((server.clone(), ToolError::Unavailable { message, retry_after: None }))
     }
 
-    fn offer(&self, tool: &RegisteredTool) -> OfferedTool {
-        let definition = &tool.definition;
-        OfferedTool {
-            name: self.provider_name(&definition.name).to_owned(),
-            author_name: definition.name.clone(),
-            description: cut(&definition.description, MAX_DESCRIPTION).to_owned(),
-            input_schema: definition.input_schema.clone(),
-        }
-    }
-
     /// What a model is told instead of a tool that is not there.
     pub(crate) fn known(&self) -> String {
-        let known: Vec<&str> = self.offered.iter().take(LISTED).map(|tool| tool.author_name.as_str()).collect();
-        let more = self.offered.len().saturating_sub(LISTED);
+        let known: Vec<&str> = self.offer.tools.iter().take(LISTED).map(|tool| tool.author_name.as_str()).collect();
+        let more = self.offer.tools.len().saturating_sub(LISTED);
         match (known.is_empty(), more) {
             (true, _) => "there is no other one either".to_owned(),
             (false, 0) => format!("there are {}", known.join(", ")),
@@ -321,13 +325,21 @@ impl Registry {
     }
 }
 
-impl RegisteredTool {
-    fn new(
-        mut definition: ToolDefinition,
-        (source, availability): (ToolSource, Availability),
+impl Schemas {
+    /// Compiles them, where they are not those of the tool that had this name before.
+    fn of(
+        definition: &ToolDefinition,
+        source: &ToolSource,
         known: Option<&Arc<RegisteredTool>>,
-    ) -> Result<Self, RegistryError> {
-        let reserved = without_reserved(&mut definition.input_schema);
+    ) -> Result<Arc<Self>, RegistryError> {
+        let is_same = |known: &&Arc<RegisteredTool>| {
+            std::ptr::eq(&*known.definition, definition)
+                || known.definition.input_schema == definition.input_schema
+                    && known.definition.output_schema == definition.output_schema
+        };
+        if let Some(known) = known.filter(is_same) {
+            return Ok(known.schemas.clone());
+        }
         let compile = |which: &'static str, schema: &Value| {
             let failed = |error| RegistryError::Schema {
                 name: definition.name.clone(),
@@ -337,21 +349,38 @@ impl RegisteredTool {
             };
             Schema::compile(schema).map_err(failed)
         };
-        let is_same = |known: &&Arc<RegisteredTool>| {
-            known.definition.input_schema == definition.input_schema
-                && known.definition.output_schema == definition.output_schema
-        };
-        let schemas = match known.filter(is_same) {
-            Some(known) => known.schemas.clone(),
-            None => {
-                let structured =
-                    definition.output_schema.as_ref().map(|schema| compile("output", schema)).transpose()?;
-                Arc::new(Schemas { arguments: compile("input", &definition.input_schema)?, structured })
+        let structured = definition.output_schema.as_ref().map(|schema| compile("output", schema)).transpose()?;
+        Ok(Arc::new(Self { arguments: compile("input", &definition.input_schema)?, structured }))
+    }
+}
+
+impl RegisteredTool {
+    /// Takes over what is the same of the tool that had this name before.
+    fn new(
+        definition: Cow<'_, ToolDefinition>,
+        (source, availability): (ToolSource, Availability),
+        known: Option<&Arc<RegisteredTool>>,
+    ) -> Result<Self, RegistryError> {
+        let (definition, reserved) = match known {
+            // Without reserved fields it is kept as its author wrote it.
+            Some(known) if known.reserved == Reserved::Nothing && *known.definition == *definition => {
+                (known.definition.clone(), Reserved::Nothing)
+            }
+            known => {
+                let mut definition = definition.into_owned();
+                let reserved = without_reserved(&mut definition.input_schema);
+                let same = known.filter(|known| known.reserved == reserved && *known.definition == definition);
+                (same.map_or_else(|| Arc::new(definition), |known| known.definition.clone()), reserved)
             }
         };
+        let schemas = Schemas::of(&definition, &source, known)?;
         let digest = digest_of_tool(&definition, &source);
         let source = source.defined(&digest);
         Ok(Self { digest, schemas, definition, source, availability, reserved })
+    }
+
+    fn is_offered(&self) -> bool {
+        self.availability == Availability::Offered
     }
 
     /// The arguments as they go out: with what the host fills in (L15).
@@ -397,6 +426,16 @@ impl RegisteredTool {
                 violations.iter().map(|v| format!("{} {}", v.pointer, v.message)).collect::<Vec<_>>().join("; ")
             ),
         })
+    }
+}
+
+/// As the model is told of it.
+fn offer(definition: &ToolDefinition, names: &ToolNames) -> OfferedTool {
+    OfferedTool {
+        name: names.provider_name(&definition.name).unwrap_or(&definition.name).to_owned(),
+        author_name: definition.name.clone(),
+        description: cut(&definition.description, MAX_DESCRIPTION).to_owned(),
+        input_schema: definition.input_schema.clone(),
     }
 }
 

@@ -45,6 +45,7 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
         call(&sandbox, &live).await?;
         alone.push(started.elapsed());
     }
+    let swap_alone = swaps_alone(&live, &generations)?;
     let interval = alone.median() * 2;
     let (mut still, mut swapped) = (Samples::default(), Samples::default());
     for _ in 0..BLOCKS {
@@ -68,10 +69,23 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
         BLOCKS * SWAPS as usize
     ));
     let ratio = swapped.p99().as_secs_f64() / still.p99().as_secs_f64();
+    table.line("one swap, alone", swap_alone, "making the agent, and giving up the one before".to_owned());
     table.line("without swaps", still, String::new());
     let verdict = format!("p99 {ratio:.2} ×; target {RATIO} ×: {}", reached(ratio <= RATIO));
     table.line("with swaps", swapped, verdict);
     Ok(())
+}
+
+/// What a swap costs where nothing else runs.
+fn swaps_alone(live: &LiveAgent, generations: &[Generation]) -> wasmtime::Result<Samples> {
+    let mut samples = Samples::default();
+    for swap in 0..SWAPS as usize {
+        let generation = generations[swap % 2].clone();
+        let started = Instant::now();
+        live.change(|agent| agent.with_generation(generation))?;
+        samples.push(started.elapsed());
+    }
+    Ok(samples)
 }
 
 async fn block(sandbox: &Sandbox, live: &LiveAgent, interval: Duration, samples: &mut Samples) -> wasmtime::Result<()> {

@@ -1,6 +1,7 @@
 //! The name space of tools: duplicates, schemas, and what is told of what is not there.
 
 use super::*;
+use crate::services::RESERVED_FIELD;
 use agent_core::text_dialect::TaggedCall;
 use serde_json::json;
 
@@ -44,14 +45,47 @@ fn p10_schemas_are_compiled_once() {
     let source = |digest: u8| ToolSource::Plugin { plugin: "text".into(), digest: Digest::from_sha256([digest; 32]) };
     let first = Registry::new([(of_type("string"), source(1), Availability::Offered)]).unwrap();
     let after = |kind: &str| {
-        Registry::after(&first.known_tools(), [(of_type(kind), source(2), Availability::Offered)]).unwrap()
+        Registry::after(Some(&first), [(Cow::Owned(of_type(kind)), source(2), Availability::Offered)]).unwrap()
     };
     let (same, other) = (after("string"), after("integer"));
     let schemas = |registry: &Registry| registry.get("count").unwrap().schemas.clone();
     assert!(Arc::ptr_eq(&schemas(&first), &schemas(&same)));
     assert!(!Arc::ptr_eq(&schemas(&first), &schemas(&other)));
     assert_eq!(same.get("count").unwrap().source, source(2));
+    assert!(Arc::ptr_eq(&first.offer, &same.offer));
+    assert_ne!(first.offered(), other.offered());
     assert!(other.get("count").unwrap().check_arguments(&json!({"path": "x"})).is_err());
+}
+
+/// P10, L15: the same of a tool with a field that the host fills in; and what is offered is said anew where a tool is
+/// withheld, or is there no more.
+#[test]
+fn p10_what_the_model_is_told_is_shared_only_where_it_is_the_same() {
+    let reserved = || ToolDefinition {
+        input_schema: json!({"type": "object", "properties": {RESERVED_FIELD: {"type": "string"}}}),
+        ..tool("pay")
+    };
+    let source = |digest: u8| ToolSource::Plugin { plugin: "desk".into(), digest: Digest::from_sha256([digest; 32]) };
+    let withheld = Availability::Withheld { message: String::new(), advice: String::new() };
+    let first = Registry::new([
+        (reserved(), source(1), Availability::Offered),
+        (tool("count"), source(1), Availability::Offered),
+    ]);
+    let first = first.unwrap();
+    let after = |tools: Vec<(ToolDefinition, Availability)>| {
+        let tools = tools.into_iter().map(|(tool, availability)| (Cow::Owned(tool), source(2), availability));
+        Registry::after(Some(&first), tools).unwrap()
+    };
+    let same = after(vec![(tool("count"), Availability::Offered), (reserved(), Availability::Offered)]);
+    assert!(Arc::ptr_eq(&first.offer, &same.offer));
+    assert_eq!(same.get("pay").unwrap().reserved, Reserved::Subject);
+    let fewer = [vec![(tool("count"), Availability::Offered), (reserved(), withheld)]];
+    for fewer in fewer.into_iter().chain([vec![(tool("count"), Availability::Offered)]]) {
+        let fewer = after(fewer);
+        let offered: Vec<_> = fewer.offered().iter().map(|tool| &*tool.author_name).collect();
+        assert_eq!(offered, ["count"]);
+        assert!(fewer.tokens() < first.tokens());
+    }
 }
 
 #[test]
