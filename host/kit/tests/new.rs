@@ -186,7 +186,9 @@ fn a_project_that_stands_alone_is_locked() {
     }
     assert!(!carried.contains("name = \"wit-parser\""), "nothing that generates bindings is built by an author");
     // And of others, whatever their names and kinds are: it has nothing to change.
-    for (name, kind) in [("a", ProjectKind::ContextBuilder), ("serde-words", ProjectKind::Tool), ("zzz", ProjectKind::MediaPolicy)] {
+    for (name, kind) in
+        [("a", ProjectKind::ContextBuilder), ("serde-words", ProjectKind::Tool), ("zzz", ProjectKind::MediaPolicy)]
+    {
         let (project, before, lock) = made(name, kind);
         resolved(&project, &["--offline"]);
         assert_eq!(fs::read_to_string(&lock).expect("a lock"), before, "{name}");
@@ -201,8 +203,7 @@ fn resolved(project: &Path, arguments: &[&str]) {
     let output = metadata.output().expect("cargo starts");
     let said = String::from_utf8_lossy(&output.stderr);
     // What is only needed on other systems has never been downloaded here; everything else is resolved by then.
-    let only_downloads =
-        said.contains("failed to download") || said.contains("attempting to make an HTTP request");
+    let only_downloads = said.contains("failed to download") || said.contains("attempting to make an HTTP request");
     assert!(output.status.success() || only_downloads, "{said}");
     assert!(!said.contains("no matching package") && !said.contains("--locked"), "{said}");
 }

@@ -143,7 +143,8 @@ mod tests {
             (vec![(DATE, later)], None),
         ];
         for (headers, seconds) in cases {
-            let pairs = headers.iter().map(|(name, text): &(HeaderName, _)| (name.clone(), HeaderValue::from_static(text)));
+            let pairs =
+                headers.iter().map(|(name, text): &(HeaderName, _)| (name.clone(), HeaderValue::from_static(text)));
             assert_eq!(asked_at(&pairs.collect(), now), seconds.map(Duration::from_secs), "{headers:?}");
         }
     }
