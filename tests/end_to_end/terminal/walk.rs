@@ -13,8 +13,18 @@ use std::time::Duration;
 /// How long a first build may take, on a machine that does other things, too.
 const TOOLCHAIN: Duration = Duration::from_secs(400);
 
-/// Languages of blocks that are files.
-const SOURCES: [&str; 6] = ["toml", "rust", "wit", "python", "javascript", "c"];
+/// Languages of blocks that are files, and how those end.
+const SOURCES: [(&str, &str); 6] =
+    [("toml", ".toml"), ("rust", ".rs"), ("wit", ".wit"), ("python", ".py"), ("javascript", ".js"), ("c", ".c")];
+
+/// The file that a block is which types nothing.
+pub(super) fn file_of(block: &Block) -> &str {
+    let Block { section, language, text, file } = block;
+    let known = SOURCES.iter().find(|(name, _)| name == language);
+    let Some((_, ending)) = known else { panic!("below `{section}`, nothing checks a block of `{language}`: {text}") };
+    let file = file.as_deref().filter(|file| file.ends_with(ending));
+    file.unwrap_or_else(|| panic!("below `{section}`, no words say which file this is: {text}"))
+}
 
 /// Somebody at a shell, with data of their own.
 pub(super) struct Walk {
@@ -46,10 +56,7 @@ impl Walk {
         if block.language == "console" {
             return block.typed().iter().for_each(|typed| self.do_as_typed(typed));
         }
-        let is_source = SOURCES.contains(&block.language.as_str());
-        assert!(is_source, "nothing checks a block of `{}` below `{}`: {}", block.language, block.section, block.text);
-        let file = block.file.as_ref().unwrap_or_else(|| panic!("no words say which file this is: {}", block.text));
-        let path = self.place.join(file);
+        let path = self.place.join(file_of(block));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, &block.text).unwrap();
     }
