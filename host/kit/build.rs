@@ -1,14 +1,12 @@
-//! Puts into the library what new projects are made of: the SDK, the contract, the templates, and the versions of crates that the
-//! SDK is built with here.
+//! Puts into the library what new projects are made of: the SDK, the contract and the templates.
 
 use std::error::Error;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// Files, and folders with all that is in them, from the top of the checkout.
-const CARRIED: [&str; 10] = [
+const CARRIED: [&str; 9] = [
     "Cargo.toml",
-    "Cargo.lock",
     "sdk/Cargo.toml",
     "sdk/README.md",
     "sdk/src",

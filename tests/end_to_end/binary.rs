@@ -108,40 +108,6 @@ fn readmes_second_command_runs_the_tests() {
     assert_eq!(blocks(&readme(), "sh")[1], "cargo test");
 }
 
-/// S2, S7: the tool in two minutes is what README prints, built and called as README says.
-#[test]
-fn readmes_tool_in_two_minutes() {
-    let page = readme();
-    let section = page.split("## A tool in two minutes").nth(1).unwrap().split("\n## ").next().unwrap();
-    let toml = blocks(section, "toml");
-    let directory = tempfile::tempdir().unwrap();
-    let project = directory.path().join("plugins/shout");
-    std::fs::create_dir_all(project.join("src")).unwrap();
-    // A workspace of its own, which names no profile for plugins.
-    let sdk = format!("path = \"{}\"", repository().join("sdk").display());
-    let manifest = toml[0].replace("path = \"../../sdk\"", &sdk) + "\n[workspace]\n";
-    std::fs::write(project.join("Cargo.toml"), manifest).unwrap();
-    std::fs::write(project.join("plugin.toml"), &toml[1]).unwrap();
-    std::fs::write(project.join("src/lib.rs"), &blocks(section, "rust")[0]).unwrap();
-    std::fs::copy(repository().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
-    let person = Person::new();
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("end-to-end/shout");
-    // The block before makes a project of its own, as the tests of new projects do.
-    let console = blocks(section, "console").remove(1);
-    let commands = console.lines().filter_map(|line| line.strip_prefix("$ agent-host "));
-    let mut last = String::new();
-    for command in commands {
-        let words = words(command);
-        let mut binary = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-        binary.current_dir(directory.path()).args(&words).env("AGENT_HOST_DATA", person.data.path().join("data"));
-        let output = binary.env("CARGO_TARGET_DIR", &target).stdin(Stdio::null()).output().unwrap();
-        let (answer, progress) = printed(&output);
-        assert!(output.status.success(), "{command}: {progress}");
-        last = answer;
-    }
-    assert_eq!(last.trim(), console.lines().last().unwrap());
-}
-
 fn house(plugins: &[&str]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("plugins")).unwrap();

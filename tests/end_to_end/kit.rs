@@ -138,6 +138,31 @@ fn s1_projects_are_renewed() {
     }
 }
 
+/// S4, P11: what is not there is named, with what may have been meant.
+#[test]
+fn s4_what_is_not_there_is_said() {
+    let desk = Desk::new();
+    desk.run(&["plugin", "new", "words", "--lang", "c"], &[]);
+    std::fs::create_dir(desk.path("empty")).unwrap();
+    for (arguments, words) in [
+        (&["test", "nope"][..], "there is no file or folder `nope`: name a folder with scenarios"),
+        (&["test", "words/plugin.toml"], "`words/plugin.toml` is no scenario: the name of one ends in .scenario.toml"),
+        (&["test", "ords/w"], "`agent-host test . ords/w` plays those of this folder"),
+        (&["plugin", "add", "nope"], "registry.example/team/calc:1.0.0; and no file or folder here has this name"),
+        (&["plugin", "add", "nope.wasm"], "there is no file or folder `nope.wasm`: `agent-host plugin build` makes"),
+        (
+            &["plugin", "add", "./nope", "--plugins", "p"],
+            "there is no file or folder `./nope`: `agent-host plugin build`",
+        ),
+        (&["plugin", "add", "registry.example/a.wasm"], "of a registry it is written `oci://registry.example/a.wasm`"),
+        (&["plugin", "add", "empty", "--plugins", "p"], "there is no plugin (*.wasm) in `empty`"),
+    ] {
+        let (code, _, said) = desk.run(arguments, &[]);
+        assert!(code == Some(2) && said.contains(words), "{arguments:?}: {said}");
+    }
+    assert!(!desk.path("p").exists());
+}
+
 /// S5: without a terminal `dev` asks what to do.
 #[test]
 fn s5_dev_needs_somebody_or_a_prompt() {

@@ -34,6 +34,7 @@ mod media;
 mod memories;
 mod model_servers;
 mod models;
+mod page;
 mod peers;
 mod plain;
 mod plan_files;

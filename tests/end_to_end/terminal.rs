@@ -7,8 +7,10 @@ mod below;
 mod dev;
 mod first_use;
 mod lent;
+mod pages;
 mod progress;
 mod screen;
+mod walk;
 mod watched;
 
 use crate::support::{calling, components, script};

@@ -1,16 +1,18 @@
 //! Asking again: after which answers, how often, how long later; and who is told of it.
 
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Tries of one request.
 const TRIES: u32 = 4;
 const FIRST_WAIT: Duration = Duration::from_millis(300);
 /// A server that wants more than this is not waited for: what it says is told.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Seconds that are told; numbers beyond it, and beyond all that can be counted, mean the same.
+const LONGEST_ASKED: u64 = 1_000_000_000;
 
 /// A request is sent again after a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,15 +48,17 @@ pub(crate) enum Repeat {
     Always,
     /// Where the server says that it has done nothing.
     IfRefused,
+    /// Where nobody knows whether it has: for who can begin the whole anew.
+    IfUnknown,
 }
 
 impl Repeat {
     /// Whether this status may be another one soon.
     pub(crate) fn after(self, status: StatusCode) -> bool {
         match status {
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => true,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => self != Repeat::IfUnknown,
             StatusCode::INTERNAL_SERVER_ERROR | StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => {
-                self == Repeat::Always
+                self != Repeat::IfRefused
             }
             _ => false,
         }
@@ -90,14 +94,58 @@ impl<'t> Tries<'t> {
     }
 }
 
-/// What the server wants to be waited for. A date is read by who has the same clock, so only seconds count; without them the
-/// usual wait does.
+/// What the server wants to be waited for, in seconds or until a date (RFC 9110, 10.2.3). A date is the server's, and is counted from
+/// when it answered by its own clock (`Date`), so that nobody's clocks have to agree; where it does not say that, from now.
 pub(crate) fn asked_for(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
+    asked_at(headers, SystemTime::now())
+}
+
+fn asked_at(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let date = |text| httpdate::parse_http_date(text).ok();
+    let later = text(RETRY_AFTER)?;
+    if !later.is_empty() && later.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some(Duration::from_secs(later.parse().unwrap_or(u64::MAX).min(LONGEST_ASKED)));
+    }
+    let answered = text(DATE).and_then(date).unwrap_or(now);
+    Some(date(later)?.duration_since(answered).unwrap_or_default())
 }
 
 /// How an answer is told that is worth another try.
 pub(crate) fn told(response: &Response) -> String {
     format!("it answers {}", response.status())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reqwest::header::{HeaderName, HeaderValue};
+
+    /// P11: both forms of Retry-After; a date counts from the server's own.
+    #[test]
+    fn waits_that_servers_ask_for() {
+        let now = httpdate::parse_http_date("Fri, 20 Nov 2026 12:00:00 GMT").expect("a date");
+        let later = "Fri, 20 Nov 2026 12:00:09 GMT";
+        let cases = [
+            (vec![(RETRY_AFTER, "7")], Some(7)),
+            (vec![(RETRY_AFTER, " 0 ")], Some(0)),
+            (vec![(RETRY_AFTER, "99999999999999999999999999")], Some(LONGEST_ASKED)),
+            (vec![(RETRY_AFTER, later)], Some(9)),
+            (vec![(RETRY_AFTER, "Fri, 20 Nov 2026 11:00:00 GMT")], Some(0)),
+            (vec![(RETRY_AFTER, "Friday, 20-Nov-26 12:00:09 GMT")], Some(9)),
+            (vec![(RETRY_AFTER, later), (DATE, "Fri, 20 Nov 2026 12:00:05 GMT")], Some(4)),
+            (vec![(RETRY_AFTER, later), (DATE, "Fri, 20 Nov 2026 13:00:00 GMT")], Some(0)),
+            (vec![(RETRY_AFTER, later), (DATE, "today")], Some(9)),
+            (vec![(RETRY_AFTER, "")], None),
+            (vec![(RETRY_AFTER, "-1")], None),
+            (vec![(RETRY_AFTER, "+1")], None),
+            (vec![(RETRY_AFTER, "soon")], None),
+            (vec![(DATE, later)], None),
+        ];
+        for (headers, seconds) in cases {
+            let pairs =
+                headers.iter().map(|(name, text): &(HeaderName, _)| (name.clone(), HeaderValue::from_static(text)));
+            assert_eq!(asked_at(&pairs.collect(), now), seconds.map(Duration::from_secs), "{headers:?}");
+        }
+    }
 }

@@ -47,7 +47,7 @@ impl Source {
             return Ok(Self::File(PathBuf::from(text)));
         }
         match Self::not_a_path(text) {
-            Err(_) if Path::new(text).is_file() => Ok(Self::File(PathBuf::from(text))),
+            Err(_) if Path::new(text).exists() => Ok(Self::File(PathBuf::from(text))),
             source => source,
         }
     }

@@ -1,6 +1,6 @@
 //! A registry, as the OCI distribution specification has it: manifests, blobs, tags, referrers.
 
-use crate::again::{AskedAgain, Listener, Repeat, Tries};
+use crate::again::{AskedAgain, Listener, Repeat, Tries, asked_for, told};
 use crate::auth::{answer, challenge};
 use crate::credentials::Credentials;
 use crate::error::{ShareError, shown};
@@ -183,41 +183,53 @@ impl Registry {
         }
     }
 
-    /// Puts bytes there, unless they are there already. An upload that was cut begins anew.
+    /// Puts bytes there, unless they are there already. An upload that was cut, or failed so that nobody knows how far it came, begins
+    /// anew with that question: neither is the same session used twice, nor are bytes sent that have arrived.
     pub(crate) async fn put_blob(&self, repository: &Repository, bytes: &Bytes) -> Result<(), ShareError> {
         let digest = digest_of(bytes);
         let place = place(repository, digest.as_str());
         let mut tries = Tries::new(&self.http.listener, &place);
         loop {
             match self.upload(repository, (bytes, &digest), &place).await {
+                Ok(Some(failed)) if Repeat::IfUnknown.after(failed.status()) => {
+                    if !tries.wait(told(&failed), asked_for(failed.headers())).await {
+                        return succeeded(failed, &place).await.map(drop);
+                    }
+                }
+                Ok(Some(failed)) => return succeeded(failed, &place).await.map(drop),
+                Ok(None) => return Ok(()),
                 Err(ShareError::Cut { reason, .. }) if tries.wait(reason.clone(), None).await => {}
-                uploaded => return uploaded,
+                Err(error) => return Err(error),
             }
         }
     }
 
+    /// The answer that says that it is not there.
     async fn upload(
         &self,
         repository: &Repository,
         (bytes, digest): (&Bytes, &Digest),
         place: &str,
-    ) -> Result<(), ShareError> {
+    ) -> Result<Option<Response>, ShareError> {
         let there = Request::new(Method::HEAD, self.url(repository, &format!("blobs/{digest}"))?);
         if self.send(repository, Access::Push, there, place).await?.status() == StatusCode::OK {
-            return Ok(());
+            return Ok(None);
         }
         let begin = Request::new(Method::POST, self.url(repository, "blobs/uploads/")?)
             .with_body("", "application/octet-stream");
         let url = begin.url.clone();
-        let begun = succeeded(self.send(repository, Access::Push, begin, place).await?, place).await?;
+        let begun = self.send(repository, Access::Push, begin, place).await?;
+        if !begun.status().is_success() {
+            return Ok(Some(begun));
+        }
         let location = header(begun.headers(), LOCATION.as_str());
         let mut location = upload_at(&url, location.as_deref())
             .map_err(|said| ShareError::Server { place: place.to_owned(), said })?;
         location.query_pairs_mut().append_pair("digest", digest.as_str());
         let upload = Request { repeat: Repeat::IfRefused, ..Request::new(Method::PUT, location) }
             .with_body(bytes.clone(), "application/octet-stream");
-        succeeded(self.send(repository, Access::Push, upload, place).await?, place).await?;
-        Ok(())
+        let uploaded = self.send(repository, Access::Push, upload, place).await?;
+        Ok(Some(uploaded).filter(|uploaded| !uploaded.status().is_success()))
     }
 
     /// A blob from a byte on, as it comes.

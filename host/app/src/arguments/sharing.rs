@@ -164,5 +164,6 @@ fn reference(text: &str) -> Result<Reference, String> {
 }
 
 fn source(text: &str) -> Result<Source, String> {
-    Source::parse(text).map_err(|error| error.to_string())
+    let no_file = if text.contains("://") { "" } else { "; and no file or folder here has this name" };
+    Source::parse(text).map_err(|error| format!("{error}{no_file}"))
 }

@@ -67,8 +67,15 @@ pub(crate) async fn run(arguments: TestArguments, data: Option<&Path>, terminal:
 
 fn found(arguments: &TestArguments) -> Result<Vec<Discovered>, Failure> {
     let at = &arguments.at;
+    if !at.exists() {
+        return Err(absent(at));
+    }
     let unreadable = |error| Failure::refused(format!("`{}` cannot be read: {error}", at.display()));
     let all = discover(at).map_err(unreadable)?;
+    if all.is_empty() && at.is_file() {
+        let what = at.display();
+        return Err(Failure::refused(format!("`{what}` is no scenario: the name of one ends in {SUFFIX}")));
+    }
     if all.is_empty() {
         let (what, advice) = (at.display(), "host/docs/scenarios.md shows how one is written");
         return Err(Failure::refused(format!("there is no scenario (*{SUFFIX}) in `{what}` or below; {advice}")));
@@ -83,6 +90,17 @@ fn found(arguments: &TestArguments) -> Result<Vec<Discovered>, Failure> {
         )));
     }
     Ok(fits)
+}
+
+/// What to say where nothing is. Somebody may have meant scenarios of this folder by their name.
+fn absent(at: &Path) -> Failure {
+    let (what, here) = (at.display(), discover(Path::new(".")).unwrap_or_default());
+    let advice = if here.iter().any(|found| found.name.contains(&*at.to_string_lossy())) {
+        format!("`agent-host test . {what}` plays those of this folder whose names contain it")
+    } else {
+        format!("name a folder with scenarios, or one (*{SUFFIX}); without a name it is this folder")
+    };
+    Failure::refused(format!("there is no file or folder `{what}`: {advice}"))
 }
 
 /// Builds the projects that scenarios need, those that lie together in one go.

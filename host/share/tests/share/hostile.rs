@@ -54,17 +54,28 @@ async fn uploads_and_logins_go_where_the_registry_may_send_them() {
     assert!(error.contains("has no TLS") && !error.contains("secret"), "{error}");
 }
 
-/// Tags become parts of addresses and of messages: what is none is none.
+/// A registry with tags that are none; the last two are versions that are newer than what is there.
+async fn with_strange_tags() -> (TestRegistry, String) {
+    let (registry, reference) = with_plugin().await;
+    let strange = ["\u{1b}[2J", "../../../token", "a b", "plugin-/../x", "9.9.9+\u{202e}", "9.9.9+evil", "9.9.9-a+b"];
+    registry.set(|faults| faults.strange_tags = strange.iter().map(|tag| (*tag).to_owned()).collect());
+    (registry, reference)
+}
+
+/// Tags become parts of messages: what is none is not shown.
 #[tokio::test]
 async fn tags_are_tags() {
-    let (registry, reference) = with_plugin().await;
-    let strange = ["\u{1b}[2J", "../../../token", "a b", "plugin-/../x", "9.9.9+\u{202e}"];
-    registry.set(|faults| faults.strange_tags = strange.iter().map(|tag| (*tag).to_owned()).collect());
+    let (_registry, reference) = with_strange_tags().await;
     let error = Person::new().fetch(&reference.replace("1.0.0", "2.0.0")).await.expect_err("none").to_string();
     assert!(error.contains("are: 1.0.0") && !error.contains(['\u{1b}', '\u{202e}']), "{error}");
+}
+
+/// Tags become parts of addresses: what is none is not the newest.
+#[tokio::test]
+async fn the_newest_is_a_tag() {
+    let (registry, reference) = with_strange_tags().await;
     registry.requests();
-    let newest = reference.trim_end_matches(":1.0.0");
-    Person::new().fetch(newest).await.expect("the newest that is one");
+    Person::new().fetch(reference.trim_end_matches(":1.0.0")).await.expect("the newest that is one");
     let requests = registry.requests().concat();
     assert!(requests.contains("/manifests/1.0.0") && !requests.contains("9.9.9"), "{requests}");
 }

@@ -31,6 +31,8 @@ pub(crate) struct Faults {
     pub refuse: Vec<(u16, &'static str)>,
     /// Of so many answers with a manifest only the half is sent.
     pub cut_manifests: usize,
+    /// Statuses of the next uploads, and whether their bytes are kept all the same.
+    pub fail_uploads: Vec<(u16, Arrived)>,
     /// Where uploads are wanted.
     pub upload_to: Option<String>,
     /// Where tokens are given out.
@@ -39,6 +41,13 @@ pub(crate) struct Faults {
     pub hide_tags: bool,
     /// Tags that no registry should have.
     pub strange_tags: Vec<String>,
+}
+
+/// What becomes of an upload whose answer is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    Whole,
+    Nothing,
 }
 
 #[derive(Default)]
@@ -185,6 +194,13 @@ async fn answer(
         ("PUT", "blobs") => {
             let digest = query.split("digest=").nth(1).unwrap_or_default().replace("%3A", ":");
             let right = agent_plugins::digest_of(&body).to_string() == digest;
+            let failing = (!contents.faults.fail_uploads.is_empty()).then(|| contents.faults.fail_uploads.remove(0));
+            if let Some((code, arrived)) = failing {
+                if arrived == Arrived::Whole {
+                    contents.blobs.insert((repository, digest), body);
+                }
+                return status(StatusCode::from_u16(code).expect("a status"));
+            }
             contents.blobs.insert((repository, digest), body);
             status(if right { StatusCode::CREATED } else { StatusCode::BAD_REQUEST })
         }

@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::setup;
 use crate::terminal::{Terminal, YELLOW, text};
 use agent_plugins::Sandbox;
-use agent_share::{Age, Fetched, LockedPlugin, Registry, Replace, Shelf, Signer, Source, State, age};
+use agent_share::{Age, Fetched, LockedPlugin, Reference, Registry, Replace, Shelf, Signer, Source, State, age};
 use std::path::Path;
 
 /// Takes one plugin, or all that is locked.
@@ -19,6 +19,7 @@ pub(in super::super) async fn add(
     data: Option<&Path>,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
+    let sources = asked.source.as_ref().map(each).transpose()?;
     let data = DataDirectory::open(data)?;
     let place = match &asked.source {
         Some(_) => Place::read_or_new(&asked.folder)?,
@@ -34,8 +35,8 @@ pub(in super::super) async fn add(
         sandbox,
         terminal,
     };
-    let Some(source) = &asked.source else { return work.restore().await };
-    for source in each(source)? {
+    let Some(sources) = sources else { return work.restore().await };
+    for source in sources {
         work.take(&source).await?;
     }
     Ok(Exit::Done)
@@ -44,6 +45,9 @@ pub(in super::super) async fn add(
 /// The components of a folder, else the source itself.
 fn each(source: &Source) -> Result<Vec<Source>, Failure> {
     let Source::File(folder) = source else { return Ok(vec![source.clone()]) };
+    if !folder.exists() {
+        return Err(absent(folder));
+    }
     if !folder.is_dir() {
         return Ok(vec![source.clone()]);
     }
@@ -57,6 +61,16 @@ fn each(source: &Source) -> Result<Vec<Source>, Failure> {
         return Err(Failure::refused(format!("there is no plugin (*.wasm) in `{}`", folder.display())));
     }
     Ok(files.into_iter().map(Source::File).collect())
+}
+
+/// What to say of a path where nothing is: it may have been meant as a reference, which a path looks like.
+fn absent(path: &Path) -> Failure {
+    let what = path.display();
+    let advice = match Reference::parse(&path.to_string_lossy()) {
+        Ok(_) => format!("what ends in .wasm is a path; of a registry it is written `oci://{what}`"),
+        Err(_) => "`agent-host plugin build` makes components of plugin projects; what is elsewhere is written HOST/PATH[:TAG], or https://…".to_owned(),
+    };
+    Failure::refused(format!("there is no file or folder `{what}`: {advice}"))
 }
 
 /// Whether both are versions of one plugin: of one repository, one address, or a file.

@@ -1,0 +1,98 @@
+//! A page of Markdown as what somebody would do who follows it: the files that it shows, and what it types.
+
+use crate::support::repository;
+
+/// A block of code.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// The heading that it stands below.
+    pub(crate) section: String,
+    /// What stands behind its fence.
+    pub(crate) language: String,
+    pub(crate) text: String,
+    /// The file that the words before it name last.
+    pub(crate) file: Option<String>,
+}
+
+/// A command of a block, and the lines that it prints.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Typed {
+    pub(crate) command: String,
+    pub(crate) prints: String,
+}
+
+/// Endings of files that pages show.
+const FILES: [&str; 7] = [".toml", ".rs", ".wit", ".py", ".js", ".c", ".h"];
+
+/// A page of this checkout.
+pub(crate) fn page(path: &str) -> String {
+    std::fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// All blocks, in order.
+pub(crate) fn blocks(page: &str) -> Vec<Block> {
+    let (mut found, mut section, mut paragraph) = (Vec::new(), String::new(), String::new());
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        if let Some(language) = line.strip_prefix("```") {
+            let inside: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            let block = Block {
+                section: section.clone(),
+                language: language.to_owned(),
+                text: inside.join("\n") + "\n",
+                file: named_last(&paragraph),
+            };
+            found.push(block);
+            // What names no file of its own has none.
+            paragraph.clear();
+        } else if line.starts_with('#') {
+            section = line.trim_start_matches('#').trim().to_owned();
+            paragraph.clear();
+        } else if line.is_empty() && lines.clone().next().is_none_or(|next| !next.starts_with("```")) {
+            paragraph.clear();
+        } else {
+            paragraph.push_str(line);
+            paragraph.push(' ');
+        }
+    }
+    found
+}
+
+/// The last file in backticks.
+fn named_last(paragraph: &str) -> Option<String> {
+    let spans = paragraph.split('`').skip(1).step_by(2);
+    spans
+        .filter(|span| FILES.iter().any(|ending| span.ends_with(ending)) && !span.contains(' '))
+        .last()
+        .map(str::to_owned)
+}
+
+impl Block {
+    /// What it types. Where no line has a prompt, all are commands.
+    pub(crate) fn typed(&self) -> Vec<Typed> {
+        let has_prompts = self.text.lines().any(|line| line.starts_with("$ "));
+        let mut typed: Vec<Typed> = Vec::new();
+        for line in self.text.lines() {
+            let command = if has_prompts { line.strip_prefix("$ ") } else { Some(line) };
+            match (command, typed.last_mut()) {
+                (Some(command), _) => typed.push(Typed { command: command.to_owned(), prints: String::new() }),
+                (None, Some(before)) => before.prints.push_str(&format!("{line}\n")),
+                (None, None) => panic!("`{line}` is printed by nothing"),
+            }
+        }
+        typed
+    }
+}
+
+/// A page is read as somebody reads it.
+#[test]
+fn pages_are_read_as_people_read_them() {
+    let page = "# One\n\nThe file `a.toml` is no `b.rs file`.\n\nSee `c.rs`, then `src/d.rs`:\n\n```rust\nx\n```\n\n```console\n$ one 'a b'\n1\n2\n$ two\n```\n## Two\n```\nthree\n```\n";
+    let found = blocks(page);
+    let seen: Vec<_> =
+        found.iter().map(|block| (block.section.as_str(), block.language.as_str(), block.file.as_deref())).collect();
+    assert_eq!(seen, [("One", "rust", Some("src/d.rs")), ("One", "console", None), ("Two", "", None)]);
+    let typed = |command: &str, prints: &str| Typed { command: command.to_owned(), prints: prints.to_owned() };
+    assert_eq!(found[1].typed(), [typed("one 'a b'", "1\n2\n"), typed("two", "")]);
+    assert_eq!(found[2].typed(), [typed("three", "")]);
+}
