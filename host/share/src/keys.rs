@@ -150,6 +150,11 @@ pub enum Protection {
 /// Makes a key pair: `PATH` for its owner only, and `PATH` with the ending `.pub` for all. Nothing is replaced.
 pub fn create(path: &Path, protection: Protection) -> Result<PublicKey, ShareError> {
     let refused = |reason: String| ShareError::Key { place: path.display().to_string(), reason };
+    let beside = public_path(path);
+    if beside == path {
+        let reason = "`.pub` is what the public half is named by: name the key itself, and the other stands beside it";
+        return Err(refused(reason.to_owned()));
+    }
     let pair = match protection {
         Protection::None => KeyPair::generate_unencrypted_keypair(),
         Protection::Password(password) => KeyPair::generate_encrypted_keypair(Some(password)),
@@ -158,14 +163,12 @@ pub fn create(path: &Path, protection: Protection) -> Result<PublicKey, ShareErr
     let kept = pair.sk.to_box(Some("agent-host: keep this secret, it signs plugins"));
     let kept = kept.map_err(|error| refused(error.to_string()))?.into_string();
     let public = PublicKey::parse(&pair.pk.to_base64())?;
-    let beside = public_path(path);
-    if beside.exists() {
-        let reason =
-            "there is a file of that name; a key is not replaced, since what it signed could not be checked any more";
-        return Err(ShareError::Key { place: beside.display().to_string(), reason: reason.to_owned() });
-    }
-    write_new(path, &kept, 0o600)?;
     write_new(&beside, &format!("untrusted comment: agent-host public key\n{public}\n"), 0o644)?;
+    if let Err(error) = write_new(path, &kept, 0o600) {
+        // Half a pair would be in the way of the next one. It was made here, and has signed nothing.
+        let _ = std::fs::remove_file(&beside);
+        return Err(error);
+    }
     Ok(public)
 }
 
@@ -245,6 +248,18 @@ mod tests {
         assert!(file.open(None).expect_err("refused").to_string().contains("needs its password"));
         assert!(file.open(Some("wrong".to_owned())).expect_err("refused").to_string().contains("not its password"));
         assert_eq!(file.open(Some("correct horse".to_owned())).expect("opened").public, public);
+    }
+
+    // P11: what is named like a public key never holds a secret one, and half a pair is not left behind.
+    #[test]
+    fn a_pair_is_whole_or_not_there() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let error = create(&directory.path().join("team.pub"), Protection::None).expect_err("refused").to_string();
+        assert!(error.contains("public half"), "{error}");
+        std::fs::create_dir(directory.path().join("team.key")).expect("made");
+        create(&directory.path().join("team.key"), Protection::None).expect_err("a folder is there");
+        assert!(!directory.path().join("team.pub").exists());
+        assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 1);
     }
 
     // Row 16: what should be a public key may be a secret one.

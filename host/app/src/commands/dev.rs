@@ -158,22 +158,32 @@ impl Bench {
             terminal.note("waiting for a change; Ctrl-C leaves");
             let cancel = interrupts.begin(Doing::Prompt);
             built = tokio::select! {
-                built = next_build(&mut news, terminal) => built?,
+                next = next_build((&mut news, &built), terminal) => next?,
                 () = cancel.cancelled() => return Ok(Exit::Done),
             };
         }
     }
 }
 
-/// Waits for a build that has changed something, and shows what becomes of the others.
-async fn next_build(news: &mut Receiver<News>, terminal: &Terminal) -> Result<Vec<BuiltPlugin>, Failure> {
+/// Waits for a build of something else than was asked last, whoever has built it, and shows what becomes of the others.
+async fn next_build(
+    (news, asked): (&mut Receiver<News>, &[BuiltPlugin]),
+    terminal: &Terminal,
+) -> Result<Vec<BuiltPlugin>, Failure> {
     loop {
-        let told = news.recv().await.ok_or_else(|| Failure::failed("nothing is built any more"))?;
+        let mut told = news.recv().await.ok_or_else(|| Failure::failed("nothing is built any more"))?;
+        if let News::Built(plugins) = &mut told {
+            // A file may hold this build already: somebody else has made it meanwhile.
+            for plugin in plugins {
+                let is_known = asked.iter().any(|asked| (&asked.name, &asked.digest) == (&plugin.name, &plugin.digest));
+                plugin.written = if is_known { Written::Unchanged } else { Written::Changed };
+            }
+        }
         if let Some(text) = work::words(&told) {
             terminal.note(text);
         }
         if let News::Built(plugins) = told
-            && plugins.iter().any(|plugin| plugin.written == Written::Changed)
+            && (plugins.len() != asked.len() || plugins.iter().any(|plugin| plugin.written == Written::Changed))
         {
             return Ok(plugins);
         }
