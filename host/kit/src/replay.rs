@@ -2,14 +2,16 @@
 //! first difference is as it was recorded, so what follows from it would be, too: the loop is a function of its inputs.
 
 use crate::diff::named;
-use agent_core::change::{CallResult, Denial};
+use agent_core::change::{CallRecord, CallResult, Denial};
 use agent_core::message::{Content, Digest};
+use agent_core::tool::ServiceRequest;
 use agent_core::view::result_text;
 use agent_memory::{SessionSummary, Store, StoreError};
 use agent_plugins::{Generation, LoadedPlugin, Sandbox};
 use agent_runtime::PluginAllowance;
-use agent_runtime::replay::{Again, Came, Deed, DeedKind, Past, PastError};
-use serde_json::json;
+use agent_runtime::replay::{Again, AskedFor, Came, Deed, DeedKind, Past, PastError};
+use serde::Deserialize;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -67,6 +69,8 @@ pub struct Difference {
     pub diff: String,
     /// What the plugin wanted that was not recorded.
     pub unrecorded: Vec<String>,
+    /// What it changes otherwise: kept values, files, requests.
+    pub effects: Vec<String>,
 }
 
 /// Until when to look.
@@ -152,10 +156,8 @@ impl Replay {
 
 fn place(deed: &Deed) -> String {
     let what = match &deed.kind {
-        DeedKind::Call(call) | DeedKind::Request(call, _) => {
-            let arguments = call.effective_arguments().to_string();
-            format!("{} {}", call.name, arguments.chars().take(200).collect::<String>())
-        }
+        DeedKind::Call(call) => of_call(call),
+        DeedKind::Request(asked) => of_call(&asked.0),
         DeedKind::Verdict(_) => "the verdict on the output".to_owned(),
         DeedKind::Decision(_) => "the decision on media".to_owned(),
         DeedKind::Context(_) => "the turn's context".to_owned(),
@@ -163,6 +165,11 @@ fn place(deed: &Deed) -> String {
         DeedKind::Unrepeatable(what, _) => (*what).to_owned(),
     };
     format!("turn {}, step {}: {what}", deed.turn, deed.step)
+}
+
+fn of_call(call: &CallRecord) -> String {
+    let arguments = call.effective_arguments().to_string();
+    format!("{} {}", call.name, arguments.chars().take(200).collect::<String>())
 }
 
 fn of_prompt(deed: &Deed) -> String {
@@ -192,19 +199,21 @@ fn offered(deed: &Deed, then: &LoadedPlugin, now: &LoadedPlugin) -> Option<Diffe
         plugin: between(&then.identity().to_string(), now),
         diff: named(NAMES, &told(then), &told(now)),
         unrecorded: Vec::new(),
+        effects: Vec::new(),
     })
 }
 
 fn compared(deed: &Deed, again: &Again, now: &LoadedPlugin) -> Option<Difference> {
-    let (then, came) = (recorded(&deed.kind), came(&again.came));
+    let (then, came) = (recorded(&deed.kind), came(&again.came, &deed.kind));
+    let effects = again.effects.clone();
     let unrecorded: Vec<String> = again.unrecorded.iter().map(|Denial { thing, .. }| thing.clone()).collect();
-    if then == came && unrecorded.is_empty() {
+    if then == came && unrecorded.is_empty() && effects.is_empty() {
         return None;
     }
     let short = deed.digest.strip_prefix("sha256:").unwrap_or(&deed.digest);
     let then_by = format!("{}@{}", deed.plugin, short.chars().take(12).collect::<String>());
     let diff = if then == came { String::new() } else { named(NAMES, &then, &came) };
-    Some(Difference { place: place(deed), plugin: between(&then_by, now), diff, unrecorded })
+    Some(Difference { place: place(deed), plugin: between(&then_by, now), diff, unrecorded, effects })
 }
 
 fn between(then: &str, now: &LoadedPlugin) -> String {
@@ -215,24 +224,50 @@ fn between(then: &str, now: &LoadedPlugin) -> String {
 fn recorded(kind: &DeedKind) -> String {
     match kind {
         DeedKind::Call(call) => call.result.as_ref().map(result).unwrap_or_default(),
-        DeedKind::Request(_, event_type) => format!("asks for the service {event_type}\n"),
+        DeedKind::Request(asked) => match &asked.1 {
+            AskedFor::Whole(request) => whole(request),
+            AskedFor::Type(event_type) => of_type(event_type),
+        },
         DeedKind::Verdict(verdict) => format!("{:#}\n", json!(verdict.1)),
         DeedKind::Decision(decision) => format!("{:#}\n", json!(decision.1)),
-        DeedKind::Context(built) => format!("{:#}\n", built.answer),
-        DeedKind::Step(built) => format!("{:#}\n", built.answer),
+        DeedKind::Context(built) => of_prompt_part(&built.answer),
+        DeedKind::Step(built) => of_prompt_part(&built.answer),
         DeedKind::Unrepeatable(..) => String::new(),
     }
 }
 
-fn came(came: &Came) -> String {
+fn came(came: &Came, then: &DeedKind) -> String {
     match came {
         Came::Result(new) => result(new),
-        Came::Request(event_type) => format!("asks for the service {event_type}\n"),
+        Came::Request(request) => match then {
+            DeedKind::Request(asked) if matches!(asked.1, AskedFor::Type(_)) => of_type(&request.event_type),
+            _ => whole(request),
+        },
         Came::Verdict(verdict) => format!("{:#}\n", json!(verdict)),
         Came::Decision(decision) => format!("{:#}\n", json!(decision)),
-        Came::Built(answer) => format!("{answer:#}\n"),
+        Came::Built(answer) => of_prompt_part(answer),
         Came::Failed(reason) => format!("failed: {reason}\n"),
     }
+}
+
+/// All that a service is told.
+fn whole(request: &ServiceRequest) -> String {
+    format!("{}{:#}\n", of_type(&request.event_type), json!(request))
+}
+
+fn of_type(event_type: &str) -> String {
+    format!("asks for the service {event_type}\n")
+}
+
+/// What a builder answers; its state, which only it can read, as a digest.
+fn of_prompt_part(answer: &Value) -> String {
+    let mut answer = answer.clone();
+    if let Some(state) = answer.get_mut("state")
+        && let Ok(bytes) = Vec::<u8>::deserialize(&*state)
+    {
+        *state = json!(format!("{} bytes, {}", bytes.len(), agent_plugins::digest_of(&bytes)));
+    }
+    format!("{answer:#}\n")
 }
 
 /// All of a result that somebody sees; what it cost is no part of it.

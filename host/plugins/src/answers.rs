@@ -43,6 +43,9 @@ pub enum HostAnswer {
         url: String,
         /// Of method, whole URL and body.
         asked: Digest,
+        /// Of the headers that the guest has written. Earlier records have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        headers: Option<Digest>,
         /// What came.
         answer: RequestAnswer,
     },
@@ -186,7 +189,21 @@ impl From<Written> for Bytes {
     }
 }
 
-/// What a request is known by: its method, its whole URL and its body. Headers carry what differs from call to call.
+/// The headers that the guest has written, in any order, but for those of a trace, which differ from call to call.
+pub(crate) fn digest_of_headers(headers: &hyper::HeaderMap) -> Digest {
+    let of_call = |name: &str| ["traceparent", "tracestate"].contains(&name);
+    let mut lines: Vec<_> = headers.iter().filter(|(name, _)| !of_call(name.as_str())).collect();
+    lines.sort_by_key(|(name, _)| name.as_str());
+    let mut hash = Sha256::new();
+    for (name, value) in lines {
+        for part in [name.as_str().as_bytes(), b":", value.as_bytes(), b"\n"] {
+            hash.update(part);
+        }
+    }
+    Digest::from_sha256(hash.finalize().into())
+}
+
+/// What a request is known by: its method, its whole URL and its body.
 pub fn digest_of_request(method: &str, url: &str, body: &[u8]) -> Digest {
     let mut hash = begin(method, url);
     hash.update(body);
@@ -236,6 +253,7 @@ struct Requested {
     method: String,
     url: String,
     asked: Sha256,
+    headers: Digest,
     answer: RequestAnswer,
 }
 
@@ -249,7 +267,7 @@ impl AnswerLog {
     }
 
     /// A request is sent. Until its answer comes there is none.
-    pub(crate) fn request(&self, method: &str, url: &url::Url) -> RequestNumber {
+    pub(crate) fn request(&self, method: &str, url: &url::Url, headers: &Digest) -> RequestNumber {
         let mut kept = lock(&self.kept);
         let shown = &url[..url::Position::AfterPath];
         if !kept.has_room(self.most, OVERHEAD + shown.len()) {
@@ -259,6 +277,7 @@ impl AnswerLog {
             method: method.to_owned(),
             url: shown.to_owned(),
             asked: begin(method, url.as_str()),
+            headers: headers.clone(),
             answer: RequestAnswer::Refused(HttpRefusal::ConnectionBroken),
         }));
         RequestNumber(Some(kept.entries.len() - 1))
@@ -410,8 +429,9 @@ impl AnswerLog {
         let random = (!random.is_empty()).then_some(HostAnswer::Random { bytes: Bytes(random) });
         let entries = entries.into_iter().map(|entry| match entry {
             Entry::Other(answer) => answer,
-            Entry::Request(Requested { method, url, asked, answer }) => {
-                HostAnswer::Request { method, url, asked: Digest::from_sha256(asked.finalize().into()), answer }
+            Entry::Request(Requested { method, url, asked, headers, answer }) => {
+                let asked = Digest::from_sha256(asked.finalize().into());
+                HostAnswer::Request { method, url, asked, headers: Some(headers), answer }
             }
         });
         let wrote = wrote.into_iter().map(|((bucket, key), value)| HostAnswer::Wrote { bucket, key, value });
@@ -441,6 +461,25 @@ fn take(most: usize, (used, left_out): (&mut usize, &mut usize), size: usize) ->
 mod tests {
     use super::*;
 
+    fn no_headers() -> Digest {
+        digest_of_headers(&hyper::HeaderMap::new())
+    }
+
+    /// S6: the order of headers and the trace of a call are no difference; a name or a value is.
+    #[test]
+    fn headers_are_known_by_what_the_guest_wrote() {
+        let of = |headers: &[(&'static str, &'static str)]| {
+            let headers = headers.iter().map(|(name, value)| {
+                (hyper::header::HeaderName::from_static(name), hyper::header::HeaderValue::from_static(value))
+            });
+            digest_of_headers(&headers.collect())
+        };
+        let first = of(&[("accept", "text/plain"), ("x-a", "1"), ("traceparent", "00-1")]);
+        assert_eq!(first, of(&[("traceparent", "00-2"), ("x-a", "1"), ("accept", "text/plain")]));
+        assert_ne!(first, of(&[("accept", "text/plain"), ("x-a", "2")]));
+        assert_ne!(first, of(&[("accept", "text/plain"), ("x-a", "1"), ("authorization", "x")]));
+    }
+
     fn url(text: &str) -> url::Url {
         text.parse().expect("a URL")
     }
@@ -449,7 +488,7 @@ mod tests {
     #[test]
     fn requests_are_kept_with_their_answers() {
         let log = AnswerLog::new(1_000);
-        let number = log.request("POST", &url("https://a.example/x?key=hunter2"));
+        let number = log.request("POST", &url("https://a.example/x?key=hunter2"), &no_headers());
         log.sent(number, b"bo");
         log.sent(number, b"dy");
         let mut headers = hyper::HeaderMap::new();
@@ -459,7 +498,7 @@ mod tests {
         log.given(number, b"ans");
         log.given(number, b"wer");
         log.ended(number);
-        log.request("GET", &url("https://a.example/gone"));
+        log.request("GET", &url("https://a.example/gone"), &no_headers());
         let kept = log.finish(Vec::new()).expect("answers");
         let asked = digest_of_request("POST", "https://a.example/x?key=hunter2", b"body");
         let answer = RequestAnswer::Came {
@@ -501,7 +540,7 @@ mod tests {
     #[test]
     fn what_has_no_room_is_left_out() {
         let log = AnswerLog::new(200);
-        let number = log.request("GET", &url("https://a.example/"));
+        let number = log.request("GET", &url("https://a.example/"), &no_headers());
         log.came(number, 200, &hyper::HeaderMap::new());
         log.given(number, &[b'x'; 300]);
         log.ended(number);
@@ -510,7 +549,7 @@ mod tests {
         assert!(matches!(&kept.answers[..], [HostAnswer::Request { answer: RequestAnswer::TooLarge, .. }]), "{kept:?}");
         assert_eq!(kept.left_out, 2);
         let off = AnswerLog::new(0);
-        off.request("GET", &url("https://a.example/"));
+        off.request("GET", &url("https://a.example/"), &no_headers());
         off.wrote("", "a", None);
         off.time(Duration::from_secs(1));
         assert_eq!(off.finish(Vec::new()), None);

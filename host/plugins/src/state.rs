@@ -14,7 +14,7 @@ use crate::plain::command::Program;
 use crate::record::CallRecord;
 use agent_core::plugin::TraceContext;
 use sha2::{Digest as _, Sha256};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wasmtime::ResourceLimiter;
 use wasmtime::component::{Resource, ResourceTable, ResourceTableError};
@@ -406,8 +406,7 @@ fn wasi_builder(surroundings: &Surroundings<'_>) -> WasiCtxBuilder {
     match authority {
         Authority::Granted => {
             let began = then.and_then(|then| then.time);
-            builder
-                .wall_clock(CallClock { record: Arc::clone(record), began: began.map(|time| (time, Instant::now())) });
+            builder.wall_clock(CallClock { record: Arc::clone(record), began, looked: OnceLock::new() });
             builder.insecure_random_seed(seed_of(session, &record.call));
             for (name, value) in &grants.env {
                 builder.env(name, value);
@@ -438,8 +437,10 @@ fn seed_of(session: &str, call: &str) -> u128 {
 /// The time as calls see it.
 struct CallClock {
     record: Arc<CallRecord>,
-    /// The time with which the call began when it first ran, and when this one began.
-    began: Option<(Duration, Instant)>,
+    /// What the call first read from it when it first ran.
+    began: Option<Duration>,
+    /// When this one first looked.
+    looked: OnceLock<Instant>,
 }
 
 impl HostWallClock for CallClock {
@@ -449,10 +450,11 @@ impl HostWallClock for CallClock {
 
     fn now(&self) -> Duration {
         let now = match self.began {
-            Some((time, since)) => time + since.elapsed(),
+            Some(time) => time + self.looked.get().map(Instant::elapsed).unwrap_or_default(),
             // A clock before 1970 is set wrong; that is no reason to fail.
             None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         };
+        self.looked.get_or_init(Instant::now);
         self.record.answers.time(now);
         now
     }

@@ -272,9 +272,11 @@ async fn await_outcome(running: &mut Running) -> Deed {
         }
         Some(Ok((call, Ok(HasRun { ran: Ran::Pending(handed_on, cost, denials), answers })))) => {
             let answers = answers.map(|answers| (call.clone(), answers));
-            let HandedOn { awaits, contract } = *handed_on;
+            let HandedOn { awaits, contract, request } = *handed_on;
+            let request = request.map(|request| (call.clone(), request));
             let denials = denials.into_iter().map(|denial| (Some(call.clone()), denial)).collect();
-            let notes = Notes { texts: contract.into_iter().collect(), denials, answers, ..Notes::default() };
+            let texts = contract.into_iter().collect();
+            let notes = Notes { texts, denials, answers, request, ..Notes::default() };
             Ok((Input::Pending { call, awaits, cost }, notes))
         }
         Some(Ok((_, Err(error)))) => Err(error),

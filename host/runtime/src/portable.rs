@@ -2,7 +2,7 @@
 
 mod document;
 mod export;
-mod fork;
+pub(crate) mod fork;
 mod import;
 
 pub use export::{Exported, export};

@@ -5,7 +5,7 @@ mod answers;
 mod model;
 mod record;
 
-use self::answers::{RecordedHost, allowed, then};
+use self::answers::{Otherwise, RecordedHost, allowed, then};
 use self::model::RecordedModel;
 use crate::agent::{Agent, AgentConfig, AgentError, PluginAllowance};
 use crate::calls::{denials_in, result_of};
@@ -15,7 +15,7 @@ use agent_core::change::{CallRecord, CallResult, Denial};
 use agent_core::message::{Digest, Media};
 use agent_core::model::MediaDecision;
 use agent_core::plugin::{BuilderRequest, PluginFailure, PolicyRequest, Scope, StepRequest, ValidatorRequest, Verdict};
-use agent_core::tool::{ToolError, ToolOutcome};
+use agent_core::tool::{ServiceRequest, ToolError, ToolOutcome};
 use agent_memory::{SessionSummary, Store, StoreError};
 use agent_models::Providers;
 use agent_plugins::{
@@ -54,8 +54,8 @@ pub struct Deed {
 pub enum DeedKind {
     /// It ran a call to its end.
     Call(Box<CallRecord>),
-    /// Its call asked for a service, of this event type.
-    Request(Box<CallRecord>, String),
+    /// Its call asked for a service.
+    Request(Box<(CallRecord, AskedFor)>),
     /// It judged an output.
     Verdict(Box<(ValidatorRequest, Verdict)>),
     /// It decided on media.
@@ -66,6 +66,15 @@ pub enum DeedKind {
     Step(Box<Built<StepRequest>>),
     /// Something that cannot be done again: what, and why not.
     Unrepeatable(&'static str, &'static str),
+}
+
+/// What a call has asked of a service, as far as it is recorded.
+#[derive(Clone, Debug)]
+pub enum AskedFor {
+    /// All of it.
+    Whole(ServiceRequest),
+    /// The event's type: an older host has recorded no more.
+    Type(String),
 }
 
 /// What a context builder was asked and answered.
@@ -86,8 +95,8 @@ pub struct Built<Q> {
 pub enum Came {
     /// A result.
     Result(Box<CallResult>),
-    /// A request to a service, of this event type.
-    Request(String),
+    /// A request to a service.
+    Request(Box<ServiceRequest>),
     /// A verdict.
     Verdict(Verdict),
     /// Decisions.
@@ -105,6 +114,14 @@ pub struct Again {
     pub came: Came,
     /// What it wanted that nobody recorded: it was refused.
     pub unrecorded: Vec<Denial>,
+    /// What it changes otherwise than then, whatever it answers.
+    pub effects: Vec<String>,
+}
+
+impl Again {
+    fn without_host(came: Came, unrecorded: Vec<Denial>) -> Self {
+        Self { came, unrecorded, effects: Vec::new() }
+    }
 }
 
 /// Something that cannot be done again.
@@ -126,6 +143,8 @@ pub struct Past {
     model: Arc<RecordedModel>,
     /// What calls were answered, by their ids.
     host: BTreeMap<String, HostAnswers>,
+    /// The session that a call ran in, by its id, where it was another one.
+    ran_in: BTreeMap<String, String>,
 }
 
 impl Past {
@@ -137,7 +156,7 @@ impl Past {
     ) -> Result<(Self, Vec<Deed>), StoreError> {
         let found = record::read(&*store, &session).await?;
         let model = Arc::new(RecordedModel::new(found.model));
-        Ok((Self { store, sandbox, session, model, host: found.host }, found.deeds))
+        Ok((Self { store, sandbox, session, model, host: found.host, ran_in: found.ran_in }, found.deeds))
     }
 
     /// Its agent's name, and of which session.
@@ -154,9 +173,8 @@ impl Past {
     ) -> Result<Option<Again>, PastError> {
         let setup = PluginSetup::new(plugin.clone(), allowance.grants.clone(), allowance.limits);
         Ok(Some(match &deed.kind {
-            DeedKind::Call(record) | DeedKind::Request(record, _) => {
-                self.call(plugin, (record, deed.turn), allowance).await?
-            }
+            DeedKind::Call(record) => self.call(plugin, (record, deed.turn), allowance).await?,
+            DeedKind::Request(asked) => self.call(plugin, (&asked.0, deed.turn), allowance).await?,
             DeedKind::Verdict(verdict) => of_plugin(self.sandbox.validate(&setup, &verdict.0).await, Came::Verdict),
             DeedKind::Decision(decision) => of_plugin(self.sandbox.decide(&setup, &decision.0).await, Came::Decision),
             DeedKind::Context(built) => {
@@ -201,7 +219,10 @@ impl Past {
         let model_tokens = self.model.has(call).then_some(RECORDED_TOKENS);
         let grants = Grants { model_tokens, ..allowed(recorded, trees.as_deref(), &allowance.grants) };
         let ports = Ports {
-            media: Some(Arc::new(PastMedia(StoredMedia(self.store.clone())))),
+            media: Some(Arc::new(PastMedia {
+                stored: StoredMedia(self.store.clone()),
+                session: self.session.subject.clone(),
+            })),
             model: Some(self.model.clone()),
             key_value: Some(host.clone()),
             http: Some(host.clone()),
@@ -216,9 +237,11 @@ impl Past {
         again.unrecorded.retain(|denial| !then.iter().any(|before| before.thing == denial.thing));
         let asked_otherwise =
             (self.model.missed() > 0).then(|| "asking the model something else than it did then".to_owned());
-        let missed = circumstances.host.missed().into_iter().chain(asked_otherwise);
+        let Otherwise { unrecorded, effects } = circumstances.host.otherwise();
+        let missed = unrecorded.into_iter().chain(asked_otherwise);
         let missed = missed.map(|thing| Denial { plugin: String::new(), thing, grant: String::new() });
         again.unrecorded.extend(missed);
+        again.effects.extend(effects);
         again
     }
 
@@ -236,8 +259,7 @@ impl Past {
         // It is asked nothing: the agent is there for its registry of tools.
         let nobody = Providers::new(Vec::new()).model("offline", Path::new("")).expect("it is built in");
         let agent = Agent::new(config, nobody, Generation::new([plugin.clone()]))?;
-        let refused =
-            |error: ToolError| Again { came: Came::Result(Box::new(result_of(Err(error)))), unrecorded: Vec::new() };
+        let refused = |error: ToolError| Again::without_host(Came::Result(Box::new(result_of(Err(error)))), Vec::new());
         let Some(tool) = agent.registry().get(&record.name) else {
             let message = format!("there is no tool `{}` any more", record.name);
             return Ok(refused(ToolError::NotFound { message }));
@@ -248,18 +270,19 @@ impl Past {
         let Some(setup) = agent.setups().get(plugin.name()) else {
             return Ok(refused(ToolError::NotFound { message: format!("`{}` is not loaded", plugin.name()) }));
         };
-        let arguments = tool.outgoing(record.effective_arguments(), &self.session.subject).to_string();
+        let then = self.ran_in.get(&record.id.0).unwrap_or(&self.session.subject);
+        let arguments = tool.outgoing(record.effective_arguments(), then).to_string();
         let context = ToolCallContext {
             id: record.id.clone(),
             attempt: record.attempt.max(1),
             time_limit: LONGEST_CALL,
-            scope: scope(&self.session, turn),
+            scope: Scope { session: then.clone(), ..scope(&self.session, turn) },
         };
         let request = ToolCallRequest { name: &record.name, args: arguments, context };
         let report = self.sandbox.call_tool(setup, request, &circumstances.ports).await;
         let unrecorded = denials_in(&report.denials);
         let came = match report.result {
-            Ok(Ok(ToolOutcome::Pending(request))) => Came::Request(request.event_type),
+            Ok(Ok(ToolOutcome::Pending(request))) => Came::Request(Box::new(request)),
             Ok(Ok(ToolOutcome::Done(done))) => {
                 let outcome = tool.check_structured(done.structured.as_ref()).map(|()| done);
                 Came::Result(Box::new(result_of(outcome)))
@@ -268,7 +291,7 @@ impl Past {
             Err(failure) => Came::Result(Box::new(result_of(Err(failure.for_model())))),
         };
         let then = record.result.as_ref().map_or(&[][..], |result| &result.denials);
-        Ok(self.judged(Again { came, unrecorded }, &circumstances, then))
+        Ok(self.judged(Again::without_host(came, unrecorded), &circumstances, then))
     }
 }
 
@@ -296,20 +319,24 @@ fn of_plugin<T>(report: CallReport<Result<T, PluginFailure>>, came: impl Fn(T) -
         Ok(Err(failure)) => Came::Failed(failure.to_string()),
         Err(failure) => Came::Failed(failure.to_string()),
     };
-    Again { came, unrecorded: denials_in(&report.denials) }
+    Again::without_host(came, denials_in(&report.denials))
 }
 
 /// The session's media, to be read. What a plugin makes is described as it would be, and kept nowhere.
-struct PastMedia(StoredMedia);
+struct PastMedia {
+    stored: StoredMedia,
+    /// Whose they are now.
+    session: String,
+}
 
 #[async_trait]
 impl MediaPort for PastMedia {
-    async fn describe(&self, session: &str, digest: &Digest) -> Result<Option<Media>, PortError> {
-        self.0.describe(session, digest).await
+    async fn describe(&self, _: &str, digest: &Digest) -> Result<Option<Media>, PortError> {
+        self.stored.describe(&self.session, digest).await
     }
 
-    async fn read(&self, session: &str, digest: &Digest, range: MediaRange) -> Result<Vec<u8>, PortError> {
-        self.0.read(session, digest, range).await
+    async fn read(&self, _: &str, digest: &Digest, range: MediaRange) -> Result<Vec<u8>, PortError> {
+        self.stored.read(&self.session, digest, range).await
     }
 
     async fn put(&self, _: &str, medium: MediumToStore) -> Result<Media, PortError> {

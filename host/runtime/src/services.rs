@@ -103,13 +103,15 @@ pub(crate) struct HandedOn {
     pub(crate) awaits: Awaited,
     /// What the answer must be, to be stored with the commit.
     pub(crate) contract: Option<String>,
+    /// What a plugin has asked for.
+    pub(crate) request: Option<ServiceRequest>,
 }
 
 impl Session {
     /// What a call waits for that somebody outside does; none where the host runs it.
     pub(crate) fn handed_on(&self, record: &CallRecord) -> Option<HandedOn> {
         if let Some(awaits) = self.awaits_agent(record).or_else(|| self.awaited_answer(record)) {
-            return Some(HandedOn { awaits, contract: None });
+            return Some(HandedOn { awaits, contract: None, request: None });
         }
         let tool = self.shared.agent.registry().get(&record.name)?;
         let service = match &tool.source {
@@ -137,7 +139,8 @@ pub(crate) fn pending(scope: &Scope, call: &CallId, request: ServiceRequest) -> 
     }
     let contract = request.answer_schema.as_ref().map(|schema| json!({ ANY_TYPE: schema }).to_string());
     let within = request.answer_within.map(|within| Duration::from_millis(within.into()));
-    Ok(hand_on(scope, call, request, (contract, within)))
+    let asked = Some(request.clone());
+    Ok(HandedOn { request: asked, ..hand_on(scope, call, request, (contract, within)) })
 }
 
 /// Milliseconds since 1970.
@@ -165,7 +168,7 @@ fn hand_on(
         deduplicationid: Some(call.0.clone()),
         ..event(scope, (call.0.clone(), request.event_type), request.data)
     };
-    HandedOn { awaits: Awaited { cause, event: Some(event) }, contract }
+    HandedOn { awaits: Awaited { cause, event: Some(event) }, contract, request: None }
 }
 
 /// An event of the session, with all that its kind does not decide.

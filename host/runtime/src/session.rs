@@ -26,6 +26,7 @@ use agent_core::event::{Event, Suspension};
 use agent_core::message::{CallId, Digest, MessageId, StoredMessage, TurnInput};
 use agent_core::plugin::TraceContext;
 use agent_core::run::{Action, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
+use agent_core::tool::ServiceRequest;
 use agent_mcp::Held;
 use agent_memory::{Commit, Lease, Status, StepRecord, StoreError, digest_of};
 use agent_plugins::{GenerationError, HostAnswers};
@@ -38,6 +39,8 @@ use tokio_util::sync::CancellationToken;
 
 /// What the step records call that.
 pub(crate) const ANSWERS_KIND: &str = "host_answers";
+/// Of the step record with what a call's plugin asked of a service.
+pub(crate) const REQUEST_KIND: &str = "service_request";
 /// Characters of the first input that make a session's title.
 pub(crate) const TITLE_CHARACTERS: usize = 80;
 
@@ -101,6 +104,8 @@ pub(crate) struct Notes {
     pub(crate) denials: Vec<(Option<CallId>, Denial)>,
     /// What the host answered the plugin of a call that has come to its end.
     pub(crate) answers: Option<(CallId, Box<HostAnswers>)>,
+    /// What the plugin of such a call asks of a service.
+    pub(crate) request: Option<(CallId, ServiceRequest)>,
 }
 
 /// A session that is open in this process.
@@ -303,6 +308,10 @@ impl Session {
         if let Some((call, answers)) = notes.answers.take() {
             let step = self.run.turn.as_ref().map_or(0, |turn| turn.interactions);
             self.note(&mut notes, step, ANSWERS_KIND, json!({"call": call, "host": answers}));
+        }
+        if let Some((call, request)) = notes.request.take() {
+            let step = self.run.turn.as_ref().map_or(0, |turn| turn.interactions);
+            self.note(&mut notes, step, REQUEST_KIND, json!({"call": call, "request": request}));
         }
         let mut denials = std::mem::take(&mut notes.denials);
         if self.run.is_open() && !(self.denied.is_empty() && denials.is_empty()) {

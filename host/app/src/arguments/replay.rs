@@ -13,7 +13,7 @@ values, files, the model's words, time and random numbers. What is not recorded,
 files, variables and configuration values, is granted, or denied and reported.
 Nothing is written: what a call changes it changes in a temporary folder, and that is compared.
 More in host/docs/scenarios.md.
-Exit codes: 0 nothing differs, 1 something does, 2 there was nothing to do again.";
+Exit codes: 0 nothing differs, 1 something does, 2 nothing could be done again, or not all.";
 
 /// Which session is done again, and with what.
 #[derive(Clone, Debug, Args)]

@@ -50,10 +50,11 @@ pub(crate) async fn run(asked: ReplayArguments, data: Option<&Path>, terminal: &
     } else {
         show(&replay, &found, terminal)?;
     }
-    Ok(match (found.differences.is_empty(), found.same) {
-        (false, _) => Exit::Failed,
-        (true, 0) => Exit::Refused,
-        (true, _) => Exit::Done,
+    Ok(match (found.differences.is_empty(), found.same, found.skipped.is_empty()) {
+        (false, _, _) => Exit::Failed,
+        // Of what was not done again nobody knows.
+        (true, 0, _) | (true, _, false) => Exit::Refused,
+        (true, _, true) => Exit::Done,
     })
 }
 
@@ -116,7 +117,11 @@ async fn replacements(
                 "--with {name}={file}: this is the plugin `{is}`; write --with {is}={file}"
             )));
         }
-        plugins.insert(name.clone(), plugin);
+        if plugins.insert(name.clone(), plugin).is_some() {
+            return Err(Failure::refused(format!(
+                "--with {name}=…: `{name}` is named twice; one version can stand for it"
+            )));
+        }
     }
     Ok(plugins)
 }
@@ -162,6 +167,9 @@ fn show(replay: &Replay, found: &Found, terminal: &Terminal) -> Result<(), Failu
         (0, 0) => terminal.note(format!(
             "there is nothing in {session} that {whose} did and could do again; `agent-host session show {session}` shows what it holds"
         )),
+        (0, _) if !found.skipped.is_empty() => print(format!(
+            "{YELLOW}!{YELLOW:#} {same} of {whose} in {session} came out as they did then; of the rest nobody knows"
+        ))?,
         (0, _) => print(format!("{GREEN}✓{GREEN:#} {same} of {whose} in {session} came out as they did then"))?,
         (1, _) => print(format!("{same} came out as they did then, and one did not"))?,
         (differences, _) => print(format!("{same} came out as they did then, and {differences} did not"))?,
@@ -170,7 +178,7 @@ fn show(replay: &Replay, found: &Found, terminal: &Terminal) -> Result<(), Failu
 }
 
 fn shown(difference: &Difference) -> String {
-    let Difference { place, plugin, diff, unrecorded } = difference;
+    let Difference { place, plugin, diff, unrecorded, effects } = difference;
     let mut lines = vec![
         format!("{RED}✗{RED:#} {BOLD}{}{BOLD:#}", text::harmless(place)),
         format!("  {DIM}{}{DIM:#}", text::harmless(plugin)),
@@ -181,6 +189,8 @@ fn shown(difference: &Difference) -> String {
             text::harmless(thing)
         ));
     }
+    let effects = effects.iter().map(|effect| format!("  {YELLOW}otherwise{YELLOW:#} {}", text::harmless(effect)));
+    lines.extend(effects);
     lines.extend(diff.lines().map(|line| match line.as_bytes().first() {
         Some(b'+') => format!("  {GREEN}{}{GREEN:#}", text::harmless(line)),
         Some(b'-') => format!("  {RED}{}{RED:#}", text::harmless(line)),
@@ -196,6 +206,7 @@ fn document(replay: &Replay, found: &Found) -> serde_json::Value {
             "plugin": difference.plugin,
             "diff": difference.diff,
             "unrecorded": difference.unrecorded,
+            "effects": difference.effects,
         })
     });
     json!({

@@ -8,11 +8,12 @@ use super::pool::Owner;
 use super::port::{HttpPort, HttpRefusal, by_port, refusal_of};
 use super::rate::TooMany;
 use super::secret::{Mask, Secret};
-use crate::answers::RequestNumber;
+use crate::answers::{RequestNumber, digest_of_headers};
 use crate::grants::{Grants, http_denied};
 use crate::limits::Limit;
 use crate::record::CallRecord;
 use crate::text::clean;
+use agent_core::message::Digest;
 use agent_core::plugin::TraceContext;
 use http_body_util::BodyExt;
 use hyper::header::{ACCEPT_ENCODING, HOST, HeaderValue};
@@ -40,6 +41,8 @@ pub(crate) struct Outgoing {
 pub(super) struct Authorised {
     pub(super) request: Request<Question>,
     pub(super) url: Url,
+    /// Of what the guest has written itself.
+    pub(super) own_headers: Digest,
     /// Those that allow it.
     patterns: Vec<HttpPattern>,
     pub(super) mask: Mask,
@@ -70,11 +73,12 @@ impl Outgoing {
         if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
             return Err(Error::HttpRequestUriInvalid);
         }
+        let own_headers = digest_of_headers(&parts.headers);
         let patterns: Vec<_> = self.grants.http.iter().filter(|one| one.allows(&method, &url)).cloned().collect();
         if patterns.is_empty() {
             let (thing, advice) = http_denied(&self.record.plugin.name, &shown(&method, &url), &line(&method, &url));
             self.record.deny(thing, advice);
-            let number = self.record.answers.request(&method, &url);
+            let number = self.record.answers.request(&method, &url, &own_headers);
             self.record.answers.refused(number, HttpRefusal::Denied);
             return Err(Error::HttpRequestDenied);
         }
@@ -88,11 +92,12 @@ impl Outgoing {
         let target = &url[url::Position::BeforePath..];
         parts.uri = target.parse::<Uri>().map_err(|_| Error::HttpRequestUriInvalid)?;
         let mask = Mask::new(secrets.into_iter());
-        let number = self.record.answers.request(&method, &url);
+        let number = self.record.answers.request(&method, &url, &own_headers);
         let request = Request::from_parts(parts, Question::new(body, (number, Arc::clone(&self.record))));
         let end = End::of(&self.record);
         let owner = Owner::new(&self.agent, &self.record.plugin.name, &url);
-        Ok(Authorised { request, url, patterns, mask, end, number, options, owner, grants: Arc::clone(&self.grants) })
+        let grants = Arc::clone(&self.grants);
+        Ok(Authorised { request, url, own_headers, patterns, mask, end, number, options, owner, grants })
     }
 
     fn count(&mut self) -> Result<(), Error> {
@@ -197,7 +202,7 @@ fn carry(trace: &TraceContext, headers: &mut HeaderMap) {
 
 async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network) -> Sent {
     let method = authorised.request.method().as_str().to_owned();
-    let Authorised { request, url, patterns, mask, end, number, options, owner, grants } = authorised;
+    let Authorised { request, url, patterns, mask, end, number, options, owner, grants, .. } = authorised;
     let limits = record.limits;
     let way = Way { url: &url, patterns: &patterns, owner, grants, options, end, record: &record };
     let (response, lease) = exchange(request, &way, network).await.map_err(|problem| match problem {

@@ -6,6 +6,7 @@ use super::exchange::headers_of_answer;
 use super::outgoing::{Authorised, Sent, header_bytes, mask_headers};
 use crate::limits::Limit;
 use crate::record::CallRecord;
+use agent_core::message::Digest;
 use futures::stream;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Bytes, Frame};
@@ -35,6 +36,8 @@ pub struct HttpQuestion {
     pub url: String,
     /// Names in lower case. Values that are no text are left out.
     pub headers: Vec<(String, String)>,
+    /// Of the headers that the guest has written itself, without its trace.
+    pub own_headers: Digest,
     /// Whole.
     pub body: Vec<u8>,
 }
@@ -111,8 +114,8 @@ pub(super) fn refusal_of(error: &Error) -> HttpRefusal {
 
 /// Has the port answer, in the request's time and within its bounds.
 pub(super) async fn by_port(authorised: Authorised, record: Arc<CallRecord>, port: &dyn HttpPort) -> Sent {
-    let Authorised { request, url, mask, end, number, .. } = authorised;
-    let question = question(request, &record, url.to_string()).await?;
+    let Authorised { request, url, own_headers, mask, end, number, .. } = authorised;
+    let question = question(request, &record, (url.to_string(), own_headers)).await?;
     let answer = match tokio::time::timeout(end.left(), port.answer(question)).await {
         Ok(answer) => answer?,
         Err(_) => {
@@ -147,7 +150,11 @@ pub(super) async fn by_port(authorised: Authorised, record: Arc<CallRecord>, por
     Ok((response, Box::new(std::future::ready(Ok(())))))
 }
 
-async fn question(request: hyper::Request<Question>, record: &CallRecord, url: String) -> Result<HttpQuestion, Error> {
+async fn question(
+    request: hyper::Request<Question>,
+    record: &CallRecord,
+    (url, own_headers): (String, Digest),
+) -> Result<HttpQuestion, Error> {
     let (parts, body) = request.into_parts();
     let text =
         |(name, value): (&HeaderName, &HeaderValue)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()));
@@ -157,6 +164,7 @@ async fn question(request: hyper::Request<Question>, record: &CallRecord, url: S
         method: parts.method.as_str().to_owned(),
         url,
         headers: parts.headers.iter().filter_map(text).collect(),
+        own_headers,
         body: body.collect().await?.to_bytes().to_vec(),
     })
 }

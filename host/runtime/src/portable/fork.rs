@@ -2,13 +2,27 @@
 
 use super::export::{answered, as_new};
 use super::{PortableError, hold};
-use crate::session::{Session, new_id_ending, new_subject, status};
+use crate::host_model::RECORD_KIND;
+use crate::session::{ANSWERS_KIND, REQUEST_KIND, Session, new_id_ending, new_subject, status};
 use agent_core::change::{Body, CallChange, Change};
 use agent_core::message::{Content, Digest, MessageId, Part, StoredMessage};
 use agent_core::run::{Run, last_place, whole_until};
-use agent_memory::{Commit, MAX_PAGE, MessageRange, OpenMode, SessionMeta, StepRecord, Store, StoreError};
+use agent_memory::{
+    Commit, MAX_PAGE, MessageRange, OpenMode, RecordRange, SessionMeta, StepRecord, Store, StoreError, StoredRecord,
+};
+use serde::Deserialize;
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Of the step record that says where a fork comes from.
+pub(crate) const FORK_KIND: &str = "fork";
+
+/// What comes along with calls.
+struct Along {
+    /// The session that each ran in, by call.
+    ran_in: BTreeMap<String, String>,
+    records: Vec<StepRecord>,
+}
 
 /// Where to cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +86,9 @@ async fn fork_original(store: &dyn Store, original: &Original<'_>, at: ForkAt) -
     let run = original.run.fork(&session, at).with_id_ending(new_id_ending());
     let media = media(&kept);
     let (messages, change) = (kept.len() as u64, copied(store, from, kept).await?);
-    let body = json!({"from": from, "at": at, "messages": messages});
-    let records = vec![StepRecord { turn: run.turns, step: 0, kind: "fork".to_owned(), body }];
+    let Along { ran_in, mut records } = along(store, from, &change).await?;
+    let body = json!({"from": from, "at": at, "messages": messages, "ran_in": ran_in});
+    records.push(StepRecord { turn: run.turns, step: 0, kind: FORK_KIND.to_owned(), body });
     let status = status(&run, original.title.clone());
     let commit = Commit { snapshot: run.snapshot(), change, records, texts: Vec::new(), status };
     let meta = SessionMeta { agent: run.agent.clone(), user: original.user.clone(), delegated_by: None };
@@ -112,6 +127,32 @@ async fn copied(store: &dyn Store, from: &str, kept: Vec<StoredMessage>) -> Resu
         change.messages.push(message);
     }
     Ok(change)
+}
+
+/// What a later look at the calls needs (S6): what their plugins were answered and have asked for, and as which session.
+async fn along(store: &dyn Store, from: &str, change: &Change) -> Result<Along, StoreError> {
+    let mut ran_in: BTreeMap<String, String> = BTreeMap::new();
+    for call in &change.calls {
+        if let CallChange::Requested(call) = call {
+            ran_in.insert(call.id.0.clone(), from.to_owned());
+        }
+    }
+    let (mut records, mut number) = (Vec::new(), 0);
+    loop {
+        let page = store.records(from, RecordRange::After { number, limit: MAX_PAGE }).await?;
+        let Some(last) = page.last() else { return Ok(Along { ran_in, records }) };
+        number = last.number;
+        for StoredRecord { record, .. } in page {
+            if record.kind == FORK_KIND {
+                let earlier = BTreeMap::<String, String>::deserialize(&record.body["ran_in"]).unwrap_or_default();
+                ran_in.extend(earlier.into_iter().filter(|(call, _)| ran_in.contains_key(call)).collect::<Vec<_>>());
+            }
+            let of_call = [ANSWERS_KIND, REQUEST_KIND, RECORD_KIND].contains(&record.kind.as_str());
+            if of_call && record.body["call"].as_str().is_some_and(|call| ran_in.contains_key(call)) {
+                records.push(record);
+            }
+        }
+    }
 }
 
 /// Media that the messages show.

@@ -1,5 +1,6 @@
 //! What the host once answered a plugin, answered again (S6). What was not asked then is denied, and told.
 
+use agent_core::message::Digest;
 use agent_plugins::{
     FoundValue, Grants, HostAnswer, HostAnswers, HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal, KeySpace,
     KeyValuePort, PortError, Read, RecordedTrees, RequestAnswer, Swapped, Then, digest_of_request,
@@ -17,7 +18,7 @@ type Place = (String, String);
 
 #[derive(Default)]
 struct State {
-    requests: BTreeMap<String, VecDeque<RequestAnswer>>,
+    requests: BTreeMap<String, VecDeque<Answered>>,
     found: BTreeMap<Place, FoundValue>,
     /// Pages of keys by bucket and the key before them.
     pages: BTreeMap<Place, Vec<String>>,
@@ -25,28 +26,39 @@ struct State {
     left: BTreeMap<Place, Option<Vec<u8>>>,
     /// What it has written now.
     written: BTreeMap<Place, Option<Vec<u8>>>,
-    /// Not all was recorded.
-    is_whole: Whole,
     missed: Vec<String>,
+    otherwise: Vec<String>,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Whole {
-    #[default]
-    Yes,
-    No,
+/// A request and its answer.
+struct Answered {
+    /// Method and URL, without its query.
+    shown: String,
+    /// Of the headers, where they are recorded.
+    headers: Option<Digest>,
+    answer: RequestAnswer,
 }
+
+/// How a call went another way than then.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Otherwise {
+    /// What it asked for that is not recorded: it was refused.
+    pub(super) unrecorded: Vec<String>,
+    /// What it changes otherwise.
+    pub(super) effects: Vec<String>,
+}
+
+/// Methods that change nothing (RFC 9110, 9.2.1).
+const SAFE: [&str; 4] = ["GET", "HEAD", "OPTIONS", "TRACE"];
 
 impl RecordedHost {
     pub(super) fn new(recorded: &HostAnswers) -> Self {
         let mut state = State::default();
-        if recorded.left_out > 0 {
-            state.is_whole = Whole::No;
-        }
         for answer in recorded.answers.clone() {
             match answer {
-                HostAnswer::Request { asked, answer, .. } => {
-                    state.requests.entry(asked.to_string()).or_default().push_back(answer);
+                HostAnswer::Request { method, url, asked, headers, answer } => {
+                    let answered = Answered { shown: format!("{method} {url}"), headers, answer };
+                    state.requests.entry(asked.to_string()).or_default().push_back(answered);
                 }
                 // A later look at the same key knows more.
                 HostAnswer::Value { bucket, key, found } => drop(state.found.insert((bucket, key), found)),
@@ -62,23 +74,32 @@ impl RecordedHost {
         Self(Mutex::new(state))
     }
 
-    /// What was asked or changed that was not then; the call is over.
-    pub(super) fn missed(&self) -> Vec<String> {
+    /// How the call went another way; it is over.
+    pub(super) fn otherwise(&self) -> Otherwise {
         let mut state = self.lock();
-        let mut missed = std::mem::take(&mut state.missed);
-        if state.is_whole == Whole::Yes {
-            for (place, value) in &state.written {
-                if state.left.get(place) != Some(value) {
-                    missed.push(format!("keeping another value than then under {}", shown(place)));
-                }
-            }
-            for place in state.left.keys().filter(|place| !state.written.contains_key(*place)) {
-                missed.push(format!("keeping nothing under {}, as it did then", shown(place)));
+        let (mut unrecorded, mut effects) = (std::mem::take(&mut state.missed), std::mem::take(&mut state.otherwise));
+        for (place, value) in &state.written {
+            match state.left.get(place) {
+                Some(left) if left == value => {}
+                Some(_) => effects.push(format!("keeps another value under {} than then", shown(place))),
+                None => effects.push(format!("keeps something under {}, of which nothing is recorded", shown(place))),
             }
         }
-        missed.sort();
-        missed.dedup();
-        missed
+        for place in state.left.keys().filter(|place| !state.written.contains_key(*place)) {
+            effects.push(format!("keeps nothing under {}, as it did then", shown(place)));
+        }
+        for answered in state.requests.values().flatten() {
+            let is_safe = SAFE.iter().any(|method| answered.shown.starts_with(&format!("{method} ")));
+            // What was refused for want of a grant has changed nothing.
+            if !is_safe && answered.answer != RequestAnswer::Refused(HttpRefusal::Denied) {
+                effects.push(format!("does not send the request {}, as it did then", answered.shown));
+            }
+        }
+        for list in [&mut unrecorded, &mut effects] {
+            list.sort();
+            list.dedup();
+        }
+        Otherwise { unrecorded, effects }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -121,16 +142,26 @@ fn shown((bucket, key): &Place) -> String {
 #[async_trait]
 impl HttpPort for RecordedHost {
     async fn answer(&self, question: HttpQuestion) -> Result<HttpAnswer, HttpRefusal> {
-        let HttpQuestion { method, url, body, .. } = question;
+        let HttpQuestion { method, url, own_headers, body, .. } = question;
         let asked = digest_of_request(&method, &url, &body).to_string();
-        let mut state = self.lock();
-        let answer = state.requests.get_mut(&asked).and_then(|answers| match answers.len() {
-            // Who only asks may ask once more.
-            1 if method == "GET" || method == "HEAD" => answers.front().cloned(),
-            _ => answers.pop_front(),
-        });
         let shown = url.split(['?', '#']).next().unwrap_or_default();
-        match answer {
+        let mut state = self.lock();
+        let answered = state.requests.get_mut(&asked).and_then(|answers| {
+            let is_same = |one: &Answered| one.headers.as_ref() == Some(&own_headers);
+            let place = answers.iter().position(is_same).unwrap_or_default();
+            let one = answers.get(place)?;
+            let has_same = one.headers.is_none() || is_same(one);
+            let answer = match answers.len() {
+                // Who only asks may ask once more.
+                1 if SAFE.contains(&method.as_str()) => one.answer.clone(),
+                _ => answers.remove(place)?.answer,
+            };
+            Some((answer, has_same))
+        });
+        if let Some((_, false)) = answered {
+            state.otherwise.push(format!("sends other headers than then with the request {method} {shown}"));
+        }
+        match answered.map(|(answer, _)| answer) {
             Some(RequestAnswer::Came { status, headers, body, read }) => {
                 let ending = if read == Read::Whole { HttpEnding::Whole } else { HttpEnding::Broken };
                 Ok(HttpAnswer { status, headers, body: body.0, ending })
@@ -282,17 +313,31 @@ mod tests {
         assert_eq!(host.exists(&space(), "new").await, Ok(false));
         assert_eq!(host.swap(&space(), "new", None, b"x".to_vec()).await, Ok(Swapped::Done));
         assert_eq!(host.swap(&space(), "new", None, b"y".to_vec()).await, Ok(Swapped::Other(Some(b"x".to_vec()))));
-        assert_eq!(host.missed(), Vec::<String>::new());
+        assert_eq!(host.otherwise(), Otherwise::default());
         assert!(host.get(&space(), "other").await.is_err());
         host.set(&space(), "new", b"z".to_vec()).await.unwrap();
-        assert_eq!(host.missed(), ["keeping another value than then under `new`", "looking at `other`"]);
+        let Otherwise { unrecorded, effects } = host.otherwise();
+        assert_eq!(effects, ["keeps another value under `new` than then"]);
+        assert_eq!(unrecorded, ["looking at `other`"]);
     }
 
     /// S6: a value that is not kept any more is a difference, too.
     #[tokio::test]
     async fn what_is_left_out_is_told() {
         let host = host(vec![left("a", "1")]);
-        assert_eq!(host.missed(), ["keeping nothing under `a`, as it did then"]);
+        assert_eq!(host.otherwise().effects, ["keeps nothing under `a`, as it did then"]);
+    }
+
+    /// S6: where not all had room, what is recorded is compared, and what is not is told.
+    #[tokio::test]
+    async fn what_had_no_room_is_no_excuse() {
+        let host = RecordedHost::new(&HostAnswers { answers: vec![left("a", "1")], left_out: 1 });
+        host.set(&space(), "a", b"2".to_vec()).await.unwrap();
+        host.delete(&space(), "b").await.unwrap();
+        let effects = host.otherwise().effects;
+        let told =
+            ["keeps another value under `a` than then", "keeps something under `b`, of which nothing is recorded"];
+        assert_eq!(effects, told);
     }
 
     /// S6: pages of keys come with the call's own changes.
@@ -313,6 +358,7 @@ mod tests {
             method: method.to_owned(),
             url: "https://a.example/".to_owned(),
             asked: digest_of_request(method, "https://a.example/", text.as_bytes()),
+            headers: Some(Digest::from_sha256([1; 32])),
             answer: RequestAnswer::Came {
                 status: 200,
                 headers: Vec::new(),
@@ -320,24 +366,33 @@ mod tests {
                 read: Read::Whole,
             },
         };
-        let host = host(vec![request("GET", ""), request("POST", "1"), request("POST", "2")]);
-        let ask = async |method: &str, body: &str| {
+        let host = host(vec![request("GET", ""), request("POST", "1"), request("POST", "2"), request("PUT", "3")]);
+        let ask = async |method: &str, body: &str, headers: u8| {
             let question = HttpQuestion {
                 plugin: "p".into(),
                 call: "1".into(),
                 method: method.into(),
                 url: "https://a.example/".into(),
                 headers: Vec::new(),
+                own_headers: Digest::from_sha256([headers; 32]),
                 body: body.as_bytes().to_vec(),
             };
             host.answer(question).await.map(|answer| answer.body)
         };
-        assert_eq!(ask("POST", "2").await, Ok(b"2".to_vec()));
-        assert_eq!(ask("GET", "").await, Ok(Vec::new()));
-        assert_eq!(ask("GET", "").await, Ok(Vec::new()));
-        assert_eq!(host.missed(), Vec::<String>::new());
-        assert_eq!(ask("POST", "2").await, Err(HttpRefusal::Denied));
-        assert_eq!(ask("POST", "3").await, Err(HttpRefusal::Denied));
-        assert_eq!(host.missed(), ["the request POST https://a.example/"]);
+        assert_eq!(ask("POST", "2", 1).await, Ok(b"2".to_vec()));
+        assert_eq!(ask("GET", "", 1).await, Ok(Vec::new()));
+        assert_eq!(ask("GET", "", 1).await, Ok(Vec::new()));
+        let not_sent = |method: &str| format!("does not send the request {method} https://a.example/, as it did then");
+        assert_eq!(
+            host.otherwise(),
+            Otherwise { unrecorded: vec![], effects: vec![not_sent("POST"), not_sent("PUT")] }
+        );
+        assert_eq!(ask("POST", "2", 1).await, Err(HttpRefusal::Denied));
+        assert_eq!(ask("POST", "3", 1).await, Err(HttpRefusal::Denied));
+        assert_eq!(ask("POST", "1", 2).await, Ok(b"1".to_vec()));
+        let Otherwise { unrecorded, effects } = host.otherwise();
+        assert_eq!(unrecorded, ["the request POST https://a.example/"]);
+        let other = "sends other headers than then with the request POST https://a.example/";
+        assert_eq!(effects, [not_sent("PUT").as_str(), other]);
     }
 }

@@ -1,9 +1,10 @@
 //! Step records, read as what plugins did and what they were asked and answered.
 
 use super::model::RecordedAnswer;
-use super::{Built, Deed, DeedKind, scope};
+use super::{AskedFor, Built, Deed, DeedKind, scope};
 use crate::host_model::RECORD_KIND;
-use crate::session::ANSWERS_KIND;
+use crate::portable::fork::FORK_KIND;
+use crate::session::{ANSWERS_KIND, REQUEST_KIND};
 use agent_core::change::{CallRecord, Denial};
 use agent_core::event::{EventKind, WaitCause};
 use agent_core::message::{CallId, Digest, Message, TurnInput};
@@ -12,7 +13,7 @@ use agent_core::plugin::{
     Budget, BuilderMemory, BuilderRequest, BuilderTool, Lifecycle, PolicyItem, PolicyRequest, Recollection,
     StepRequest, ValidatorRequest, Verdict,
 };
-use agent_core::tool::ToolSource;
+use agent_core::tool::{ServiceRequest, ToolSource};
 use agent_core::view::shown_message;
 use agent_memory::{CallFilter, MAX_PAGE, MessageRange, RecordRange, SessionSummary, Store, StoreError, StoredRecord};
 use agent_plugins::HostAnswers;
@@ -30,6 +31,8 @@ pub(super) struct Recorded {
     pub(super) model: BTreeMap<String, VecDeque<RecordedAnswer>>,
     /// What the host answered calls, by their ids.
     pub(super) host: BTreeMap<String, HostAnswers>,
+    /// The session that a call ran in, by its id, where it came along with a fork.
+    pub(super) ran_in: BTreeMap<String, String>,
 }
 
 /// Where a record stands.
@@ -43,8 +46,9 @@ struct Place<'a> {
 /// Reads all of it.
 pub(super) async fn read(store: &dyn Store, session: &SessionSummary) -> Result<Recorded, StoreError> {
     let records = records(store, &session.subject).await?;
-    let requests = requests(store, &session.subject).await?;
-    let mut found = Recorded { deeds: Vec::new(), model: BTreeMap::new(), host: BTreeMap::new() };
+    let mut requests = requests(store, &session.subject).await?;
+    let mut found =
+        Recorded { deeds: Vec::new(), model: BTreeMap::new(), host: BTreeMap::new(), ran_in: BTreeMap::new() };
     let mut deeds: Vec<(u32, Deed)> = Vec::new();
     // What `init` returned, by turn.
     let mut states: HashMap<u32, Option<Vec<u8>>> = HashMap::new();
@@ -61,6 +65,13 @@ pub(super) async fn read(store: &dyn Store, session: &SessionSummary) -> Result<
             ANSWERS_KIND => {
                 if let (Some(call), Ok(answers)) = (body["call"].as_str(), HostAnswers::deserialize(&body["host"])) {
                     found.host.insert(call.to_owned(), answers);
+                }
+            }
+            FORK_KIND => found.ran_in = BTreeMap::deserialize(&body["ran_in"]).unwrap_or_default(),
+            REQUEST_KIND => {
+                let request = ServiceRequest::deserialize(&body["request"]);
+                if let (Ok(call), Ok(request)) = (CallId::deserialize(&body["call"]), request) {
+                    requests.insert(call, AskedFor::Whole(request));
                 }
             }
             "context" if body["builder"].is_object() => {
@@ -238,12 +249,12 @@ fn deed((turn, step): (u32, u32), body: &Value, kind: DeedKind) -> Deed {
 }
 
 /// A call that a plugin ran: it ended by itself, and nobody else decided what came of it.
-fn of_call(call: CallRecord, requests: &BTreeMap<CallId, String>) -> Option<Deed> {
+fn of_call(call: CallRecord, requests: &BTreeMap<CallId, AskedFor>) -> Option<Deed> {
     let Some(ToolSource::Plugin { plugin, digest }) = call.source.clone() else { return None };
     let (turn, step) = (call.turn, call.step);
     let result = call.result.as_ref();
     let kind = match requests.get(&call.id).cloned() {
-        Some(event_type) => DeedKind::Request(Box::new(call), event_type),
+        Some(asked) => DeedKind::Request(Box::new((call, asked))),
         // One that never ran, or was stopped, has cost nothing.
         None if call.attempt > 0 && result.is_some_and(|result| result.cost.wall_us > 0) => {
             DeedKind::Call(Box::new(call))
@@ -264,7 +275,7 @@ async fn records(store: &dyn Store, session: &str) -> Result<Vec<StoredRecord>, 
 }
 
 /// The event types of what calls have asked of services.
-async fn requests(store: &dyn Store, session: &str) -> Result<BTreeMap<CallId, String>, StoreError> {
+async fn requests(store: &dyn Store, session: &str) -> Result<BTreeMap<CallId, AskedFor>, StoreError> {
     let (mut found, mut last) = (BTreeMap::new(), 0);
     loop {
         let page = store.events(session, last, MAX_PAGE).await?;
@@ -274,7 +285,7 @@ async fn requests(store: &dyn Store, session: &str) -> Result<BTreeMap<CallId, S
             let EventKind::Suspended { suspension } = timed.event.kind else { continue };
             for wait in suspension.waits {
                 if let WaitCause::Service { event_type, .. } = wait.cause {
-                    found.insert(wait.call, event_type);
+                    found.insert(wait.call, AskedFor::Type(event_type));
                 }
             }
         }
