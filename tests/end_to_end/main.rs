@@ -45,6 +45,7 @@ mod prompting;
 mod public;
 mod released;
 mod replayed;
+mod replayed_files;
 mod sandbox;
 mod scenarios;
 mod seed_a;

@@ -11,13 +11,18 @@ use std::process::{Command, Output, Stdio};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
 
+/// What the variable `INTRUDER_TOKEN` holds.
+pub(crate) const TOKEN: &str = "a-secret-that-no-record-holds";
+
 /// A folder with plugins and sessions.
-struct Desk(TempDir);
+pub(crate) struct Desk(TempDir);
 
 impl Desk {
-    fn with(plugins: &[&str]) -> Self {
+    pub(crate) fn with(plugins: &[&str]) -> Self {
         let desk = Self(tempfile::tempdir().unwrap());
-        std::fs::create_dir(desk.path("plugins")).unwrap();
+        for folder in ["plugins", "tmp"] {
+            std::fs::create_dir(desk.path(folder)).unwrap();
+        }
         for plugin in plugins {
             let file = format!("{plugin}.wasm");
             std::fs::copy(components().join(&file), desk.path("plugins").join(&file)).unwrap();
@@ -25,36 +30,37 @@ impl Desk {
         desk
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.current_dir(self.0.path()).args(arguments).arg("--data").arg(self.path("data"));
+        command.env("TMPDIR", self.path("tmp")).env("INTRUDER_TOKEN", TOKEN);
         command.stdin(Stdio::null()).output().unwrap()
     }
 
     /// One turn with these replies of the model, and more options.
-    fn turn(&self, replies: &[Value], options: &[&str]) -> Option<i32> {
+    pub(crate) fn turn(&self, replies: &[Value], options: &[&str]) -> Option<i32> {
         std::fs::write(self.path("replies.json"), json!({ "replies": replies }).to_string()).unwrap();
         let agent = [&["--plugins", "plugins", "--model", "scripted:replies.json"], options, &["Go on."]].concat();
         self.run(&agent).status.code()
     }
 
-    fn replay(&self, options: &[&str]) -> (Option<i32>, String) {
+    pub(crate) fn replay(&self, options: &[&str]) -> (Option<i32>, String) {
         let session = self.session();
         self.replay_of(&session, options)
     }
 
-    fn replay_of(&self, session: &str, options: &[&str]) -> (Option<i32>, String) {
+    pub(crate) fn replay_of(&self, session: &str, options: &[&str]) -> (Option<i32>, String) {
         let output = self.run(&[&["replay", session], options].concat());
         let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
         (output.status.code(), said)
     }
 
     /// The latest.
-    fn session(&self) -> String {
+    pub(crate) fn session(&self) -> String {
         self.sessions().0
     }
 
@@ -79,16 +85,16 @@ impl Desk {
     }
 }
 
-fn calling(name: &str, arguments: Value) -> Value {
+pub(crate) fn calling(name: &str, arguments: Value) -> Value {
     json!({"calls": [{"name": name, "arguments": arguments}]})
 }
 
-fn saying(text: &str) -> Value {
+pub(crate) fn saying(text: &str) -> Value {
     json!({ "text": text })
 }
 
-/// README's tool, built with what its function does.
-fn shout(does: &str, describes: &str) -> Vec<u8> {
+/// README's tool, built with what its function does and the manifest asks for.
+pub(crate) fn shout(does: &str, describes: &str, asks: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
     let block = |fence: &str, holds: &str| {
@@ -100,7 +106,7 @@ fn shout(does: &str, describes: &str) -> Vec<u8> {
     let manifest = block("```toml\n", "crate-type").replace("../../sdk", sdk.to_str().unwrap()) + "\n[workspace]\n";
     std::fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
     std::fs::copy(repository().join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
-    std::fs::write(folder.path().join("plugin.toml"), block("```toml\n", "Text in capitals")).unwrap();
+    std::fs::write(folder.path().join("plugin.toml"), block("```toml\n", "Text in capitals") + asks).unwrap();
     let source = block("```rust\n", "text.shout")
         .replace("to_uppercase", does)
         .replace("Returns the text in capitals.", describes);
@@ -118,11 +124,11 @@ fn shout(does: &str, describes: &str) -> Vec<u8> {
 fn another_version_is_caught_at_its_first_difference() {
     let desk = Desk::with(&[]);
     let says = "Returns the text in capitals.";
-    std::fs::write(desk.path("plugins/shout.wasm"), shout("to_uppercase", says)).unwrap();
+    std::fs::write(desk.path("plugins/shout.wasm"), shout("to_uppercase", says, "")).unwrap();
     let [old, new, told] = ["old.wasm", "new.wasm", "told.wasm"].map(|name| desk.path(name));
     std::fs::copy(desk.path("plugins/shout.wasm"), &old).unwrap();
-    std::fs::write(&new, shout("to_lowercase", says)).unwrap();
-    std::fs::write(&told, shout("to_uppercase", "Shouts.")).unwrap();
+    std::fs::write(&new, shout("to_lowercase", says, "")).unwrap();
+    std::fs::write(&told, shout("to_uppercase", "Shouts.", "")).unwrap();
     let replies = [
         calling("text.shout", json!({"text": "One"})),
         saying("1"),
@@ -176,13 +182,19 @@ fn another_version_is_caught_at_its_first_difference() {
     assert_eq!(elsewhere.replay_of("one.json", &["--with", &with(&new), "--turn", "2"]).0, Some(0));
 }
 
+/// An agent that keeps nothing of what its plugins are answered.
+const UNRECORDED: &str = "plugin_directory = \"plugins\"\nmodel = \"scripted:replies.json\"\n\
+                          [limits]\nrecorded_kib = 0\n[plugins.text.grants]\nread = [\".\"]\n";
+
 /// S6: an effect that nobody recorded is denied and said; what is granted for the replay is there.
 #[test]
 fn an_unrecorded_effect_is_denied_and_said() {
     let desk = Desk::with(&["text", "summarize"]);
     std::fs::write(desk.path("a.md"), "one two\n").unwrap();
-    let replies = [calling("text.count_file", json!({"path": "a.md"})), saying("1")];
-    assert_eq!(desk.turn(&replies, &["--grant", "text:read=."]), Some(0));
+    std::fs::write(desk.path("agent.toml"), UNRECORDED).unwrap();
+    let replies = json!({"replies": [calling("text.count_file", json!({"path": "a.md"})), saying("1")]});
+    std::fs::write(desk.path("replies.json"), replies.to_string()).unwrap();
+    assert_eq!(desk.run(&["--agent", "agent.toml", "Count."]).status.code(), Some(0));
     let (code, said) = desk.replay(&[]);
     assert_eq!(code, Some(1));
     assert!(said.contains("denied reading files: it is not recorded"), "{said}");

@@ -7,8 +7,8 @@ use agent_core::message::{Content, Digest};
 use agent_core::view::result_text;
 use agent_memory::{SessionSummary, Store, StoreError};
 use agent_plugins::{Generation, LoadedPlugin, Sandbox};
-use agent_runtime::replay::{Again, Came, Deed, DeedKind, Past};
-use agent_runtime::{AgentError, PluginAllowance};
+use agent_runtime::PluginAllowance;
+use agent_runtime::replay::{Again, Came, Deed, DeedKind, Past, PastError};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,9 +40,9 @@ pub enum ReplayError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A plugin is no agent's.
+    /// Something of it cannot be done again.
     #[error(transparent)]
-    Agent(#[from] AgentError),
+    Past(#[from] PastError),
 }
 
 /// What was found.

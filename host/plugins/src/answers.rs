@@ -1,6 +1,7 @@
 //! What the host answered a guest in one call, as far as a later look at the call needs it (S6): its requests, the values that it
 //! found, the time and the random numbers that it saw. Never what configuration and secrets hold: those are not the call's.
 
+use crate::files::{FoundFile, GivenTree, LeftFile};
 use crate::http::HttpRefusal;
 use crate::record::lock;
 use agent_core::message::Digest;
@@ -73,6 +74,31 @@ pub enum HostAnswer {
         after: String,
         /// In order.
         keys: Vec<String>,
+    },
+    /// The file trees that the call looked into. A tree's number is its place here.
+    Trees {
+        /// In order.
+        trees: Vec<GivenTree>,
+        /// Whether all that the call changed there is kept.
+        changes: Read,
+    },
+    /// What was at a path of a tree when the call first looked.
+    File {
+        /// The number of its tree.
+        tree: usize,
+        /// Below it, without links; empty: the tree itself.
+        path: String,
+        /// What was there.
+        found: FoundFile,
+    },
+    /// What the call left at a path that it changed.
+    LeftFile {
+        /// The number of its tree.
+        tree: usize,
+        /// Below it.
+        path: String,
+        /// What is there now.
+        left: LeftFile,
     },
     /// The first reading of the clock.
     Time {
@@ -353,8 +379,28 @@ impl AnswerLog {
         }
     }
 
-    /// All that is kept; nothing where the call asked for nothing.
-    pub(crate) fn finish(&self) -> Option<Box<HostAnswers>> {
+    /// Whether anything is kept at all.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.most > 0
+    }
+
+    /// Takes room for what is kept elsewhere, or counts that it is left out.
+    pub(crate) fn has_room(&self, size: usize) -> bool {
+        lock(&self.kept).has_room(self.most, OVERHEAD + size)
+    }
+
+    /// Counts something that has no room.
+    pub(crate) fn leave_out(&self) {
+        lock(&self.kept).left_out += 1;
+    }
+
+    /// Bytes that still have room.
+    pub(crate) fn room(&self) -> usize {
+        self.most.saturating_sub(lock(&self.kept).used + OVERHEAD)
+    }
+
+    /// All that is kept, with what the call met in its trees; nothing where it asked for nothing.
+    pub(crate) fn finish(&self, files: Vec<HostAnswer>) -> Option<Box<HostAnswers>> {
         if self.most == 0 {
             return None;
         }
@@ -370,7 +416,7 @@ impl AnswerLog {
         });
         let wrote = wrote.into_iter().map(|((bucket, key), value)| HostAnswer::Wrote { bucket, key, value });
         let no_values = no_values.then_some(HostAnswer::NoValues);
-        let answers: Vec<_> = entries.chain(wrote).chain(no_values).chain(time).chain(random).collect();
+        let answers: Vec<_> = entries.chain(wrote).chain(files).chain(no_values).chain(time).chain(random).collect();
         (!answers.is_empty() || left_out > 0).then(|| Box::new(HostAnswers { answers, left_out }))
     }
 }
@@ -414,7 +460,7 @@ mod tests {
         log.given(number, b"wer");
         log.ended(number);
         log.request("GET", &url("https://a.example/gone"));
-        let kept = log.finish().expect("answers");
+        let kept = log.finish(Vec::new()).expect("answers");
         let asked = digest_of_request("POST", "https://a.example/x?key=hunter2", b"body");
         let answer = RequestAnswer::Came {
             status: 200,
@@ -441,7 +487,7 @@ mod tests {
         log.wrote("", "b", Some(b"3"));
         log.found("", "b", value("3"));
         log.wrote("", "a", None);
-        let found: Vec<_> = log.finish().expect("answers").answers;
+        let found: Vec<_> = log.finish(Vec::new()).expect("answers").answers;
         let of = |key: &str, found| HostAnswer::Value { bucket: String::new(), key: key.to_owned(), found };
         let left = |key: &str, value: Option<&str>| HostAnswer::Wrote {
             bucket: String::new(),
@@ -460,14 +506,14 @@ mod tests {
         log.given(number, &[b'x'; 300]);
         log.ended(number);
         log.random(&[7; 300]);
-        let kept = log.finish().expect("answers");
+        let kept = log.finish(Vec::new()).expect("answers");
         assert!(matches!(&kept.answers[..], [HostAnswer::Request { answer: RequestAnswer::TooLarge, .. }]), "{kept:?}");
         assert_eq!(kept.left_out, 2);
         let off = AnswerLog::new(0);
         off.request("GET", &url("https://a.example/"));
         off.wrote("", "a", None);
         off.time(Duration::from_secs(1));
-        assert_eq!(off.finish(), None);
+        assert_eq!(off.finish(Vec::new()), None);
     }
 
     /// Bytes come back as they were, text or not.

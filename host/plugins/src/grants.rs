@@ -295,6 +295,11 @@ pub(crate) fn left_tree(plugin: &str, path: &str) -> (String, GrantAdvice) {
     (thing, advice(plugin, "read = [\"the folder that it leads to\"]".to_owned(), "read=DIR".to_owned()))
 }
 
+/// How reading is granted.
+pub(crate) fn file_reading_advice(plugin: &str) -> GrantAdvice {
+    files_advice(plugin, Access::Read).advice
+}
+
 /// How changes of a tree are granted.
 pub(crate) fn file_change_advice(plugin: &str) -> GrantAdvice {
     files_advice(plugin, Access::ReadWrite).advice

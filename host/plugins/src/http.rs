@@ -18,4 +18,5 @@ pub(crate) use outgoing::Outgoing;
 pub(crate) use pattern::granted_by_both;
 pub use pattern::{HttpPattern, PatternError, within};
 pub use port::{HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal};
+pub(crate) use secret::Mask;
 pub use secret::{Secret, SecretError, SecretTemplate};

@@ -16,6 +16,7 @@ mod convert;
 mod directory;
 mod engine;
 mod failure;
+mod files;
 mod first_use;
 mod generation;
 mod grants;
@@ -52,6 +53,7 @@ mod tools;
 mod trial;
 mod turns;
 mod vetting;
+mod writing;
 
 pub use admission::QueueFull;
 pub use answers::{Bytes, FoundValue, HostAnswer, HostAnswers, Read, RequestAnswer, digest_of_request};
@@ -59,6 +61,9 @@ pub use call::{ToolCallContext, ToolCallRequest};
 pub use compiler::{CompileTime, CompilerCommand, serve_compiler};
 pub use directory::{Look, PluginDirectory, Seen};
 pub use failure::CallFailure;
+pub use files::{
+    FileStat, FoundContent, FoundFile, FoundNames, GivenTree, LeftFile, NamedKind, NotLaidOut, RecordedTrees,
+};
 pub use first_use::{Answers, to_ask};
 pub use generation::{Generation, GenerationError, LoadProblem};
 pub use grants::{Denial, GrantAdvice, Grants, Need, Partly, TreeGrant, Unmet, trees_within};

@@ -2,10 +2,11 @@
 //! implementation reads all of them first.
 
 use crate::bindings::wasi::logging::logging::Level;
+use crate::files::{Listing, NamedKind, Noting, Place};
 use crate::opening::{Answer, FILESYSTEM};
 use crate::state::CallState;
 use cap_std::fs::{Dir, DirEntry, FileType, ReadDir};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -24,6 +25,10 @@ struct Entries {
     /// Those that come next. None while others are read, or once a reading was given up.
     rest: Option<ReadDir>,
     next: VecDeque<Answer<DirectoryEntry>>,
+    /// They are noted.
+    noting: Option<Noting>,
+    /// A directory of then, of which no more is recorded.
+    partly: Option<Place>,
 }
 
 /// Puts them in the place of WASI's own.
@@ -51,15 +56,47 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     )
 }
 
-async fn open(state: &mut CallState, directory: &Resource<Descriptor>) -> Result<Answer<Resource<Entries>>> {
-    let directory = match state.table.get(directory)? {
+async fn open(state: &mut CallState, handle: &Resource<Descriptor>) -> Result<Answer<Resource<Entries>>> {
+    let directory = match state.table.get(handle)? {
         Descriptor::Dir(directory) => Arc::clone(&directory.dir),
         Descriptor::File(_) => return Ok(Err(ErrorCode::NotDirectory)),
     };
+    let listing = state.record.list(handle.rep()).await?;
+    let mut entries = Entries { rest: None, next: VecDeque::new(), noting: None, partly: None };
+    match listing {
+        Listing::AsItIs => {}
+        Listing::Noted(noting) => entries.noting = Some(noting),
+        Listing::Then(names, partly) => {
+            entries.next = match tokio::task::spawn_blocking(move || as_then(&directory, &names)).await? {
+                Ok(next) => next,
+                Err(error) => return Ok(Err(ErrorCode::from(&error))),
+            };
+            entries.partly = partly;
+            return Ok(Ok(state.push(entries)?));
+        }
+        Listing::Unrecorded => return Ok(Err(ErrorCode::NotPermitted)),
+    }
     match tokio::task::spawn_blocking(move || begun(&directory)).await? {
-        Ok(rest) => Ok(Ok(state.push(Entries { rest: Some(rest), next: VecDeque::new() })?)),
+        Ok(rest) => Ok(Ok(state.push(Entries { rest: Some(rest), ..entries })?)),
         Err(error) => Ok(Err(ErrorCode::from(&error))),
     }
+}
+
+/// The names of then in their order, as far as they are still there, and then what the call has put beside them.
+fn as_then(directory: &File, then: &[(String, NamedKind)]) -> io::Result<VecDeque<Answer<DirectoryEntry>>> {
+    let mut here: BTreeMap<String, DirectoryEntry> = begun(directory)?
+        .filter_map(|entry| named(entry.ok()?)?.ok())
+        .map(|entry| (entry.name.clone(), entry))
+        .collect();
+    let before: Vec<_> = then
+        .iter()
+        .filter_map(|(name, kind)| {
+            let entry = here.remove(name)?;
+            let type_ = if *kind == NamedKind::Other { DescriptorType::Unknown } else { entry.type_ };
+            Some(DirectoryEntry { type_, ..entry })
+        })
+        .collect();
+    Ok(before.into_iter().chain(here.into_values()).map(Ok).collect())
 }
 
 fn begun(directory: &File) -> io::Result<ReadDir> {
@@ -78,7 +115,30 @@ async fn next(state: &mut CallState, entries_of: &Resource<Entries>) -> Result<A
             state.record.log_message(Level::Warn, "", &left_out);
         }
     }
-    Ok(state.table.get_mut(entries_of)?.next.pop_front().transpose())
+    let entries = state.table.get_mut(entries_of)?;
+    let next = entries.next.pop_front().transpose();
+    match (&next, entries.noting.take()) {
+        (Ok(Some(entry)), Some(noting)) => {
+            let kind = kind_of(entry.type_);
+            entries.noting = state.record.named(noting, &entry.name, kind);
+        }
+        (Ok(None), Some(noting)) => state.record.named_all(&noting),
+        _ => {}
+    }
+    if let (Ok(None), Some(place)) = (&next, &entries.partly) {
+        state.record.unrecorded("listing all of", place, "");
+        return Ok(Err(ErrorCode::NotPermitted));
+    }
+    Ok(next)
+}
+
+fn kind_of(found: DescriptorType) -> NamedKind {
+    match found {
+        DescriptorType::RegularFile => NamedKind::File,
+        DescriptorType::Directory => NamedKind::Directory,
+        DescriptorType::SymbolicLink => NamedKind::Link,
+        _ => NamedKind::Other,
+    }
 }
 
 /// What was read of a directory.

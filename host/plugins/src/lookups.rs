@@ -5,11 +5,12 @@ use crate::failure::Refusal;
 use crate::grants::Unmet;
 use crate::record::CallRecord;
 use crate::state::CallState;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 use wasmtime_wasi::cli::WasiCliView;
-use wasmtime_wasi::filesystem::WasiFilesystemView;
+use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
 use wasmtime_wasi::p2::bindings::cli::environment::Host as _;
 use wasmtime_wasi::p2::bindings::filesystem::preopens::Host as _;
 
@@ -56,6 +57,13 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<
             let state = store.data_mut();
             let found = state.filesystem().get_directories()?;
             state.record.lookups.trees.fetch_or(found.is_empty(), Ordering::Relaxed);
+            let mut trees = Vec::new();
+            for (tree, _) in &found {
+                if let Descriptor::Dir(directory) = state.table.get(tree)? {
+                    trees.push((tree.rep(), Arc::clone(&directory.dir)));
+                }
+            }
+            state.record.gave_trees(&trees)?;
             Ok((found,))
         },
     )?;

@@ -2,6 +2,7 @@
 
 use crate::bindings::agent_host::plugin::{media_store, types};
 use crate::convert;
+use crate::files::RecordedTrees;
 use crate::host_model::ModelPort;
 use crate::http::HttpPort;
 use crate::key_value::KeyValuePort;
@@ -24,17 +25,19 @@ pub struct Ports {
     pub model: Option<Arc<dyn ModelPort>>,
     /// Answers requests in the place of the network. None: the network does.
     pub http: Option<Arc<dyn HttpPort>>,
-    /// Where a call is run again: what it saw of time and chance.
+    /// Where a call is run again: what it saw of time, chance and files.
     pub then: Option<Arc<Then>>,
 }
 
-/// What a call saw of time and chance when it first ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What a call saw of time, chance and files when it first ran.
+#[derive(Clone, Debug, Default)]
 pub struct Then {
     /// When it first read the clock, since 1970. None: it did not.
     pub time: Option<Duration>,
     /// Random numbers of the safe kind, in the order in which they were drawn. Behind them come fresh ones.
     pub random: Vec<u8>,
+    /// The trees that it looked into, as it met them.
+    pub trees: Option<Arc<RecordedTrees>>,
 }
 
 /// Reads and stores the media of sessions.

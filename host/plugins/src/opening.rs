@@ -2,9 +2,11 @@
 //! named pipe waits for its other end on a thread that nobody could free, and a device does whatever it does (row 33).
 
 use crate::changing::of;
+use crate::files::{Kind, Last, Met, Opened};
 use crate::grants::file_denied;
 use crate::state::CallState;
 use crate::text::clean;
+use std::sync::Arc;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
@@ -46,13 +48,18 @@ async fn open(
     state: &mut CallState,
     (directory, path_flags, path, open, access): Opening,
 ) -> Result<Answer<Resource<Descriptor>>> {
-    if is_none(state, &directory, path_flags, &path).await {
+    let met = state.record.meet(directory.rep(), &path, last(path_flags)).await?;
+    let is_other = matches!(met, Met::Unrecorded | Met::At(_, Kind::Other));
+    if is_other || is_none(state, &directory, path_flags, &path).await {
         return Ok(Err(ErrorCode::NotPermitted));
     }
     let refused = match state.filesystem().open_at(directory, path_flags, path.clone(), open, access).await {
-        Ok(opened) => return Ok(Ok(opened)),
+        Ok(opened) => return met_open(state, opened, met, open).await,
         Err(error) => error.downcast()?,
     };
+    if matches!(refused, ErrorCode::Access) {
+        state.record.refused_opening(met);
+    }
     if matches!(refused, ErrorCode::NotPermitted | ErrorCode::ReadOnly) {
         let changes = access.intersects(DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY)
             || open.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE);
@@ -67,13 +74,46 @@ async fn open(
     Ok(Err(refused))
 }
 
+/// What is in a file is known before its handle is the guest's.
+async fn met_open(
+    state: &mut CallState,
+    handle: Resource<Descriptor>,
+    met: Met,
+    open: OpenFlags,
+) -> Result<Answer<Resource<Descriptor>>> {
+    let made = open.contains(OpenFlags::CREATE) && matches!(met, Met::At(_, Kind::Nothing));
+    let opened = match state.table.get(&handle)? {
+        Descriptor::Dir(_) => Opened::Directory,
+        Descriptor::File(_) if made || open.contains(OpenFlags::TRUNCATE) => Opened::Emptied,
+        Descriptor::File(file) => Opened::File(Arc::clone(&file.file)),
+    };
+    match state.record.opened(handle.rep(), met, opened).await? {
+        Ok(()) => Ok(Ok(handle)),
+        Err(refused) => {
+            state.table.delete(handle)?;
+            Ok(Err(refused))
+        }
+    }
+}
+
+/// What is done with a link at a path's end.
+pub(crate) fn last(flags: PathFlags) -> Last {
+    if flags.contains(PathFlags::SYMLINK_FOLLOW) { Last::Follow } else { Last::Keep }
+}
+
 async fn date(state: &mut CallState, (directory, path_flags, path, accessed, changed): Dating) -> Result<Answer<()>> {
-    if is_none(state, &directory, path_flags, &path).await {
+    let met = state.record.meet(directory.rep(), &path, last(path_flags)).await?;
+    let is_other = matches!(met, Met::Unrecorded | Met::At(_, Kind::Other));
+    if is_other || is_none(state, &directory, path_flags, &path).await {
         return Ok(Err(ErrorCode::NotPermitted));
     }
     let deed = of("setting the times of", &path);
     let dated = state.filesystem().set_times_at(directory, path_flags, path, accessed, changed).await;
-    state.changed(dated, deed)
+    let answer = state.changed(dated, deed)?;
+    if let (Ok(()), Met::At(place, _)) = (&answer, met) {
+        state.record.dated(&place);
+    }
+    Ok(answer)
 }
 
 /// Whether something is there that is neither a file, a directory nor a link.

@@ -2,6 +2,7 @@
 //! limit that stopped it, what it was denied, and what it logged.
 
 use crate::answers::AnswerLog;
+use crate::files::FileWatch;
 use crate::grants::{Denial, GrantAdvice, Unmet};
 use crate::identity::PluginIdentity;
 use crate::limits::{CallLimits, Limit};
@@ -27,6 +28,7 @@ pub(crate) struct CallRecord {
     pub(crate) log: Mutex<GuestLog>,
     pub(crate) lookups: Lookups,
     pub(crate) answers: AnswerLog,
+    pub(crate) files: FileWatch,
     pub(crate) unmet: Arc<[Unmet]>,
     pub(crate) limits: CallLimits,
     started: Instant,
@@ -71,6 +73,7 @@ impl CallRecord {
             log: Mutex::default(),
             lookups: Lookups::default(),
             answers: AnswerLog::new(limits.recorded),
+            files: FileWatch::default(),
             unmet: Arc::default(),
             limits,
             started: Instant::now(),

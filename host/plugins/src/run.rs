@@ -157,13 +157,14 @@ impl Sandbox {
         if result.is_err() {
             record.note_denials();
         }
+        let files = record.finish_files().await;
         let lost_log = record.finish_log();
         let mut cost = record.cost(queued);
         // Code that is stopped elsewhere has not written down what it counted last.
         if !matches!(result, Ok(_) | Err(CallFailure::Limit { limit: Limit::Fuel(_), .. })) {
             cost.fuel = None;
         }
-        CallReport { result, cost, denials: record.denials(), lost_log, answers: record.answers.finish() }
+        CallReport { result, cost, denials: record.denials(), lost_log, answers: record.answers.finish(files) }
     }
 }
 

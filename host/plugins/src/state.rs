@@ -163,6 +163,8 @@ impl CallState {
         };
         if state.authority == Authority::Granted && !state.grants.trees.is_empty() {
             state.wasi = Some(Box::new(wasi_with_trees(&state)?));
+            let replayed = state.then.as_ref().and_then(|then| then.trees.clone());
+            state.record.watch_files(&state.grants, replayed);
         }
         Ok(state)
     }

@@ -19,8 +19,8 @@ use agent_core::tool::{ToolError, ToolOutcome};
 use agent_memory::{SessionSummary, Store, StoreError};
 use agent_models::Providers;
 use agent_plugins::{
-    CallReport, Generation, Grants, HostAnswers, LoadedPlugin, MediaPort, MediaRange, MediumToStore, PluginSetup,
-    PortError, Ports, Sandbox, ToolCallContext, ToolCallRequest,
+    CallReport, Generation, Grants, HostAnswers, LoadedPlugin, MediaPort, MediaRange, MediumToStore, NotLaidOut,
+    PluginSetup, PortError, Ports, RecordedTrees, Sandbox, ToolCallContext, ToolCallRequest,
 };
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -107,6 +107,17 @@ pub struct Again {
     pub unrecorded: Vec<Denial>,
 }
 
+/// Something that cannot be done again.
+#[derive(Debug, thiserror::Error)]
+pub enum PastError {
+    /// A plugin is no agent's.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// The files that it met have no room.
+    #[error(transparent)]
+    Files(#[from] NotLaidOut),
+}
+
 /// A session that is looked at.
 pub struct Past {
     store: Arc<dyn Store>,
@@ -140,7 +151,7 @@ impl Past {
         plugin: &Arc<LoadedPlugin>,
         deed: &Deed,
         allowance: &PluginAllowance,
-    ) -> Result<Option<Again>, AgentError> {
+    ) -> Result<Option<Again>, PastError> {
         let setup = PluginSetup::new(plugin.clone(), allowance.grants.clone(), allowance.limits);
         Ok(Some(match &deed.kind {
             DeedKind::Call(record) | DeedKind::Request(record, _) => {
@@ -149,13 +160,13 @@ impl Past {
             DeedKind::Verdict(verdict) => of_plugin(self.sandbox.validate(&setup, &verdict.0).await, Came::Verdict),
             DeedKind::Decision(decision) => of_plugin(self.sandbox.decide(&setup, &decision.0).await, Came::Decision),
             DeedKind::Context(built) => {
-                let circumstances = self.circumstances(&built.host, &built.request.scope, allowance);
+                let circumstances = self.circumstances(&built.host, &built.request.scope, allowance).await?;
                 let setup = circumstances.setup(plugin);
                 let report = self.sandbox.build_context(&setup, &built.request, &circumstances.ports).await;
                 self.judged(of_plugin(report, |answer| Came::Built(json!(answer))), &circumstances, &built.denials)
             }
             DeedKind::Step(built) => {
-                let circumstances = self.circumstances(&built.host, &built.request.scope, allowance);
+                let circumstances = self.circumstances(&built.host, &built.request.scope, allowance).await?;
                 let setup = circumstances.setup(plugin);
                 let report = self.sandbox.build_step(&setup, &built.request, &circumstances.ports).await;
                 self.judged(of_plugin(report, |answer| Came::Built(json!(answer))), &circumstances, &built.denials)
@@ -165,24 +176,39 @@ impl Past {
     }
 
     /// Has the host answer what it answered then.
-    fn circumstances(&self, recorded: &HostAnswers, scope: &Scope, allowance: &PluginAllowance) -> Circumstances {
+    async fn circumstances(
+        &self,
+        recorded: &HostAnswers,
+        scope: &Scope,
+        allowance: &PluginAllowance,
+    ) -> Result<Circumstances, PastError> {
         let asker = format!("turn {}", scope.turn);
-        self.circumstances_of(&asker, recorded, allowance)
+        self.circumstances_of(&asker, recorded, allowance).await
     }
 
-    fn circumstances_of(&self, call: &str, recorded: &HostAnswers, allowance: &PluginAllowance) -> Circumstances {
+    async fn circumstances_of(
+        &self,
+        call: &str,
+        recorded: &HostAnswers,
+        allowance: &PluginAllowance,
+    ) -> Result<Circumstances, PastError> {
+        let (files, granted) = (recorded.clone(), allowance.grants.trees.clone());
+        let trees = tokio::task::spawn_blocking(move || RecordedTrees::lay_out(&files, &granted)).await;
+        // It fails only when the process ends.
+        let trees =
+            trees.map_err(|error| PastError::Files(NotLaidOut::from(std::io::Error::other(error))))??.map(Arc::new);
         let host = Arc::new(RecordedHost::new(recorded));
         let model_tokens = self.model.has(call).then_some(RECORDED_TOKENS);
-        let grants = Grants { model_tokens, ..allowed(recorded, &allowance.grants) };
+        let grants = Grants { model_tokens, ..allowed(recorded, trees.as_deref(), &allowance.grants) };
         let ports = Ports {
             media: Some(Arc::new(PastMedia(StoredMedia(self.store.clone())))),
             model: Some(self.model.clone()),
             key_value: Some(host.clone()),
             http: Some(host.clone()),
-            then: Some(Arc::new(then(recorded))),
+            then: Some(Arc::new(then(recorded, trees))),
         };
         let allowance = PluginAllowance { grants, limits: allowance.limits, ..PluginAllowance::default() };
-        Circumstances { host, allowance, ports }
+        Ok(Circumstances { host, allowance, ports })
     }
 
     /// With what the plugin wanted otherwise than then.
@@ -201,10 +227,10 @@ impl Past {
         plugin: &Arc<LoadedPlugin>,
         (record, turn): (&CallRecord, u32),
         allowance: &PluginAllowance,
-    ) -> Result<Again, AgentError> {
+    ) -> Result<Again, PastError> {
         let nothing = HostAnswers::default();
         let recorded = self.host.get(&record.id.0).unwrap_or(&nothing);
-        let circumstances = self.circumstances_of(&record.id.0, recorded, allowance);
+        let circumstances = self.circumstances_of(&record.id.0, recorded, allowance).await?;
         let mut config = AgentConfig::new(&self.session.agent);
         config.plugins.insert(plugin.name().to_owned(), circumstances.allowance.clone());
         // It is asked nothing: the agent is there for its registry of tools.

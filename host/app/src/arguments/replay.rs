@@ -9,9 +9,10 @@ use std::path::PathBuf;
 /// Below its help.
 const CODES: &str = "\
 A call runs again with its recorded arguments and the recorded answers of the host: pages, kept
-values, the model's words, time and random numbers. Files, variables and configuration values are
-not recorded: they are granted, or denied and reported.
-Nothing is written. More in host/docs/scenarios.md.
+values, files, the model's words, time and random numbers. What is not recorded, such as other
+files, variables and configuration values, is granted, or denied and reported.
+Nothing is written: what a call changes it changes in a temporary folder, and that is compared.
+More in host/docs/scenarios.md.
 Exit codes: 0 nothing differs, 1 something does, 2 there was nothing to do again.";
 
 /// Which session is done again, and with what.

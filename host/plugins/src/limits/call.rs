@@ -218,7 +218,7 @@ pub const CALL_LIMITS: [Row; 25] = [
         "recorded_kib",
         512,
         0..=16_384,
-        "KiB of what the host answered it (pages, kept values, time, random numbers) that are stored with a call, for `replay`; 0: nothing.",
+        "KiB of what the host answered it (pages, kept values, files, time, random numbers) that are stored with a call, for `replay`; 0: nothing.",
         "0",
         recorded * KIB
     ),

@@ -2,11 +2,11 @@
 
 use agent_plugins::{
     FoundValue, Grants, HostAnswer, HostAnswers, HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal, KeySpace,
-    KeyValuePort, PortError, Read, RequestAnswer, Swapped, Then, digest_of_request,
+    KeyValuePort, PortError, Read, RecordedTrees, RequestAnswer, Swapped, Then, digest_of_request,
 };
 use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The answers to one call, with what the call has changed in them.
@@ -54,6 +54,8 @@ impl RecordedHost {
                 HostAnswer::Wrote { bucket, key, value } => {
                     state.left.insert((bucket, key), value.map(|value| value.0));
                 }
+                // Files lie in a folder of their own.
+                HostAnswer::Trees { .. } | HostAnswer::File { .. } | HostAnswer::LeftFile { .. } => {}
                 HostAnswer::NoValues | HostAnswer::Time { .. } | HostAnswer::Random { .. } => {}
             }
         }
@@ -84,9 +86,9 @@ impl RecordedHost {
     }
 }
 
-/// Time and chance as the call saw them.
-pub(super) fn then(recorded: &HostAnswers) -> Then {
-    let mut then = Then::default();
+/// Time, chance and files as the call saw them.
+pub(super) fn then(recorded: &HostAnswers, trees: Option<Arc<RecordedTrees>>) -> Then {
+    let mut then = Then { trees, ..Then::default() };
     for answer in &recorded.answers {
         match answer {
             HostAnswer::Time { nanoseconds } => then.time = Some(Duration::from_nanos(*nanoseconds)),
@@ -97,15 +99,19 @@ pub(super) fn then(recorded: &HostAnswers) -> Then {
     then
 }
 
-/// What the call was allowed then, as far as it shows: values to keep, and requests.
-pub(super) fn allowed(recorded: &HostAnswers, grants: &Grants) -> Grants {
+/// What the call was allowed then, as far as it shows: values to keep, requests, and trees, before those that are granted under
+/// other names.
+pub(super) fn allowed(recorded: &HostAnswers, recorded_trees: Option<&RecordedTrees>, grants: &Grants) -> Grants {
     let patterns = recorded.answers.iter().filter_map(|answer| match answer {
         HostAnswer::Request { method, url, .. } => format!("{method} {url}").parse().ok(),
         _ => None,
     });
     let has_values = !recorded.answers.contains(&HostAnswer::NoValues);
     let http = grants.http.iter().cloned().chain(patterns).collect();
-    Grants { http, key_value: has_values.then_some(u64::MAX), ..grants.clone() }
+    let mut trees = recorded_trees.map(RecordedTrees::grants).unwrap_or_default();
+    let others = grants.trees.iter().filter(|granted| !trees.iter().any(|tree| tree.guest == granted.guest));
+    trees.extend(others.cloned().collect::<Vec<_>>());
+    Grants { http, trees, key_value: has_values.then_some(u64::MAX), ..grants.clone() }
 }
 
 fn shown((bucket, key): &Place) -> String {

@@ -1,0 +1,139 @@
+//! Looks at files on the user's disk, or at those of a replay: always below an open directory, never through a link.
+
+use super::{FileStat, FoundContent, FoundFile, FoundNames, LeftFile, NamedKind};
+use crate::answers::{Bytes, Read};
+use agent_core::message::Digest;
+use cap_std::fs::{Dir, FileType, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
+use cap_std::time::SystemTime;
+use rustix::fs::OFlags;
+use sha2::{Digest as _, Sha256};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt;
+use std::time::UNIX_EPOCH;
+
+/// What is at a path whose parents are directories. None: the system does not say, and so does it to the guest.
+pub(crate) fn at(root: &Dir, path: &str) -> Option<FoundFile> {
+    let metadata = if path.is_empty() { root.dir_metadata() } else { root.symlink_metadata(path) };
+    let metadata = match metadata {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(FoundFile::Nothing),
+        Err(_) => return None,
+    };
+    let stat = stat(&metadata);
+    Some(match kind(metadata.file_type()) {
+        NamedKind::File => FoundFile::File { stat, content: FoundContent::NotOpened },
+        NamedKind::Directory => FoundFile::Directory { stat, names: FoundNames::NotListed },
+        NamedKind::Link => {
+            FoundFile::Link { stat, to: root.read_link_contents(path).ok()?.into_os_string().into_string().ok()? }
+        }
+        NamedKind::Other | NamedKind::Own => FoundFile::Other { stat },
+    })
+}
+
+fn stat(metadata: &Metadata) -> FileStat {
+    let time = |time: io::Result<SystemTime>| {
+        let since = time.ok()?.into_std().duration_since(UNIX_EPOCH).ok()?;
+        u64::try_from(since.as_nanos()).ok()
+    };
+    FileStat {
+        size: metadata.len(),
+        links: metadata.nlink(),
+        accessed: time(metadata.accessed()),
+        modified: time(metadata.modified()),
+        created: time(metadata.created()),
+    }
+}
+
+/// As directories say it.
+pub(crate) fn kind(found: FileType) -> NamedKind {
+    if found.is_dir() {
+        NamedKind::Directory
+    } else if found.is_file() {
+        NamedKind::File
+    } else if found.is_symlink() {
+        NamedKind::Link
+    } else {
+        NamedKind::Other
+    }
+}
+
+/// What is in an open file, up to so many bytes. None: more.
+pub(crate) fn content(file: &File, most: usize) -> io::Result<Option<Vec<u8>>> {
+    let most = u64::try_from(most).unwrap_or(u64::MAX);
+    if file.metadata()?.len() > most {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    At { file, offset: 0 }.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= most).then_some(bytes))
+}
+
+/// Reads without moving the place where the guest reads.
+struct At<'a> {
+    file: &'a File,
+    offset: u64,
+}
+
+impl io::Read for At<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
+}
+
+/// Opens a regular file to look at it. Another kind that has come there in the meantime is not waited for.
+pub(crate) fn open(root: &Dir, path: &str) -> io::Result<File> {
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits()).unwrap_or_default();
+    let file = root.open_with(path, OpenOptions::new().read(true).custom_flags(flags))?.into_std();
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
+/// What is in a directory, up to so many names.
+pub(crate) fn names(root: &Dir, path: &str, most: usize) -> io::Result<FoundNames> {
+    let entries = if path.is_empty() { root.entries()? } else { root.read_dir(path)? };
+    let (mut names, mut read) = (Vec::new(), Read::Whole);
+    for entry in entries {
+        let entry = entry?;
+        if names.len() == most {
+            read = Read::Partly;
+            break;
+        }
+        if let Ok(name) = entry.file_name().into_string() {
+            names.push((name, entry.file_type().map_or(NamedKind::Other, kind)));
+        }
+    }
+    Ok(FoundNames::Listed { names, read })
+}
+
+/// What was left at a path. Of files the content counts as long as there are bytes left to look at.
+pub(crate) fn left(root: &Dir, path: &str, bytes: &mut u64) -> LeftFile {
+    match at(root, path) {
+        Some(FoundFile::Nothing) => LeftFile::Nothing,
+        Some(FoundFile::File { stat, .. }) => {
+            LeftFile::File { size: stat.size, content: digest(root, path, (stat.size, bytes)) }
+        }
+        Some(FoundFile::Directory { .. }) => LeftFile::Directory,
+        Some(FoundFile::Link { to, .. }) => LeftFile::Link { to },
+        Some(FoundFile::Other { .. }) | None => LeftFile::Other,
+    }
+}
+
+fn digest(root: &Dir, path: &str, (size, bytes): (u64, &mut u64)) -> Option<Digest> {
+    *bytes = bytes.checked_sub(size)?;
+    let mut file = open(root, path).ok()?.take(size);
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
+    loop {
+        match file.read(&mut buffer).ok()? {
+            0 => break,
+            read => hash.update(&buffer[..read]),
+        }
+    }
+    Some(Digest::from_sha256(hash.finalize().into()))
+}
+
+/// Bytes of a file as an answer.
+pub(crate) fn kept(bytes: Vec<u8>) -> FoundContent {
+    FoundContent::Kept(Bytes(bytes))
+}
