@@ -180,6 +180,11 @@ fn another_version_is_caught_at_its_first_difference() {
         "{said}"
     );
     assert_eq!(elsewhere.replay_of("one.json", &["--with", &with(&new), "--turn", "2"]).0, Some(0));
+    // Without the version that did it nobody knows.
+    let (code, said) = elsewhere.replay_of("one.json", &[]);
+    assert!(code == Some(2) && said.contains("not done again"), "{said}");
+    let twice = elsewhere.replay_of("one.json", &["--with", &with(&new), "--with", &with(&new)]);
+    assert!(twice.0 == Some(2) && twice.1.contains("named twice"), "{}", twice.1);
 }
 
 /// An agent that keeps nothing of what its plugins are answered.
@@ -238,6 +243,14 @@ fn what_the_host_answered_is_answered_again() {
     let (code, said) = desk.replay(&[]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("6 deeds of its plugins"), "{said}");
+    // A fork has the same calls with what they were answered, and is another session.
+    let forked = String::from_utf8(desk.run(&["session", "fork", &desk.session()]).stdout).unwrap();
+    let again = String::from_utf8(desk.run(&["session", "fork", forked.trim()]).stdout).unwrap();
+    for forked in [forked.trim(), again.trim()] {
+        let (code, said) = desk.replay_of(forked, &["--all"]);
+        assert!(code == Some(0) && said.contains("6 deeds of its plugins"), "{said}");
+        assert!(desk.run(&["session", "delete", forked, "--yes"]).status.success());
+    }
     // Replayed twice, nothing was written: the third note is number 3.
     assert_eq!(desk.replay(&[]).0, Some(0));
     assert_eq!(desk.turn(&[note("three"), saying("Kept.")], &grants), Some(0));
@@ -250,6 +263,32 @@ fn what_the_host_answered_is_answered_again() {
     std::fs::copy(desk.path("one.json"), elsewhere.path("one.json")).unwrap();
     let with = format!("notes={}", desk.path("plugins/notes.wasm").display());
     let (code, said) = elsewhere.replay_of("one.json", &["--with", &with]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+/// S6, L10: what a plugin asks of a service is compared whole; a session of an older host knows only its type.
+#[test]
+fn a_service_is_asked_for_the_same() {
+    let desk = Desk::with(&["probe"]);
+    let replies = [calling("probe.pending", json!({"text": "five"})), saying("Done.")];
+    assert_eq!(desk.turn(&replies, &[]), Some(3), "it waits");
+    assert_eq!(desk.replay(&[]).0, Some(0));
+    assert!(desk.run(&["session", "export", &desk.session(), "-o", "one.json"]).status.success());
+    let document: Value = serde_json::from_slice(&std::fs::read(desk.path("one.json")).unwrap()).unwrap();
+    let with_records = |change: &dyn Fn(&mut Vec<Value>)| {
+        let mut document = document.clone();
+        change(document["records"].as_array_mut().unwrap());
+        std::fs::write(desk.path("changed.json"), document.to_string()).unwrap();
+        desk.replay_of("changed.json", &[])
+    };
+    let is_request = |record: &Value| record["kind"] == "service_request";
+    let (code, said) = with_records(&|records| {
+        let record = records.iter_mut().find(|record| is_request(record)).unwrap();
+        record["body"]["request"]["data"] = json!({"text": "five thousand"});
+    });
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("-    \"text\": \"five thousand\"") && said.contains("+    \"text\": \"five\""), "{said}");
+    let (code, said) = with_records(&|records| records.retain(|record| !is_request(record)));
     assert_eq!(code, Some(0), "{said}");
 }
 

@@ -115,8 +115,11 @@ impl Interrupts {
         }
     }
 
-    fn leave_at_once(&self, terminal: &Terminal) {
+    /// Ends the process, and what it has started.
+    pub(crate) fn leave_at_once(&self, terminal: &Terminal) -> ! {
         self.servers.get().into_iter().flatten().for_each(McpServers::kill);
+        #[cfg(unix)]
+        end_children();
         terminal.idle();
         let _ = terminal.restore_keyboard();
         std::process::exit(i32::from(Exit::Cancelled.code()));
@@ -124,6 +127,20 @@ impl Interrupts {
 
     fn current(&self) -> MutexGuard<'_, (Doing, CancellationToken)> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Toolchains lead groups of their own, which nobody ends where this process does not come to it. Elsewhere than on Linux
+/// nobody tells whose children they are.
+#[cfg(unix)]
+fn end_children() {
+    use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+    for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|child| child.parse().ok()).filter_map(Pid::from_raw) {
+            // Whoever leads no group is ended alone; who is gone already is not missed.
+            let _ = kill_process_group(child, Signal::KILL).or_else(|_| kill_process(child, Signal::KILL));
+        }
     }
 }
 

@@ -54,8 +54,10 @@ pub struct Found {
     pub same: usize,
     /// In the order of the session.
     pub differences: Vec<Difference>,
-    /// What could not be done again, and why not.
+    /// What could not be done again or compared, and why not.
     pub skipped: Vec<String>,
+    /// Deeds among them: nobody knows how they would come out.
+    pub undone: usize,
 }
 
 /// Something that came out otherwise.
@@ -99,6 +101,7 @@ impl Replay {
             }
             let place = place(deed);
             if let DeedKind::Unrepeatable(_, why) = deed.kind {
+                found.undone += 1;
                 found.skipped.push(format!("{place} by {}: {why}", deed.plugin));
                 continue;
             }
@@ -107,6 +110,7 @@ impl Replay {
                 (Some(plugin), _) => plugin.clone(),
                 (None, Ok(plugin)) => plugin.clone(),
                 (None, Err(why)) => {
+                    found.undone += 1;
                     found.skipped.push(format!("{place} by {}: {why}", deed.plugin));
                     continue;
                 }

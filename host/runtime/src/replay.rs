@@ -135,17 +135,6 @@ pub enum PastError {
     Files(#[from] NotLaidOut),
 }
 
-/// Something that cannot be done again.
-#[derive(Debug, thiserror::Error)]
-pub enum PastError {
-    /// A plugin is no agent's.
-    #[error(transparent)]
-    Agent(#[from] AgentError),
-    /// The files that it met have no room.
-    #[error(transparent)]
-    Files(#[from] NotLaidOut),
-}
-
 /// A session that is looked at.
 pub struct Past {
     store: Arc<dyn Store>,

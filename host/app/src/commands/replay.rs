@@ -50,7 +50,7 @@ pub(crate) async fn run(asked: ReplayArguments, data: Option<&Path>, terminal: &
     } else {
         show(&replay, &found, terminal)?;
     }
-    Ok(match (found.differences.is_empty(), found.same, found.skipped.is_empty()) {
+    Ok(match (found.differences.is_empty(), found.same, found.undone == 0) {
         (false, _, _) => Exit::Failed,
         // Of what was not done again nobody knows.
         (true, 0, _) | (true, _, false) => Exit::Refused,
@@ -167,7 +167,7 @@ fn show(replay: &Replay, found: &Found, terminal: &Terminal) -> Result<(), Failu
         (0, 0) => terminal.note(format!(
             "there is nothing in {session} that {whose} did and could do again; `agent-host session show {session}` shows what it holds"
         )),
-        (0, _) if !found.skipped.is_empty() => print(format!(
+        (0, _) if found.undone > 0 => print(format!(
             "{YELLOW}!{YELLOW:#} {same} of {whose} in {session} came out as they did then; of the rest nobody knows"
         ))?,
         (0, _) => print(format!("{GREEN}✓{GREEN:#} {same} of {whose} in {session} came out as they did then"))?,

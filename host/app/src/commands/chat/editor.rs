@@ -123,6 +123,7 @@ impl Editor {
             () = self.terminal.hung_up() => return Ok(Typed::Leave),
         };
         match signal {
+            Ok(Signal::HostCommand(_)) => self.interrupts.leave_at_once(&self.terminal),
             Ok(signal) => {
                 let typed = full.typed(signal);
                 self.kind = Kind::Full(full);
@@ -188,6 +189,11 @@ impl Full {
         // What is pasted where the terminal does not mark it: its lines stay one input.
         let newline = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), newline);
+        // Ctrl-\ is no signal while the editor has the keyboard; terminals write it as a byte that also stands for Ctrl-4.
+        for key in ['\\', '4'] {
+            let at_once = ReedlineEvent::ExecuteHostCommand("leave at once".to_owned());
+            keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char(key), at_once);
+        }
         let edit_mode: Box<dyn EditMode> = Box::new(Emacs::new(keys));
         let menu = ColumnarMenu::default().with_name(MENU).with_marker(ARROW);
         let colours = terminal.look(crate::terminal::Output::Stderr) == Look::Styled;
