@@ -314,6 +314,10 @@ fn what_is_not_recorded_is_denied() {
     let probe = format!("probe={}", desk.path("plugins/probe.wasm").display());
     let (code, said) = desk.replay(&["--with", &probe]);
     assert!(code == Some(1) && said.contains("denied the configuration value \"probe\""), "{said}");
+    // Secrets are needed by nobody where nothing is sent.
+    let secret = "[plugins.web.secrets.token]\nenv = \"NOT_HERE_9\"\nhosts = [\"https://a.example\"]\n";
+    let file = std::fs::read_to_string(desk.path("agent.toml")).unwrap() + secret;
+    std::fs::write(desk.path("agent.toml"), file).unwrap();
     let (code, said) = desk.replay(&["--with", &probe, "--agent", "agent.toml"]);
     assert_eq!(code, Some(0), "{said}");
 }

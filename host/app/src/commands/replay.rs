@@ -3,12 +3,13 @@
 use super::session::find;
 use crate::arguments::AgentArguments;
 use crate::arguments::replay::ReplayArguments;
+use crate::configuration::AgentFile;
 use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::grants::{self, Kind};
 use crate::interrupt::{Doing, Interrupts};
-use crate::settings::Settings;
+use crate::settings::{Settings, agents};
 use crate::setup;
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
 use agent_kit::replay::{Difference, Found, Replay, Until};
@@ -73,11 +74,15 @@ fn granted(asked: &ReplayArguments) -> Result<BTreeMap<String, Grants>, Failure>
 
 /// The agent whose values and limits hold.
 fn configured(asked: &ReplayArguments) -> Result<Option<Settings>, Failure> {
-    if asked.agent.is_none() {
-        return Ok(None);
-    }
-    let arguments = AgentArguments { agent: asked.agent.clone(), ..AgentArguments::default() };
-    Ok(Some(Settings::read(&arguments, &environment::variable)?))
+    let Some(agent) = &asked.agent else { return Ok(None) };
+    let path = agents::find(agent, Path::new("."))?;
+    let mut file = AgentFile::read(&path).map_err(Failure::refused)?;
+    // Nothing is sent, so nobody needs them: where this runs, such as in CI, they may not be there.
+    file.secrets.clear();
+    let (settings, problems) =
+        Settings::of_file((Some(path), file), &AgentArguments::default(), &environment::variable)?;
+    problems.none(settings.path.as_deref())?;
+    Ok(Some(settings))
 }
 
 /// By plugin, and for all others: the agent's limits, variables and configuration values, which no record holds, with what is
