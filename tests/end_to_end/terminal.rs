@@ -22,6 +22,7 @@ use tempfile::TempDir;
 
 const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";
+const CTRL_BACKSLASH: &str = "\u{1c}";
 const ENTER: &str = "\r";
 const UP: &str = "\u{1b}[A";
 
@@ -172,6 +173,18 @@ fn ctrl_c_at_an_empty_prompt_says_how_to_leave_and_then_leaves() {
     assert!(screen.echoes());
     let listed = desk.command(&[]).args(["session", "list"]).output().unwrap();
     assert!(listed.stdout.is_empty(), "a session in which nothing was asked leaves nothing behind");
+}
+
+/// I1: the other way to leave is there while a line is typed, too, where the editor has the keyboard.
+#[test]
+fn ctrl_backslash_leaves_at_once() {
+    let desk = Desk::new(&[json!({"text": "unused"})]);
+    let mut screen = desk.session();
+    screen.send("something");
+    screen.wait_for("something");
+    screen.send(CTRL_BACKSLASH);
+    assert_eq!(screen.exit_code(), Some(130));
+    assert!(screen.echoes());
 }
 
 #[test]

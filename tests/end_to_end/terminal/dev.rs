@@ -1,7 +1,7 @@
 //! A plugin is worked on while a session is open: what becomes of its source is said above the line that is being typed (S5).
 
 use super::screen::Screen;
-use super::{CTRL_C, CTRL_D};
+use super::{CTRL_BACKSLASH, CTRL_C, CTRL_D};
 use crate::support::components;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -110,6 +110,36 @@ fn s5_a_validator_is_asked_and_a_prompt_asked_again() {
     bench.save("calc");
     screen.wait_for("42");
     screen.wait_for_end("waiting for a change; Ctrl-C leaves");
+    // Somebody else has built it already when the change is seen.
+    std::fs::create_dir(bench.path("other")).unwrap();
+    std::fs::copy(bench.path("project/plugin.toml"), bench.path("other/plugin.toml")).unwrap();
+    std::fs::write(bench.path("other/app.js"), "text").unwrap();
+    assert!(bench.command(&["plugin", "build", "other"]).output().unwrap().status.success());
+    std::fs::rename(bench.path("other/work.wasm"), bench.path("project/work.wasm")).unwrap();
+    bench.save("text");
+    screen.wait_for("No tool calc.evaluate is offered");
+    screen.wait_for_end("waiting for a change; Ctrl-C leaves");
     screen.send(CTRL_C);
     assert_eq!(screen.exit_code(), Some(0));
+}
+
+/// S5: who leaves at once in the middle of a build leaves nothing of it behind.
+#[test]
+fn s5_leaving_at_once_ends_the_toolchain() {
+    let bench = Bench::new();
+    let script =
+        format!("#!/bin/sh\nsleep 600 &\necho $$ $! > {0}.new; mv {0}.new {0}\nwait\n", bench.path("pids").display());
+    std::fs::write(bench.path("jco"), script).unwrap();
+    bench.save("hangs");
+    let mut screen = bench.start(&[]);
+    screen.wait("the build hangs", |_| bench.path("pids").exists());
+    screen.send(CTRL_BACKSLASH);
+    assert_eq!(screen.exit_code(), Some(130));
+    for process in std::fs::read_to_string(bench.path("pids")).unwrap().split_whitespace() {
+        let state = || {
+            let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+            stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next())
+        };
+        screen.wait("it is gone", |_| matches!(state(), None | Some('Z' | 'X')));
+    }
 }
