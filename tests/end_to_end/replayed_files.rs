@@ -122,8 +122,8 @@ fn what_was_not_met_is_denied_and_said() {
         ("write docs/new new", "denied looking at \"docs/new\""),
         ("remove docs/sub/y", "denied looking at \"docs/sub/y\""),
         ("move docs/a.md docs/c.md", "denied looking at \"docs/c.md\""),
-        ("write docs/a.md text", "denied leaving \"docs/a.md\" changed, which it did not do then"),
-        ("write docs/none text", "denied leaving \"docs/none\" changed, which it did not do then"),
+        ("write docs/a.md text", "otherwise leaves \"docs/a.md\" changed, which it did not do then"),
+        ("write docs/none text", "otherwise leaves \"docs/none\" changed, which it did not do then"),
     ] {
         let (code, said) = doing_instead(&desk, deeds, &[]);
         assert_eq!(code, Some(1), "{deeds}: {said}");
@@ -166,16 +166,22 @@ fn changes_are_compared_and_happen_nowhere() {
     let (code, said) = desk.replay(&[]);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(everything(&desk.path("docs")), after, "nothing was done twice");
-    for (instead, denied) in [
-        (deeds.replace("new one", "new two"), "leaving \"docs/new\" otherwise than then"),
-        (deeds.replace("more;", "MORE;"), "leaving \"docs/a.md\" otherwise than then"),
-        (deeds.replace("write docs/d/e text; ", ""), "leaving \"docs/d/e\" as it was, which it did not do then"),
-        (deeds.replace("remove docs/passing; ", ""), "leaving \"docs/passing\" changed, which it did not do then"),
-        (deeds.replace("b.md docs/d/b", "b.md docs/d/e"), "leaving \"docs/d/e\" otherwise than then"),
+    for (instead, told) in [
+        (deeds.replace("new one", "new two"), "otherwise leaves \"docs/new\" otherwise than then"),
+        (deeds.replace("more;", "MORE;"), "otherwise leaves \"docs/a.md\" otherwise than then"),
+        (
+            deeds.replace("write docs/d/e text; ", ""),
+            "otherwise leaves \"docs/d/e\" as it was, which it did not do then",
+        ),
+        (
+            deeds.replace("remove docs/passing; ", ""),
+            "otherwise leaves \"docs/passing\" changed, which it did not do then",
+        ),
+        (deeds.replace("b.md docs/d/b", "b.md docs/d/e"), "otherwise leaves \"docs/d/e\" otherwise than then"),
     ] {
         let (code, said) = doing_instead(&desk, &instead, &[]);
         assert_eq!(code, Some(1), "{instead}: {said}");
-        assert!(said.contains(&format!("denied {denied}")), "{instead}: {said}");
+        assert!(said.contains(told), "{instead}: {said}");
     }
     assert_eq!(everything(&desk.path("docs")), after);
 }
@@ -200,6 +206,22 @@ fn what_is_too_large_is_not_kept() {
         "denied reading \"docs/large\", whose content was more than is recorded (`recorded_kib`): it is not recorded";
     assert!(said.contains(denied) && said.contains("\n   read docs/a.md: one"), "{said}");
     assert_eq!(desk.replay(&["--grant", "intruder:read=docs"]).0, Some(0));
+}
+
+/// S6: where what was changed had no room, a change is a difference, too.
+#[test]
+fn changes_without_room_are_told() {
+    let desk = desk();
+    let file = "plugin_directory = \"plugins\"\nmodel = \"scripted:replies.json\"\n[limits]\nrecorded_kib = 1\n\
+                [plugins.intruder.grants]\nwrite = [\"docs\"]\n";
+    std::fs::write(desk.path("agent.toml"), file).unwrap();
+    let deeds: Vec<_> = (0..20).map(|number| format!("write docs/{}{number} x", "n".repeat(100))).collect();
+    let replies = json!({"replies": [calling("intruder.deeds", json!({"deeds": deeds.join("; ")})), saying("Done.")]});
+    std::fs::write(desk.path("replies.json"), replies.to_string()).unwrap();
+    assert_eq!(desk.run(&["--agent", "agent.toml", "Go on."]).status.code(), Some(0));
+    let (code, said) = desk.replay(&[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("changed, of which nothing is recorded"), "{said}");
 }
 
 /// S6, row 16: a file that holds a secret of the plugin is in no record; whoever wants it in a replay grants it.

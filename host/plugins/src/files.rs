@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use laid_out::{NotLaidOut, RecordedTrees};
 pub(crate) use walk::{Kind, Last, Met, Place};
-pub(crate) use watch::{FileWatch, Listing, Noting, Opened};
+pub(crate) use watch::{Ending, FileWatch, Listing, Noting, Opened};
 
 /// A tree that a call was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

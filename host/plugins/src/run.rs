@@ -5,6 +5,7 @@ use crate::admission::LaneName;
 use crate::answers::HostAnswers;
 use crate::engine::Metering;
 use crate::failure::{CallFailure, Stop};
+use crate::files::Ending;
 use crate::grants::{Denial, Unmet};
 use crate::identity::PluginIdentity;
 use crate::limits::{CallLimits, Limit};
@@ -38,6 +39,8 @@ pub struct CallReport<T> {
     pub lost_log: LostLog,
     /// What the host answered the guest, where it asked for something.
     pub answers: Option<Box<HostAnswers>>,
+    /// In a call that runs again: what it left in files otherwise than then.
+    pub effects: Vec<String>,
 }
 
 impl<T> CallReport<T> {
@@ -49,6 +52,7 @@ impl<T> CallReport<T> {
             denials: Vec::new(),
             lost_log: LostLog::default(),
             answers: None,
+            effects: Vec::new(),
         }
     }
 
@@ -60,6 +64,7 @@ impl<T> CallReport<T> {
             denials: Vec::new(),
             lost_log: LostLog::default(),
             answers: None,
+            effects: Vec::new(),
         }
     }
 }
@@ -157,14 +162,15 @@ impl Sandbox {
         if result.is_err() {
             record.note_denials();
         }
-        let files = record.finish_files().await;
+        let Ending { answers, effects } = record.finish_files().await;
         let lost_log = record.finish_log();
         let mut cost = record.cost(queued);
         // Code that is stopped elsewhere has not written down what it counted last.
         if !matches!(result, Ok(_) | Err(CallFailure::Limit { limit: Limit::Fuel(_), .. })) {
             cost.fuel = None;
         }
-        CallReport { result, cost, denials: record.denials(), lost_log, answers: record.answers.finish(files) }
+        let answers = record.answers.finish(answers);
+        CallReport { result, cost, denials: record.denials(), lost_log, answers, effects }
     }
 }
 

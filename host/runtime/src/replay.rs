@@ -118,12 +118,6 @@ pub struct Again {
     pub effects: Vec<String>,
 }
 
-impl Again {
-    fn without_host(came: Came, unrecorded: Vec<Denial>) -> Self {
-        Self { came, unrecorded, effects: Vec::new() }
-    }
-}
-
 /// Something that cannot be done again.
 #[derive(Debug, thiserror::Error)]
 pub enum PastError {
@@ -259,7 +253,10 @@ impl Past {
         // It is asked nothing: the agent is there for its registry of tools.
         let nobody = Providers::new(Vec::new()).model("offline", Path::new("")).expect("it is built in");
         let agent = Agent::new(config, nobody, Generation::new([plugin.clone()]))?;
-        let refused = |error: ToolError| Again::without_host(Came::Result(Box::new(result_of(Err(error)))), Vec::new());
+        let refused = |error: ToolError| {
+            let came = Came::Result(Box::new(result_of(Err(error))));
+            Again { came, unrecorded: Vec::new(), effects: Vec::new() }
+        };
         let Some(tool) = agent.registry().get(&record.name) else {
             let message = format!("there is no tool `{}` any more", record.name);
             return Ok(refused(ToolError::NotFound { message }));
@@ -280,7 +277,7 @@ impl Past {
         };
         let request = ToolCallRequest { name: &record.name, args: arguments, context };
         let report = self.sandbox.call_tool(setup, request, &circumstances.ports).await;
-        let unrecorded = denials_in(&report.denials);
+        let (unrecorded, effects) = (denials_in(&report.denials), report.effects);
         let came = match report.result {
             Ok(Ok(ToolOutcome::Pending(request))) => Came::Request(Box::new(request)),
             Ok(Ok(ToolOutcome::Done(done))) => {
@@ -291,7 +288,7 @@ impl Past {
             Err(failure) => Came::Result(Box::new(result_of(Err(failure.for_model())))),
         };
         let then = record.result.as_ref().map_or(&[][..], |result| &result.denials);
-        Ok(self.judged(Again::without_host(came, unrecorded), &circumstances, then))
+        Ok(self.judged(Again { came, unrecorded, effects }, &circumstances, then))
     }
 }
 
@@ -319,7 +316,7 @@ fn of_plugin<T>(report: CallReport<Result<T, PluginFailure>>, came: impl Fn(T) -
         Ok(Err(failure)) => Came::Failed(failure.to_string()),
         Err(failure) => Came::Failed(failure.to_string()),
     };
-    Again::without_host(came, denials_in(&report.denials))
+    Again { came, unrecorded: denials_in(&report.denials), effects: report.effects }
 }
 
 /// The session's media, to be read. What a plugin makes is described as it would be, and kept nowhere.

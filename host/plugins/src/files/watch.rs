@@ -4,6 +4,8 @@
 mod contents;
 mod ending;
 
+pub(crate) use self::ending::Ending;
+
 use super::laid_out::{self, RecordedTrees, What};
 use super::overlay::{Origin, Overlay};
 use super::walk::{Kind, Last, Met, Place, Step, Walk, Way};

@@ -1,6 +1,6 @@
 //! What a call has left in its trees when it is over.
 
-use super::{CallRecord, Watched};
+use super::{CallRecord, RecordedTrees, Watched};
 use crate::answers::{HostAnswer, Read};
 use crate::files::overlay::Origin;
 use crate::files::walk::Place;
@@ -9,12 +9,22 @@ use std::collections::BTreeMap;
 
 /// Bytes of changed files that are looked at, in all.
 const LOOKED_AT: u64 = 32 << 20;
+/// Differences that are told.
+const TOLD: usize = 32;
+
+/// What is to be said of files when a call is over.
+#[derive(Default)]
+pub(crate) struct Ending {
+    /// What the call met and left, to be kept.
+    pub(crate) answers: Vec<HostAnswer>,
+    /// What it left otherwise than when it first ran.
+    pub(crate) effects: Vec<String>,
+}
 
 impl CallRecord {
-    /// What the call met and left in its trees, to be kept. Where it ran again, it is held against what it left then instead, and
-    /// what differs is denied.
-    pub(crate) async fn finish_files(&self) -> Vec<HostAnswer> {
-        let Some(watched) = crate::record::lock(&self.files.0).take() else { return Vec::new() };
+    /// What the call met and left in its trees. Where it ran again, that is held against what it left then.
+    pub(crate) async fn finish_files(&self) -> Ending {
+        let Some(watched) = crate::record::lock(&self.files.0).take() else { return Ending::default() };
         let (watched, left) = if watched.overlay.changed().next().is_none() {
             (watched, BTreeMap::new())
         } else {
@@ -23,25 +33,25 @@ impl CallRecord {
                 (watched, left)
             });
             // It fails only when the process ends.
-            let Ok(looked) = looked.await else { return Vec::new() };
+            let Ok(looked) = looked.await else { return Ending::default() };
             looked
         };
         match watched.then.clone() {
-            None => watched.answers(left),
-            Some(then) => {
-                if then.changes == Read::Whole {
-                    let differing = differing(&then.left, &left).map(|(place, how)| (watched.shown(place), how));
-                    for (shown, how) in differing {
-                        self.deny(
-                            format!("leaving {shown} {how}"),
-                            crate::grants::file_change_advice(&self.plugin.name),
-                        );
-                    }
-                }
-                Vec::new()
-            }
+            None => Ending { answers: watched.answers(left), ..Ending::default() },
+            Some(then) => Ending { effects: effects(&watched, &then, &left), ..Ending::default() },
         }
     }
+}
+
+fn effects(watched: &Watched, then: &RecordedTrees, left: &BTreeMap<Place, LeftFile>) -> Vec<String> {
+    let differing: Vec<_> = match then.changes {
+        Read::Whole => differing(&then.left, left).collect(),
+        // What it left then is not recorded.
+        Read::Partly => left.keys().map(|place| (place, "changed, of which nothing is recorded")).collect(),
+    };
+    let more = differing.len().saturating_sub(TOLD);
+    let told = differing.iter().take(TOLD).map(|(place, how)| format!("leaves {} {how}", watched.shown(place)));
+    told.chain((more > 0).then(|| format!("leaves {more} more otherwise"))).collect()
 }
 
 /// What was left otherwise than then, and how.
