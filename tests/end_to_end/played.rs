@@ -1,8 +1,12 @@
 //! `agent-host test` (S4): scenarios that pass, that fail, and that cannot be played; the project's own among them.
 
+mod apart;
+mod kept;
+mod strict;
+
 use crate::support::{components, repository};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
@@ -22,15 +26,29 @@ impl Folder {
         std::fs::write(self.0.path().join(name), text).unwrap();
     }
 
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
     fn test(&self, arguments: &[&str]) -> Output {
+        self.test_with(components(), arguments)
+    }
+
+    /// With the components of this folder.
+    fn test_with(&self, plugins: &Path, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-        command.current_dir(self.0.path()).arg("test").args(arguments).arg("--plugins").arg(components());
+        command.current_dir(self.path()).arg("test").args(arguments).arg("--plugins").arg(plugins);
         command.arg("--data").arg(data()).stdin(Stdio::null()).output().unwrap()
     }
 
     /// The verdict, and what was printed without times.
     fn shown(&self, arguments: &[&str]) -> (Option<i32>, String) {
-        let output = self.test(arguments);
+        self.shown_with(components(), arguments)
+    }
+
+    /// The same with the components of this folder.
+    fn shown_with(&self, plugins: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = self.test_with(plugins, arguments);
         let printed = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
         let time = regex::Regex::new(r" \([0-9.]+ m?s\)").unwrap();
         (output.status.code(), time.replace_all(&printed, "").into_owned())
@@ -138,7 +156,7 @@ fn what_cannot_be_played_says_why() {
         "agent-key.scenario.toml:3:1: unknown key `agent.max_interactons`",
         "did you mean `max_interactions`?",
         "toml.scenario.toml:1:",
-        "plugin.scenario.toml:1: plugins[0]: there is no plugin `nope`",
+        "plugin.scenario.toml:1: plugins[0]: there is no nope.wasm in `",
         "network.scenario.toml:2: agent.model: `openai/gpt-4.1` would be asked over the network",
         "outside.scenario.toml:3: agent.plugins.text.grants.read[0]: a scenario reads and writes in its own folder only",
         "climbing.scenario.toml:2:20: files.\"../x\" is no path below the scenario's folder",
@@ -276,7 +294,7 @@ fn whole_agents_are_played() {
            { text = \"Done.\" }]\napprovals = [{ name = \"files.write\", verdict = \"allow\", arguments = { path = \"note.txt\", text = \"tea\" } }]\n\
            calls = [{ name = \"files.write\", arguments = { path = \"note.txt\", text = \"tea\" }, fails = true }, { name = \"files.move\", fails = true }]\n";
     let lead = format!(
-        "agent = \"{agents}/lead.toml\"\n[[turns]]\nsay = \"When does the lighthouse open?\"\noutput = {{ contains = \"nine\" }}\n"
+        "agent = \"{agents}/lead.toml\"\nfiles = {{ \"lighthouse.md\" = {{ copy = \"{agents}/lighthouse.md\" }} }}\n[[turns]]\nsay = \"When does the lighthouse open?\"\noutput = {{ contains = \"nine\" }}\n"
     );
     let service = "plugins = []\n[agent.services.tide]\ntype = \"com.example.tide\"\n[agent.services.tide.emits.\"com.example.tide.known\"]\ntype = \"object\"\n\
         [agent.services.tide.accepts]\ntype = \"object\"\n[[turns]]\nsay = \"When?\"\nreplies = [{ calls = [{ name = \"tide\", arguments = {} }] }, { text = \"At four.\" }]\n\
@@ -315,8 +333,9 @@ fn reports_for_programs() {
     assert!(xml.contains("<testsuite name=\"scenarios\" tests=\"2\" failures=\"1\" errors=\"0\""), "{xml}");
     assert!(xml.contains("&lt;&amp;&gt;") && !xml.contains("<&>"), "{xml}");
     let (code, printed) = folder.shown(&["--junit", "no/such/folder.xml"]);
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(2));
     assert!(printed.contains("`no/such/folder.xml` cannot be written"), "{printed}");
+    assert!(!printed.contains("✓ good"), "that is seen before anything is played: {printed}");
 }
 
 /// S4: without --plugins the projects that scenarios need are built first, into their own folder.

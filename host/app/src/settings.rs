@@ -8,7 +8,7 @@ mod problems;
 mod providers;
 
 pub(crate) use agents::AGENT_FILE;
-pub(crate) use models::{AT_BASE_URL, Chain, Helpers, NamedModel, WantedModels};
+pub(crate) use models::{AT_BASE_URL, Chain, Helpers, NamedModel, WantedModels, provider_of};
 pub(crate) use problems::Problems;
 pub(crate) use providers::OPENAI_BASE_URL;
 

@@ -16,6 +16,7 @@ use crate::terminal::{Terminal, YELLOW, show_build, show_load};
 use agent_core::prompt::PromptParts;
 use agent_core::run::LoopConfig;
 use agent_kit::build::{BuildError, BuiltPlugin, build_directory};
+use agent_mcp::ServerConfig;
 use agent_memory::{Indexes, Options, SqliteStore};
 use agent_models::{Embedder, Provider, Providers, RetryPolicy};
 use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
@@ -222,11 +223,11 @@ fn leave_out(config: &mut AgentConfig, models: &mut Models, error: &AgentError) 
     }
 }
 
-/// The agent of the settings.
+/// The agent of the settings, with these MCP servers.
 pub(crate) fn agent(
     settings: &Settings,
-    generation: Generation,
-    delegates: BTreeMap<String, Delegate>,
+    (generation, delegates): (Generation, BTreeMap<String, Delegate>),
+    mcp: Vec<ServerConfig>,
     terminal: &Terminal,
 ) -> Result<Arc<Agent>, Failure> {
     refuse_unknown(settings, &generation)?;
@@ -234,7 +235,6 @@ pub(crate) fn agent(
         note_idle_grants(plugin, settings.grants.plugins.get(plugin.name()), terminal);
     }
     let models = models(settings)?;
-    let mcp = settings.servers(&environment::variable)?;
     let configuration = AgentConfig { delegates, mcp, ..configuration(settings) };
     let agent =
         Agent::new(configuration, models, generation).map(Arc::new).map_err(|error| placed(settings, &error))?;

@@ -16,10 +16,11 @@ mod play;
 mod report;
 mod script;
 mod transcript;
+mod values;
 
-pub use discover::{Discovered, SUFFIX, discover};
+pub use discover::{Discovered, SUFFIX, Unreadable, discover};
 pub use file::{AgentSource, Scenario, ScenarioError};
 pub use golden::{Golden, GoldenMode};
 pub use place::Place;
-pub use play::{Casting, Player, Setting};
+pub use play::{Casting, Made, Player, Setting};
 pub use report::{Failure, Report, Totals, Verdict, json, junit};

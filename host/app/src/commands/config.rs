@@ -6,7 +6,8 @@ use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::settings::{Helpers, Problems, Settings, agents};
-use crate::setup::{self, agents::Projects};
+use crate::setup;
+use crate::setup::agents::{Projects, ReadFor};
 use crate::terminal::{BOLD, DIM, RED, Terminal, YELLOW, text};
 use agent_mcp::{ServerConfig, Transport};
 use agent_plugins::{Access, Generation, Grants, TreeGrant};
@@ -82,7 +83,7 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     problems.take(setup::refuse(&broken));
     let served = setup::serving(&settings, (&data, &sandbox), generation.clone(), terminal).await;
     let generation = problems.take(served).unwrap_or(generation);
-    let delegates = setup::agents::delegates(&settings, &sandbox, Projects::Leave, terminal).await;
+    let delegates = setup::agents::delegates(&settings, &sandbox, (Projects::Leave, ReadFor::Host), terminal).await;
     let delegates = problems.take(delegates).map(|delegates| delegates.below).unwrap_or_default();
     setup::examine(&settings, generation.clone(), delegates.clone(), &mut problems);
     if !problems.is_empty() {
@@ -91,7 +92,8 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     let models = models(&settings)?;
     setup::note_no_plugins(&settings, &generation, terminal);
     let (plugins, below) = (plugins(&settings, &generation), below(&delegates));
-    let agent = setup::agent(&settings, generation, delegates, terminal)?;
+    let mcp = settings.servers(&environment::variable)?;
+    let agent = setup::agent(&settings, (generation, delegates), mcp, terminal)?;
     print(terminal, &format!("{BOLD}{}{BOLD:#}: ok", path.display()))?;
     row("agent", std::slice::from_ref(&settings.name), terminal)?;
     row("model", &models, terminal)?;

@@ -2,6 +2,7 @@
 
 use crate::arguments::RunArguments;
 use crate::data::DataDirectory;
+use crate::environment;
 use crate::exit::Failure;
 use crate::settings::Settings;
 use crate::setup;
@@ -76,8 +77,9 @@ pub(crate) async fn open_in(
     setup::refuse(&problems)?;
     setup::note_no_plugins(&settings, &generation, terminal);
     let projects = if run.agent.build { Projects::Build } else { Projects::Leave };
-    let delegates = agents::delegates(&settings, &sandbox, projects, terminal).await?;
-    let agent = LiveAgent::new(setup::agent(&settings, generation, delegates.below, terminal)?);
+    let delegates = agents::delegates(&settings, &sandbox, (projects, agents::ReadFor::Host), terminal).await?;
+    let servers = settings.servers(&environment::variable)?;
+    let agent = LiveAgent::new(setup::agent(&settings, (generation, delegates.below), servers, terminal)?);
     let mut made = delegates.made;
     made.push(MadeAgent { live: agent.clone(), arguments: run.agent.clone(), settings: settings.clone() });
     for MadeAgent { live, settings, .. } in &made {

@@ -21,30 +21,84 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 /// Scenarios at once where nobody knows how many processors there are.
 const AT_ONCE: usize = 4;
 
-/// Runs it.
+/// What stands in a report of what was not played to its end.
+const UNFINISHED: &str = "it did not come to an end";
+
+/// What was played.
+struct Played {
+    reports: Vec<Report>,
+    /// Scenarios that there are.
+    all: usize,
+    time: Duration,
+    end: End,
+}
+
+/// How playing ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// All were played.
+    Whole,
+    /// Somebody stopped it.
+    Stopped,
+}
+
+/// Runs it. A report in a file is never that of another run: until there is one, it says so.
 pub(crate) async fn run(arguments: TestArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
-    let found = found(&arguments)?;
+    let junit_file = arguments.junit.as_deref();
+    if let Some(file) = junit_file.filter(|file| !file.exists() || file.is_file()) {
+        let unwritten = |failure: Failure| Failure::refused(failure.message);
+        write_junit(file, &[instead(&arguments, UNFINISHED)]).map_err(unwritten)?;
+    }
+    match play(&arguments, data, terminal).await {
+        Ok(played) => finish(&arguments, played, terminal),
+        Err(failure) => {
+            let reports = [instead(&arguments, &failure.message)];
+            if arguments.json && !failure.message.is_empty() {
+                terminal.print(json(&reports).to_string()).map_err(Failure::output)?;
+            }
+            junit_file.map_or(Ok(()), |file| write_junit(file, &reports))?;
+            Err(failure)
+        }
+    }
+}
+
+/// Stands in a report where no scenario does.
+fn instead(arguments: &TestArguments, why: &str) -> Report {
+    Report {
+        name: "agent-host test".to_owned(),
+        path: arguments.at.clone(),
+        verdict: Verdict::NotPlayed(why.to_owned()),
+        golden: Golden::None,
+        notes: Vec::new(),
+        time: Duration::ZERO,
+    }
+}
+
+async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Played, Failure> {
+    let found = found(arguments)?;
     let cancel = Interrupts::listen(terminal.clone()).begin(Doing::Turn);
     let read: Vec<_> = found.iter().map(|found| (found, Scenario::read(&found.path, &found.name))).collect();
     let scenarios = read.iter().filter_map(|(_, scenario)| scenario.as_ref().ok());
-    let mut components = Components::new(&arguments.at, arguments.plugins.clone());
+    let mut components = Components::new(&arguments.at, arguments.plugins.clone())?;
+    let (began, all) = (Instant::now(), found.len());
     if arguments.plugins.is_none() && !arguments.no_build {
-        let groups = components.projects(scenarios)?;
+        let groups = components.projects(scenarios);
         tokio::select! {
-            built = build(groups, &mut components, terminal) => built?,
-            () = cancel.cancelled() => return Ok(Exit::Cancelled),
+            () = build(groups, &mut components, terminal) => {}
+            () = cancel.cancelled() => {
+                return Ok(Played { reports: Vec::new(), all, time: began.elapsed(), end: End::Stopped });
+            }
         }
     }
     let sandbox = setup::sandbox(&DataDirectory::open(data)?)?;
     let golden = if arguments.update { GoldenMode::Update } else { GoldenMode::Compare };
     let casting = Arc::new(Cast { sandbox: sandbox.clone(), components, terminal: terminal.clone() });
     let player = Arc::new(Player { sandbox, casting, golden });
-    let (began, mut reports) = (Instant::now(), Vec::new());
+    let (began, mut reports, mut shown) = (Instant::now(), Vec::new(), show::Shown::default());
     let mut playing = begin(read, &player).into_iter();
     while let Some(next) = playing.next() {
         let report = tokio::select! {
@@ -56,13 +110,14 @@ pub(crate) async fn run(arguments: TestArguments, data: Option<&Path>, terminal:
         };
         terminal.idle();
         if !arguments.json {
-            show::report(&report, terminal)?;
+            shown.report(&report, terminal)?;
         }
         reports.push(report);
-        terminal.busy(format!("{} of {} scenarios", reports.len(), found.len()));
+        terminal.busy(format!("{} of {all} scenarios", reports.len()));
     }
     terminal.idle();
-    finish(&arguments, (&reports, found.len(), began.elapsed()), &cancel, terminal)
+    let end = if cancel.is_cancelled() { End::Stopped } else { End::Whole };
+    Ok(Played { reports, all, time: began.elapsed(), end })
 }
 
 fn found(arguments: &TestArguments) -> Result<Vec<Discovered>, Failure> {
@@ -70,8 +125,7 @@ fn found(arguments: &TestArguments) -> Result<Vec<Discovered>, Failure> {
     if !at.exists() {
         return Err(absent(at));
     }
-    let unreadable = |error| Failure::refused(format!("`{}` cannot be read: {error}", at.display()));
-    let all = discover(at).map_err(unreadable)?;
+    let all = discover(at).map_err(Failure::refused)?;
     if all.is_empty() && at.is_file() {
         let what = at.display();
         return Err(Failure::refused(format!("`{what}` is no scenario: the name of one ends in {SUFFIX}")));
@@ -103,33 +157,29 @@ fn absent(at: &Path) -> Failure {
     Failure::refused(format!("there is no file or folder `{what}`: {advice}"))
 }
 
-/// Builds the projects that scenarios need, those that lie together in one go.
-async fn build(
-    groups: Vec<(PathBuf, Vec<Project>)>,
-    components: &mut Components,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
-    if groups.is_empty() {
-        return Ok(());
-    }
-    let without = |failure: Failure| Failure {
-        message: format!("{}\n--no-build takes the components as they are", failure.message),
-        ..failure
-    };
+/// Builds the projects that scenarios need, those that lie together in one go. What cannot be built is said where it is
+/// needed, and does not keep others from being played.
+async fn build(groups: Vec<(PathBuf, Vec<Project>)>, components: &mut Components, terminal: &Terminal) {
     let toolchain = environment::toolchain();
     let progress = |event: agent_kit::build::BuildEvent<'_>| show_build(terminal, &event);
     for (out, projects) in groups {
         let built = build_projects(&toolchain, &projects, &out, &progress).await;
         terminal.idle();
-        let built = built.map_err(|error| match error {
-            BuildError::Compile { .. } | BuildError::NotAComponent { .. } => Failure::failed(error),
-            _ => without(Failure::refused(error)),
-        })?;
-        for (project, plugin) in projects.iter().zip(built) {
-            components.built(project.directory(), plugin.path);
+        match built {
+            Ok(built) => {
+                for (project, plugin) in projects.iter().zip(built) {
+                    components.built(project.directory(), plugin.path);
+                }
+            }
+            Err(error) => {
+                let why = match &error {
+                    BuildError::Compile { .. } | BuildError::NotAComponent { .. } => error.to_string(),
+                    _ => format!("{error}\n--no-build takes the components as they are"),
+                };
+                projects.iter().for_each(|project| components.unbuilt(project.directory(), why.clone()));
+            }
         }
     }
-    Ok(())
 }
 
 /// A scenario that is being played, or cannot be.
@@ -176,32 +226,36 @@ fn begin(
             path: found.path.clone(),
             verdict: Verdict::NotPlayed(error.to_string()),
             golden: Golden::None,
+            notes: Vec::new(),
             time: Duration::ZERO,
         }),
     };
     read.into_iter().map(one).collect()
 }
 
-fn finish(
-    arguments: &TestArguments,
-    (reports, all, time): (&[Report], usize, Duration),
-    cancel: &CancellationToken,
-    terminal: &Terminal,
-) -> Result<Exit, Failure> {
-    let totals = Totals::of(reports);
-    if let Some(file) = &arguments.junit {
-        let unwritten = |error| Failure::failed(format!("`{}` cannot be written: {error}", file.display()));
-        std::fs::write(file, junit(reports)).map_err(unwritten)?;
+fn finish(arguments: &TestArguments, played: Played, terminal: &Terminal) -> Result<Exit, Failure> {
+    let Played { mut reports, all, time, end } = played;
+    let totals = Totals::of(&reports);
+    match (arguments.json, end) {
+        (true, _) => terminal.print(json(&reports).to_string()).map_err(Failure::output)?,
+        (false, End::Stopped) => show::stopped(reports.len(), all, terminal),
+        (false, End::Whole) => show::totals(totals, time, terminal)?,
     }
-    match arguments.json {
-        true => terminal.print(json(reports).to_string()).map_err(Failure::output)?,
-        false if cancel.is_cancelled() => show::stopped(reports.len(), all, terminal),
-        false => show::totals(totals, time, terminal)?,
+    if let Some(file) = &arguments.junit {
+        if end == End::Stopped {
+            reports.push(instead(arguments, &format!("stopped: {} of {all} scenarios were played", reports.len())));
+        }
+        write_junit(file, &reports)?;
     }
     Ok(match totals {
-        _ if cancel.is_cancelled() => Exit::Cancelled,
+        _ if end == End::Stopped => Exit::Cancelled,
         Totals { passed: 0, failed: 0, .. } => Exit::Refused,
         Totals { failed: 0, not_played: 0, .. } => Exit::Done,
         _ => Exit::Failed,
     })
+}
+
+fn write_junit(file: &Path, reports: &[Report]) -> Result<(), Failure> {
+    let unwritten = |error| Failure::failed(format!("--junit: `{}` cannot be written: {error}", file.display()));
+    std::fs::write(file, junit(reports)).map_err(unwritten)
 }

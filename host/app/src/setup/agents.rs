@@ -1,5 +1,6 @@
 //! The agents that an agent may delegate to: each is made from its own file and gets nothing of the one above (L16).
 
+use super::scenario::Stage;
 use crate::arguments::AgentArguments;
 use crate::configuration::AgentTable;
 use crate::environment;
@@ -25,18 +26,28 @@ pub(crate) enum Projects {
     Leave,
 }
 
+/// What the files of agents are read for.
+#[derive(Clone, Copy)]
+pub(crate) enum ReadFor<'r> {
+    /// To be run as they say, with the host's environment.
+    Host,
+    /// To be played: with the folders and variables of a scenario.
+    Stage(&'r Stage<'r>),
+}
+
 /// All agents below the one of the settings. An agent that several delegate to is loaded once; those that would wait for
 /// one another are refused, with their chain.
 pub(crate) async fn delegates(
     settings: &Settings,
     sandbox: &Sandbox,
-    projects: Projects,
+    (projects, read_for): (Projects, ReadFor<'_>),
     terminal: &Terminal,
 ) -> Result<Delegates, Failure> {
     let mut loader = Loader {
         sandbox,
         terminal,
         projects,
+        read_for,
         built: settings.plugins.as_deref().and_then(canonical).into_iter().collect(),
         loaded: BTreeMap::new(),
         files: BTreeMap::new(),
@@ -78,6 +89,7 @@ struct Loader<'l> {
     sandbox: &'l Sandbox,
     terminal: &'l Terminal,
     projects: Projects,
+    read_for: ReadFor<'l>,
     /// Folders whose projects are built already.
     built: BTreeSet<PathBuf>,
     /// By file.
@@ -130,7 +142,11 @@ impl Loader<'_> {
         super::note_no_plugins(&settings, &generation, self.terminal);
         let chain = [above, &[Above { file: file.clone(), name: settings.name.clone() }]].concat();
         let delegates = self.below(&settings, &chain).await?;
-        let agent = LiveAgent::new(super::agent(&settings, generation, delegates, self.terminal)?);
+        let servers = match self.read_for {
+            ReadFor::Host => settings.servers(&environment::variable)?,
+            ReadFor::Stage(_) => Vec::new(),
+        };
+        let agent = LiveAgent::new(super::agent(&settings, (generation, delegates), servers, self.terminal)?);
         self.made.push(MadeAgent { live: agent.clone(), arguments, settings });
         self.loaded.insert(file, agent.clone());
         Ok(agent)
@@ -139,7 +155,10 @@ impl Loader<'_> {
     /// Only of its own file: what stands on the command line is meant for the agent that is asked.
     async fn settings(&mut self, path: &Path) -> Result<(AgentArguments, Settings), Failure> {
         let arguments = AgentArguments { agent: Some(path.to_owned()), ..AgentArguments::default() };
-        let settings = Settings::read(&arguments, &environment::variable)?;
+        let settings = match self.read_for {
+            ReadFor::Host => Settings::read(&arguments, &environment::variable)?,
+            ReadFor::Stage(stage) => stage.below(path)?,
+        };
         if settings.models.chain == Chain::Unnamed {
             let (path, offline) = (path.display(), "the built-in `offline` answers for it, which is no language model");
             self.terminal.note(format!("{YELLOW}!{YELLOW:#} `{path}` names no `model`: {offline}"));

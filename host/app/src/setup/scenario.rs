@@ -3,17 +3,17 @@
 use super::{agents, configuration, models, placed, refuse_unknown, retry, rules};
 use crate::arguments::AgentArguments;
 use crate::commands::test::components::Components;
-use crate::configuration::AgentFile;
+use crate::configuration::{AgentFile, BUILT_IN};
 use crate::exit::Failure;
 use crate::grants::Kind;
-use crate::settings::{NamedModel, Settings};
+use crate::settings::{NamedModel, Settings, provider_of};
 use crate::terminal::Terminal;
-use agent_kit::scenario::{AgentSource, Casting, Scenario, Setting};
+use agent_kit::scenario::{AgentSource, Casting, Made, Scenario, Setting};
 use agent_models::Provider;
 use agent_plugins::{Generation, Sandbox};
 use agent_runtime::{Agent, AgentConfig, Models, PlanningModels};
 use async_trait::async_trait;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,20 +34,19 @@ pub(crate) struct Cast {
 
 #[async_trait]
 impl Casting for Cast {
-    async fn agent(&self, scenario: &Scenario, setting: &Setting) -> Result<Arc<Agent>, String> {
+    async fn agent(&self, scenario: &Scenario, setting: &Setting) -> Result<Made, String> {
         self.make(scenario, setting).await.map_err(|failure| failure.message)
     }
 }
 
 impl Cast {
-    async fn make(&self, scenario: &Scenario, setting: &Setting) -> Result<Arc<Agent>, Failure> {
-        let settings = settings(scenario, setting)?;
+    async fn make(&self, scenario: &Scenario, setting: &Setting) -> Result<Made, Failure> {
+        let stage = Stage { scenario, setting };
+        let settings = stage.top()?;
         let generation = self.generation(scenario, &settings).await?;
         refuse_unknown(&settings, &generation)?;
-        let delegates = agents::delegates(&settings, &self.sandbox, agents::Projects::Leave, &self.terminal).await?;
-        for made in &delegates.made {
-            refuse_far(&made.settings)?;
-        }
+        let below = (agents::Projects::Leave, agents::ReadFor::Stage(&stage));
+        let delegates = agents::delegates(&settings, &self.sandbox, below, &self.terminal).await?;
         let models = match &setting.model {
             Some(model) => scripted(model, &settings),
             None => {
@@ -55,18 +54,24 @@ impl Cast {
                 models(&settings)?
             }
         };
-        let variable = |name: &str| scenario.variable(name).map(str::to_owned);
-        let mcp = settings.servers(&variable)?;
-        let config = AgentConfig { delegates: delegates.below, mcp, ..configuration(&settings) };
+        let servers = settings.file.mcp.keys().cloned().collect();
+        let of_delegate = |made: &agents::MadeAgent| {
+            let agent = made.settings.name.clone();
+            made.settings.file.mcp.keys().map(move |server| format!("{server} of {agent}")).collect::<Vec<_>>()
+        };
+        let servers_below = delegates.made.iter().flat_map(of_delegate).collect();
+        // No MCP server is started: it would be a program that nothing holds, or an address in the network.
+        let config = AgentConfig { delegates: delegates.below, ..configuration(&settings) };
         let agent = Agent::new(config, models, generation).map(Arc::new).map_err(|error| placed(&settings, &error))?;
         rules::refuse_idle(&settings, &agent)?;
-        Ok(agent)
+        Ok(Made { agent, servers, servers_below })
     }
 
     /// The plugins that the scenario names, else that of its project, else those of the agent's folder.
     async fn generation(&self, scenario: &Scenario, settings: &Settings) -> Result<Generation, Failure> {
         let components = self.components.of(scenario)?;
-        if let (true, Some(folder)) = (components.is_empty(), &settings.plugins) {
+        if let (true, Some(folder)) = (components.is_empty(), settings.plugins.as_deref()) {
+            let folder = self.components.given().unwrap_or(folder);
             let loaded = Generation::load(&self.sandbox, folder, &|_| {}).await;
             let (generation, problems) = loaded.map_err(Failure::refused)?;
             super::refuse(&problems)?;
@@ -82,32 +87,54 @@ impl Cast {
     }
 }
 
-fn settings(scenario: &Scenario, setting: &Setting) -> Result<Settings, Failure> {
-    let (path, mut file) = match scenario.agent() {
-        AgentSource::File(path) => {
-            let file = AgentFile::read(&path).map_err(Failure::refused)?;
-            (Some(path), file)
+/// What agents are read for: a scenario, in its setting.
+pub(crate) struct Stage<'s> {
+    scenario: &'s Scenario,
+    setting: &'s Setting,
+}
+
+impl Stage<'_> {
+    /// The settings of the agent that is asked.
+    fn top(&self) -> Result<Settings, Failure> {
+        let (scenario, setting) = (self.scenario, self.setting);
+        let (path, mut file) = match scenario.agent() {
+            AgentSource::File(path) => {
+                let file = AgentFile::read(&path).map_err(Failure::refused)?;
+                (Some(path), file)
+            }
+            AgentSource::Below => {
+                let file = AgentFile::parse_below("agent", &scenario.text, &scenario.path);
+                (Some(scenario.path.clone()), file.map_err(Failure::refused)?)
+            }
+            AgentSource::Nothing => (None, AgentFile { folder: scenario.folder().to_owned(), ..AgentFile::default() }),
+        };
+        file.name.get_or_insert_with(|| NAME.to_owned());
+        if setting.model.is_some() {
+            (file.model, file.summary_model, file.embedding_model) = (None, None, None);
+            file.fallback_models.clear();
         }
-        AgentSource::Below => {
-            let file = AgentFile::parse_below("agent", &scenario.text, &scenario.path);
-            (Some(scenario.path.clone()), file.map_err(Failure::refused)?)
-        }
-        AgentSource::Nothing => (None, AgentFile { folder: scenario.folder().to_owned(), ..AgentFile::default() }),
-    };
-    file.name.get_or_insert_with(|| NAME.to_owned());
-    // What goes out of a scenario goes nowhere.
-    file.outbox.directory = None;
-    if setting.model.is_some() {
-        (file.model, file.summary_model, file.embedding_model) = (None, None, None);
-        file.fallback_models.clear();
+        self.settings(path, file)
     }
-    move_trees(&mut file, &setting.folder)?;
-    let variable = |name: &str| scenario.variable(name).map(str::to_owned);
-    let place = path.clone();
-    let (mut settings, problems) = Settings::of_file((path, file), &AgentArguments::default(), &variable)?;
-    problems.none(place.as_deref())?;
-    settings.user = Some(scenario.user().to_owned());
-    Ok(settings)
+
+    /// The settings of an agent below, of its own file.
+    pub(super) fn below(&self, path: &Path) -> Result<Settings, Failure> {
+        let file = AgentFile::read(path).map_err(Failure::refused)?;
+        let settings = self.settings(Some(path.to_owned()), file)?;
+        refuse_far(&settings)?;
+        Ok(settings)
+    }
+
+    /// What a file says, without the ways out of the scenario.
+    fn settings(&self, path: Option<PathBuf>, mut file: AgentFile) -> Result<Settings, Failure> {
+        file.outbox.directory = None;
+        move_trees(&mut file, &self.setting.folder)?;
+        let variable = |name: &str| self.scenario.variable(name).map(str::to_owned);
+        let place = path.clone();
+        let (mut settings, problems) = Settings::of_file((path, file), &AgentArguments::default(), &variable)?;
+        problems.none(place.as_deref())?;
+        settings.user = Some(self.scenario.user().to_owned());
+        Ok(settings)
+    }
 }
 
 /// Folders that are granted are those of the scenario's own folder, and are made where they are missing.
@@ -122,9 +149,9 @@ fn move_trees(file: &mut AgentFile, folder: &Path) -> Result<(), Failure> {
         }
         grant.base = folder.to_owned();
         // A path that climbs is refused where all others are.
-        if !grant.value.split('/').any(|step| step == "..") {
-            std::fs::create_dir_all(folder.join(&grant.value))
-                .map_err(|error| Failure::refused(format!("{}: {error}", grant.origin)))?;
+        let tree = folder.join(&grant.value);
+        if !grant.value.split('/').any(|step| step == "..") && !tree.exists() {
+            std::fs::create_dir_all(tree).map_err(|error| Failure::refused(format!("{}: {error}", grant.origin)))?;
         }
     }
     Ok(())
@@ -144,7 +171,7 @@ fn scripted(model: &Arc<dyn Provider>, settings: &Settings) -> Models {
 
 /// A scenario asks no model that is not here.
 fn refuse_far(settings: &Settings) -> Result<(), Failure> {
-    let is_near = |model: &NamedModel| model.name.starts_with("scripted") || model.name.starts_with("offline");
+    let is_near = |model: &NamedModel| provider_of(&model.name).is_some_and(|provider| BUILT_IN.contains(&provider));
     match settings.models.all_named().iter().find(|model| !is_near(model)) {
         None => Ok(()),
         Some(model) => Err(Failure::refused(format!(

@@ -1,12 +1,17 @@
 //! What a scenario answers to what its turns wait for: approvals, questions, services. Each answer is given once.
 
+use super::check::text_of;
 use super::file::Scenario;
 use super::report::Failure;
 use super::script::{ApprovalAnswer, QuestionAnswer, ServiceAnswer, Turn, Verdict};
 use agent_core::approval::GrantScope;
 use agent_core::cloud_event::CloudEvent;
 use agent_core::event::{Suspension, Wait, WaitCause};
-use agent_runtime::{ApprovalDecision, RespondError, Session, SessionError, approvals};
+use agent_core::message::CallId;
+use agent_runtime::{ApprovalDecision, ApprovalError, RespondError, Session, SessionError, approvals};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use toml::Spanned;
 
 /// The answers of one turn that were not given yet.
@@ -19,6 +24,9 @@ pub(crate) struct Answers<'t> {
     services: Left<'t, ServiceAnswer>,
     refused: Vec<Failure>,
 }
+
+/// What services were asked, by call: the data of their requests.
+pub(crate) type Requests = BTreeMap<String, Value>;
 
 /// With their places in the list.
 type Left<'t, T> = Vec<(usize, &'t Spanned<T>)>;
@@ -36,7 +44,12 @@ impl<'t> Answers<'t> {
     }
 
     /// Answers what it can; whether that was anything.
-    pub(crate) async fn give(&mut self, session: &mut Session, waits: &Suspension) -> Result<bool, SessionError> {
+    pub(crate) async fn give(
+        &mut self,
+        session: &mut Session,
+        waits: &Suspension,
+        requests: &Requests,
+    ) -> Result<bool, SessionError> {
         let (mut decisions, mut given) = (Vec::new(), false);
         for wait in &waits.waits {
             match &wait.cause {
@@ -47,34 +60,36 @@ impl<'t> Answers<'t> {
                         given = true;
                     }
                 }
-                WaitCause::Service { .. } => given |= self.respond(session, wait).await?,
+                WaitCause::Service { .. } => given |= self.respond(session, wait, requests.get(&wait.call.0)).await?,
                 WaitCause::Agent { .. } | WaitCause::OutcomeUnknown => {}
             }
         }
         if decisions.is_empty() {
             return Ok(given);
         }
-        let named: Vec<_> = decisions.iter().map(|(index, _)| *index).collect();
+        let named: Vec<_> = decisions.iter().map(|(at, decision)| (decision.call.clone(), at.clone())).collect();
         let decisions = decisions.into_iter().map(|(_, decision)| decision).collect();
         match session.approve(decisions).await {
             Ok(()) => Ok(true),
             Err(SessionError::Approval(error)) => {
-                self.refuse(("approvals", named.first().copied().unwrap_or_default()), error.to_string());
+                let refused = named.iter().find(|(call, _)| call == call_of(&error)).or(named.first());
+                let (index, span) = refused.map(|(_, at)| at.clone()).unwrap_or_default();
+                self.refuse(("approvals", index, span), error.to_string());
                 Ok(false)
             }
             Err(error) => Err(error),
         }
     }
 
-    fn decision(&mut self, wait: &Wait) -> Option<(usize, ApprovalDecision)> {
+    fn decision(&mut self, wait: &Wait) -> Option<((usize, Range<usize>), ApprovalDecision)> {
         let at = self.approvals.iter().position(|(_, answer)| answer.get_ref().name == wait.name)?;
-        let (index, answer) = self.approvals.remove(at);
-        let answer = answer.get_ref();
+        let (index, spanned) = self.approvals.remove(at);
+        let answer = spanned.get_ref();
         let verdict = match answer.verdict {
             Verdict::Allow => approvals::Verdict::Allow { scope: GrantScope::Once, edited: answer.arguments.clone() },
             Verdict::Deny => approvals::Verdict::Deny { reason: answer.reason.clone() },
         };
-        Some((index, ApprovalDecision { call: wait.call.clone(), verdict }))
+        Some(((index, spanned.span()), ApprovalDecision { call: wait.call.clone(), verdict }))
     }
 
     fn answer(&mut self, question: &str) -> Option<String> {
@@ -90,30 +105,40 @@ impl<'t> Answers<'t> {
         None
     }
 
-    async fn respond(&mut self, session: &mut Session, wait: &Wait) -> Result<bool, SessionError> {
+    async fn respond(
+        &mut self,
+        session: &mut Session,
+        wait: &Wait,
+        request: Option<&Value>,
+    ) -> Result<bool, SessionError> {
         let Some(at) = self.services.iter().position(|(_, answer)| answer.get_ref().name == wait.name) else {
             return Ok(false);
         };
         let (index, answer) = self.services.remove(at);
+        if let Some(pattern) = &answer.get_ref().request {
+            let place = self.scenario.place(pattern.span(), format!("{}.services[{index}].request", self.turn));
+            let (text, structured) = text_of(request.unwrap_or(&Value::Null));
+            self.refused.extend(Failure::of(&place, pattern.get_ref().mismatches(&text, structured)));
+        }
         match session.respond(event(wait, answer.get_ref())).await {
             Ok(_) => Ok(true),
             Err(RespondError::Session(error)) => Err(error),
             Err(error) => {
-                self.refuse(("services", index), error.to_string());
+                self.refuse(("services", index, answer.span()), error.to_string());
                 Ok(false)
             }
         }
     }
 
-    fn refuse(&mut self, (list, index): (&str, usize), problem: String) {
-        let place = self.scenario.place(0..0, format!("{}.{list}[{index}]", self.turn));
+    fn refuse(&mut self, (list, index, span): (&str, usize, Range<usize>), problem: String) {
+        let place = self.scenario.place(span, format!("{}.{list}[{index}]", self.turn));
         self.refused.push(Failure::at(place, "an answer that can be taken", problem));
     }
 
     /// Answers that could not be taken, and those that nobody asked for.
     pub(crate) fn failures(self) -> Vec<Failure> {
         let Self { scenario, turn, approvals, questions, services, refused } = self;
-        let never = |(list, index, span): (&str, usize, std::ops::Range<usize>)| {
+        let never = |(list, index, span): (&str, usize, Range<usize>)| {
             let place = scenario.place(span, format!("{turn}.{list}[{index}]"));
             Failure::at(place, "to be asked for this answer", "the turn never was".to_owned())
         };
@@ -124,6 +149,15 @@ impl<'t> Answers<'t> {
         let services = services.into_iter().map(|(index, answer)| ("services", index, answer.span()));
         let left: Vec<_> = approvals.chain(questions).chain(services).map(never).collect();
         refused.into_iter().chain(left).collect()
+    }
+}
+
+/// The call that it is about.
+fn call_of(error: &ApprovalError) -> &CallId {
+    match error {
+        ApprovalError::Arguments { call, .. }
+        | ApprovalError::Forbidden { call, .. }
+        | ApprovalError::Gone { call, .. } => call,
     }
 }
 

@@ -5,15 +5,17 @@ use super::model::Complaint;
 use super::pattern::{Pattern, quoted};
 use super::place::Place;
 use super::report::Failure;
-use super::script::{Ending, ExpectedCall, Turn};
+use super::script::{Ending, ExpectedCall, Fails, Turn};
 use super::transcript::called;
 use crate::diff::diff;
+use agent_core::approval::source_of;
 use agent_core::change::CallRecord;
 use agent_core::event::{EndReason, Suspension, WaitCause};
-use agent_core::message::Content;
+use agent_core::message::{CallId, Content};
 use agent_core::view::result_text;
 use agent_runtime::TurnResult;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A turn that was played.
@@ -29,6 +31,10 @@ pub(crate) struct Played<'t> {
     /// Replies that were asked for.
     pub(crate) replies: usize,
     pub(crate) complaints: Vec<Complaint>,
+    /// Calls of tools that are not there.
+    pub(crate) unknown: BTreeSet<CallId>,
+    /// MCP servers of the agent, none of which is started.
+    pub(crate) servers: Vec<String>,
     /// What of it counts.
     pub(crate) counts: Counts,
     /// What the scenario's answers were not good for, or not asked for.
@@ -97,7 +103,11 @@ impl Checked<'_> {
     }
 
     fn calls(&self) -> Vec<Failure> {
-        let (Some(expected), calls) = (&self.played.turn.calls, &self.played.calls) else { return Vec::new() };
+        let calls = &self.played.calls;
+        let Some(expected) = &self.played.turn.calls else {
+            let unknown = calls.iter().filter(|call| self.played.unknown.contains(&call.id));
+            return unknown.map(|call| self.no_such_tool(self.place(&self.played.span, ""), &call.name)).collect();
+        };
         let names = |wanted: &[&str]| wanted.iter().map(|name| format!("{name}\n")).collect::<String>();
         let wanted: Vec<_> = expected.iter().map(|call| call.get_ref().name.as_str()).collect();
         let made: Vec<_> = calls.iter().map(|call| call.name.as_str()).collect();
@@ -147,19 +157,40 @@ impl Checked<'_> {
             return failures;
         };
         let text = shown(&result.content);
-        if result.is_error != expected.fails {
-            let (wanted, advice) = match expected.fails {
-                true => ("a call that fails", None),
-                false => ("a call that succeeds", Some("if it must fail, write `fails = true`")),
-            };
-            let failure = Failure::at(self.place(&span, &key("fails")), wanted, quoted(&text));
-            failures.push(Failure { advice: advice.map(str::to_owned), ..failure });
+        let failing = self.place(&span, &key("fails"));
+        match (expected.fails, self.played.unknown.contains(&call.id), result.is_error) {
+            (Fails::NoSuchTool, true, _) | (Fails::No, false, false) | (Fails::Yes, false, true) => {}
+            (Fails::No | Fails::Yes, true, _) => {
+                let name = key("name");
+                failures.push(self.no_such_tool(self.place(&span, &name), &call.name));
+            }
+            (Fails::NoSuchTool, false, _) => {
+                let found = format!("`{}` is there, and brought {}", call.name, quoted(&text));
+                failures.push(Failure::at(failing, "a call of a tool that is not there", found));
+            }
+            (Fails::Yes, false, false) => failures.push(Failure::at(failing, "a call that fails", quoted(&text))),
+            (Fails::No, false, true) => {
+                let failure = Failure::at(failing, "a call that succeeds", quoted(&text));
+                failures.push(failure.advising("if it must fail, write `fails = true`"));
+            }
         }
         if let Some(pattern) = &expected.result {
             let mismatches = pattern.get_ref().mismatches(&text, result.structured.as_ref());
             failures.extend(Failure::of(&self.place(&pattern.span(), &key("result")), mismatches));
         }
         failures
+    }
+
+    /// A slip in its name would pass for a tool that fails.
+    fn no_such_tool(&self, place: Place, name: &str) -> Failure {
+        let of_server = source_of(name).filter(|source| self.played.servers.iter().any(|server| server == source));
+        let why = match of_server {
+            Some(server) => format!("`{server}` is an MCP server, and a scenario starts none"),
+            None => "see how its author writes it: `agent-host plugin inspect FILE` shows that".to_owned(),
+        };
+        let expected = format!("a tool `{name}` that is there");
+        let advice = format!("{why}; if the agent shall meet that, expect the call with `fails = \"no_such_tool\"`");
+        Failure::at(place, &expected, "there is no such tool".to_owned()).advising(advice)
     }
 
     fn ending(&self) -> Option<Failure> {

@@ -20,9 +20,19 @@ pub struct Discovered {
     pub path: PathBuf,
 }
 
+/// A folder that cannot be looked into.
+#[derive(Debug, thiserror::Error)]
+#[error("the folder `{}` cannot be read: {source}", folder.display())]
+pub struct Unreadable {
+    /// Which: the one that was named, or one below it.
+    pub folder: PathBuf,
+    /// Why not.
+    pub source: std::io::Error,
+}
+
 /// The scenarios in a folder and below it, by name; of a file, itself. Folders whose names begin with a dot, and those of
 /// build tools, are passed over; links are not followed.
-pub fn discover(at: &Path) -> std::io::Result<Vec<Discovered>> {
+pub fn discover(at: &Path) -> Result<Vec<Discovered>, Unreadable> {
     if at.is_file() {
         return Ok(of(at, at.parent().unwrap_or(Path::new(""))).into_iter().collect());
     }
@@ -32,10 +42,12 @@ pub fn discover(at: &Path) -> std::io::Result<Vec<Discovered>> {
     Ok(found)
 }
 
-fn look(folder: &Path, root: &Path, depth: usize, found: &mut Vec<Discovered>) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        let (name, kind, path) = (entry.file_name().to_string_lossy().into_owned(), entry.file_type()?, entry.path());
+fn look(folder: &Path, root: &Path, depth: usize, found: &mut Vec<Discovered>) -> Result<(), Unreadable> {
+    let unreadable = |source| Unreadable { folder: folder.to_owned(), source };
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        let kind = entry.file_type().map_err(unreadable)?;
+        let (name, path) = (entry.file_name().to_string_lossy().into_owned(), entry.path());
         if kind.is_dir() && depth > 0 && !name.starts_with('.') && !PASSED_OVER.contains(&name.as_str()) {
             look(&path, root, depth - 1, found)?;
         } else if kind.is_file() {
@@ -54,6 +66,16 @@ fn of(path: &Path, root: &Path) -> Option<Discovered> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// S4: the folder that cannot be read is the one that is named.
+    #[test]
+    fn a_folder_that_cannot_be_read_is_named() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let closed = folder.path().join("sub/closed");
+        let error = look(&closed, folder.path(), DEPTH, &mut Vec::new()).expect_err("it is not there");
+        let expected = format!("the folder `{}` cannot be read: ", closed.display());
+        assert!(error.to_string().starts_with(&expected), "{error}");
+    }
 
     #[test]
     fn scenarios_are_found_by_their_ending() {

@@ -151,6 +151,12 @@ impl Problems<'_> {
                 "it says nothing to do: give it [[turns]] with `say` and `replies`, or [[calls]] with `name`",
             );
         }
+        for (span, key, what) in super::values::without_json(&self.scenario.text) {
+            self.add(
+                span,
+                &format!("{key} is {what}, which JSON has no word for: write it as a text, or leave it out"),
+            );
+        }
         for (index, turn) in script.turns.iter().enumerate() {
             self.turn(&format!("turns[{index}]"), turn.get_ref());
         }
@@ -204,6 +210,14 @@ impl Problems<'_> {
                 _ => {}
             }
         }
+        for (index, question) in turn.questions.iter().enumerate() {
+            if let Some(problem) = question.get_ref().question.as_ref().and_then(Pattern::problem) {
+                self.add(question.span(), &format!("{key}.questions[{index}].question {problem}"));
+            }
+        }
+        for (index, service) in turn.services.iter().enumerate() {
+            self.pattern(&format!("{key}.services[{index}].request"), service.get_ref().request.as_ref());
+        }
         self.pattern(&format!("{key}.output"), turn.output.as_ref());
         self.pattern(&format!("{key}.error"), turn.error.as_ref());
         if let (Some(error), Some(ends)) = (&turn.error, &turn.ends)
@@ -242,9 +256,12 @@ impl Problems<'_> {
             }
             FileContent::Copy(from) => {
                 let from = self.scenario.folder().join(from);
-                if let Err(error) = std::fs::metadata(&from) {
-                    self.add(content.span(), &format!("{key}: `{}` cannot be copied: {error}", from.display()));
-                }
+                let problem = match std::fs::metadata(&from) {
+                    Ok(there) if there.is_file() || there.is_dir() => return,
+                    Ok(_) => "it is neither a file nor a folder".to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                self.add(content.span(), &format!("{key}: `{}` cannot be copied: {problem}", from.display()));
             }
         }
     }
@@ -338,5 +355,36 @@ mod tests {
             assert!(found.contains(problem), "{problem} is not in {found}");
         }
         assert!(error("description = \"none\"\n").contains("says nothing to do"));
+    }
+
+    /// Tools, models and services speak JSON: what it has no word for would become something else on the way.
+    #[test]
+    fn values_that_json_has_no_word_for() {
+        let found = error(
+            "[agent.plugins.a.config]\nwhen = 2026-01-01\n[[calls]]\nname = \"t\"\narguments = { day = 2026-01-01, \
+             list = [1.5, nan] }\nresult = { at = { \"/a\" = -inf } }\n",
+        );
+        let expected = [
+            "a.scenario.toml:5:21: calls[0].arguments.day is a date",
+            "a.scenario.toml:5:46: calls[0].arguments.list[1] is nan",
+            "a.scenario.toml:6:26: calls[0].result.at.\"/a\" is -inf",
+        ];
+        for problem in expected {
+            assert!(found.contains(problem), "{problem} is not in {found}");
+        }
+        assert!(!found.contains("when"), "what an agent's keys may be is said elsewhere: {found}");
+    }
+
+    /// What is expected of a service's request, and of a question, is a pattern like others.
+    #[test]
+    fn patterns_of_answers_are_checked() {
+        let text = "[[turns]]\nsay = \"hi\"\nquestions = [{ question = { contains = \"\" }, answer = \"a\" }]\n\
+            services = [{ name = \"a\", type = \"b\", request = { matches = \"\" } }]\n";
+        let found = error(text);
+        assert!(
+            found.contains("a.scenario.toml:3:14: turns[0].questions[0].question has `contains = \"\"`"),
+            "{found}"
+        );
+        assert!(found.contains("a.scenario.toml:4:49: turns[0].services[0].request has `matches = \"\"`"), "{found}");
     }
 }

@@ -5,14 +5,19 @@ use super::report::Failure;
 use super::script::FileContent;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// Deepest folder that is copied.
 const DEPTH: usize = 16;
+/// Most bytes that are copied into one scenario's folder, so that a scenario is soon over.
+const MOST_BYTES: u64 = 256 * 1024 * 1024;
+/// Most files and folders that are.
+const MOST_FILES: usize = 20_000;
 
 /// Lays the scenario's files into the folder. A path that ends with `/` is an empty folder.
 pub(crate) fn lay(scenario: &Scenario, folder: &Path) -> Result<(), String> {
+    let mut room = Room { bytes: MOST_BYTES, files: MOST_FILES };
     for (path, content) in &scenario.script.files {
         let to = folder.join(path);
         let written = match content.get_ref() {
@@ -21,7 +26,7 @@ pub(crate) fn lay(scenario: &Scenario, folder: &Path) -> Result<(), String> {
             FileContent::Base64(text) => {
                 STANDARD.decode(text).map_err(io::Error::other).and_then(|bytes| write(&to, &bytes))
             }
-            FileContent::Copy(from) => copy(&scenario.folder().join(from), &to, DEPTH),
+            FileContent::Copy(from) => copy(&scenario.folder().join(from), &to, DEPTH, &mut room),
         };
         written.map_err(|error| {
             let place = scenario.place(content.span(), format!("files.{path:?}"));
@@ -38,9 +43,45 @@ fn write(to: &Path, bytes: &[u8]) -> io::Result<()> {
     std::fs::write(to, bytes)
 }
 
-fn copy(from: &Path, to: &Path, depth: usize) -> io::Result<()> {
+/// What may still be copied.
+struct Room {
+    bytes: u64,
+    files: usize,
+}
+
+impl Room {
+    /// A file's bytes. What is neither file nor folder may never end.
+    fn read(&mut self, from: &Path) -> io::Result<Vec<u8>> {
+        let bytes = read(from, self.bytes)?;
+        self.bytes -= bytes.len() as u64;
+        Ok(bytes)
+    }
+
+    fn take_place(&mut self) -> io::Result<()> {
+        let full = || io::Error::other(format!("there are more than {MOST_FILES} files and folders"));
+        self.files = self.files.checked_sub(1).ok_or_else(full)?;
+        Ok(())
+    }
+}
+
+/// The bytes of a regular file, at most so many.
+pub(super) fn read(from: &Path, most: u64) -> io::Result<Vec<u8>> {
+    if !std::fs::metadata(from)?.is_file() {
+        return Err(io::Error::other(format!("`{}` is no regular file", from.display())));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(from)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let (path, most) = (from.display(), MOST_BYTES >> 20);
+        return Err(io::Error::other(format!("with `{path}` there are more than {most} MiB")));
+    }
+    Ok(bytes)
+}
+
+fn copy(from: &Path, to: &Path, depth: usize, room: &mut Room) -> io::Result<()> {
+    room.take_place()?;
     if !from.is_dir() {
-        return write(to, &std::fs::read(from)?);
+        return write(to, &room.read(from)?);
     }
     if depth == 0 {
         return Err(io::Error::other(format!("`{}` lies too deep", from.display())));
@@ -48,7 +89,7 @@ fn copy(from: &Path, to: &Path, depth: usize) -> io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
-        copy(&entry.path(), &to.join(entry.file_name()), depth - 1)?;
+        copy(&entry.path(), &to.join(entry.file_name()), depth - 1, room)?;
     }
     Ok(())
 }

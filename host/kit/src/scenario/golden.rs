@@ -3,8 +3,12 @@
 use super::file::Scenario;
 use super::report::Failure;
 use crate::diff::diff;
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Permissions of a transcript that is written for the first time, before the umask.
+const NEW_FILE: u32 = 0o666;
 
 /// Whether transcripts are compared or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +17,8 @@ pub enum GoldenMode {
     Compare,
     /// One that differs is written anew.
     Update,
+    /// One that differs is left as it is: what was played is not what it should be.
+    Keep,
 }
 
 /// What became of a scenario's transcript.
@@ -24,6 +30,11 @@ pub enum Golden {
     Same,
     /// It is not, or there is no file yet.
     Differs,
+    /// It is not, and was left as it was, since the scenario has failed.
+    Kept {
+        /// Which.
+        path: PathBuf,
+    },
     /// The file was written.
     Written {
         /// Which.
@@ -40,6 +51,7 @@ impl Golden {
             Golden::None => "none",
             Golden::Same => "same",
             Golden::Differs => "differs",
+            Golden::Kept { .. } => "kept",
             Golden::Written { .. } => "written",
         }
     }
@@ -64,7 +76,8 @@ pub(crate) fn settle(scenario: &Scenario, transcript: &str, mode: GoldenMode) ->
     }
     let changes = diff(stored.as_deref().unwrap_or_default(), transcript);
     match (mode, stored) {
-        (GoldenMode::Update, _) => match std::fs::write(&path, transcript) {
+        (GoldenMode::Keep, _) => (Golden::Kept { path }, None),
+        (GoldenMode::Update, _) => match write(&path, transcript) {
             Ok(()) => (Golden::Written { path, diff: changes }, None),
             Err(error) => failed(scenario, "a golden transcript that can be written", error.to_string()),
         },
@@ -80,6 +93,32 @@ pub(crate) fn settle(scenario: &Scenario, transcript: &str, mode: GoldenMode) ->
             (golden, failure.map(|failure| Failure { diff: Some(changes), ..failure.advising(advice) }))
         }
     }
+}
+
+/// Whole or not at all, with the permissions of the file that was there. A link is not followed: it may lead to a file
+/// that is something else.
+fn write(path: &Path, transcript: &str) -> io::Result<()> {
+    let there = match std::fs::symlink_metadata(path) {
+        Ok(there) if there.is_file() => Some(there.permissions()),
+        Ok(_) => {
+            let what = format!("{} is a link, or no file: remove it, and --update writes a file there", path.display());
+            return Err(io::Error::other(what));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    if there.as_ref().is_some_and(std::fs::Permissions::readonly) {
+        return Err(io::Error::other(format!("{} may only be read", path.display())));
+    }
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".golden.").permissions(std::fs::Permissions::from_mode(NEW_FILE));
+    let mut beside = builder.tempfile_in(path.parent().unwrap_or(Path::new("")))?;
+    beside.write_all(transcript.as_bytes())?;
+    if let Some(permissions) = there {
+        beside.as_file().set_permissions(permissions)?;
+    }
+    beside.persist(path)?;
+    Ok(())
 }
 
 fn failed(scenario: &Scenario, expected: &str, found: String) -> (Golden, Option<Failure>) {

@@ -11,6 +11,8 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// Largest file that is an answer's body, in bytes.
+const BODY: u64 = 256 * 1024 * 1024;
 /// Requests that nobody recorded and that are reported.
 const REPORTED: usize = 20;
 
@@ -171,5 +173,8 @@ fn body_of(scenario: &Scenario, exchange: &Exchange) -> io::Result<Vec<u8>> {
     if let Some(text) = &exchange.base64 {
         return STANDARD.decode(text).map_err(io::Error::other);
     }
-    exchange.file.as_ref().map_or_else(|| Ok(Vec::new()), |file| std::fs::read(scenario.folder().join(file)))
+    exchange
+        .file
+        .as_ref()
+        .map_or_else(|| Ok(Vec::new()), |file| super::folder::read(&scenario.folder().join(file), BODY))
 }

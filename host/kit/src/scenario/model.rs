@@ -14,6 +14,7 @@ pub(crate) struct StagedModel {
     /// Beside the turns: summaries, and answers to plugins.
     aside: Scripted,
     playing: Mutex<Playing>,
+    besides: Mutex<Besides>,
 }
 
 /// Where the model is.
@@ -27,10 +28,25 @@ struct Playing {
     complaints: Vec<Complaint>,
 }
 
+/// What was asked beside the turns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Besides {
+    pub(crate) summaries: Asked,
+    pub(crate) answers: Asked,
+}
+
+/// What became of one list of replies.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    /// Replies that were asked for.
+    pub(crate) replies: usize,
+    pub(crate) complaints: Vec<Complaint>,
+}
+
 /// A request that was not what a reply expects, or that nothing is left for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Complaint {
-    /// The reply of the turn, from 0.
+    /// The reply in its list, from 0.
     pub(crate) reply: usize,
     /// What is wrong.
     pub(crate) problem: String,
@@ -46,7 +62,7 @@ impl StagedModel {
         let aside =
             Replies { summaries: unspanned(&script.summaries), answers: unspanned(&script.answers), turns: Vec::new() };
         let turns = turns.into_iter().map(|turns| of(Replies { turns, ..Replies::default() })).collect();
-        Self { turns, aside: of(aside), playing: Mutex::default() }
+        Self { turns, aside: of(aside), playing: Mutex::default(), besides: Mutex::default() }
     }
 
     /// From now on the replies of this turn are given; `before` is how many the session has had.
@@ -58,6 +74,32 @@ impl StagedModel {
     pub(crate) fn end(&self) -> (usize, Vec<Complaint>) {
         let playing = self.lock();
         (playing.asked, playing.complaints.clone())
+    }
+
+    /// What was asked beside the turns so far.
+    pub(crate) fn besides(&self) -> Besides {
+        self.besides.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn aside(
+        &self,
+        request: &ModelRequest,
+        context: ReplyContext<'_>,
+        deltas: &Sender<Delta>,
+    ) -> Result<RawReply, ModelError> {
+        let replied = self.aside.reply(request, context, deltas).await;
+        let mut besides = self.besides.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = match context.purpose {
+            Purpose::Turn => return replied,
+            Purpose::Summary => &mut besides.summaries,
+            Purpose::Plugin => &mut besides.answers,
+        };
+        let reply = usize::try_from(context.call).unwrap_or(usize::MAX);
+        asked.replies = asked.replies.max(reply.saturating_add(1));
+        if let Err(ModelError::Unexpected { problems, .. } | ModelError::BrokenRequest { problems, .. }) = &replied {
+            complain(&mut asked.complaints, Complaint { reply, problem: problems.join("; ") });
+        }
+        replied
     }
 
     fn lock(&self) -> MutexGuard<'_, Playing> {
@@ -78,7 +120,7 @@ impl Provider for StagedModel {
         deltas: &Sender<Delta>,
     ) -> Result<RawReply, ModelError> {
         if context.purpose != Purpose::Turn {
-            return self.aside.reply(request, context, deltas).await;
+            return self.aside(request, context, deltas).await;
         }
         let (turn, call) = {
             let mut playing = self.lock();
@@ -86,7 +128,7 @@ impl Provider for StagedModel {
             playing.asked = playing.asked.max(usize::try_from(call).unwrap_or(usize::MAX).saturating_add(1));
             (playing.turn, call)
         };
-        let Some(scripted) = self.turns.get(turn) else { return self.aside.reply(request, context, deltas).await };
+        let Some(scripted) = self.turns.get(turn) else { return self.aside(request, context, deltas).await };
         let replied = scripted.reply(request, ReplyContext { call, ..context }, deltas).await;
         let problem = match &replied {
             Err(ModelError::Unexpected { problems, .. } | ModelError::BrokenRequest { problems, .. }) => {
@@ -99,11 +141,15 @@ impl Provider for StagedModel {
         };
         if let Some(problem) = problem {
             let reply = usize::try_from(call).unwrap_or(usize::MAX);
-            let mut playing = self.lock();
-            if playing.complaints.iter().all(|complaint| complaint.reply != reply) {
-                playing.complaints.push(Complaint { reply, problem });
-            }
+            complain(&mut self.lock().complaints, Complaint { reply, problem });
         }
         replied
+    }
+}
+
+/// A reply that is asked for again is not told again.
+fn complain(complaints: &mut Vec<Complaint>, complaint: Complaint) {
+    if complaints.iter().all(|told| told.reply != complaint.reply) {
+        complaints.push(complaint);
     }
 }

@@ -109,7 +109,8 @@ impl Pattern {
         let no_pointer = |pointer: &String| !pointer.is_empty() && !pointer.starts_with('/');
         let pointer = pointers.clone().find(|pointer| no_pointer(pointer));
         let pointer = pointer.map(|pointer| format!("has {pointer:?}, which is no JSON pointer: it begins with `/`"));
-        self.0.matches.0.iter().chain(self.0.at_matches.values()).find_map(wrong).or(pointer)
+        let wrong = self.0.matches.0.iter().chain(self.0.at_matches.values()).find_map(wrong);
+        wrong.or(pointer).or_else(|| self.0.idle())
     }
 
     /// All that does not hold of a text, or of its JSON where it has another than its text.
@@ -143,6 +144,35 @@ impl Pattern {
 }
 
 impl Parts {
+    /// A part that would hold of anything, or of nothing.
+    fn idle(&self) -> Option<String> {
+        let lists = [("contains", &self.contains), ("lacks", &self.lacks), ("matches", &self.matches)];
+        for (key, texts) in lists {
+            if texts.0.iter().any(String::is_empty) {
+                return Some(match key {
+                    "lacks" => "has `lacks = \"\"`, which holds of nothing: write what must not be there".to_owned(),
+                    _ => format!(
+                        "has `{key} = \"\"`, which holds of anything: write what must be there, or `text = \"\"` for an empty text"
+                    ),
+                });
+            }
+        }
+        if matches!(&self.includes, Some(Value::Object(keys)) if keys.is_empty())
+            || matches!(&self.includes, Some(Value::Array(items)) if items.is_empty())
+        {
+            return Some(
+                "has an empty `includes`, which holds of any table or list: write what must stand in it".to_owned(),
+            );
+        }
+        let empty = self.at_matches.iter().find(|(_, pattern)| pattern.is_empty());
+        if let Some((pointer, _)) = empty {
+            return Some(format!(
+                "has an empty regular expression at {pointer:?}, which matches anything: write what must stand there"
+            ));
+        }
+        None
+    }
+
     fn wants_json(&self) -> bool {
         self.json.is_some() || self.includes.is_some() || !self.at.is_empty() || !self.at_matches.is_empty()
     }
@@ -273,6 +303,18 @@ mod tests {
         assert!(problem(json!({})).starts_with("says nothing"));
         assert!(problem(json!({"matches": "("})).starts_with("is no regular expression"));
         assert!(problem(json!({"at": {"a": 1}})).contains("no JSON pointer"));
+        for idle in [
+            json!({"contains": ""}),
+            json!({"contains": ["a", ""]}),
+            json!({"matches": ""}),
+            json!({"at_matches": {"/a": ""}}),
+        ] {
+            let found = problem(idle);
+            assert!(found.contains("anything"), "{found}");
+        }
+        assert!(problem(json!({"lacks": ""})).contains("holds of nothing"));
+        assert!(problem(json!({"contains": []})).starts_with("says nothing"));
+        assert!(problem(json!({"includes": {}})).contains("holds of any"));
         assert_eq!(of(json!({"contains": "a"})).problem(), None);
         assert!(serde_json::from_value::<Pattern>(json!({"contain": "a"})).is_err());
     }

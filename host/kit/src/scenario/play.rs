@@ -1,18 +1,19 @@
 //! Plays a scenario: lays its folder, has its agent made, lets turn after turn run, and says what does not hold.
 
-use super::answers::Answers;
+use super::answers::{Answers, Requests};
 use super::check::{Counts, Played, text_of};
 use super::file::Scenario;
 use super::golden::{Golden, GoldenMode, settle};
 use super::http::Recorded;
-use super::model::StagedModel;
+use super::model::{Asked, Complaint, StagedModel};
 use super::report::{Failure, Report, Verdict};
 use super::script::{self, ExpectedCall, Turn};
 use super::transcript::{self, Normal};
 use super::{attached, folder, pattern};
-use agent_core::event::Event;
+use agent_core::change::OutboxEffect;
+use agent_core::event::{Event, EventKind};
 use agent_core::message::TurnInput;
-use agent_memory::{CallFilter, MAX_PAGE, Options, SqliteStore, Store, Synchronous};
+use agent_memory::{CallFilter, MAX_PAGE, Options, OutboxFilter, SqliteStore, Store, Synchronous};
 use agent_models::{Provider, ScriptedReply};
 use agent_plugins::Sandbox;
 use agent_runtime::{Agent, Downscaler, Host, OpenSession, Session, SessionError, TurnResult};
@@ -28,7 +29,33 @@ use tokio_util::sync::CancellationToken;
 #[async_trait]
 pub trait Casting: Send + Sync {
     /// The agent, or why there is none.
-    async fn agent(&self, scenario: &Scenario, setting: &Setting) -> Result<Arc<Agent>, String>;
+    async fn agent(&self, scenario: &Scenario, setting: &Setting) -> Result<Made, String>;
+}
+
+/// An agent that was made for a scenario.
+pub struct Made {
+    /// Itself, without MCP servers.
+    pub agent: Arc<Agent>,
+    /// The MCP servers that its file names: none is started.
+    pub servers: Vec<String>,
+    /// Those of the agents below it, in words.
+    pub servers_below: Vec<String>,
+}
+
+impl Made {
+    /// What of its file does not hold in a scenario.
+    fn notes(&self) -> Vec<String> {
+        let servers: Vec<_> = self.servers.iter().chain(&self.servers_below).map(String::as_str).collect();
+        let note = format!("a scenario starts no MCP server, so the tools of {} are not there", servers.join(", "));
+        if servers.is_empty() { Vec::new() } else { vec![note] }
+    }
+}
+
+/// What came of playing.
+struct Outcome {
+    failures: Vec<Failure>,
+    golden: Golden,
+    notes: Vec<String>,
 }
 
 /// What an agent is made for.
@@ -54,16 +81,16 @@ impl Player {
     /// that is asked for.
     pub async fn play(&self, scenario: &Scenario) -> Report {
         let began = Instant::now();
-        let (verdict, golden) = match self.played(scenario).await {
-            Ok((failures, golden)) if failures.is_empty() => (Verdict::Passed, golden),
-            Ok((failures, golden)) => (Verdict::Failed(failures), golden),
-            Err(reason) => (Verdict::NotPlayed(reason), Golden::None),
+        let (verdict, golden, notes) = match self.played(scenario).await {
+            Ok(Outcome { failures, golden, notes }) if failures.is_empty() => (Verdict::Passed, golden, notes),
+            Ok(Outcome { failures, golden, notes }) => (Verdict::Failed(failures), golden, notes),
+            Err(reason) => (Verdict::NotPlayed(reason), Golden::None, Vec::new()),
         };
         let (name, path) = (scenario.name.clone(), scenario.path.clone());
-        Report { name, path, verdict, golden, time: began.elapsed() }
+        Report { name, path, verdict, golden, notes, time: began.elapsed() }
     }
 
-    async fn played(&self, scenario: &Scenario) -> Result<(Vec<Failure>, Golden), String> {
+    async fn played(&self, scenario: &Scenario) -> Result<Outcome, String> {
         let of_io = |error: std::io::Error| format!("the scenario's folder cannot be made: {error}");
         let place = tempfile::tempdir().map_err(of_io)?;
         let folder = place.path().canonicalize().map_err(of_io)?.join("files");
@@ -75,7 +102,8 @@ impl Player {
         let replies = acts.iter().map(|act| act.turn.replies.iter().map(|reply| reply.get_ref().clone()).collect());
         let model = is_scripted.then(|| Arc::new(StagedModel::new(scenario, replies.collect())));
         let setting = Setting { folder: folder.clone(), model: model.clone().map(|model| model as Arc<dyn Provider>) };
-        let agent = self.casting.agent(scenario, &setting).await?;
+        let made = self.casting.agent(scenario, &setting).await?;
+        let notes = made.notes();
         let options = Options { synchronous: Synchronous::Off, ..Options::default() };
         let store =
             SqliteStore::open(place.path().join("agent-host.db"), options).map_err(|error| error.to_string())?;
@@ -88,11 +116,11 @@ impl Player {
             first_uses: None,
             http: Some(recorded.clone()),
         };
-        let session = Session::open(&host, agent.clone(), OpenSession::New).await.map_err(|error| error.to_string())?;
-        let stage = Stage { scenario, store, session, model, recorded, folder };
-        let performed = stage.perform(&acts, self.golden).await;
-        agent.servers().shutdown().await;
-        performed
+        let session =
+            Session::open(&host, made.agent.clone(), OpenSession::New).await.map_err(|error| error.to_string())?;
+        let stage = Stage { scenario, store, session, model, recorded, folder, servers: made.servers };
+        let (failures, golden) = stage.perform(&acts, self.golden).await?;
+        Ok(Outcome { failures, golden, notes })
     }
 }
 
@@ -158,6 +186,8 @@ struct Stage<'s> {
     model: Option<Arc<StagedModel>>,
     recorded: Arc<Recorded>,
     folder: PathBuf,
+    /// MCP servers that are not started.
+    servers: Vec<String>,
 }
 
 impl Stage<'_> {
@@ -165,6 +195,7 @@ impl Stage<'_> {
         let limit = Duration::from_millis(self.scenario.script.time_limit_ms);
         let (mut failures, mut text, end) = (Vec::new(), String::new(), Instant::now() + limit);
         let normal = Normal::new(self.session.subject(), &self.folder);
+        let mut is_stopped = false;
         for (index, act) in acts.iter().enumerate() {
             let place = || self.scenario.place(act.span.clone(), act.key.clone());
             let input = attached::input(&self.session, &act.turn, &self.folder).await;
@@ -186,6 +217,7 @@ impl Stage<'_> {
             }
             text.push_str(&transcript);
             if cancel.is_cancelled() {
+                is_stopped = true;
                 let found = "it was stopped then".to_owned();
                 let expected = format!("the scenario to be over in {} ms", limit.as_millis());
                 failures.push(
@@ -200,6 +232,9 @@ impl Stage<'_> {
                 break;
             }
         }
+        if !is_stopped {
+            failures.extend(self.besides());
+        }
         failures.extend(self.requests());
         failures.extend(folder::differences(self.scenario, &self.folder));
         let Self { scenario, session, .. } = self;
@@ -207,6 +242,11 @@ impl Stage<'_> {
         if !scenario.script.golden {
             return Ok((failures, Golden::None));
         }
+        // What does not hold is not what somebody shall read and commit.
+        let mode = match mode {
+            GoldenMode::Update if !failures.is_empty() => GoldenMode::Keep,
+            mode => mode,
+        };
         let (golden, failure) = settle(scenario, &normal.text(&text), mode);
         failures.extend(failure);
         Ok((failures, golden))
@@ -226,7 +266,8 @@ impl Stage<'_> {
         let begin = self.last_event().await?;
         let mut result = self.session.run(Some(input), cancel.clone()).await?;
         while let TurnResult::Suspended(suspension) = &result {
-            if !answers.give(&mut self.session, suspension).await? {
+            let asked = self.services().await?;
+            if !answers.give(&mut self.session, suspension, &asked).await? {
                 break;
             }
             result = self.session.run(None, cancel.clone()).await?;
@@ -241,11 +282,18 @@ impl Stage<'_> {
         };
         let requests = self.recorded.told();
         let output = output.as_deref().filter(|_| act.counts == Counts::All);
-        let text = transcript::turn(&attached::said(&act.turn), &events, (&requests, output));
+        let besides = transcript::Besides { requests: &requests, services: &self.services().await?, output };
+        let text = transcript::turn(&attached::said(&act.turn), &events, &besides);
+        let unknown = events.iter().filter_map(|event| match &event.kind {
+            EventKind::ToolNotFound { call, .. } => Some(call.clone()),
+            _ => None,
+        });
+        let unknown = unknown.collect();
         let (replies, complaints) = self.model.as_ref().map(|model| model.end()).unwrap_or_default();
         let (turn, key, span, counts) = (&act.turn, act.key.clone(), act.span.clone(), act.counts);
         let answers = answers.failures();
-        let played = Played { turn, key, span, result, calls, replies, complaints, counts, answers };
+        let servers = self.servers.clone();
+        let played = Played { turn, key, span, result, calls, replies, complaints, unknown, servers, counts, answers };
         Ok((played, format!("turn {number}\n{text}")))
     }
 
@@ -259,6 +307,49 @@ impl Stage<'_> {
                 None => return Ok(last),
             }
         }
+    }
+
+    /// What services were asked so far.
+    async fn services(&self) -> Result<Requests, SessionError> {
+        let (mut requests, mut last) = (Requests::new(), 0);
+        loop {
+            let page = self.store.outbox(Some(self.session.subject()), OutboxFilter::All, last, MAX_PAGE).await?;
+            let Some(end) = page.last() else { return Ok(requests) };
+            last = end.number;
+            for stored in page {
+                // The deed's id is the call's.
+                if let OutboxEffect::Event(event) = stored.item.effect {
+                    requests.insert(stored.item.id, event.data.unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// Summaries and answers that nobody asked for, or that were asked for otherwise.
+    fn besides(&self) -> Vec<Failure> {
+        let script = &self.scenario.script;
+        let besides = self.model.as_ref().map(|model| model.besides()).unwrap_or_default();
+        let lists =
+            [("summaries", &script.summaries, besides.summaries), ("answers", &script.answers, besides.answers)];
+        let mut failures = Vec::new();
+        for (key, replies, Asked { replies: asked, complaints }) in lists {
+            let place = |index: usize| {
+                let span = replies.get(index).map_or(0..0, toml::Spanned::span);
+                self.scenario.place(span, format!("{key}[{index}]"))
+            };
+            let complaint = |complaint: &Complaint| {
+                Failure::at(place(complaint.reply), "the request that this reply expects", complaint.problem.clone())
+            };
+            failures.extend(complaints.iter().map(complaint));
+            if asked < replies.len() {
+                let found = match asked {
+                    0 => "none of them was".to_owned(),
+                    asked => format!("{asked} of {} were", replies.len()),
+                };
+                failures.push(Failure::at(place(asked), "this reply to be asked for", found));
+            }
+        }
+        failures
     }
 
     fn requests(&self) -> Vec<Failure> {

@@ -66,6 +66,8 @@ pub struct Report {
     pub verdict: Verdict,
     /// What became of its transcript.
     pub golden: Golden,
+    /// What of its agent did not hold in a scenario, in words.
+    pub notes: Vec<String>,
     /// How long it took.
     pub time: Duration,
 }
@@ -120,6 +122,7 @@ fn one(report: &Report) -> Value {
         "failures": failures,
         "reason": reason,
         "golden": report.golden.word(),
+        "notes": report.notes,
         "time_ms": u64::try_from(report.time.as_millis()).unwrap_or(u64::MAX),
     })
 }
@@ -171,7 +174,12 @@ fn case(report: &Report, suite: &str, xml: &mut String) {
     let _ = write!(xml, "    <testcase name=\"{name}\" classname=\"{suite}\" file=\"{file}\" time=\"{time}\"");
     let (tag, kind, message, text) = match &report.verdict {
         Verdict::Passed => {
-            xml.push_str("/>\n");
+            match notes(report) {
+                Some(notes) => {
+                    let _ = writeln!(xml, ">\n{notes}    </testcase>");
+                }
+                None => xml.push_str("/>\n"),
+            }
             return;
         }
         Verdict::Failed(failures) => {
@@ -184,7 +192,14 @@ fn case(report: &Report, suite: &str, xml: &mut String) {
         }
     };
     let (message, text) = (escaped(&message), escaped(&text));
-    let _ = writeln!(xml, ">\n      <{tag} type=\"{kind}\" message=\"{message}\">{text}</{tag}>\n    </testcase>");
+    let notes = notes(report).unwrap_or_default();
+    let _ =
+        writeln!(xml, ">\n      <{tag} type=\"{kind}\" message=\"{message}\">{text}</{tag}>\n{notes}    </testcase>");
+}
+
+fn notes(report: &Report) -> Option<String> {
+    let notes = escaped(&report.notes.join("\n"));
+    (!notes.is_empty()).then(|| format!("      <system-out>{notes}</system-out>\n"))
 }
 
 /// A failure as several lines, without colours.
@@ -227,7 +242,8 @@ mod tests {
 
     fn report(name: &str, verdict: Verdict) -> Report {
         let path = PathBuf::from(format!("{name}.scenario.toml"));
-        Report { name: name.to_owned(), path, verdict, golden: Golden::None, time: Duration::from_millis(12) }
+        let (name, time) = (name.to_owned(), Duration::from_millis(12));
+        Report { name, path, verdict, golden: Golden::None, notes: Vec::new(), time }
     }
 
     /// S4: what build servers read.
@@ -241,6 +257,8 @@ mod tests {
             report("c", Verdict::NotPlayed("no\nplugin".to_owned())),
         ];
         insta::assert_snapshot!(junit(&reports));
+        let noted = Report { notes: vec!["without <b>".to_owned()], ..report("d", Verdict::Passed) };
+        assert!(junit(&[noted]).contains("<system-out>without &lt;b&gt;</system-out>"));
         let document = json(&reports);
         assert_eq!(document["scenarios"][0]["failures"][0]["line"], 3);
         assert_eq!(

@@ -5,7 +5,7 @@ use agent_core::event::EndReason;
 use agent_models::ScriptedReply;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, Unexpected, Visitor};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -227,9 +227,42 @@ pub(crate) struct ExpectedCall {
     pub(crate) arguments: Option<Value>,
     pub(crate) arguments_like: Option<Spanned<Pattern>>,
     pub(crate) result: Option<Spanned<Pattern>>,
-    /// Whether it must fail. Default: it must not.
     #[serde(default)]
-    pub(crate) fails: bool,
+    pub(crate) fails: Fails,
+}
+
+/// Whether a call must fail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fails {
+    /// It must succeed.
+    #[default]
+    No,
+    /// It must bring an error of a tool that is there.
+    Yes,
+    /// There must be no such tool.
+    NoSuchTool,
+}
+
+impl<'de> Deserialize<'de> for Fails {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct BoolOrWord;
+        impl Visitor<'_> for BoolOrWord {
+            type Value = Fails;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("true, false, or \"no_such_tool\"")
+            }
+            fn visit_bool<E>(self, fails: bool) -> Result<Fails, E> {
+                Ok(if fails { Fails::Yes } else { Fails::No })
+            }
+            fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<Fails, E> {
+                match word {
+                    "no_such_tool" => Ok(Fails::NoSuchTool),
+                    _ => Err(E::invalid_value(Unexpected::Str(word), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(BoolOrWord)
+    }
 }
 
 /// A tool called without a model.
@@ -241,7 +274,7 @@ pub(crate) struct DirectCall {
     pub(crate) arguments: Map<String, Value>,
     pub(crate) result: Option<Spanned<Pattern>>,
     #[serde(default)]
-    pub(crate) fails: bool,
+    pub(crate) fails: Fails,
 }
 
 /// What somebody says of a call that must be allowed.
@@ -283,6 +316,8 @@ pub(crate) struct ServiceAnswer {
     #[serde(rename = "type")]
     pub(crate) event_type: String,
     pub(crate) data: Option<Value>,
+    /// What the service must be asked: the data of the request.
+    pub(crate) request: Option<Spanned<Pattern>>,
 }
 
 /// A recorded request with its answer.

@@ -1,7 +1,8 @@
 //! The transcript of a scenario: what was said, called and decided, in lines that read well and are alike in every run.
 
+use super::answers::Requests;
 use agent_core::approval::ApprovalWord;
-use agent_core::event::{Event, EventKind, WaitCause};
+use agent_core::event::{Event, EventKind, Wait, WaitCause};
 use agent_core::message::{CallId, ID_ENDING};
 use regex::Regex;
 use serde_json::Value;
@@ -32,8 +33,17 @@ impl Normal {
     }
 }
 
+/// What of a turn its events do not tell.
+pub(crate) struct Besides<'t> {
+    /// Requests of plugins.
+    pub(crate) requests: &'t [String],
+    /// What services were asked, by call.
+    pub(crate) services: &'t Requests,
+    pub(crate) output: Option<&'t str>,
+}
+
 /// One turn's lines: what was said, then what its events tell, then its requests.
-pub(crate) fn turn(said: &str, events: &[Event], (requests, output): (&[String], Option<&str>)) -> String {
+pub(crate) fn turn(said: &str, events: &[Event], besides: &Besides<'_>) -> String {
     let mut lines = Lines::default();
     lines.add("user", said);
     let mut results: Vec<&Event> = Vec::new();
@@ -44,13 +54,13 @@ pub(crate) fn turn(said: &str, events: &[Event], (requests, output): (&[String],
             continue;
         }
         lines.results(&mut results);
-        lines.event(&event.kind);
+        lines.event(&event.kind, besides.services);
     }
     lines.results(&mut results);
-    for request in requests {
+    for request in besides.requests {
         lines.add("request", request);
     }
-    if let Some(output) = output.filter(|output| lines.said.as_deref() != Some(*output)) {
+    if let Some(output) = besides.output.filter(|output| lines.said.as_deref() != Some(*output)) {
         lines.add("output", output);
     }
     lines.text
@@ -66,6 +76,7 @@ struct Lines {
 impl Lines {
     /// A text of several lines stands indented below its word.
     fn add(&mut self, word: &str, text: &str) {
+        let (word, text) = (legible(word), legible(text));
         let text = text.trim_end_matches('\n');
         match text.contains('\n') {
             false => self.text.push_str(format!("{word}: {text}").trim_end()),
@@ -91,7 +102,20 @@ impl Lines {
         }
     }
 
-    fn event(&mut self, kind: &EventKind) {
+    fn wait(&mut self, wait: &Wait, services: &Requests) {
+        match &wait.cause {
+            WaitCause::Answer { question, .. } => self.add("asks", question),
+            WaitCause::Service { event_type, .. } => {
+                let data = services.get(&wait.call.0).map(|data| format!(" {data}")).unwrap_or_default();
+                self.add("waits for the service", &format!("{event_type}{data}"));
+            }
+            WaitCause::Agent { .. } => self.add("waits for the agent", &wait.name),
+            WaitCause::OutcomeUnknown => self.add("outcome unknown", &wait.name),
+            WaitCause::Approval => {}
+        }
+    }
+
+    fn event(&mut self, kind: &EventKind, services: &Requests) {
         match kind {
             EventKind::StreamComplete { text, .. } => {
                 if !text.is_empty() {
@@ -135,13 +159,7 @@ impl Lines {
                     problems.iter().map(|problem| format!("{} {}", problem.pointer, problem.message).trim().to_owned());
                 self.add(&format!("rejected by {by}"), &problems.collect::<Vec<_>>().join("\n"));
             }
-            EventKind::Suspended { suspension } => suspension.waits.iter().for_each(|wait| match &wait.cause {
-                WaitCause::Answer { question, .. } => self.add("asks", question),
-                WaitCause::Service { event_type, .. } => self.add("waits for the service", event_type),
-                WaitCause::Agent { .. } => self.add("waits for the agent", &wait.name),
-                WaitCause::OutcomeUnknown => self.add("outcome unknown", &wait.name),
-                WaitCause::Approval => {}
-            }),
+            EventKind::Suspended { suspension } => suspension.waits.iter().for_each(|wait| self.wait(wait, services)),
             EventKind::Error { message, .. } => self.add("error", message),
             EventKind::LoopEnd { reason } => {
                 let word = serde_json::to_value(reason).ok().and_then(|word| word.as_str().map(str::to_owned));
@@ -150,6 +168,28 @@ impl Lines {
             _ => {}
         }
     }
+}
+
+/// The text with what a reader would not see, or what would steer a terminal, as `\u{1b}`. What is written so already
+/// stays apart from it, so that the text can be had back.
+fn legible(text: &str) -> String {
+    let mut legible = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(character) = rest.next() {
+        let looks_escaped = character == '\\' && rest.clone().take(2).eq(['u', '{']);
+        let is_line = matches!(character, '\n' | '\t');
+        match (character.is_control() && !is_line) || is_unseen(character) || looks_escaped {
+            true => legible.extend(character.escape_unicode()),
+            false => legible.push(character),
+        }
+    }
+    legible
+}
+
+/// What ends a line, turns the direction of writing, or is nothing at all, and stands in no word.
+fn is_unseen(character: char) -> bool {
+    matches!(character, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}')
 }
 
 /// A call as people write it.
@@ -179,5 +219,13 @@ mod tests {
         lines.add("model", "one\n\ntwo\n");
         lines.add("end", "answered");
         assert_eq!(lines.text, "model:\n  one\n\n  two\nend: answered\n");
+    }
+
+    /// S4: what one reads before committing it neither steers a terminal nor hides something, and nothing is lost.
+    #[test]
+    fn what_nobody_sees_is_written_out() {
+        let mut lines = Lines::default();
+        lines.add("model", "a\u{1b}[2Jb\0\r\nc\u{202e}d\tä\\n \\u{1b}");
+        assert_eq!(lines.text, "model:\n  a\\u{1b}[2Jb\\u{0}\\u{d}\n  c\\u{202e}d\tä\\n \\u{5c}u{1b}\n");
     }
 }

@@ -4,6 +4,7 @@ use crate::exit::Failure;
 use agent_kit::build::{Project, is_project};
 use agent_kit::scenario::{AgentSource, Scenario};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -19,6 +20,8 @@ pub(crate) struct Components {
     given: Option<PathBuf>,
     /// By folder of the project.
     built: BTreeMap<PathBuf, PathBuf>,
+    /// Why there is none, by folder of the project.
+    unbuilt: BTreeMap<PathBuf, String>,
 }
 
 /// Where a plugin comes from.
@@ -31,8 +34,20 @@ enum Origin {
 }
 
 impl Components {
-    pub(super) fn new(root: &Path, given: Option<PathBuf>) -> Self {
-        Self { root: root.to_owned(), given, built: BTreeMap::new() }
+    /// `given` is a folder with components.
+    pub(super) fn new(root: &Path, given: Option<PathBuf>) -> Result<Self, Failure> {
+        given.as_deref().map_or(Ok(()), has_components)?;
+        Ok(Self { root: root.to_owned(), given, built: BTreeMap::new(), unbuilt: BTreeMap::new() })
+    }
+
+    /// The folder that holds all components, where one was named.
+    pub(crate) fn given(&self) -> Option<&Path> {
+        self.given.as_deref()
+    }
+
+    /// Notes why nothing came of a build: whoever needs the project is told.
+    pub(super) fn unbuilt(&mut self, project: &Path, why: String) {
+        self.unbuilt.insert(canonical(project), why);
     }
 
     /// Notes what came of a build.
@@ -43,9 +58,9 @@ impl Components {
     /// The projects that these scenarios need, by the folder that their components are written to: beside them where the
     /// folder of all projects is tested, as `--plugins DIR --build` does, else into them, as `plugin build` does.
     pub(super) fn projects<'s>(
-        &self,
+        &mut self,
         scenarios: impl Iterator<Item = &'s Scenario>,
-    ) -> Result<Vec<(PathBuf, Vec<Project>)>, Failure> {
+    ) -> Vec<(PathBuf, Vec<Project>)> {
         let mut folders = BTreeSet::new();
         for scenario in scenarios {
             // What is wrong with it is said where it is played.
@@ -60,11 +75,17 @@ impl Components {
         let root = canonical(&self.root);
         let mut groups: BTreeMap<PathBuf, Vec<Project>> = BTreeMap::new();
         for folder in folders {
-            let project = Project::read(&folder).map_err(Failure::refused)?;
+            let project = match Project::read(&folder) {
+                Ok(project) => project,
+                Err(error) => {
+                    self.unbuilt(&folder, error.to_string());
+                    continue;
+                }
+            };
             let beside = folder.parent().filter(|parent| *parent == root);
             groups.entry(beside.unwrap_or(&folder).to_owned()).or_default().push(project);
         }
-        Ok(groups.into_iter().collect())
+        groups.into_iter().collect()
     }
 
     /// The components of the scenario's plugins; none where its agent's folder says which there are.
@@ -74,13 +95,12 @@ impl Components {
     }
 
     fn origins(&self, scenario: &Scenario) -> Result<Vec<Origin>, String> {
-        let given = |plugin: &str| {
-            let file = self.given.as_ref()?.join(format!("{plugin}.wasm"));
-            file.is_file().then_some(Origin::File(file))
-        };
-        let named = scenario.plugins().map(|(place, plugin)| match given(plugin) {
-            Some(given) => Ok(given),
-            None => origin(scenario.folder(), plugin).map_err(|problem| format!("{place}: {problem}")),
+        let named = scenario.plugins().map(|(place, plugin)| {
+            let found = match self.given.as_deref().filter(|_| !is_path(plugin)) {
+                Some(given) => given_component(given, plugin).map(Origin::File),
+                None => origin(scenario.folder(), plugin),
+            };
+            found.map_err(|problem| format!("{place}: {problem}"))
         });
         let named = named.collect::<Result<Vec<_>, _>>()?;
         let own = || above(scenario.folder()).into_iter().find(|folder| folder.join("plugin.toml").is_file());
@@ -96,11 +116,16 @@ impl Components {
             Origin::File(file) => return Ok(file.clone()),
             Origin::Project(folder) => folder,
         };
+        if let Some(why) = self.unbuilt.get(&canonical(folder)) {
+            return Err(Failure::refused(why));
+        }
         let name = name_of(folder).map_err(Failure::refused)?;
         let file = format!("{name}.wasm");
-        let given = self.given.as_ref().map(|given| given.join(&file));
-        if let Some(component) = given.or_else(|| self.built.get(&canonical(folder)).cloned()) {
-            return Ok(component);
+        if let Some(given) = &self.given {
+            return given_component(given, &name).map_err(Failure::refused);
+        }
+        if let Some(component) = self.built.get(&canonical(folder)) {
+            return Ok(component.clone());
         }
         let beside = folder.parent().map(|parent| parent.join(&file));
         let found =
@@ -112,6 +137,38 @@ impl Components {
             ))
         })
     }
+}
+
+/// Refuses a folder in which nothing could be found: what lies elsewhere would be tested instead.
+fn has_components(folder: &Path) -> Result<(), Failure> {
+    let problem = |problem: String| {
+        let advice = "name the folder with the components (NAME.wasm), or leave --plugins out, and they are built";
+        Failure::refused(format!("--plugins: {problem}; {advice}"))
+    };
+    let shown = folder.display();
+    let entries = std::fs::read_dir(folder).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => problem(format!("there is no folder `{shown}`")),
+        ErrorKind::NotADirectory => problem(format!("`{shown}` is no folder")),
+        _ => problem(format!("`{shown}` cannot be read: {error}")),
+    })?;
+    let is_component = |path: PathBuf| path.extension().is_some_and(|extension| extension == "wasm");
+    match entries.flatten().any(|entry| is_component(entry.path())) {
+        true => Ok(()),
+        false => Err(problem(format!("there is no component (*.wasm) in `{shown}`"))),
+    }
+}
+
+fn given_component(given: &Path, name: &str) -> Result<PathBuf, String> {
+    let file = given.join(format!("{name}.wasm"));
+    if file.is_file() {
+        return Ok(file);
+    }
+    Err(format!("there is no {name}.wasm in `{}`, from which --plugins takes all components", given.display()))
+}
+
+/// Whether a plugin is named by a path.
+fn is_path(plugin: &str) -> bool {
+    plugin.contains('/') || plugin.ends_with(".wasm")
 }
 
 fn changed(path: &Path) -> Option<SystemTime> {
@@ -131,7 +188,7 @@ fn origin(folder: &Path, plugin: &str) -> Result<Origin, String> {
         }
         path.join("plugin.toml").is_file().then_some(Origin::Project(path))
     };
-    if plugin.contains('/') || plugin.ends_with(".wasm") {
+    if is_path(plugin) {
         let path = folder.join(plugin);
         let shown = path.display().to_string();
         return of_path(path).ok_or_else(|| format!("`{shown}` is neither a plugin project nor a component (*.wasm)"));

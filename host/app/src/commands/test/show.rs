@@ -3,13 +3,36 @@
 use crate::exit::Failure as Ending;
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
 use agent_kit::scenario::{Failure, Golden, Report, Totals, Verdict};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Lines of a diff that are shown.
 const DIFF_LINES: usize = 80;
 
-/// One scenario: a line where it passed, else everything that does not hold.
-pub(super) fn report(report: &Report, terminal: &Terminal) -> Result<(), Ending> {
+/// What was shown so far.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    /// Why scenarios could not be played: a project that many need is told once.
+    reasons: BTreeSet<String>,
+}
+
+impl Shown {
+    /// One scenario: a line where it passed, else everything that does not hold.
+    pub(super) fn report(&mut self, report: &Report, terminal: &Terminal) -> Result<(), Ending> {
+        let is_told = match &report.verdict {
+            Verdict::NotPlayed(reason) => !self.reasons.insert(reason.clone()),
+            _ => false,
+        };
+        if !is_told {
+            return whole_report(report, terminal);
+        }
+        let name = text::one_line(&report.name, 200);
+        let line = format!("{RED}✗{RED:#} {BOLD}{name}{BOLD:#} cannot be played, for the same reason as one above");
+        terminal.print(line).map_err(Ending::output)
+    }
+}
+
+fn whole_report(report: &Report, terminal: &Terminal) -> Result<(), Ending> {
     let print = |line: String| terminal.print(line).map_err(Ending::output);
     let (name, time) = (text::one_line(&report.name, 200), shown(report.time));
     match &report.verdict {
@@ -25,9 +48,19 @@ pub(super) fn report(report: &Report, terminal: &Terminal) -> Result<(), Ending>
             print(indented(&text::harmless(reason)))?;
         }
     }
-    if let Golden::Written { path, diff } = &report.golden {
-        print(format!("  {YELLOW}wrote{YELLOW:#} {}; review what changed:", path.display()))?;
-        print(coloured(diff))?;
+    for note in &report.notes {
+        print(format!("  {YELLOW}!{YELLOW:#} {}", text::harmless(note)))?;
+    }
+    match &report.golden {
+        Golden::Written { path, diff } => {
+            print(format!("  {YELLOW}wrote{YELLOW:#} {}; review what changed:", path.display()))?;
+            print(coloured(diff))?;
+        }
+        Golden::Kept { path } => {
+            let why = "a scenario that fails writes no transcript";
+            print(format!("  {YELLOW}!{YELLOW:#} {} is left as it is: {why}", path.display()))?;
+        }
+        Golden::None | Golden::Same | Golden::Differs => {}
     }
     Ok(())
 }
