@@ -251,7 +251,7 @@ fn row_11_what_is_no_plugin_is_not_taken() {
     std::fs::write(desk.path("module.wasm"), b"\0asm\x01\0\0\0").unwrap();
     desk.fails(2, &["plugin", "push", &desk.reference("team/module:1"), "module.wasm"], &["core WebAssembly module"]);
     desk.fails(1, &in_plugins(&["plugin", "add", "./module.wasm"]), &["core WebAssembly module"]);
-    desk.fails(1, &in_plugins(&["plugin", "add", "./absent.wasm"]), &["absent.wasm cannot be read"]);
+    desk.fails(2, &in_plugins(&["plugin", "add", "./absent.wasm"]), &["no file or folder `./absent.wasm`"]);
     desk.fails(2, &in_plugins(&["plugin", "add", "tides"]), &["names no registry", "HOST/PATH[:TAG]"]);
     desk.fails(1, &in_plugins(&["plugin", "add", &desk.reference("team/tides:1")]), &["no such repository"]);
     desk.fails(2, &["plugin", "add", "x.example/a", "--plugins", "module.wasm"], &["is no folder"]);
