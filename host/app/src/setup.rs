@@ -11,6 +11,7 @@ use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::Failure;
 use crate::grants;
+use crate::protection;
 use crate::settings::{self, Helpers, NamedModel, Problems, Settings};
 use crate::terminal::{Terminal, YELLOW, show_build, show_load};
 use agent_core::prompt::PromptParts;
@@ -68,7 +69,9 @@ pub(crate) fn limited_sandbox(data: &DataDirectory, limits: HostLimits, trust: T
         vetting: Some(Arc::new(Locked { trust })),
         ..SandboxOptions::default()
     };
-    Sandbox::new(options).map_err(Failure::refused)
+    let sandbox = Sandbox::new(options).map_err(Failure::refused)?;
+    sandbox.protect(protection::of_host(data));
+    Ok(sandbox)
 }
 
 /// Builds the projects of a folder, writing the components there. A compile error is a failure of the work asked for.
@@ -116,6 +119,7 @@ pub(crate) async fn plugins(
     sandbox: &Sandbox,
     terminal: &Terminal,
 ) -> Result<(Generation, Vec<LoadProblem>), Failure> {
+    sandbox.protect(protection::of_agent(settings));
     let Some(directory) = &settings.plugins else { return Ok((Generation::new([]), Vec::new())) };
     let progress = |event: LoadEvent| show_load(terminal, &event);
     let loaded = Generation::load(sandbox, directory, &progress).await;

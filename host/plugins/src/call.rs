@@ -299,6 +299,8 @@ pub(crate) fn reach(setup: &PluginSetup, scope: &Scope, ports: &Ports) -> Reach 
         model: ports.model.clone(),
         http: ports.http.clone(),
         then: ports.then.clone(),
+        current: ports.grants.clone(),
+        turn: scope.turn,
         trace: Trace::Told(scope.trace.clone()),
     }
 }

@@ -2,6 +2,7 @@
 //! nothing (P6).
 
 mod partly;
+mod revoked;
 
 use crate::http::{self, HttpPattern, Secret};
 use crate::identity::PluginIdentity;
@@ -116,12 +117,18 @@ pub struct GrantAdvice {
 impl GrantAdvice {
     /// In one line: what to pass, or where there is no such option, what to write where.
     pub fn short(&self) -> String {
+        if self.line.is_empty() {
+            return self.to_string();
+        }
         if self.flag.is_empty() { format!("{} {} in agent.toml", self.table, self.line) } else { self.flag.clone() }
     }
 }
 
 impl fmt::Display for GrantAdvice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line.is_empty() {
+            return formatter.write_str("change it yourself: no grant covers files that agent-host itself relies on");
+        }
         write!(formatter, "add to agent.toml:\n{}\n{}", self.table, self.line)?;
         if self.flag.is_empty() { Ok(()) } else { write!(formatter, "\nor pass {}", self.flag) }
     }
@@ -293,6 +300,12 @@ pub(crate) const FOLLOWING: &str = "following ";
 pub(crate) fn left_tree(plugin: &str, path: &str) -> (String, GrantAdvice) {
     let thing = format!("{FOLLOWING}{}, which leads out of the granted tree", quoted(path));
     (thing, advice(plugin, "read = [\"the folder that it leads to\"]".to_owned(), "read=DIR".to_owned()))
+}
+
+/// A file that no grant covers: what was denied, and that nothing can be granted.
+pub(crate) fn protected(deed: &str, why: &str) -> (String, GrantAdvice) {
+    let nothing = GrantAdvice { table: String::new(), line: String::new(), flag: String::new() };
+    (format!("{deed}: {why}"), nothing)
 }
 
 /// How reading is granted.

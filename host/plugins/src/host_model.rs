@@ -78,7 +78,7 @@ pub enum ModelRefusal {
 
 impl wit::Host for CallState {
     async fn ask(&mut self, question: wit::Question) -> wasmtime::Result<Result<wit::Answer, wit::Error>> {
-        let Some(budget) = self.grants.model_tokens else {
+        let Some(budget) = self.grants().model_tokens else {
             let (thing, advice) = model_denied(&self.record.plugin.name, None);
             self.record.deny(thing, advice);
             return Ok(Err(wit::Error::Denied));

@@ -6,6 +6,7 @@ mod draft2;
 
 use crate::answers::{Bytes, FoundValue};
 use crate::grants::key_value_denied;
+use crate::in_force::GrantsInForce;
 use crate::limits::{KEY_BYTES, KEY_PAGE, VALUE_BYTES, VALUES_AT_ONCE, VALUES_BYTES};
 use crate::media::PortError;
 use crate::record::CallRecord;
@@ -93,7 +94,7 @@ type Outcome<T> = wasmtime::Result<Result<T, Problem>>;
 
 impl CallState {
     fn open_bucket(&mut self, name: String) -> Outcome<Resource<OpenBucket>> {
-        let (Some(quota), Some(port)) = (self.grants.key_value, self.key_value.clone()) else {
+        let (Some(quota), Some(port)) = (self.grants().key_value, self.key_value.clone()) else {
             let (thing, advice) = key_value_denied(&self.record.plugin.name);
             self.record.deny(thing, advice);
             self.record.answers.no_values();
@@ -104,7 +105,7 @@ impl CallState {
         }
         let (agent, plugin) = (self.agent.clone(), self.record.plugin.name.clone());
         let (space, record) = (KeySpace { agent, plugin, bucket: name, quota }, Arc::clone(&self.record));
-        let values = Arc::new(Values { port, space, record });
+        let values = Arc::new(Values { port, space, record, in_force: Arc::clone(&self.in_force) });
         Ok(Ok(self.push(OpenBucket { values, pages: Vec::new() })?))
     }
 
@@ -118,10 +119,22 @@ struct Values {
     port: Arc<dyn KeyValuePort>,
     space: KeySpace,
     record: Arc<CallRecord>,
+    in_force: Arc<GrantsInForce>,
 }
 
 impl Values {
+    /// The grant may have been revoked since the bucket was opened (row 48).
+    fn check(&self) -> Result<(), Problem> {
+        if self.in_force.now().key_value.is_some() {
+            return Ok(());
+        }
+        let (thing, advice) = key_value_denied(&self.record.plugin.name);
+        self.record.deny(thing, advice);
+        Err(Problem::Denied)
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Problem> {
+        self.check()?;
         check_key(key)?;
         let value = self.port.get(&self.space, key).await?;
         self.found(key, value.as_deref());
@@ -130,6 +143,7 @@ impl Values {
     }
 
     async fn set(&self, key: &str, value: Vec<u8>) -> Result<(), Problem> {
+        self.check()?;
         check_key(key)?;
         check_value(&value)?;
         self.record.take(value.len());
@@ -139,6 +153,7 @@ impl Values {
     }
 
     async fn delete(&self, key: &str) -> Result<(), Problem> {
+        self.check()?;
         check_key(key)?;
         self.port.delete(&self.space, key).await?;
         self.record.answers.wrote(&self.space.bucket, key, None);
@@ -146,6 +161,7 @@ impl Values {
     }
 
     async fn has(&self, key: &str) -> Result<bool, Problem> {
+        self.check()?;
         check_key(key)?;
         let is_there = self.port.exists(&self.space, key).await?;
         let found = if is_there { FoundValue::Something } else { FoundValue::Nothing };
@@ -154,6 +170,7 @@ impl Values {
     }
 
     async fn page_of_keys(&self, after: &str) -> Result<Vec<String>, Problem> {
+        self.check()?;
         let keys = self.port.keys(&self.space, after, KEY_PAGE).await?;
         self.record.give(keys.iter().map(String::len).sum());
         self.record.answers.listed(&self.space.bucket, after, &keys);
@@ -161,6 +178,7 @@ impl Values {
     }
 
     async fn add(&self, key: &str, delta: i64) -> Result<i64, Problem> {
+        self.check()?;
         check_key(key)?;
         let sum = self.port.increment(&self.space, key, delta).await?;
         self.found(key, Some(sum.wrapping_sub(delta).to_string().as_bytes()));
@@ -169,6 +187,7 @@ impl Values {
     }
 
     async fn swap(&self, key: &str, seen: Option<Vec<u8>>, value: Vec<u8>) -> Result<Swapped, Problem> {
+        self.check()?;
         check_value(&value)?;
         self.record.take(value.len());
         let (before, after) = (seen.clone(), value.clone());

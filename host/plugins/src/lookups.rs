@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 use wasmtime_wasi::cli::WasiCliView;
-use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
+use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::cli::environment::Host as _;
-use wasmtime_wasi::p2::bindings::filesystem::preopens::Host as _;
 
 /// What one call has looked for in vain.
 #[derive(Default)]
@@ -55,15 +54,19 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<
         "get-directories",
         |mut store: StoreContextMut<'_, CallState>, ()| {
             let state = store.data_mut();
-            let found = state.filesystem().get_directories()?;
-            state.record.lookups.trees.fetch_or(found.is_empty(), Ordering::Relaxed);
-            let mut trees = Vec::new();
-            for (tree, _) in &found {
-                if let Descriptor::Dir(directory) = state.table.get(tree)? {
-                    trees.push((tree.rep(), Arc::clone(&directory.dir)));
-                }
+            state.record.lookups.trees.fetch_or(state.trees.is_empty(), Ordering::Relaxed);
+            let (mut found, mut given) = (Vec::new(), Vec::new());
+            for tree in state.trees.clone() {
+                let descriptor = tree.descriptor()?;
+                let Descriptor::Dir(directory) = &descriptor else { continue };
+                let directory = Arc::clone(&directory.dir);
+                let handle = state.push(descriptor)?;
+                given.push((handle.rep(), directory));
+                let guest = tree.guest().to_owned();
+                state.handles.insert(handle.rep(), tree);
+                found.push((handle, guest));
             }
-            state.record.gave_trees(&trees)?;
+            state.record.gave_trees(&given)?;
             Ok((found,))
         },
     )?;

@@ -5,6 +5,7 @@ use crate::convert;
 use crate::files::RecordedTrees;
 use crate::host_model::ModelPort;
 use crate::http::HttpPort;
+use crate::in_force::CurrentGrants;
 use crate::key_value::KeyValuePort;
 use crate::limits::{MEDIA_CHUNK_BYTES, NEW_MEDIA_BYTES};
 use crate::state::CallState;
@@ -27,6 +28,8 @@ pub struct Ports {
     pub http: Option<Arc<dyn HttpPort>>,
     /// Where a call is run again: what it saw of time, chance and files.
     pub then: Option<Arc<Then>>,
+    /// What the agent grants at each moment. None: grants stay as the call begins with them.
+    pub grants: Option<Arc<dyn CurrentGrants>>,
 }
 
 /// What a call saw of time, chance and files when it first ran.

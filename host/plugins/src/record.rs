@@ -137,6 +137,15 @@ impl CallRecord {
         lock(&self.met).request.get_or_insert(limit);
     }
 
+    /// Notes that a tree has no room for what the guest would add. The guest was told, and may cope.
+    pub(crate) fn fill_tree(&self, limit: Limit) {
+        let mut met = lock(&self.met);
+        if met.request.is_none() {
+            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "a change of a tree was stopped at its limit: {limit}");
+            met.request = Some(limit);
+        }
+    }
+
     /// The limit of its requests that it ran into: it explains why a call failed, however the guest puts it.
     pub(crate) fn request_limit(&self) -> Option<Limit> {
         lock(&self.met).request

@@ -145,7 +145,7 @@ impl Sandbox {
         let record = CallRecord::new(ticket.plugin, ticket.call, (wall, self.shared.epoch_tick), limits);
         let record = Arc::new(record.lacking(ticket.unmet));
         record.give(ticket.asked);
-        let result = match CallState::new(Arc::clone(&record), ticket.reach, Arc::clone(&self.shared.network)) {
+        let result = match CallState::new(Arc::clone(&record), ticket.reach, &self.shared) {
             Ok(state) => {
                 let store = fresh_store(state, &ticket.room, lifted);
                 let waiter = self.shared.turns.of(ticket.lane).waiter(&ticket.agent);

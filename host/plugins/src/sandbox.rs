@@ -9,6 +9,7 @@ use crate::plugin::LoadedPlugin;
 use crate::record::lock;
 use crate::room::Rooms;
 use crate::store::PluginStore;
+use crate::trees::TreeHost;
 use crate::turns::GuestTurns;
 use crate::vetting::Vetting;
 use agent_core::message::Digest;
@@ -82,6 +83,7 @@ pub(crate) struct Shared {
     pub(crate) compiler: Option<CompilerCommand>,
     pub(crate) store: Option<PluginStore>,
     pub(crate) vetting: Option<Arc<dyn Vetting>>,
+    pub(crate) trees: TreeHost,
     loaded: Mutex<HashMap<LoadedKey, Weak<LoadedPlugin>>>,
 }
 
@@ -106,6 +108,7 @@ impl Sandbox {
             compiler: options.compiler,
             store: options.store_directory.map(PluginStore::new),
             vetting: options.vetting,
+            trees: TreeHost::default(),
             loaded: Mutex::default(),
         };
         Ok(Self { shared: Arc::new(shared) })

@@ -204,8 +204,8 @@ impl Past {
         recorded: &HostAnswers,
         allowance: &PluginAllowance,
     ) -> Result<Circumstances, PastError> {
-        let (files, granted) = (recorded.clone(), allowance.grants.trees.clone());
-        let trees = tokio::task::spawn_blocking(move || RecordedTrees::lay_out(&files, &granted)).await;
+        let (files, granted, sandbox) = (recorded.clone(), allowance.grants.trees.clone(), self.sandbox.clone());
+        let trees = tokio::task::spawn_blocking(move || RecordedTrees::lay_out(&files, &granted, &sandbox)).await;
         // It fails only when the process ends.
         let trees =
             trees.map_err(|error| PastError::Files(NotLaidOut::from(std::io::Error::other(error))))??.map(Arc::new);
@@ -221,6 +221,7 @@ impl Past {
             key_value: Some(host.clone()),
             http: Some(host.clone()),
             then: Some(Arc::new(then(recorded, trees))),
+            grants: None,
         };
         let allowance = PluginAllowance { grants, limits: allowance.limits, ..PluginAllowance::default() };
         Ok(Circumstances { host, allowance, ports })

@@ -15,6 +15,7 @@ use crate::grants::{Grants, TreeGrant, file_reading_advice, quoted};
 use crate::opening::SHOWN;
 use crate::record::{CallRecord, lock};
 use crate::text::clean;
+use crate::trees::HostTree;
 use cap_std::fs::Dir;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -61,7 +62,7 @@ enum Node {
 
 /// Something that is not recorded, and is looked for in a tree of now.
 struct Fetch {
-    now: Arc<Dir>,
+    now: Arc<HostTree>,
     root: Arc<Dir>,
     before: Place,
     place: Place,

@@ -10,6 +10,7 @@ use super::rate::TooMany;
 use super::secret::{Mask, Secret};
 use crate::answers::{RequestNumber, digest_of_headers};
 use crate::grants::{Grants, http_denied};
+use crate::in_force::GrantsInForce;
 use crate::limits::Limit;
 use crate::record::CallRecord;
 use crate::text::clean;
@@ -28,7 +29,7 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 /// The requests of one call.
 pub(crate) struct Outgoing {
     record: Arc<CallRecord>,
-    grants: Arc<Grants>,
+    in_force: Arc<GrantsInForce>,
     agent: String,
     trace: Option<TraceContext>,
     network: Arc<Network>,
@@ -59,11 +60,11 @@ pub(super) type Sent = Result<(Response<WasiBody>, Driver), Error>;
 impl Outgoing {
     pub(crate) fn new(
         record: Arc<CallRecord>,
-        grants: Arc<Grants>,
+        in_force: Arc<GrantsInForce>,
         (agent, trace): (String, Option<TraceContext>),
         (network, port): (Arc<Network>, Option<Arc<dyn HttpPort>>),
     ) -> Self {
-        Self { record, grants, agent, trace, network, port, sent: 0 }
+        Self { record, in_force, agent, trace, network, port, sent: 0 }
     }
 
     fn authorise(&mut self, request: Request<WasiBody>, options: RequestOptions) -> Result<Authorised, Error> {
@@ -74,7 +75,8 @@ impl Outgoing {
             return Err(Error::HttpRequestUriInvalid);
         }
         let own_headers = digest_of_headers(&parts.headers);
-        let patterns: Vec<_> = self.grants.http.iter().filter(|one| one.allows(&method, &url)).cloned().collect();
+        let grants = self.in_force.now();
+        let patterns: Vec<_> = grants.http.iter().filter(|one| one.allows(&method, &url)).cloned().collect();
         if patterns.is_empty() {
             let (thing, advice) = http_denied(&self.record.plugin.name, &shown(&method, &url), &line(&method, &url));
             self.record.deny(thing, advice);
@@ -84,7 +86,7 @@ impl Outgoing {
         }
         self.count()?;
         self.record.request();
-        let secrets: Vec<_> = self.grants.secrets.iter().filter(|secret| secret.is_for(&method, &url)).collect();
+        let secrets: Vec<_> = grants.secrets.iter().filter(|secret| secret.is_for(&method, &url)).collect();
         self.check_headers(&parts.headers)?;
         dress(&mut parts.headers, &url, &secrets)?;
         self.trace.iter().for_each(|trace| carry(trace, &mut parts.headers));
@@ -96,7 +98,6 @@ impl Outgoing {
         let request = Request::from_parts(parts, Question::new(body, (number, Arc::clone(&self.record))));
         let end = End::of(&self.record);
         let owner = Owner::new(&self.agent, &self.record.plugin.name, &url);
-        let grants = Arc::clone(&self.grants);
         Ok(Authorised { request, url, own_headers, patterns, mask, end, number, options, owner, grants })
     }
 

@@ -86,7 +86,6 @@ impl Session {
         let shared = Shared {
             store: host.store.clone(),
             sandbox: host.sandbox.clone(),
-            live,
             media: media.clone(),
             ports: Ports {
                 media: Some(media),
@@ -94,7 +93,9 @@ impl Session {
                 model: Some(model_of(&agent, &ledger, &subject)),
                 http: host.http.clone(),
                 then: None,
+                grants: Some(Arc::new(live.clone())),
             },
+            live,
             agent,
             ledger,
             downscaler: host.downscaler.clone(),
