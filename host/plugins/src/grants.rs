@@ -102,7 +102,10 @@ pub fn trees_within(trees: &[TreeGrant], current: &[TreeGrant]) -> Vec<TreeGrant
     trees.iter().filter_map(within).collect()
 }
 
-/// How a missing grant is given.
+/// What is said where no grant helps, behind "to allow it,".
+const UNGRANTABLE: &str = "the plugin must do it differently: no grant allows this";
+
+/// How a missing grant is given. All fields are empty where no grant would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantAdvice {
     /// The table in `agent.toml`. Example: `[plugins.files.grants]`.
@@ -114,14 +117,26 @@ pub struct GrantAdvice {
 }
 
 impl GrantAdvice {
+    /// Nothing that could be granted would allow it.
+    pub(crate) fn none() -> Self {
+        Self { table: String::new(), line: String::new(), flag: String::new() }
+    }
+
     /// In one line: what to pass, or where there is no such option, what to write where.
     pub fn short(&self) -> String {
-        if self.flag.is_empty() { format!("{} {} in agent.toml", self.table, self.line) } else { self.flag.clone() }
+        match (self.line.is_empty(), self.flag.is_empty()) {
+            (true, _) => UNGRANTABLE.to_owned(),
+            (false, true) => format!("{} {} in agent.toml", self.table, self.line),
+            (false, false) => self.flag.clone(),
+        }
     }
 }
 
 impl fmt::Display for GrantAdvice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line.is_empty() {
+            return formatter.write_str(UNGRANTABLE);
+        }
         write!(formatter, "add to agent.toml:\n{}\n{}", self.table, self.line)?;
         if self.flag.is_empty() { Ok(()) } else { write!(formatter, "\nor pass {}", self.flag) }
     }

@@ -3,7 +3,7 @@
 use crate::bindings::wasi::{config, logging};
 use crate::grants::{Grants, config_advice, config_thing};
 use crate::host_model::ModelPort;
-use crate::http::{HttpPort, Network, Outgoing};
+use crate::http::{HttpPort, KnownSecrets, Network, Outgoing};
 use crate::identity::Authority;
 use crate::key_value::KeyValuePort;
 use crate::limits::Limit;
@@ -82,6 +82,8 @@ pub(crate) struct Reach {
     pub(crate) http: Option<Arc<dyn HttpPort>>,
     pub(crate) then: Option<Arc<Then>>,
     pub(crate) trace: Trace,
+    /// What must not come back to the guest.
+    pub(crate) secrets: Arc<KnownSecrets>,
 }
 
 /// The W3C trace context of a call (P5), and how the guest learns it. Its requests carry it in any case.
@@ -127,6 +129,7 @@ impl Reach {
             then: None,
             program: None,
             trace: Trace::None,
+            secrets: Arc::default(),
         }
     }
 }
