@@ -242,6 +242,7 @@ pub(crate) fn agent(
     let configuration = AgentConfig { delegates, mcp, ..configuration(settings) };
     let agent =
         Agent::new(configuration, models, generation).map(Arc::new).map_err(|error| placed(settings, &error))?;
+    terminal.keep_secret(agent.redaction());
     rules::refuse_idle(settings, &agent)?;
     rules::note_idle(settings, &agent, terminal);
     Ok(agent)

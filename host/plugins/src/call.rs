@@ -267,9 +267,9 @@ impl Ticket {
 }
 
 pub(crate) fn ticket(setup: &PluginSetup, (call, scope): (String, &Scope), wall: Duration, reach: Reach) -> Ticket {
-    let (lane, unmet) = match reach.authority {
-        Authority::Granted => (LaneName::Calls, Arc::clone(&setup.guessed)),
-        Authority::Inert => (LaneName::Pure, Arc::default()),
+    let (lane, unmet, declared) = match reach.authority {
+        Authority::Granted => (LaneName::Calls, Arc::clone(&setup.guessed), Arc::clone(&setup.unmet)),
+        Authority::Inert => (LaneName::Pure, Arc::default(), Arc::default()),
     };
     Ticket {
         plugin: Arc::clone(&setup.plugin.identity),
@@ -283,6 +283,7 @@ pub(crate) fn ticket(setup: &PluginSetup, (call, scope): (String, &Scope), wall:
         lifted: setup.limits.lifted(reach.authority),
         reach,
         unmet,
+        declared,
         trial: setup.trial.clone(),
     }
 }
@@ -302,6 +303,7 @@ pub(crate) fn reach(setup: &PluginSetup, scope: &Scope, ports: &Ports) -> Reach 
         current: ports.grants.clone(),
         turn: scope.turn,
         trace: Trace::Told(scope.trace.clone()),
+        secrets: Arc::clone(&setup.secrets),
     }
 }
 

@@ -103,7 +103,10 @@ pub fn trees_within(trees: &[TreeGrant], current: &[TreeGrant]) -> Vec<TreeGrant
     trees.iter().filter_map(within).collect()
 }
 
-/// How a missing grant is given.
+/// What is said where no grant helps, behind "to allow it,".
+const UNGRANTABLE: &str = "do it yourself or change the plugin: no grant allows this";
+
+/// How a missing grant is given. All fields are empty where no grant would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantAdvice {
     /// The table in `agent.toml`. Example: `[plugins.files.grants]`.
@@ -115,19 +118,25 @@ pub struct GrantAdvice {
 }
 
 impl GrantAdvice {
+    /// Nothing that could be granted would allow it.
+    pub(crate) fn none() -> Self {
+        Self { table: String::new(), line: String::new(), flag: String::new() }
+    }
+
     /// In one line: what to pass, or where there is no such option, what to write where.
     pub fn short(&self) -> String {
-        if self.line.is_empty() {
-            return self.to_string();
+        match (self.line.is_empty(), self.flag.is_empty()) {
+            (true, _) => UNGRANTABLE.to_owned(),
+            (false, true) => format!("{} {} in agent.toml", self.table, self.line),
+            (false, false) => self.flag.clone(),
         }
-        if self.flag.is_empty() { format!("{} {} in agent.toml", self.table, self.line) } else { self.flag.clone() }
     }
 }
 
 impl fmt::Display for GrantAdvice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line.is_empty() {
-            return formatter.write_str("change it yourself: no grant covers files that agent-host itself relies on");
+            return formatter.write_str(UNGRANTABLE);
         }
         write!(formatter, "add to agent.toml:\n{}\n{}", self.table, self.line)?;
         if self.flag.is_empty() { Ok(()) } else { write!(formatter, "\nor pass {}", self.flag) }
@@ -304,8 +313,7 @@ pub(crate) fn left_tree(plugin: &str, path: &str) -> (String, GrantAdvice) {
 
 /// A file that no grant covers: what was denied, and that nothing can be granted.
 pub(crate) fn protected(deed: &str, why: &str) -> (String, GrantAdvice) {
-    let nothing = GrantAdvice { table: String::new(), line: String::new(), flag: String::new() };
-    (format!("{deed}: {why}"), nothing)
+    (format!("{deed}: {why}"), GrantAdvice::none())
 }
 
 /// How reading is granted.

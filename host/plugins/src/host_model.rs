@@ -101,7 +101,8 @@ impl wit::Host for CallState {
         if !matches!(answer, Err(ModelRefusal::Budget { .. } | ModelRefusal::Invalid(_))) {
             self.record.ask(ModelUse { asks: 1, usage });
         }
-        Ok(answer.map_err(error_out).map(|answer| {
+        Ok(answer.map_err(error_out).map(|mut answer| {
+            answer.text = self.record.secrets.redaction().whole(std::mem::take(&mut answer.text));
             self.record.give(answer.text.len());
             answer_out(answer)
         }))

@@ -7,10 +7,12 @@ mod draft2;
 use crate::answers::{Bytes, FoundValue};
 use crate::grants::key_value_denied;
 use crate::in_force::GrantsInForce;
-use crate::limits::{KEY_BYTES, KEY_PAGE, VALUE_BYTES, VALUES_AT_ONCE, VALUES_BYTES};
+use crate::limits::{KEY_BYTES, KEY_PAGE, VALUE_BYTES, VALUE_USES, VALUES_AT_ONCE, VALUES_BYTES};
 use crate::media::PortError;
 use crate::record::CallRecord;
 use crate::state::CallState;
+use agent_core::redaction::Edges;
+use std::borrow::Cow;
 use std::sync::Arc;
 use wasmtime::component::Resource;
 
@@ -134,8 +136,7 @@ impl Values {
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Problem> {
-        self.check()?;
-        check_key(key)?;
+        let key = &*self.ready(key)?;
         let value = self.port.get(&self.space, key).await?;
         self.found(key, value.as_deref());
         self.record.give(value.as_ref().map_or(0, Vec::len));
@@ -143,9 +144,9 @@ impl Values {
     }
 
     async fn set(&self, key: &str, value: Vec<u8>) -> Result<(), Problem> {
-        self.check()?;
-        check_key(key)?;
+        let key = &*self.ready(key)?;
         check_value(&value)?;
+        let value = self.without_secrets(value);
         self.record.take(value.len());
         self.port.set(&self.space, key, value.clone()).await?;
         self.record.answers.wrote(&self.space.bucket, key, Some(&value));
@@ -153,16 +154,14 @@ impl Values {
     }
 
     async fn delete(&self, key: &str) -> Result<(), Problem> {
-        self.check()?;
-        check_key(key)?;
+        let key = &*self.ready(key)?;
         self.port.delete(&self.space, key).await?;
         self.record.answers.wrote(&self.space.bucket, key, None);
         Ok(())
     }
 
     async fn has(&self, key: &str) -> Result<bool, Problem> {
-        self.check()?;
-        check_key(key)?;
+        let key = &*self.ready(key)?;
         let is_there = self.port.exists(&self.space, key).await?;
         let found = if is_there { FoundValue::Something } else { FoundValue::Nothing };
         self.record.answers.found(&self.space.bucket, key, found);
@@ -170,7 +169,7 @@ impl Values {
     }
 
     async fn page_of_keys(&self, after: &str) -> Result<Vec<String>, Problem> {
-        self.check()?;
+        self.count()?;
         let keys = self.port.keys(&self.space, after, KEY_PAGE).await?;
         self.record.give(keys.iter().map(String::len).sum());
         self.record.answers.listed(&self.space.bucket, after, &keys);
@@ -178,8 +177,7 @@ impl Values {
     }
 
     async fn add(&self, key: &str, delta: i64) -> Result<i64, Problem> {
-        self.check()?;
-        check_key(key)?;
+        let key = &*self.ready(key)?;
         let sum = self.port.increment(&self.space, key, delta).await?;
         self.found(key, Some(sum.wrapping_sub(delta).to_string().as_bytes()));
         self.record.answers.wrote(&self.space.bucket, key, Some(sum.to_string().as_bytes()));
@@ -187,8 +185,9 @@ impl Values {
     }
 
     async fn swap(&self, key: &str, seen: Option<Vec<u8>>, value: Vec<u8>) -> Result<Swapped, Problem> {
-        self.check()?;
+        let key = &*self.ready(key)?;
         check_value(&value)?;
+        let value = self.without_secrets(value);
         self.record.take(value.len());
         let (before, after) = (seen.clone(), value.clone());
         let swapped = self.port.swap(&self.space, key, seen, value).await?;
@@ -200,6 +199,28 @@ impl Values {
             Swapped::Other(value) => self.found(key, value.as_deref()),
         }
         Ok(swapped)
+    }
+
+    /// The key as it is stored. Each use of one is counted.
+    fn ready<'k>(&self, key: &'k str) -> Result<Cow<'k, str>, Problem> {
+        self.count()?;
+        check_key(key)?;
+        let redaction = self.record.secrets.redaction();
+        if redaction.is_empty() { Ok(Cow::Borrowed(key)) } else { Ok(Cow::Owned(redaction.whole(key.to_owned()))) }
+    }
+
+    /// Each use of values needs the grant as it is now, and counts.
+    fn count(&self) -> Result<(), Problem> {
+        self.check()?;
+        if self.record.use_values() < VALUE_USES {
+            return Ok(());
+        }
+        Err(Problem::Other(format!("a call may use values at most {VALUE_USES} times")))
+    }
+
+    /// What the host keeps secret is stored nowhere (row 41).
+    fn without_secrets(&self, value: Vec<u8>) -> Vec<u8> {
+        self.record.secrets.redaction().bytes(&value, Edges::Whole).unwrap_or(value)
     }
 
     fn found(&self, key: &str, value: Option<&[u8]>) {

@@ -48,6 +48,7 @@ mod room;
 mod run;
 mod sandbox;
 mod scan;
+mod sockets;
 mod state;
 mod store;
 mod text;
@@ -73,7 +74,8 @@ pub use grants::{Denial, GrantAdvice, Grants, Need, Partly, TreeGrant, Unmet, tr
 pub use host_model::{ModelAnswer, ModelAsker, ModelPort, ModelQuestion, ModelRefusal};
 pub use http::within as http_within;
 pub use http::{HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal};
-pub use http::{HttpPattern, NameResolver, PatternError, Secret, SecretError, SecretTemplate, SystemResolver};
+pub use http::{HttpPattern, NameResolver, PatternError, SystemResolver};
+pub use http::{KnownSecrets, Secret, SecretError, SecretTemplate};
 pub use identity::{Authority, Kind, PluginIdentity};
 pub use imports::InterfaceProblem;
 pub use in_force::CurrentGrants;

@@ -1,5 +1,6 @@
 //! Where a guest looks for what it may have, and finds nothing: WASI has no word for "denied" there, so the host notes that
-//! it looked. A call that then fails was denied it (P6, O3); one that copes was not.
+//! it looked. What the manifest asks for was denied then, however the call ends (P6, O3); what was only guessed from a component's
+//! imports was denied to a call that fails.
 
 use crate::failure::Refusal;
 use crate::grants::Unmet;
@@ -41,7 +42,12 @@ impl CallRecord {
 
     /// The call has failed: what it looked for and is not granted was denied to it.
     pub(crate) fn note_denials(&self) {
-        for unmet in self.unmet.iter().filter(|unmet| self.lookups.looked_for(unmet)) {
+        self.note_lookups(&self.unmet);
+    }
+
+    /// What the call looked for in vain, of these.
+    pub(crate) fn note_lookups(&self, unmet: &[Unmet]) {
+        for unmet in unmet.iter().filter(|unmet| self.lookups.looked_for(unmet)) {
             self.deny(unmet.thing.clone(), unmet.advice.clone());
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::bindings::exports::agent_host::plugin as exports;
 use crate::grants::{self, Grants, Partly, Unmet};
+use crate::http::KnownSecrets;
 use crate::identity::{Kind, PluginIdentity};
 use crate::limits::CallLimits;
 use crate::manifest::Manifest;
@@ -146,6 +147,8 @@ pub struct PluginSetup {
     pub(crate) guessed: Arc<[Unmet]>,
     pub(crate) limits: CallLimits,
     pub(crate) trial: Option<Arc<Trial>>,
+    /// Everything that must not come back to it.
+    pub(crate) secrets: Arc<KnownSecrets>,
 }
 
 impl PluginSetup {
@@ -157,7 +160,18 @@ impl PluginSetup {
             None => grants::guessed(plugin.name(), plugin.imports(), &grants).into(),
         };
         let grants = Arc::new(grants::effective(plugin.manifest(), grants));
-        Self { plugin, grants, unmet, guessed, limits: limits.bounded(), trial: None }
+        let secrets = Arc::new(KnownSecrets::new(&grants.secrets));
+        Self { plugin, grants, unmet, guessed, limits: limits.bounded(), trial: None, secrets }
+    }
+
+    /// The same, with everything else that its agent keeps secret: no server's answer brings it to the plugin.
+    #[must_use]
+    pub fn knowing(self, secrets: &Arc<KnownSecrets>) -> Self {
+        let secrets = match self.grants.secrets.is_empty() {
+            true => Arc::clone(secrets),
+            false => Arc::new(secrets.and(&self.secrets)),
+        };
+        Self { secrets, ..self }
     }
 
     /// The same, its calls counting for a trial.
@@ -169,14 +183,14 @@ impl PluginSetup {
     /// The same with these grants.
     #[must_use]
     pub fn granted(&self, grants: Grants) -> Self {
-        Self::new(self.plugin.clone(), grants, self.limits).on_trial(self.trial.clone())
+        Self::new(self.plugin.clone(), grants, self.limits).on_trial(self.trial.clone()).knowing(&self.secrets)
     }
 
     /// The same with no more than these grants: what was granted once and is not any more is gone at once (P10).
     #[must_use]
     pub fn within(&self, current: &Grants) -> Self {
         let narrowed = Self::new(self.plugin.clone(), self.grants.within(current), self.limits);
-        narrowed.on_trial(self.trial.clone())
+        narrowed.on_trial(self.trial.clone()).knowing(&self.secrets)
     }
 
     /// The plugin.

@@ -3,7 +3,7 @@
 use crate::bindings::wasi::{config, logging};
 use crate::grants::{Grants, TreeGrant, config_advice, config_thing};
 use crate::host_model::ModelPort;
-use crate::http::{HttpPort, Network, Outgoing};
+use crate::http::{HttpPort, KnownSecrets, Network, Outgoing};
 use crate::identity::Authority;
 use crate::in_force::{CurrentGrants, GrantsInForce};
 use crate::key_value::KeyValuePort;
@@ -109,6 +109,8 @@ pub(crate) struct Reach {
     /// Number of the turn in its session.
     pub(crate) turn: u32,
     pub(crate) trace: Trace,
+    /// What must not come back to the guest.
+    pub(crate) secrets: Arc<KnownSecrets>,
 }
 
 /// The W3C trace context of a call (P5), and how the guest learns it. Its requests carry it in any case.
@@ -156,6 +158,7 @@ impl Reach {
             turn: 0,
             program: None,
             trace: Trace::None,
+            secrets: Arc::default(),
         }
     }
 }

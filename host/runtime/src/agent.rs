@@ -12,12 +12,13 @@ use crate::offering::ToolVectors;
 use crate::pinned::{self, PinnedTools};
 use crate::registry::{Availability, Registry, RegistryError};
 use agent_core::plugin::OutputData;
+use agent_core::redaction::Redaction;
 use agent_core::run::{LoopConfig, PinnedPlugin};
 use agent_core::schema::{Schema, SchemaError};
 use agent_core::tool::{ToolSource, Violation};
 use agent_mcp::{Catalogue, McpConfigError, McpError, McpServers, McpTool};
 use agent_memory::digest_of;
-use agent_plugins::{Generation, Grants, Kind, PluginSetup};
+use agent_plugins::{Generation, Grants, Kind, KnownSecrets, PluginSetup};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,6 +83,8 @@ pub struct Agent {
     /// Of a turn that began before this process: the tools that it began with.
     began_with: Option<Arc<PinnedTools>>,
     tool_vectors: ToolVectors,
+    /// What nobody else is to see: of its plugins, its MCP servers and its models.
+    secrets: Arc<KnownSecrets>,
 }
 
 /// What an agent is made of beside its configuration and models.
@@ -93,6 +96,8 @@ struct Parts {
     began_with: Option<Arc<PinnedTools>>,
     /// The registry that this one comes after, if any.
     known: Option<Arc<Registry>>,
+    /// What was secret before: whoever was told it may still say it.
+    secrets: Arc<KnownSecrets>,
 }
 
 impl Agent {
@@ -101,12 +106,14 @@ impl Agent {
     pub fn new(config: AgentConfig, models: impl Into<Models>, generation: Generation) -> Result<Self, AgentError> {
         let servers = McpServers::new(config.mcp.iter().cloned())?;
         let (standing, catalogue, began_with, known) = (Arc::default(), None, None, None);
-        let parts = Parts { generation, standing, servers, catalogue, began_with, known };
+        let secrets = Arc::default();
+        let parts = Parts { generation, standing, servers, catalogue, began_with, known, secrets };
         Self::build(Configured::new(config)?, models.into(), parts)
     }
 
     fn build(configured: Arc<Configured>, models: Models, parts: Parts) -> Result<Self, AgentError> {
-        let Parts { generation, standing, servers, catalogue, began_with, known } = parts;
+        let Parts { generation, standing, servers, catalogue, began_with, known, secrets } = parts;
+        let secrets = Arc::new(secrets.and(&configured.secrets).with(&models.secrets()));
         let absent = catalogue.iter().flat_map(|catalogue| catalogue.problems()).filter_map(McpError::absent);
         let absent = absent.map(|(server, reason)| (server.to_owned(), reason));
         let registry = registry(&configured, &generation, (catalogue.as_deref(), known.as_deref()))?.without(absent);
@@ -124,7 +131,10 @@ impl Agent {
             let PluginAllowance { grants, limits, .. } = configured.config.allowance(plugin.name());
             let on_trial = standing.trials.get(plugin.name()).filter(|on_trial| on_trial.digest == *plugin.digest());
             let trial = on_trial.map(|on_trial| on_trial.trial.clone());
-            (plugin.name().to_owned(), PluginSetup::new(plugin.clone(), grants, limits).on_trial(trial))
+            (
+                plugin.name().to_owned(),
+                PluginSetup::new(plugin.clone(), grants, limits).on_trial(trial).knowing(&secrets),
+            )
         });
         let setups = setups.collect();
         let tool_vectors = ToolVectors::default();
@@ -140,6 +150,7 @@ impl Agent {
             registry,
             began_with,
             tool_vectors,
+            secrets,
         };
         agent.check_names()?;
         agent.fallback()?;
@@ -210,6 +221,7 @@ impl Agent {
             catalogue: self.catalogue.clone(),
             began_with: self.began_with.clone(),
             known: Some(self.registry.clone()),
+            secrets: self.secrets.clone(),
         }
     }
 
@@ -297,6 +309,11 @@ impl Agent {
         };
         schema.check(&json).map_err(explained)?;
         Ok(Some(OutputData::Json(json)))
+    }
+
+    /// Takes out of texts what nobody else is to see.
+    pub fn redaction(&self) -> &Redaction {
+        self.secrets.redaction()
     }
 
     /// Its plugins.

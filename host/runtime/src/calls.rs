@@ -70,9 +70,17 @@ pub(crate) async fn run(shared: &Shared, record: &CallRecord, attempt: u32, scop
         }
     };
     let mut tried = 0;
+    let mut denials: Vec<Denial> = Vec::new();
     loop {
         let mut brought = once(shared, tool, record, (attempt, scope.clone())).await?;
         tried += 1;
+        // What an earlier try was denied was denied to the call (O3).
+        for denial in std::mem::take(&mut brought.denials) {
+            if !denials.contains(&denial) {
+                denials.push(denial);
+            }
+        }
+        brought.denials.clone_from(&denials);
         if let Some(handed_on) = brought.handed_on.take() {
             let ran = Ran::Pending(handed_on, brought.cost, brought.denials);
             return Ok(HasRun { ran, answers: brought.answers });

@@ -2,6 +2,7 @@
 
 mod kept;
 mod opening;
+mod secrets;
 mod servers;
 mod shared;
 
@@ -325,6 +326,8 @@ impl Session {
     async fn apply_one(&mut self, input: Input, notes: Notes) -> Result<(), SessionError> {
         let name = name_of(&input);
         let input = self.with_edit_told(input).await?;
+        let cleaned = secrets::without_secrets(self.shared.agent.redaction(), input, notes);
+        let (input, notes) = cleaned.map_err(|error| *error)?;
         let results = Results::of(&input);
         let mut run = self.run.clone();
         let mut change = run.apply(input)?;

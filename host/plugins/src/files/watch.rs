@@ -30,7 +30,6 @@ pub(crate) struct FileWatch(Mutex<Option<Box<Watched>>>);
 
 struct Watched {
     trees: Vec<GivenTree>,
-    grants: Arc<Grants>,
     /// What it is held against.
     then: Option<Arc<RecordedTrees>>,
     /// By tree; empty until the guest asks for its trees.
@@ -116,7 +115,6 @@ impl CallRecord {
         };
         let mut watched = Watched {
             trees,
-            grants: Arc::clone(granted),
             named: HashMap::new(),
             then,
             roots: Vec::new(),

@@ -131,6 +131,7 @@ fn load_ticket(new: &New, kind: Kind) -> Ticket {
         lifted: new.limits.lifted(Authority::Inert),
         reach: Reach::nothing(kind.authority()),
         unmet: Arc::default(),
+        declared: Arc::default(),
         trial: None,
     }
 }

@@ -18,7 +18,7 @@ use agent_core::text_dialect::ToolDialect;
 use agent_core::tool::{ToolDefinition, ToolSource};
 use agent_mcp::ServerConfig;
 use agent_memory::digest_of;
-use agent_plugins::{CallLimits, Grants, TreeGrant};
+use agent_plugins::{CallLimits, Grants, KnownSecrets, TreeGrant};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -166,6 +166,8 @@ pub(super) struct Configured {
     pub(super) fingerprint: String,
     /// The host's own tools, agents that it may delegate to, and services.
     pub(super) tools: Vec<(ToolDefinition, ToolSource, Availability)>,
+    /// Of its plugins and MCP servers.
+    pub(super) secrets: KnownSecrets,
 }
 
 impl Configured {
@@ -192,6 +194,16 @@ impl Configured {
             (tool, source, availability)
         });
         let tools = tools.collect();
-        Ok(Arc::new(Self { config, output_schema, fingerprint, tools }))
+        let secrets = secrets_of(&config);
+        Ok(Arc::new(Self { config, output_schema, fingerprint, tools, secrets }))
     }
+}
+
+fn secrets_of(config: &AgentConfig) -> KnownSecrets {
+    let granted = config.plugins.values().flat_map(|allowance| {
+        let answered = [&allowance.answered.for_this_run, &allowance.answered.for_good];
+        std::iter::once(&allowance.grants).chain(answered).flat_map(|grants| &grants.secrets)
+    });
+    let servers = config.mcp.iter().map(agent_mcp::secrets_of);
+    servers.fold(KnownSecrets::new(granted), |known, server| known.with(&server))
 }
