@@ -18,6 +18,7 @@ mod server;
 mod usage;
 
 mod files;
+mod granted_trees;
 mod judging;
 mod keys;
 mod loading;

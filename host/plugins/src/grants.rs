@@ -334,7 +334,7 @@ fn secret_advice(plugin: &str, name: &str) -> GrantAdvice {
     }
 }
 
-fn files_advice(plugin: &str, access: Access) -> Unmet {
+pub(crate) fn files_advice(plugin: &str, access: Access) -> Unmet {
     let (thing, key) = match access {
         Access::Read => ("reading files", "read"),
         Access::ReadWrite => ("reading and writing files", "write"),

@@ -68,7 +68,7 @@ pub use failure::CallFailure;
 pub use files::{
     FileStat, FoundContent, FoundFile, FoundNames, GivenTree, LeftFile, NamedKind, NotLaidOut, RecordedTrees,
 };
-pub use first_use::{Answers, to_ask};
+pub use first_use::{Answers, CallReach, needed, to_ask};
 pub use generation::{Generation, GenerationError, LoadProblem};
 pub use grants::{Denial, GrantAdvice, Grants, Need, Partly, TreeGrant, Unmet, trees_within};
 pub use host_model::{ModelAnswer, ModelAsker, ModelPort, ModelQuestion, ModelRefusal};

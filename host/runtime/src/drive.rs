@@ -179,7 +179,7 @@ impl Session {
         let records = records.into_iter().zip(dispatches);
         let records: Vec<_> = records.map(|(record, dispatch)| (self.handed_on(&record), record, dispatch)).collect();
         let records = self.with_room(records, running.len() + children.len(), children.len()).into_iter();
-        let records: Vec<_> = records.filter(|(_, record, _)| questions.admit(self, &record.name)).collect();
+        let records: Vec<_> = records.filter(|(_, record, _)| questions.admit(self, record)).collect();
         if records.is_empty() {
             return Ok(Dispatched::NotYet);
         }
