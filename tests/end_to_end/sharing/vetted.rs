@@ -89,7 +89,7 @@ fn sandbox(policy: SignaturePolicy, (cache, store): (&Path, &Path)) -> Sandbox {
     let options = SandboxOptions {
         cache_directory: Some(cache.to_owned()),
         store_directory: Some(store.to_owned()),
-        vetting: Some(Arc::new(Locked { trust: Trust { policy, keys: Vec::new() } })),
+        vetting: Some(Arc::new(Locked { trust: Trust { policy, ..Trust::default() } })),
         ..SandboxOptions::default()
     };
     Sandbox::new(options).unwrap()
