@@ -17,6 +17,7 @@ mod scene;
 mod server;
 mod usage;
 
+mod components;
 mod files;
 mod granted_trees;
 mod judging;

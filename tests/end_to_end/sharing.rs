@@ -4,6 +4,7 @@
 mod by_policy;
 mod hostile;
 pub(crate) mod peers;
+mod required;
 mod vetted;
 mod while_running;
 

@@ -29,7 +29,7 @@ pub(crate) use slips::meant_by_line;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use test::TestArguments;
-use versions::{AuditArguments, HistoryArguments, RollbackArguments};
+use versions::{AuditArguments, HistoryArguments, QuarantineArguments, RollbackArguments};
 
 /// Runs an AI agent whose tools, context, checks and masking are WebAssembly plugins.
 ///
@@ -324,6 +324,8 @@ pub(crate) enum PluginCommand {
     Rollback(RollbackArguments),
     /// Forget stored components that no open turn and no recent version needs
     Prune,
+    /// List components that ended the process which examines components, and why; or have one tried again
+    Quarantine(QuarantineArguments),
 }
 
 /// Commands on sessions.

@@ -60,11 +60,13 @@ pub(crate) fn sandbox_of(settings: &Settings, data: &DataDirectory) -> Result<Sa
 
 /// The same for who speaks of no agent but of its file.
 pub(crate) fn limited_sandbox(data: &DataDirectory, limits: HostLimits, trust: Trust) -> Result<Sandbox, Failure> {
+    let program = environment::this_program().ok_or_else(|| {
+        Failure::refused("this program's own file cannot be found, and it has to start itself to examine components")
+    })?;
     let options = SandboxOptions {
         cache_directory: Some(data.cache()),
         store_directory: Some(data.plugins()),
-        compiler: environment::this_program()
-            .map(|program| CompilerCommand { program, arguments: vec![COMPILE.into()] }),
+        compiler: Some(CompilerCommand { program, arguments: vec![COMPILE.into()] }),
         limits,
         vetting: Some(Arc::new(Locked { trust })),
         ..SandboxOptions::default()

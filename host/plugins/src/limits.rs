@@ -72,6 +72,3 @@ pub(crate) const PLAIN_LIFTED_BYTES: usize = 32 * MIB;
 pub(crate) const PLAIN_ARGUMENT_BYTES: usize = MIB;
 /// Wall time for a component's `definitions`.
 pub(crate) const DEFINITIONS_TIME: Duration = Duration::from_secs(10);
-
-/// Memory of the process that compiles one component. Cranelift takes some 20 times a component's size.
-pub(crate) const COMPILER_MEMORY: usize = 2048 * MIB;

@@ -3,11 +3,12 @@
 
 use crate::http::HttpPattern;
 use crate::limits::MANIFEST_BYTES;
+use crate::sections::{HEADER_BYTES, Sections, interfaces, manifest_json};
 use crate::text::clean;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use wasm_encoder::{CustomSection, Encode, Section};
+use wasm_encoder::{CustomSection, Encode, Section as _};
 
 /// Name of the custom section.
 pub const MANIFEST_SECTION: &str = "agent-host:manifest";
@@ -167,24 +168,19 @@ impl Manifest {
     }
 }
 
-/// The component with this manifest in it; one that it had is replaced.
+/// The component with this manifest in it; one that it had is replaced. Only the headers of its outermost sections are read.
 pub fn with_manifest(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
-    crate::scan::scan(component)?;
+    // A WIT package has the header of a component, and is none.
+    interfaces(component)?;
     let json = serde_json::to_vec(manifest).map_err(|error| ManifestError::Section { reason: error.to_string() })?;
     let mut bytes = component[..HEADER_BYTES].to_vec();
-    let mut reader = wasmparser::BinaryReader::new(&component[HEADER_BYTES..], HEADER_BYTES);
-    let damaged = |error: wasmparser::BinaryReaderError| crate::scan::NotAComponent::Damaged {
-        reason: error.message().to_owned(),
-    };
-    while !reader.eof() {
-        let id = reader.read_u8().map_err(damaged)?;
-        let size = reader.read_var_u32().map_err(damaged)?;
-        let contents = reader.read_bytes(size as usize).map_err(damaged)?;
-        if id == CUSTOM_SECTION && is_manifest(contents) {
+    for section in Sections::of(component)? {
+        let section = section?;
+        if manifest_json(section).is_some() {
             continue;
         }
-        bytes.push(id);
-        contents.encode(&mut bytes);
+        bytes.push(section.id);
+        section.contents.encode(&mut bytes);
     }
     CustomSection { name: MANIFEST_SECTION.into(), data: json.into() }.append_to(&mut bytes);
     Ok(bytes)
@@ -204,9 +200,6 @@ pub(crate) fn name_of_stem(stem: &str) -> String {
     }
 }
 
-/// Magic number and version.
-const HEADER_BYTES: usize = 8;
-const CUSTOM_SECTION: u8 = 0;
 const NAME_RULE: &str = "a plugin's name has 1 to 64 letters, digits, `_`, `-` or `.`";
 const DOTS_RULE: &str = "a plugin's name has more than dots";
 /// For whose tools grants of this name are, and who asks at the terminal.
@@ -229,10 +222,6 @@ struct PluginToml {
     /// Read by who builds it; no part of the component.
     #[serde(default, rename = "build")]
     _build: serde::de::IgnoredAny,
-}
-
-fn is_manifest(section: &[u8]) -> bool {
-    wasmparser::BinaryReader::new(section, 0).read_string().is_ok_and(|name| name == MANIFEST_SECTION)
 }
 
 /// What keeps the name from being a plugin's.
@@ -277,7 +266,7 @@ mod tests {
     fn the_section_is_written_read_and_replaced() {
         let once = with_manifest(&component(), &Manifest::default()).expect("a component");
         let twice = with_manifest(&once, &manifest()).expect("a component");
-        let section = crate::scan::scan(&twice).expect("a component").manifest.expect("the section");
+        let section = crate::sections::find_manifest(&twice).expect("a component").json.expect("the section").to_vec();
         assert_eq!(Manifest::from_section(&section), Ok(manifest()));
         let again = with_manifest(&twice, &manifest()).expect("a component");
         assert_eq!(again, twice, "one section, and nothing else changed");

@@ -8,10 +8,12 @@ use crate::limits::CallLimits;
 use crate::manifest::Manifest;
 use crate::plain::{Form, LeftOut, PlainFacts, PlainLinks};
 use crate::room::Room;
+use crate::scan::Interfaces;
 use crate::state::CallState;
 use crate::trial::Trial;
 use agent_core::message::Digest;
 use agent_core::tool::ToolDefinition;
+use std::fs::File;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 use wasmtime::component::InstancePre;
@@ -26,6 +28,8 @@ pub struct LoadedPlugin {
     pub(crate) room: Arc<Room>,
     /// The same with code that counts fuel, once that was needed.
     pub(crate) metered: OnceCell<Arc<LoadedPlugin>>,
+    /// Keeps its compiled code in the cache as long as it is in use.
+    pub(crate) _pin: Option<File>,
 }
 
 /// What was learned about a component when it was first loaded. It depends on nothing but its bytes and this host.
@@ -33,7 +37,10 @@ pub struct LoadedPlugin {
 pub(crate) struct Facts {
     pub(crate) manifest: Option<Manifest>,
     pub(crate) kinds: Vec<Kind>,
+    /// Imports that need an implementation.
     pub(crate) imports: Vec<String>,
+    /// All imports and exports, as its bytes have them.
+    pub(crate) interfaces: Interfaces,
     /// Those that it describes itself, then its plain functions.
     pub(crate) tools: Vec<ToolDefinition>,
     #[serde(default)]
@@ -108,6 +115,11 @@ impl LoadedPlugin {
     /// Names of its imports. They are no requests: the manifest is.
     pub fn imports(&self) -> &[String] {
         &self.facts.imports
+    }
+
+    /// Names of all imports and exports, those of types included.
+    pub fn interfaces(&self) -> &Interfaces {
+        &self.facts.interfaces
     }
 
     /// Bytes of the component.

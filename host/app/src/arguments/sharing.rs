@@ -66,9 +66,9 @@ impl PushArguments {
 /// What `plugin sign` takes.
 #[derive(Debug, Args)]
 pub(crate) struct SignArguments {
-    /// What to sign: HOST/PATH:TAG, or with its digest
-    #[arg(value_name = "REF", value_parser = reference)]
-    pub(crate) reference: Reference,
+    /// What to sign: HOST/PATH:TAG, or with its digest; or a component that was built here, a file (*.wasm)
+    #[arg(value_name = "REF|PATH", value_parser = source)]
+    pub(crate) reference: Source,
     /// The key, which `key new` has made
     #[arg(long, value_name = "KEY")]
     pub(crate) key: PathBuf,

@@ -1,7 +1,8 @@
 //! What a text of agent.toml must look like: one rule for the reader, in words for people, and as a pattern for editors.
 
+use agent_core::message::Digest;
 use agent_plugins::HttpPattern;
-use agent_share::PublicKey;
+use agent_share::{LOCAL, PublicKey};
 
 /// Headers that hold secrets, which do not stand in a file.
 const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"];
@@ -47,6 +48,8 @@ pub(super) enum Form {
     NameSpace,
     /// Public keys of minisign.
     PublicKeys,
+    /// A plugin's name, or the digest of its component.
+    PluginOrDigest,
 }
 
 impl Form {
@@ -79,6 +82,10 @@ impl Form {
             Form::Requests => text.parse::<HttpPattern>().is_ok(),
             Form::NameSpace => is_name_space(text),
             Form::PublicKeys => text.split_whitespace().all(|key| PublicKey::parse(key).is_ok()),
+            Form::PluginOrDigest => {
+                let is_name = text.len() <= 64 && text.chars().all(in_tool);
+                is_name || Digest::parse(text).is_ok()
+            }
         };
         (!fits).then_some(match self {
             Form::Name | Form::Server | Form::Tool => "is no name",
@@ -91,6 +98,7 @@ impl Form {
             Form::Requests => "is no pattern of requests",
             Form::NameSpace => "is no beginning of a reference",
             Form::PublicKeys => "is no public key",
+            Form::PluginOrDigest => "is neither the name of a plugin nor a digest",
             _ => "has a line break or a control character in it",
         })
     }
@@ -127,8 +135,9 @@ impl Form {
                  without user, key, `?` and `#`"
             }
             Form::NameSpace => {
-                "a host, and as much of a path as shall fit: \"registry.example/team\", without `https://`"
+                "a host, and as much of a path as shall fit: \"registry.example/team\", without `https://`; or \"local\""
             }
+            Form::PluginOrDigest => "a plugin's name, or the digest of its component (`sha256:` and 64 digits)",
             Form::PublicKeys => {
                 "public keys of minisign, separated by spaces: each is the second line of a `.pub` file, and begins with `RW`"
             }
@@ -156,14 +165,16 @@ impl Form {
             Form::Requests => (REQUESTS.to_owned(), None),
             Form::NameSpace => (NAME_SPACE.to_owned(), Some("://".to_owned())),
             Form::PublicKeys => (PUBLIC_KEYS.to_owned(), None),
+            Form::PluginOrDigest => (PLUGIN_OR_DIGEST.to_owned(), None),
         }
     }
 }
 
 const ADDRESS: &str = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$";
 const REQUESTS: &str = r"^\s*(private +)?([A-Z]+(,[A-Z]+)* +)?https?://[^\s/?#@]+(/[^?#]*)?$";
-const NAME_SPACE: &str = r"^([^\s/@]*[.:][^\s/@]*|localhost)(/[^\s@]*)?$";
+const NAME_SPACE: &str = r"^(([^\s/@]*[.:][^\s/@]*|localhost)(/[^\s@]*)?|local)$";
 const PUBLIC_KEYS: &str = r"^\s*RW[Q-T][A-Za-z0-9+/]{53}(\s+RW[Q-T][A-Za-z0-9+/]{53})*\s*$";
+const PLUGIN_OR_DIGEST: &str = r"^([A-Za-z0-9_.-]{1,64}|sha256:[0-9a-f]{64})$";
 const HEADER: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 
 fn in_name(character: char) -> bool {
@@ -184,7 +195,7 @@ fn in_header(character: char) -> bool {
 
 fn is_name_space(text: &str) -> bool {
     let host = text.split('/').next().unwrap_or_default();
-    let is_host = host.contains(['.', ':']) || host == "localhost";
+    let is_host = host.contains(['.', ':']) || host == "localhost" || text == LOCAL;
     is_host && !text.contains("://") && !text.contains(|character: char| character.is_whitespace() || character == '@')
 }
 

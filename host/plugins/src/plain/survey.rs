@@ -25,7 +25,7 @@ const LEFT_OUT: usize = 64;
 
 /// What else is known of the component.
 pub(crate) struct Told<'a> {
-    pub(crate) bytes: &'a [u8],
+    pub(crate) docs: &'a Docs,
     pub(crate) manifest: Option<&'a Manifest>,
     pub(crate) imports: &'a [String],
     /// The tools that it describes itself.
@@ -126,8 +126,8 @@ impl Survey {
     }
 
     fn finish(mut self, told: &Told<'_>) -> (PlainFacts, Vec<ToolDefinition>) {
-        let docs = Docs::read(told.bytes);
-        let words = Words::new(&docs, &self.types);
+        let docs = told.docs;
+        let words = Words::new(docs, &self.types);
         let traits = traits(told.imports);
         let taken = told.tools.iter().map(|tool| tool.name.clone()).collect();
         let candidates = std::mem::take(&mut self.candidates);
@@ -140,7 +140,7 @@ impl Survey {
                 if told.tools.len() + definitions.len() >= TOOLS {
                     return Err(format!("a component may have at most {TOOLS} tools"));
                 }
-                let definition = found.definition(name, (&docs, &words), told.manifest, traits);
+                let definition = found.definition(name, (docs, &words), told.manifest, traits);
                 schema_bytes += check(&definition)?;
                 if schema_bytes > SCHEMA_BYTES {
                     return Err("the types of the component are too large together".to_owned());

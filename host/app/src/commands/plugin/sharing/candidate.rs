@@ -3,7 +3,7 @@
 use super::failed;
 use crate::exit::Failure;
 use crate::terminal::{Terminal, YELLOW, show_load, text};
-use agent_plugins::{Introduction, LoadedPlugin, Sandbox, introduction};
+use agent_plugins::{Introduction, LoadedPlugin, PluginIdentity, Sandbox, introduction};
 use agent_share::{Claims, Fetched, Found, LockedPlugin, Registry, Shelf, Signatures, Signer, Source, Trust, place_of};
 use std::path::Path;
 use std::sync::Arc;
@@ -56,9 +56,11 @@ fn stem(source: &Source) -> String {
 pub(super) fn judged(fetched: Fetched, trust: &Trust, terminal: &Terminal) -> Result<Judged, Failure> {
     let source = &fetched.source;
     let claims = claims(&fetched)?;
-    let signer = match place_of(source) {
-        Some(place) => trust.judge(&place, &fetched.bytes, &claims, &fetched.signatures).map_err(failed)?,
-        None => Signer::Nobody { because: String::new() },
+    let identity = PluginIdentity { name: claims.name.clone(), digest: fetched.digest() };
+    let signer = match (place_of(source), source) {
+        (Some(place), _) => trust.judge(&place, &fetched.bytes, &claims, &fetched.signatures).map_err(failed)?,
+        (None, Source::File(path)) => trust.judge_file(path, &fetched.bytes, &identity).map_err(failed)?,
+        (None, _) => Signer::Nobody { because: String::new() },
     };
     let (signer, signature) = match signer {
         Signer::Trusted { key, signature } => (Some(key.to_string()), Some(signature)),
