@@ -425,7 +425,8 @@ mod tests {
         let cache = bounded(&directory, "a", 3 * size);
         let older = bounded(&directory, "b", 3 * size);
         let digests: Vec<_> = (0..6_u8).map(|number| digest_of(&[number])).collect();
-        let put = |cache: &CompiledCache, number: usize| cache.put(&digests[number], b"record", &[0; 100]).expect("stored");
+        let put =
+            |cache: &CompiledCache, number: usize| cache.put(&digests[number], b"record", &[0; 100]).expect("stored");
         let wait = || std::thread::sleep(std::time::Duration::from_millis(20));
         drop(put(&older, 0));
         wait();
@@ -440,7 +441,9 @@ mod tests {
         assert!(cache.get(&digests[2]).is_some(), "the second is used");
         drop(put(&cache, 4));
         assert!(cache.get(&digests[3]).is_none(), "so that the third goes");
-        assert!(cache.get(&digests[1]).is_some() && cache.get(&digests[2]).is_some() && cache.get(&digests[4]).is_some());
+        assert!(
+            cache.get(&digests[1]).is_some() && cache.get(&digests[2]).is_some() && cache.get(&digests[4]).is_some()
+        );
         let all: Vec<_> = [1, 2, 4].map(|number| cache.get(&digests[number]).expect("there")).into();
         assert!(put(&cache, 5).is_none(), "everything is in use");
         assert!(cache.get(&digests[5]).is_none());

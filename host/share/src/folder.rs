@@ -271,7 +271,8 @@ impl Vetting for Locked {
         plugin: &PluginIdentity,
         component: &ReadComponent<'_>,
     ) -> Result<(), String> {
-        let came_as = vouched.map(LockFile::vouched).transpose().map_err(|error| error.to_string())?.unwrap_or_default();
+        let came_as =
+            vouched.map(LockFile::vouched).transpose().map_err(|error| error.to_string())?.unwrap_or_default();
         let mut refused = None;
         for locked in came_as.iter().filter(|locked| locked.component == plugin.digest) {
             match self.judge(locked, component) {
@@ -378,7 +379,10 @@ mod tests {
         let strict = Locked { trust: Trust { policy: crate::SignaturePolicy::Required, ..Trust::default() } };
         let refused = strict.vet_kept(Some(&vouched), &identity, &read).expect_err("refused");
         assert!(refused.contains("registry.example/team/calc: it is not signed"), "{refused}");
-        assert!(strict.vet_kept(Some("[[plugin"), &identity, &read).is_err(), "what cannot be read vouches for nothing");
+        assert!(
+            strict.vet_kept(Some("[[plugin"), &identity, &read).is_err(),
+            "what cannot be read vouches for nothing"
+        );
     }
 
     #[test]

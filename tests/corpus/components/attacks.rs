@@ -68,10 +68,8 @@ pub(super) fn imports(count: usize) -> Vec<u8> {
 /// Modules whose memories begin with two bytes, far from one another.
 pub(super) fn sparse_images(modules: usize, distance: usize) -> Vec<u8> {
     let pages = distance / 65_536 + 1;
-    let module = format!(
-        "(core module (memory {pages}) (data (i32.const 0) \"a\") (data (i32.const {}) \"b\"))",
-        distance - 1
-    );
+    let module =
+        format!("(core module (memory {pages}) (data (i32.const 0) \"a\") (data (i32.const {}) \"b\"))", distance - 1);
     text(&format!("(component {})", module.repeat(modules)))
 }
 
@@ -170,10 +168,10 @@ pub(super) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("sparse-images", sparse_images(60, 16 << 20)),
         ("list-chain", list_chain(90_000)),
         ("doubling-tuples", doubling_tuples(90)),
-        ("nested-blocks", nested_blocks(1_000_000)),
+        ("nested-blocks", nested_blocks(100_000)),
         ("many-locals", many_locals()),
         ("giant-names", giant_names(30 << 20)),
-        ("recursive-group", recursive_group(5_000_000)),
+        ("recursive-group", recursive_group(900_000)),
         ("aliases", aliases(7_000_000)),
         ("empty-sections", empty_sections(10_000_000)),
     ]

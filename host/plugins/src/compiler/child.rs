@@ -49,11 +49,7 @@ fn read_request(input: &mut impl Read) -> Result<Request, String> {
     serde_json::from_slice(&request).map_err(|error| format!("the limits cannot be read: {error}"))
 }
 
-fn examine_on_large_stack(
-    engine: &Engine,
-    component: &[u8],
-    request: &Request,
-) -> Result<(Verdict, Vec<u8>), String> {
+fn examine_on_large_stack(engine: &Engine, component: &[u8], request: &Request) -> Result<(Verdict, Vec<u8>), String> {
     std::thread::scope(|scope| {
         let examine = || examine(engine, component, request);
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, examine);
@@ -72,9 +68,7 @@ fn examine(engine: &Engine, component: &[u8], request: &Request) -> (Verdict, Ve
         return (Verdict::Unserved(Box::new(facts)), Vec::new());
     }
     match engine.precompile_component(component) {
-        Ok(code) if code.len() as u64 > request.code => {
-            (Verdict::CodeTooLarge { size: code.len() as u64 }, Vec::new())
-        }
+        Ok(code) if code.len() as u64 > request.code => (Verdict::CodeTooLarge { size: code.len() as u64 }, Vec::new()),
         Ok(code) => (Verdict::Compiled(Box::new(facts)), code),
         Err(error) => (Verdict::NotCompiled(format!("{error:#}")), Vec::new()),
     }

@@ -1,8 +1,8 @@
 //! The limits of a whole sandbox, whoever calls in it: one list of rows, as for single calls; and what the pool of instances has
 //! room for.
 
-use agent_core::limits::DefaultLimit::Is;
 use crate::structure::StructureLimits;
+use agent_core::limits::DefaultLimit::Is;
 use agent_core::limits::LimitRow;
 use std::time::Duration;
 

@@ -20,6 +20,8 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
 const LOOKED_AT: usize = 4_096;
 /// Bytes of all schemas together.
 const SCHEMA_BYTES: usize = 4 * 1024 * 1024;
+/// Parts of all signatures together: a few bytes can declare a type of many parts, and thousands of functions that take it.
+const SIGNATURE_PARTS: usize = 256 * 1024;
 /// Functions of which it is said why they are no tools.
 const LEFT_OUT: usize = 64;
 
@@ -34,7 +36,7 @@ pub(crate) struct Told<'a> {
 
 /// The tools among the component's own exports, in the order of its exports.
 pub(crate) fn survey(component: &Component, told: &Told<'_>) -> (PlainFacts, Vec<ToolDefinition>) {
-    let mut survey = Survey { left: LOOKED_AT, ..Survey::default() };
+    let mut survey = Survey { left: LOOKED_AT, parts: SIGNATURE_PARTS, ..Survey::default() };
     let (engine, whole) = (component.engine(), component.component_type());
     let mut functions = Vec::new();
     for (name, export) in whole.exports(engine) {
@@ -72,6 +74,8 @@ struct Survey {
     types: Vec<(Option<String>, String, Type)>,
     /// Functions that may still be looked at.
     left: usize,
+    /// Parts that their signatures may still have.
+    parts: usize,
 }
 
 /// A function that can be called with data.
@@ -97,6 +101,11 @@ impl Survey {
             self.left = left;
             match candidate(interface, name, function, &makers) {
                 Ok(Some(candidate)) => {
+                    let Some(parts) = self.parts.checked_sub(candidate.parts()) else {
+                        self.leave_out(interface, name, "the types of the component are too large together".to_owned());
+                        continue;
+                    };
+                    self.parts = parts;
                     if let Mark::Method(resource, _) = Mark::of(name) {
                         used.insert(resource.to_owned());
                     }
@@ -165,6 +174,11 @@ impl Survey {
 }
 
 impl Candidate {
+    /// Of its signature, and of those that make its instance.
+    fn parts(&self) -> usize {
+        self.signature.parts() + self.makers.iter().map(|maker| maker.signature.parts()).sum::<usize>()
+    }
+
     fn definition(
         &self,
         name: String,

@@ -37,7 +37,9 @@ fn chosen<'q>(all: &'q [Quarantined], wanted: &str) -> Result<&'q Quarantined, F
             "no component in quarantine has the digest `{}`; `agent-host plugin quarantine` lists them",
             text::one_line(wanted, 100)
         ))),
-        _ => Err(Failure::refused(format!("`{}` begins several digests; give more of it", text::one_line(wanted, 100)))),
+        _ => {
+            Err(Failure::refused(format!("`{}` begins several digests; give more of it", text::one_line(wanted, 100))))
+        }
     }
 }
 

@@ -125,7 +125,9 @@ pub(super) async fn sign(asked: SignArguments, data: Option<&Path>, terminal: &T
     let source = match &asked.reference {
         Source::File(path) => return sign_file(path, &key, terminal),
         Source::Web(url) => {
-            return Err(Failure::refused(format!("`{url}` cannot be signed where it is: sign its file, and serve both")));
+            return Err(Failure::refused(format!(
+                "`{url}` cannot be signed where it is: sign its file, and serve both"
+            )));
         }
         source => source.clone(),
     };
@@ -151,7 +153,10 @@ fn sign_file(path: &Path, key: &SigningKey, terminal: &Terminal) -> Result<(), F
     let signature = signature_of(key, &component, &claims).map_err(failed)?;
     let placed = place_local_signature(path, &signature).map_err(failed)?;
     let (name, version) = (text::one_line(&claims.name, 64), text::one_line(&claims.version, 100));
-    print(terminal, format!("{BOLD}{name}{BOLD:#} {version}\n  signed    {}\n  file      {}", key.public, placed.display()))
+    print(
+        terminal,
+        format!("{BOLD}{name}{BOLD:#} {version}\n  signed    {}\n  file      {}", key.public, placed.display()),
+    )
 }
 
 /// Prints the plugins of an index that are nearest to some words.
