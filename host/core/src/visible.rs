@@ -298,7 +298,10 @@ mod tests {
             prop_assert_eq!(visible(&once), once.as_str());
             let line = visible_line(&text).into_owned();
             prop_assert_eq!(visible_line(&line), line.as_str());
-            prop_assert!(!line.contains(|character: char| character.is_control() || matches!(character, '\u{200b}' | '\u{200e}' | '\u{202a}'..='\u{202e}' | '\u{e0041}')));
+            let is_hidden = |character: char| {
+                character.is_control() || matches!(character, '\u{200b}' | '\u{200e}' | '\u{202a}'..='\u{202e}' | '\u{e0041}')
+            };
+            prop_assert!(!line.contains(is_hidden), "{}", line.escape_unicode());
             if !text.contains(is_invisible) {
                 prop_assert_eq!(once, text);
             }
