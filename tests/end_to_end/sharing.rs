@@ -2,6 +2,7 @@
 //! on loopback.
 
 mod by_policy;
+mod clock;
 mod hostile;
 pub(crate) mod peers;
 mod required;

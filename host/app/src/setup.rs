@@ -16,6 +16,7 @@ use crate::settings::{self, Helpers, NamedModel, Problems, Settings};
 use crate::terminal::{Terminal, YELLOW, show_build, show_load};
 use agent_core::prompt::PromptParts;
 use agent_core::run::LoopConfig;
+use agent_core::tool::ToolSource;
 use agent_kit::build::{BuildError, BuiltPlugin, build_directory};
 use agent_mcp::ServerConfig;
 use agent_memory::{Indexes, Options, SqliteStore};
@@ -237,17 +238,42 @@ pub(crate) fn agent(
     terminal: &Terminal,
 ) -> Result<Arc<Agent>, Failure> {
     refuse_unknown(settings, &generation)?;
-    for plugin in generation.plugins() {
-        note_idle_grants(plugin, settings.grants.plugins.get(plugin.name()), terminal);
-    }
     let models = models(settings)?;
     let configuration = AgentConfig { delegates, mcp, ..configuration(settings) };
-    let agent =
-        Agent::new(configuration, models, generation).map(Arc::new).map_err(|error| placed(settings, &error))?;
+    let agent = without_newcomers((configuration, models, generation), terminal);
+    let agent = agent.map(Arc::new).map_err(|error| placed(settings, &error))?;
     terminal.keep_secret(agent.redaction());
+    for plugin in agent.generation().plugins() {
+        note_idle_grants(plugin, settings.grants.plugins.get(plugin.name()), terminal);
+    }
     rules::refuse_idle(settings, &agent)?;
     rules::note_idle(settings, &agent, terminal);
     Ok(agent)
+}
+
+/// The agent without the plugins that offer a tool whose name exists already: each is left out and reported, and the agent works
+/// (row 55). A name belongs first to the host and the agent's own file, then to the plugins that this file names, then to the
+/// other plugins, in the order of their names.
+fn without_newcomers(
+    (config, models, mut generation): (AgentConfig, Models, Generation),
+    terminal: &Terminal,
+) -> Result<Agent, AgentError> {
+    loop {
+        let error = match Agent::new(config.clone(), models.clone(), generation.clone()) {
+            Err(AgentError::Registry(error)) => error,
+            made => return made,
+        };
+        let RegistryError::Duplicate { first, second, .. } = &error else { return Err(error.into()) };
+        let plugin = |source: &ToolSource| match source {
+            ToolSource::Plugin { plugin, .. } => Some((!config.names(plugin), plugin.clone())),
+            _ => None,
+        };
+        let Some((_, newcomer)) = plugin(first).into_iter().chain(plugin(second)).max() else {
+            return Err(error.into());
+        };
+        terminal.note(format!("{YELLOW}!{YELLOW:#} the plugin `{newcomer}` is left out: {error}"));
+        generation = generation.without(&newcomer);
+    }
 }
 
 /// Whether models are made anew when an agent's file has changed.

@@ -25,3 +25,4 @@ pub mod thinking;
 pub mod tokens;
 pub mod tool;
 pub mod view;
+pub mod visible;

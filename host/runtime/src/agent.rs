@@ -80,6 +80,8 @@ pub struct Agent {
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
     registry: Arc<Registry>,
+    /// MCP servers whose tools are left out, since one of them has a name that exists already; each with the two tools.
+    crowded_out: BTreeMap<String, RegistryError>,
     /// Of a turn that began before this process: the tools that it began with.
     began_with: Option<Arc<PinnedTools>>,
     tool_vectors: ToolVectors,
@@ -116,7 +118,9 @@ impl Agent {
         let secrets = Arc::new(secrets.and(&configured.secrets).with(&models.secrets()));
         let absent = catalogue.iter().flat_map(|catalogue| catalogue.problems()).filter_map(McpError::absent);
         let absent = absent.map(|(server, reason)| (server.to_owned(), reason));
-        let registry = registry(&configured, &generation, (catalogue.as_deref(), known.as_deref()))?.without(absent);
+        let found = Found { generation: &generation, catalogue: catalogue.as_deref(), earlier: known.as_deref() };
+        let (registry, crowded_out) = registry_without_newcomers(&configured, &found)?;
+        let registry = registry.without(absent);
         let registry = match &began_with {
             // Before the servers have said what they have now, nothing of theirs is gone.
             Some(tools) if catalogue.is_none() && !configured.config.mcp.is_empty() => {
@@ -148,6 +152,7 @@ impl Agent {
             servers,
             catalogue,
             registry,
+            crowded_out,
             began_with,
             tool_vectors,
             secrets,
@@ -248,6 +253,11 @@ impl Agent {
     /// The tools of its MCP servers; none before they were asked.
     pub fn catalogue(&self) -> Option<&Arc<Catalogue>> {
         self.catalogue.as_ref()
+    }
+
+    /// MCP servers whose tools are left out, since one of them has a name that exists already (row 55).
+    pub(crate) fn crowded_out(&self) -> &BTreeMap<String, RegistryError> {
+        &self.crowded_out
     }
 
     /// The tool of an MCP server, by the name under which it is offered.
@@ -406,18 +416,54 @@ impl Agent {
     }
 }
 
+/// Where the tools of an agent are found, beside its configuration.
+struct Found<'f> {
+    generation: &'f Generation,
+    catalogue: Option<&'f Catalogue>,
+    /// The registry that served before.
+    earlier: Option<&'f Registry>,
+}
+
+/// The registry, without the MCP servers that offer a name that exists already, and those servers with the reason. A server
+/// that served a name before keeps it: then it is the other tool that cannot stand beside it (row 55).
+fn registry_without_newcomers(
+    configured: &Configured,
+    found: &Found<'_>,
+) -> Result<(Registry, BTreeMap<String, RegistryError>), RegistryError> {
+    let mut left_out = BTreeMap::new();
+    loop {
+        let error = match registry(configured, found, &left_out) {
+            Ok(registry) => return Ok((registry, left_out)),
+            Err(error) => error,
+        };
+        let server = match &error {
+            RegistryError::Duplicate { name, second: ToolSource::Mcp { server, .. }, .. } => {
+                let before = found.earlier.and_then(|earlier| earlier.source_of(name));
+                let served = matches!(before, Some(ToolSource::Mcp { server: before, .. }) if before == server);
+                (!served).then(|| server.clone())
+            }
+            _ => None,
+        };
+        match server {
+            Some(server) => left_out.insert(server, error),
+            None => return Err(error),
+        };
+    }
+}
+
 /// One name space for the host's own tools, those of plugins, and those of MCP servers (L7).
 fn registry(
     configured: &Configured,
-    generation: &Generation,
-    (catalogue, earlier): (Option<&Catalogue>, Option<&Registry>),
+    Found { generation, catalogue, earlier }: &Found<'_>,
+    left_out: &BTreeMap<String, RegistryError>,
 ) -> Result<Registry, RegistryError> {
     let of_plugins = generation.plugins().flat_map(|plugin| {
         let identity = plugin.identity();
         let source = ToolSource::Plugin { plugin: identity.name.clone(), digest: identity.digest.clone() };
         plugin.tools().iter().map(move |tool| (tool, source.clone()))
     });
-    let of_servers = catalogue.into_iter().flat_map(Catalogue::tools);
+    let of_servers = catalogue.iter().flat_map(|catalogue| catalogue.tools());
+    let of_servers = of_servers.filter(|tool| !left_out.contains_key(&tool.server));
     let of_servers = of_servers.map(|tool| (&tool.definition, ToolSource::of_server(&tool.server)));
     let found = of_plugins.chain(of_servers).map(|(tool, source)| {
         let rules = &configured.config.approvals;
@@ -426,5 +472,5 @@ fn registry(
     });
     let own = configured.tools.iter().map(|(tool, source, availability)| (tool, source.clone(), availability.clone()));
     let all = own.chain(found);
-    Registry::after(earlier, all.map(|(tool, source, availability)| (Cow::Borrowed(tool), source, availability)))
+    Registry::after(*earlier, all.map(|(tool, source, availability)| (Cow::Borrowed(tool), source, availability)))
 }

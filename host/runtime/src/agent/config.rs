@@ -111,6 +111,12 @@ pub struct AgentConfig {
 }
 
 impl AgentConfig {
+    /// Whether the configuration says something about a plugin: what it may do, or which part of the work it has.
+    pub fn names(&self, plugin: &str) -> bool {
+        let mut roles = self.context_builder.iter().chain(&self.validators).chain(self.media_policies.values());
+        self.plugins.contains_key(plugin) || roles.any(|name| name == plugin)
+    }
+
     /// An agent with all defaults.
     pub fn new(name: impl Into<String>) -> Self {
         Self {

@@ -18,8 +18,8 @@ use crate::terminal::{BOLD, DIM, Terminal, YELLOW, text};
 use crate::{environment, setup};
 use agent_plugins::{Introduction, LoadedPlugin, PluginStore, read_component};
 use agent_share::{
-    Again, Credentials, Downloads, NO_MOMENT, PluginFacts, Pushed, Registry, ShareError, Shelf, SigningKey, Source,
-    local_claims, place_local_signature, sign as signature_of,
+    Again, Credentials, Downloads, NO_MOMENT, PluginFacts, Pushed, Registry, ShareError, Shelf, Signatures, SigningKey,
+    Source, local_claims, place_local_signature, sign as signature_of,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -30,6 +30,7 @@ const SHOWN: usize = 100;
 fn registry(connection: &ConnectionArguments, terminal: &Terminal) -> Result<Registry, Failure> {
     let credentials = Credentials { file: environment::docker_configuration() };
     let registry = Registry::new(credentials, connection.plain()).map_err(failed)?;
+    let registry = registry.with_token_servers(&connection.token_servers);
     let terminal = terminal.clone();
     Ok(registry.telling(Arc::new(move |again: &Again| terminal.note(asked_again(again)))))
 }
@@ -133,7 +134,7 @@ pub(super) async fn sign(asked: SignArguments, data: Option<&Path>, terminal: &T
     };
     let registry = registry(&asked.connection, terminal)?;
     let found = registry.find(&source).await.map_err(failed)?;
-    let fetched = candidate::fetch(&registry, &found, &shelf(&data), terminal).await?;
+    let fetched = candidate::fetch(&registry, &found, &shelf(&data), Signatures::Ignored, terminal).await?;
     let pushed = found.pushed().ok_or_else(|| Failure::failed("the registry names no manifest"))?;
     let Introduction { identity, manifest } = candidate::introduced(&fetched)?;
     let version = manifest.map(|manifest| text::one_line(&manifest.version, 1000)).unwrap_or_default();
