@@ -121,7 +121,7 @@ pub(crate) struct CompileLimits {
     time: Duration,
     memory: usize,
     code: u64,
-    structure: crate::structure::StructureLimits,
+    structure: crate::limits::StructureLimits,
 }
 
 impl CompileLimits {

@@ -94,8 +94,8 @@ mod tests {
     // Row 53: what may follow a locked plugin, and why something may not.
     #[test]
     fn a_locked_plugin_is_followed_by_what_is_newer() {
-        let warn = Trust { policy: SignaturePolicy::Warn, keys: Vec::new() };
-        let off = Trust { policy: SignaturePolicy::Off, keys: Vec::new() };
+        let warn = Trust { policy: SignaturePolicy::Warn, keys: Vec::new(), unsigned: Vec::new() };
+        let off = Trust { policy: SignaturePolicy::Off, keys: Vec::new(), unsigned: Vec::new() };
         let locked = plugin("1.10", "locked", Some(100));
         let cases: [(LockedPlugin, &Trust, Option<&str>); 14] = [
             (plugin("1.11", "new", Some(200)), &warn, None),

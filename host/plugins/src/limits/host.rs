@@ -1,9 +1,9 @@
 //! The limits of a whole sandbox, whoever calls in it: one list of rows, as for single calls; and what the pool of instances has
 //! room for.
 
-use crate::structure::StructureLimits;
 use agent_core::limits::DefaultLimit::Is;
 use agent_core::limits::LimitRow;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// One mebibyte.
@@ -240,6 +240,17 @@ impl HostLimits {
             interfaces: self.component_interfaces,
         }
     }
+}
+
+/// Bounds of a component's structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StructureLimits {
+    /// Components, modules and types inside one another.
+    pub(crate) nesting: usize,
+    /// Types, those of nested components, modules and types included.
+    pub(crate) types: usize,
+    /// Imports, and exports, of each component, component type and instance type.
+    pub(crate) interfaces: usize,
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ mod tests {
         let digest = digest_of(b"bytes");
         let expected = [
             Part::Text("look".to_owned()),
-            Part::Text(format!("[a\\u{1b}\\u{a}.png: image/png, 4 × 3 pixels; {digest}]")),
+            Part::Text(format!("[a\\u{{1b}}\\u{{a}}.png: image/png, 4 × 3 pixels; {digest}]")),
             Part::Media(sized),
         ];
         assert_eq!(messages[0].parts, expected);
