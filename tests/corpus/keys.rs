@@ -12,7 +12,7 @@ use agent_core::tool::{ToolError, ToolOutcome};
 use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
 use agent_plugins::{
     Access, CallFailure, CallLimits, CallReport, CompilerCommand, Grants, HostLimits, LoadError, PluginSetup, Ports,
-    Sandbox, SandboxOptions, ToolCallContext, ToolCallRequest,
+    Sandbox, SandboxOptions, ToolCallContext, ToolCallRequest, TreeGrant,
 };
 use agent_runtime::AgentConfig;
 use serde_json::{Value, json};
@@ -173,10 +173,15 @@ fn limits_each_key_of_a_call_acts() {
     alone(async {
         let scene = Scene::with(&["intruder", "web"], &guests()).await;
         let servers = [Server::ok(), Server::silent(), Server::endless(), Server::swallow()];
-        let tree = crate::files::tree(&scene, "tree");
+        let tree = TreeGrant {
+            host: crate::files::tree(&scene, "filled"),
+            guest: "tree".to_owned(),
+            access: Access::ReadWrite,
+        };
         let grants = Grants {
             http: servers.iter().flat_map(|server| server.grants().http).collect(),
-            ..crate::files::trees(&[(&tree, Access::ReadWrite)])
+            trees: vec![tree],
+            ..Grants::default()
         };
         let setup = |plugin: &str, limits: CallLimits| {
             PluginSetup::new(scene.generation.plugin(plugin).unwrap().clone(), grants.clone(), limits)

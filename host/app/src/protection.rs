@@ -193,6 +193,6 @@ mod tests {
         assert_eq!(excluded, expected);
         let below = super::excluded(&of_agent(&settings), &folder.join("plugins"));
         assert_eq!(below, ["all of it, since it is in the plugin folder"]);
-        assert_eq!(overlaps(&trees(&settings)).len(), 1, "{:?}", overlaps(&trees(&settings)));
+        assert_eq!(overlaps(&trees(&settings)).len(), 2, "{:?}", overlaps(&trees(&settings)));
     }
 }

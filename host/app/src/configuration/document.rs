@@ -85,6 +85,7 @@ impl<'d> Document<'d> {
         let value = read(&Table { document: &document, steps: Vec::new(), table: root.get_ref() });
         self.problems.borrow_mut().append(&mut document.problems.into_inner());
         self.secrets.borrow_mut().append(&mut document.secrets.into_inner());
+        self.named_files.borrow_mut().append(&mut document.named_files.into_inner());
         Some(value)
     }
 
