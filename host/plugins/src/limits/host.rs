@@ -1,7 +1,6 @@
 //! The limits of a whole sandbox, whoever calls in it: one list of rows, as for single calls; and what the pool of instances has
 //! room for.
 
-use crate::structure::StructureLimits;
 use agent_core::limits::DefaultLimit::Is;
 use agent_core::limits::LimitRow;
 use std::time::Duration;
@@ -228,17 +227,6 @@ impl Default for HostLimits {
         };
         HOST_LIMITS.iter().for_each(|row| row.reset(&mut limits));
         limits
-    }
-}
-
-impl HostLimits {
-    /// Those of a component's structure.
-    pub(crate) fn structure(&self) -> StructureLimits {
-        StructureLimits {
-            nesting: self.component_nesting,
-            types: self.component_types,
-            interfaces: self.component_interfaces,
-        }
     }
 }
 
