@@ -159,9 +159,7 @@ fn row_36_people_see_why_and_let_it_out() {
         let ground = ground();
         let agent = "plugin_directory = \"plugins\"\n[host.limits]\ncompile_ms = 1000\n";
         std::fs::write(ground.path().join("agent.toml"), agent).expect("written");
-        let work = "local.get 0 i64.const 3 i64.rotl i64.const 5 i64.xor local.set 0\n".repeat(400_000);
-        let bomb = format!("(component (core module (func (param i64) {work})))");
-        let bomb = wat::parse_str(bomb).expect("valid text");
+        let bomb = attacks::nested_blocks(1_000_000);
         std::fs::write(ground.path().join("plugins/bomb.wasm"), &bomb).expect("written");
         let list = || said(&run(&ground, &["plugin", "list", "--agent", "agent.toml"]));
         let first = list();

@@ -223,11 +223,21 @@ async fn compile_in_child(
     let request = serde_json::to_vec(&limits.request(room.metering)).map_err(io::Error::other)?;
     let said = talk(&mut child, [&(request.len() as u32).to_le_bytes(), &request, component], limits).await?;
     let words = clean(String::from_utf8_lossy(&said.words).trim(), MOST_WORDS as usize);
+    // What the host did not want to read ended the child, which is not the component's fault.
+    let was_cut_off = Header::parse(&said.header).is_some_and(|header| !header.fits(limits));
     match said.status.code() {
+        _ if was_cut_off => Err(CompilerError::Output("it is for another version of this program; start that again")),
         Some(0) => unpacked(said, &engine::compatibility_hash(&room.engine), limits),
         Some(1) if !words.is_empty() => Err(CompilerError::Refused(words)),
         _ if is_out_of_time(said.status) => Err(CompileTime::Processor(limits.time).into()),
         _ => Err(CompilerError::Stopped { status: said.status, memory: limits.memory }),
+    }
+}
+
+impl Header {
+    /// Whether the host reads an answer of this size.
+    fn fits(&self, limits: &CompileLimits) -> bool {
+        self.report <= MOST_REPORT as u64 && self.code <= limits.code
     }
 }
 
@@ -299,10 +309,7 @@ async fn answer(mut output: ChildStdout, limits: &CompileLimits) -> io::Result<(
     let mut header = Vec::with_capacity(HEADER_BYTES);
     (&mut output).take(HEADER_BYTES as u64).read_to_end(&mut header).await?;
     let mut answer = Vec::new();
-    if let Some(Header { report, code, .. }) = Header::parse(&header)
-        && report <= MOST_REPORT as u64
-        && code <= limits.code
-    {
+    if let Some(Header { report, code, .. }) = Header::parse(&header).filter(|header| header.fits(limits)) {
         let length = report + code;
         answer.reserve_exact(length as usize);
         output.take(length).read_to_end(&mut answer).await?;

@@ -1,13 +1,35 @@
 //! The first look at the structure of a component, before any parser that recurses reads it (row 36): how deep components and
 //! types nest, and how many types, imports and exports there are. The walk keeps its own stack and never recurses.
 
-use crate::limits::StructureLimits;
+use crate::limits::HostLimits;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use wasmparser::{
     BinaryReader, BinaryReaderError, ComponentAlias, ComponentExternName, ComponentImport, ComponentType,
     ComponentTypeRef, CoreType, FromReader, Parser, Payload, RecGroup, SectionLimited,
 };
+
+/// Bounds of a component's structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StructureLimits {
+    /// Components, modules and types inside one another.
+    pub(crate) nesting: usize,
+    /// Types, those of nested components, modules and types included.
+    pub(crate) types: usize,
+    /// Imports, and exports, of each component, component type and instance type.
+    pub(crate) interfaces: usize,
+}
+
+impl HostLimits {
+    /// Those of a component's structure.
+    pub(crate) fn structure(&self) -> StructureLimits {
+        StructureLimits {
+            nesting: self.component_nesting,
+            types: self.component_types,
+            interfaces: self.component_interfaces,
+        }
+    }
+}
 
 /// Names of the outermost imports and exports together.
 const NAME_BYTES: usize = 1024 * 1024;
@@ -260,7 +282,9 @@ impl Walk<'_> {
                 self.count_types(declared)?;
             }
             0x01 => return self.component_type(reader),
-            0x02 => drop(reader.read::<ComponentAlias<'_>>()?),
+            0x02 => {
+                reader.read::<ComponentAlias<'_>>()?;
+            }
             0x03 if list.kind == Kind::ComponentType => {
                 list.imports += 1;
                 check_interfaces("imports", list.imports, most)?;

@@ -101,8 +101,8 @@ fn unsigned(file: &Path) -> String {
 /// The same for what is only in the plugin store.
 pub(crate) fn unsigned_in_store(plugin: &PluginIdentity) -> String {
     format!(
-        "{plugin} in the plugin store is not signed, and `signatures = \"required\"` in [sharing]: list its name or digest \
-         ({}) in `unsigned` of [sharing], or load it again with a signature",
-        plugin.digest
+        "it is not signed, and `signatures = \"required\"` in [sharing]: list `{}` or its digest ({}) in `unsigned` of [sharing], or \
+         load it again with a signature",
+        plugin.name, plugin.digest
     )
 }

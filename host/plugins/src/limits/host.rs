@@ -3,7 +3,6 @@
 
 use agent_core::limits::DefaultLimit::Is;
 use agent_core::limits::LimitRow;
-use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// One mebibyte.
@@ -229,28 +228,6 @@ impl Default for HostLimits {
         HOST_LIMITS.iter().for_each(|row| row.reset(&mut limits));
         limits
     }
-}
-
-impl HostLimits {
-    /// Those of a component's structure.
-    pub(crate) fn structure(&self) -> StructureLimits {
-        StructureLimits {
-            nesting: self.component_nesting,
-            types: self.component_types,
-            interfaces: self.component_interfaces,
-        }
-    }
-}
-
-/// Bounds of a component's structure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StructureLimits {
-    /// Components, modules and types inside one another.
-    pub(crate) nesting: usize,
-    /// Types, those of nested components, modules and types included.
-    pub(crate) types: usize,
-    /// Imports, and exports, of each component, component type and instance type.
-    pub(crate) interfaces: usize,
 }
 
 #[cfg(test)]

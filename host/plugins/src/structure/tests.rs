@@ -147,7 +147,7 @@ fn built(fields: u32, imports: u32, nested: u32) -> Vec<u8> {
     let value = ComponentValType::Primitive(PrimitiveValType::U32);
     encoder.defined_type().record(names.iter().map(|name| (name.as_str(), value)));
     for number in 0..imports {
-        builder.import(&format!("i{number}"), TypeRef::Type(TypeBounds::Eq(record)));
+        builder.import(format!("i{number}"), TypeRef::Type(TypeBounds::Eq(record)));
     }
     builder.component(None, inner_builder(nested));
     builder.export("out", ComponentExportKind::Type, record, None);
