@@ -184,7 +184,7 @@ mod tests {
     async fn row_44_the_database_keeps_the_sums() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("memory.db");
-        let store = SqliteStore::open(&path, Options::default()).await.unwrap();
+        let store = SqliteStore::open(&path, Options::default()).unwrap();
         for number in 0..40_usize {
             let key = format!("kä{}", number % 7);
             match number % 5 {
