@@ -82,7 +82,7 @@ fn repeating() -> (Server, Arc<Mutex<Vec<String>>>) {
 /// The secret goes to `/v1/` only; the plugin may ask for everything.
 fn agent(server: &Server, value: &str, time: usize) -> AgentConfig {
     let template = SecretTemplate {
-        name: "TOKEN".to_owned(),
+        name: "INTRUDER_TOKEN".to_owned(),
         hosts: vec![format!("http://{}/v1/", server.address)],
         header: "authorization".to_owned(),
         format: "Bearer {}".to_owned(),

@@ -88,7 +88,10 @@ fn encoded(secret: &str) -> Vec<(&'static str, String)> {
         ("Base64, wrapped in JSON", wrapped(&in_base64, 7).replace("\r\n ", "\\n")),
         ("Base64 in an address", in_base64.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D")),
         ("quoted-printable", secret.replace('=', "=3D")),
-        ("quoted-printable, wrapped", wrapped(secret, 6).replace("\r\n ", "=\r\n")),
+        ("quoted-printable, wrapped", {
+            let lines = secret.as_bytes().chunks(6).map(|line| String::from_utf8_lossy(line).replace('=', "=3D"));
+            lines.collect::<Vec<_>>().join("=\r\n")
+        }),
     ]
 }
 
