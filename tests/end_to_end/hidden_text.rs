@@ -9,6 +9,7 @@ use serde_json::json;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Tags that spell something, an override, a joiner that joins nothing, and a control character.
 const HIDDEN: [&str; 4] = ["\u{e0049}", "\u{202e}", "\u{200b}", "\u{9b}"];
@@ -86,7 +87,8 @@ async fn row_49_a_person_sees_everything() {
         let output = command.stdin(Stdio::null()).output().unwrap();
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     };
-    let said = run(&["--base-url", &url, "hello"]);
+    std::fs::write(folder.path().join("plain.toml"), "name = \"plain\"\n").unwrap();
+    let said = run(&["--agent", "plain.toml", "--base-url", &url, "hello"]);
     served.join().unwrap();
     assert!(said.contains("has 2 models") && said.contains("--model fine:1b\n"), "{said}");
     assert!(said.contains("--model 'good one'"), "{said}");
@@ -109,7 +111,17 @@ fn list_of_models(body: String) -> (String, std::thread::JoinHandle<()>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let served = std::thread::spawn(move || {
-        let (mut connection, _) = listener.accept().unwrap();
+        // A host that does not ask must fail the test, not stop it.
+        listener.set_nonblocking(true).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut connection = loop {
+            match listener.accept() {
+                Ok((connection, _)) => break connection,
+                Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
+                Err(error) => panic!("nobody asked: {error}"),
+            }
+        };
+        connection.set_nonblocking(false).unwrap();
         let _ = connection.read(&mut [0; 4096]).unwrap();
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
         write!(connection, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();

@@ -436,19 +436,20 @@ fn registry_without_newcomers(
             Ok(registry) => return Ok((registry, left_out)),
             Err(error) => error,
         };
-        let server = match &error {
-            RegistryError::Duplicate { name, second: ToolSource::Mcp { server, .. }, .. } => {
-                let before = found.earlier.and_then(|earlier| earlier.source_of(name));
-                let served = matches!(before, Some(ToolSource::Mcp { server: before, .. }) if before == server);
-                (!served).then(|| server.clone())
-            }
-            _ => None,
-        };
-        match server {
+        match newcomer(&error, found.earlier) {
             Some(server) => left_out.insert(server, error),
             None => return Err(error),
         };
     }
+}
+
+/// The MCP server that offers a name which exists already; none where it is not a server's tool, or it served this name before.
+fn newcomer(error: &RegistryError, earlier: Option<&Registry>) -> Option<String> {
+    let RegistryError::Duplicate { name, second, .. } = error else { return None };
+    let ToolSource::Mcp { server, .. } = &**second else { return None };
+    let before = earlier.and_then(|earlier| earlier.source_of(name));
+    let served = matches!(before, Some(ToolSource::Mcp { server: before, .. }) if before == server);
+    (!served).then(|| server.clone())
 }
 
 /// One name space for the host's own tools, those of plugins, and those of MCP servers (L7).

@@ -98,9 +98,9 @@ pub enum RegistryError {
         name: String,
         /// Where the one comes from that has the name: of the host and the agent's own file, of plugins, and of MCP servers,
         /// in this order.
-        first: ToolSource,
+        first: Box<ToolSource>,
         /// Where the other one comes from.
-        second: ToolSource,
+        second: Box<ToolSource>,
     },
     /// A schema cannot be used.
     #[error("the {which} schema of tool `{name}` of {origin}: {error}")]
@@ -138,7 +138,7 @@ impl Registry {
             let known = earlier.and_then(|earlier| earlier.get(&name));
             let tool = RegisteredTool::new(definition, (source, availability), known)?;
             if let Some(first) = registry.tools.get(&name) {
-                let (first, second) = (first.source.clone(), tool.source.clone());
+                let (first, second) = (Box::new(first.source.clone()), Box::new(tool.source.clone()));
                 return Err(RegistryError::Duplicate { name, first, second });
             }
             registry.tools.insert(name, Arc::new(tool));

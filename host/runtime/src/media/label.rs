@@ -82,10 +82,10 @@ mod tests {
             message(Role::Tool, vec![Part::ToolResult(result)]),
         ];
         with_labels(&mut messages);
-        let digest = digest_of(b"bytes");
+        let (digest, name) = (digest_of(b"bytes"), r"a\u{1b}\u{a}.png");
         let expected = [
             Part::Text("look".to_owned()),
-            Part::Text(format!("[a\\u{{1b}}\\u{{a}}.png: image/png, 4 × 3 pixels; {digest}]")),
+            Part::Text(format!("[{name}: image/png, 4 × 3 pixels; {digest}]")),
             Part::Media(sized),
         ];
         assert_eq!(messages[0].parts, expected);
