@@ -12,6 +12,7 @@ mod scene;
 mod server;
 mod usage;
 
+mod emission;
 mod files;
 mod judging;
 mod keys;

@@ -41,6 +41,8 @@ fn everything() -> Manifest {
         secrets: vec!["TOKEN".into(), "KEY".into()],
         key_value: true,
         model_tokens: Some(5_000),
+        events: vec!["com.example.paid".into(), "com.example.sent".into()],
+        media: true,
     };
     Manifest {
         name: "wants".into(),
@@ -52,7 +54,7 @@ fn everything() -> Manifest {
 }
 
 const GRANTS: &str = "plugin_directory = \"plugins\"\n\n[plugins.wants.grants]\nread = [\"docs\"]\nenv = [\"GRANTED\", \"PATH\"]\n\
-                      config = { region = \"north\" }\nhttp = [\"GET https://api.example.com/v1/\", \"https://elsewhere.example\"]\n\n\
+                      config = { region = \"north\" }\nevents = [\"com.example.paid\", \"com.example.other\"]\nhttp = [\"GET https://api.example.com/v1/\", \"https://elsewhere.example\"]\n\n\
                       [plugins.wants.secrets.TOKEN]\nenv = \"A_TOKEN\"\nhosts = [\"api.example.com\"]\n";
 
 /// P6, P7: line by line what is asked for, given and denied, with the line that would change it; values are not shown.

@@ -97,7 +97,7 @@ impl Offer {
         let Grant { kind, value, .. } = &self.grant;
         let text = toml::Value::String(value.clone());
         match kind {
-            Kind::KeyValue | Kind::ModelTokens => format!("{} = {value}", kind.key()),
+            Kind::KeyValue | Kind::ModelTokens | Kind::Media => format!("{} = {value}", kind.key()),
             _ => format!("{} = [{text}]", kind.key()),
         }
     }
@@ -122,6 +122,8 @@ fn offer(
         Need::Http(pattern) => (Kind::Http, pattern.clone()),
         Need::KeyValue => (Kind::KeyValue, KEPT_MEBIBYTES.to_owned()),
         Need::Model(tokens) => (Kind::ModelTokens, tokens.to_string()),
+        Need::Event(event_type) => (Kind::Events, event_type.clone()),
+        Need::Media => (Kind::Media, "true".to_owned()),
         Need::Config(_) => return Err("it needs a value".to_owned()),
         Need::Secret(_) => return Err("it needs hosts to go to".to_owned()),
     };
@@ -135,6 +137,8 @@ fn offer(
         Need::Files(access) => of_folder(*access, &folder.base.join(&folder.written)),
         Need::Env(name) => format!("the environment variable {name}"),
         Need::Http(pattern) => of_requests(pattern),
+        Need::Event(event_type) => format!("sending events {event_type} to a service outside"),
+        Need::Media => "reading the pictures and other media of the conversation".to_owned(),
         Need::Model(tokens) => format!("asking the agent's model, up to {tokens} tokens in a turn"),
         _ => format!("keeping up to {KEPT_MEBIBYTES} MiB between calls"),
     };
@@ -195,6 +199,9 @@ mod tests {
             Need::Secret("TOKEN".into()),
             Need::KeyValue,
             Need::Model(20_000),
+            Need::Event("com.example.paid".into()),
+            Need::Event("agent-host.turn.finished".into()),
+            Need::Media,
         ];
         let offers = offers(needs, &folder);
         let shown: Vec<_> = offers
@@ -210,9 +217,12 @@ mod tests {
         requests private https://*.corp.example, also on this machine and its network · http = ["private https://*.corp.example"] · --grant 'p:http=private https://*.corp.example'
         keeping up to 10 MiB between calls · key_value_mib = 10 · --grant p:key_value_mib=10
         asking the agent's model, up to 20000 tokens in a turn · model_tokens = 20000 · --grant p:model_tokens=20000
+        sending events com.example.paid to a service outside · events = ["com.example.paid"] · --grant p:events=com.example.paid
+        reading the pictures and other media of the conversation · media = true · --grant p:media=true
         Env("ABSENT"): it is not set
         Config("region"): it needs a value
         Secret("TOKEN"): it needs hosts to go to
+        Event("agent-host.turn.finished"): the event type "agent-host.turn.finished" is reserved: types that begin with `agent-host.`, or look like it, are the host's own; use a name of your own, such as `com.example.payment.requested`
         "#);
         let grants = offers.grants();
         assert_eq!(grants.trees.len(), 1);

@@ -54,6 +54,7 @@ fn of_form(form: Form) -> &'static str {
         Form::ConfigKey => "without `=`",
         Form::Tree => "without `..`",
         Form::Policy => "`allow`, `ask` or `deny`",
+        Form::EventType => "event types",
         Form::NameSpace => "a host and a path, without `https://`",
         Form::PublicKeys => "keys by spaces",
         Form::Tool => "1 to 128 letters, digits, `_`, `-`, `.`",

@@ -1,5 +1,6 @@
 //! What a text of agent.toml must look like: one rule for the reader, in words for people, and as a pattern for editors.
 
+use agent_core::event_type::{ServiceEventType, is_reserved};
 use agent_plugins::HttpPattern;
 use agent_share::PublicKey;
 
@@ -43,6 +44,8 @@ pub(super) enum Form {
     Tree,
     /// Requests that are granted.
     Requests,
+    /// The type of a service's event.
+    EventType,
     /// The beginning of references.
     NameSpace,
     /// Public keys of minisign.
@@ -77,6 +80,8 @@ impl Form {
             Form::Tool => text.len() <= 128 && text.chars().all(in_tool),
             Form::Tree => !text.split('/').any(|step| step == ".."),
             Form::Requests => text.parse::<HttpPattern>().is_ok(),
+            Form::EventType if is_reserved(text) => return Some("is reserved for the host"),
+            Form::EventType => ServiceEventType::parse(text).is_ok(),
             Form::NameSpace => is_name_space(text),
             Form::PublicKeys => text.split_whitespace().all(|key| PublicKey::parse(key).is_ok()),
         };
@@ -89,6 +94,7 @@ impl Form {
             Form::Policy => "has an unknown value",
             Form::Tree => "climbs with `..`",
             Form::Requests => "is no pattern of requests",
+            Form::EventType => "is no event type",
             Form::NameSpace => "is no beginning of a reference",
             Form::PublicKeys => "is no public key",
             _ => "has a line break or a control character in it",
@@ -126,6 +132,10 @@ impl Form {
                 "`[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`, such as \"GET https://api.example.com/v1/\", \
                  without user, key, `?` and `#`"
             }
+            Form::EventType => {
+                "an event type such as \"com.example.payment.requested\": 1 to 256 letters, digits and `.-_/:~+@#` of ASCII; \
+                 types that begin with `agent-host.`, or look like it, are the host's own"
+            }
             Form::NameSpace => {
                 "a host, and as much of a path as shall fit: \"registry.example/team\", without `https://`"
             }
@@ -154,6 +164,7 @@ impl Form {
             Form::Tool => (r"^[A-Za-z0-9_.-]{1,128}$".to_owned(), None),
             Form::Tree => (filled, Some(r"(^|/)\.\.(/|$)".to_owned())),
             Form::Requests => (REQUESTS.to_owned(), None),
+            Form::EventType => (EVENT_TYPE.to_owned(), Some(RESERVED_TYPE.to_owned())),
             Form::NameSpace => (NAME_SPACE.to_owned(), Some("://".to_owned())),
             Form::PublicKeys => (PUBLIC_KEYS.to_owned(), None),
         }
@@ -162,6 +173,9 @@ impl Form {
 
 const ADDRESS: &str = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$";
 const REQUESTS: &str = r"^\s*(private +)?([A-Z]+(,[A-Z]+)* +)?https?://[^\s/?#@]+(/[^?#]*)?$";
+const EVENT_TYPE: &str = r"^[A-Za-z0-9._/:~+@#-]{1,256}$";
+/// Editors are told of the plain forms; the host itself also refuses look-alikes.
+const RESERVED_TYPE: &str = r"^[^A-Za-z0-9]*[Aa][Gg][Ee][Nn][Tt][^A-Za-z0-9]*[Hh][Oo][Ss][Tt]";
 const NAME_SPACE: &str = r"^([^\s/@]*[.:][^\s/@]*|localhost)(/[^\s@]*)?$";
 const PUBLIC_KEYS: &str = r"^\s*RW[Q-T][A-Za-z0-9+/]{53}(\s+RW[Q-T][A-Za-z0-9+/]{53})*\s*$";
 const HEADER: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";

@@ -93,7 +93,7 @@ fn defaults_are_told_as_they_are() {
         ("connect_timeout_ms", milliseconds(timeouts.connect)),
         ("stall_timeout_ms", milliseconds(timeouts.stall)),
         ("total_timeout_ms", milliseconds(timeouts.total)),
-        ("priority", agent_runtime::ServiceConfig::new("a").priority.to_string()),
+        ("priority", agent_runtime::ServiceConfig::new("a".parse().expect("a type")).priority.to_string()),
         ("completions", (agent.outbox.announced.completions == agent_runtime::Emission::Emitted).to_string()),
         ("approvals", (agent.outbox.announced.approvals == agent_runtime::Emission::Emitted).to_string()),
         ("signatures", format!("\"{}\"", agent_share::SignaturePolicy::default().as_str())),
