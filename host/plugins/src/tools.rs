@@ -265,8 +265,8 @@ mod tests {
     #[tokio::test]
     async fn results_are_checked() {
         let media = SessionMedia { port: None, session: "s" };
-        let outcome = |content| wit::Outcome::Done(wit::Done { content: vec![content], structured: None });
-        let result = |content| outcome_in(outcome(content), (media, 1000));
+        let done = |content| wit::Done { content: vec![content], structured: None };
+        let result = |content| done_in(done(content), (media, 1000));
         assert!(matches!(result(wit::Content::Json("{".to_owned())).await, Err(Refusal::Invalid(_))));
         let large = wit::Content::Text("x".repeat(1001));
         assert!(matches!(result(large).await, Err(Refusal::Limit(Limit::ResultText(_)))));

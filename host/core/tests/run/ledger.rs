@@ -101,6 +101,7 @@ impl Ledger {
                     self.call_mut(call).asked_about = Some(digest.clone());
                 }
             }
+            Input::Held { .. } => self.asked = false,
             Input::Approval { answers } => self.take_answers(answers),
             _ => {}
         }
