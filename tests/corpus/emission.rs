@@ -195,7 +195,7 @@ fn row51_the_services_schema_and_rules_hold_for_plugins() {
         refused(&scene, allowed.clone(), asking(PAYMENT, &forged), "keys that end with `$$`").await;
         refused(&scene, allowed.clone(), asking(both[1], &small), "looks like").await;
         let denied = with_payments(&both, ApprovalPolicy::Deny);
-        refused(&scene, denied, asking(PAYMENT, &small), "approval.tools.payments = \\\"deny\\\"").await;
+        refused(&scene, denied, asking(PAYMENT, &small), "denies `payments`").await;
 
         let replies = [calling(&[asking(PAYMENT, &small)]), saying("Done.")];
         let mut session = scene.session(allowed, &replies).await;

@@ -390,11 +390,7 @@ async fn p2_a_plugins_pending_outcome_waits_for_its_service() {
     let WaitCause::Service { event_type, .. } = &suspension.waits[0].cause else { panic!("{suspension:?}") };
     assert_eq!((event_type.as_str(), suspension.waits.len()), ("com.example.probe.v1", 1));
     let [event] = requests(&house, &session, OutboxFilter::Pending).await.try_into().unwrap();
-    assert_eq!(
-        (short(&event.id).as_str(), event.domain.as_deref()),
-        ("call_1_1_1", None),
-        "only the host sets domains"
-    );
+    assert_eq!((short(&event.id).as_str(), event.domain.as_deref()), ("call_1_1_1", None), "it names none");
     assert_eq!(event.data, Some(json!({"text": "later"})));
     assert_eq!(left(session.respond(answer("call_1_1_1", "x", json!({"done": true}))).await.unwrap()), 0);
     assert!(matches!(goes_on(&mut session).await, TurnResult::Finished(_)));

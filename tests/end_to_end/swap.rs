@@ -32,7 +32,8 @@ fn version(number: u32) -> Vec<u8> {
 }
 
 fn version_with(number: u32, canary: Option<Canary>) -> Vec<u8> {
-    let asks = Asks { files: Some(Access::ReadWrite), ..Asks::default() };
+    let events = vec!["com.example.probe.v1".to_owned()];
+    let asks = Asks { files: Some(Access::ReadWrite), events, ..Asks::default() };
     let manifest =
         Manifest { name: "probe".to_owned(), version: format!("{number}.0.0"), asks, canary, ..Manifest::default() };
     with_manifest(&std::fs::read(components().join("probe.wasm")).unwrap(), &manifest).unwrap()

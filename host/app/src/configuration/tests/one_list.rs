@@ -85,6 +85,7 @@ fn defaults_are_told_as_they_are() {
         ("default", policy(agent.approvals.default)),
         ("destructive", policy(agent.approvals.destructive)),
         ("open_world", policy(agent.approvals.open_world)),
+        ("media", agent_plugins::Grants::default().media.to_string()),
         ("ask", (agent_runtime::Asking::default() == agent_runtime::Asking::AtFirstUse).to_string()),
         ("attempts", retry.attempts.to_string()),
         ("first_wait_ms", milliseconds(retry.first_wait)),
