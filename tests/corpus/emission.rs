@@ -389,7 +389,8 @@ fn p5_media_need_a_grant() {
         for (media, says) in [(false, "media = true"), (true, "no medium")] {
             config.plugins.get_mut("probe").unwrap().grants.media = media;
             // In a session of its own the medium is not there: without the grant not even that can be learnt.
-            let mut session = scene.session(config.clone(), &[calling(&[read.clone()]), saying("Done.")]).await;
+            let mut session =
+                scene.session(config.clone(), &[calling(std::slice::from_ref(&read)), saying("Done.")]).await;
             turn(&mut session, "Read.").await;
             let (_, is_error, text) = results(&scene.house, &session).await.remove(0);
             assert!(is_error, "{text}");

@@ -272,6 +272,7 @@ enum Dispatched {
 }
 
 /// What has come of the calls that run and of the agents that work beside.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and none waits in a buffer")]
 enum Came {
     Deed(Deed),
     /// A plugin asks for a service.

@@ -120,7 +120,7 @@ fn emits(found: &Found<'_>, folder: &Path) -> BTreeMap<String, Value> {
         found.problem(&format!("is {}", found.kind()), allowed);
         return BTreeMap::new();
     };
-    let entries = types.entries().into_iter().filter(|entry| {
+    let entries = types.entries().filter(|entry| {
         let reserved = is_reserved(&entry.name);
         if reserved {
             entry
