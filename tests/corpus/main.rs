@@ -18,6 +18,7 @@ mod server;
 mod usage;
 
 mod components;
+mod emission;
 mod files;
 mod granted_trees;
 mod judging;

@@ -1,7 +1,7 @@
 //! What is denied is told, whoever was denied it and however the call ended: an event, and an entry of the audit log (P6,
 //! O3).
 
-use crate::support::{House, calling, events, results, saying, script, turn};
+use crate::support::{House, calling, events, results, saying, script, sending, turn};
 use agent_core::approval::ApprovalPolicy;
 use agent_core::event::EventKind;
 use agent_core::tool::ToolSource;
@@ -52,7 +52,11 @@ async fn o3_files_and_variables_are_denied_however_the_call_ends() {
     let key = of_call("the configuration value \"PROBE\"");
     let all = vec![key, of_call("reading and writing files"), of_call("the environment variable PROBE")];
     assert_eq!(denied(&house, config(), look("cope")).await, all);
-    assert_eq!(denied(&house, config(), look("pending")).await, all, "also where the call goes on elsewhere (P2)");
+    assert_eq!(
+        denied(&house, sending(config()), look("pending")).await,
+        all,
+        "also where the call goes on elsewhere (P2)"
+    );
     assert_eq!(denied(&house, config(), look("fail")).await, all);
     assert_eq!(denied(&house, config(), look("panic")).await, all);
     // It looks for no files.

@@ -339,7 +339,13 @@ impl AgentFile {
         self.add_lists(
             grants,
             receiver,
-            &[("read", Kind::Read), ("write", Kind::Write), ("env", Kind::Env), ("http", Kind::Http)],
+            &[
+                ("read", Kind::Read),
+                ("write", Kind::Write),
+                ("env", Kind::Env),
+                ("http", Kind::Http),
+                ("events", Kind::Events),
+            ],
         );
         if let Some(found) = grants.get("key_value_mib") {
             let value = found.number().map(|number| number.to_string()).unwrap_or_default();
@@ -348,6 +354,9 @@ impl AgentFile {
         if let Some(found) = grants.get("model_tokens") {
             let value = found.number().map(|number| number.to_string()).unwrap_or_default();
             self.add(receiver, Kind::ModelTokens, Placed { value, place: found.place() });
+        }
+        if let Some(found) = grants.get("media").filter(|found| found.flag() == Some(true)) {
+            self.add(receiver, Kind::Media, Placed { value: "true".to_owned(), place: found.place() });
         }
         for entry in grants.table("config").iter().flat_map(Table::entries) {
             if let Some(text) = entry.found.text() {

@@ -181,7 +181,7 @@ impl Offer {
         let Grant { kind, value, .. } = &self.grant;
         let text = toml::Value::String(value.clone());
         match kind {
-            Kind::KeyValue | Kind::ModelTokens => format!("{} = {value}", kind.key()),
+            Kind::KeyValue | Kind::ModelTokens | Kind::Media => format!("{} = {value}", kind.key()),
             _ => format!("{} = [{text}]", kind.key()),
         }
     }
@@ -219,6 +219,13 @@ fn values(need: &Need, folder: &Folder, bounds: &Bounds) -> Result<Vec<Offered>,
         Need::Env(name) if !revoked.env.is_empty() && !revoked.env.contains_key(name) => Err(REVOKED.to_owned()),
         Need::Env(name) => Ok(vec![Offered::new(Kind::Env, name)]),
         Need::Http(pattern) => requests(pattern, bounds),
+        Need::Event(event_type)
+            if !revoked.events.is_empty() && !revoked.events.iter().any(|one| one.as_str() == event_type) =>
+        {
+            Err(REVOKED.to_owned())
+        }
+        Need::Event(event_type) => Ok(vec![Offered::new(Kind::Events, event_type)]),
+        Need::Media => Ok(vec![Offered::new(Kind::Media, "true")]),
         Need::KeyValue => at_most(Kind::KeyValue, KEPT_MEBIBYTES, revoked.key_value.map(|bytes| bytes >> 20)),
         Need::Model(tokens) => at_most(Kind::ModelTokens, *tokens, revoked.model_tokens),
         Need::Config(_) => Err("it needs a value".to_owned()),
@@ -290,6 +297,8 @@ fn offer(
         Kind::Write => of_folder(Access::ReadWrite, &base.join(&value), &bounds.protected),
         Kind::Env => format!("the environment variable {value}"),
         Kind::Http => of_requests(&value),
+        Kind::Events => format!("sending events {value} to a service outside"),
+        Kind::Media => "reading the pictures and other media of the conversation".to_owned(),
         Kind::ModelTokens => format!("asking the agent's model, up to {value} tokens in a turn"),
         _ => format!("keeping up to {value} MiB between calls"),
     };
@@ -356,6 +365,9 @@ mod tests {
             Need::Secret("TOKEN".into()),
             Need::KeyValue,
             Need::Model(20_000),
+            Need::Event("com.example.paid".into()),
+            Need::Event("agent-host.turn.finished".into()),
+            Need::Media,
         ];
         let offers = offers(needs, &folder);
         let shown: Vec<_> = offers
@@ -371,9 +383,12 @@ mod tests {
         requests private https://*.corp.example, also on this machine and its network · http = ["private https://*.corp.example"] · --grant 'p:http=private https://*.corp.example'
         keeping up to 10 MiB between calls · key_value_mib = 10 · --grant p:key_value_mib=10
         asking the agent's model, up to 20000 tokens in a turn · model_tokens = 20000 · --grant p:model_tokens=20000
+        sending events com.example.paid to a service outside · events = ["com.example.paid"] · --grant p:events=com.example.paid
+        reading the pictures and other media of the conversation · media = true · --grant p:media=true
         Env("ABSENT"): it is not set
         Config("region"): it needs a value
         Secret("TOKEN"): it needs hosts to go to
+        Event("agent-host.turn.finished"): the event type "agent-host.turn.finished" is reserved: types that begin with `agent-host.`, or look like it, are the host's own; use a name of your own, such as `com.example.payment.requested`
         "#);
         let grants = offers.grants();
         assert_eq!(grants.trees.len(), 1);

@@ -465,7 +465,7 @@ fn configuration(settings: &Settings) -> AgentConfig {
         validators: file.validators.clone().unwrap_or_default(),
         media_policies: file.media_policies.clone(),
         approvals: file.approvals.clone(),
-        services: file.services.iter().map(|(name, table)| (name.clone(), service(name, table))).collect(),
+        services: file.services.iter().filter_map(|(name, table)| Some((name.clone(), service(table)?))).collect(),
         outbox: OutboxConfig {
             directory: file.outbox.directory.as_ref().map(|placed| file.folder.join(&placed.value)),
             announced: Announced {
@@ -484,9 +484,10 @@ fn emission(wanted: Option<bool>) -> Emission {
     }
 }
 
-fn service(name: &str, table: &ServiceTable) -> ServiceConfig {
-    let defaults = ServiceConfig::new(table.event_type.as_deref().unwrap_or(name));
-    ServiceConfig {
+fn service(table: &ServiceTable) -> Option<ServiceConfig> {
+    // A file whose service has no usable type has been refused before.
+    let defaults = ServiceConfig::new(table.event_type.clone()?);
+    Some(ServiceConfig {
         description: table.description.clone().unwrap_or(defaults.description),
         accepts: table.accepts.clone().unwrap_or(defaults.accepts),
         emits: table.emits.clone(),
@@ -494,7 +495,7 @@ fn service(name: &str, table: &ServiceTable) -> ServiceConfig {
         answer_within: table.answer_within_ms.map(milliseconds),
         priority: table.priority.unwrap_or(defaults.priority),
         event_type: defaults.event_type,
-    }
+    })
 }
 
 fn bounds(settings: &Settings) -> LoopConfig {

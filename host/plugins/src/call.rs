@@ -3,6 +3,7 @@
 use crate::admission::LaneName;
 use crate::bindings::exports::agent_host::plugin as exports;
 use crate::convert::{self, SessionMedia};
+use crate::emission;
 use crate::failure::{CallFailure, Stop};
 use crate::identity::{Authority, Kind};
 use crate::media::Ports;
@@ -115,7 +116,16 @@ impl Sandbox {
             match answer {
                 Ok(outcome) => {
                     record.take(tools::new_media_bytes(&outcome));
-                    Ok(Ok(tools::outcome_in(outcome, (media, record.limits.result)).await?))
+                    match outcome {
+                        exports::tool::Outcome::Pending(request) => {
+                            let request = emission::request_of(request, (setup, name), &record)?;
+                            Ok(request.map(ToolOutcome::Pending))
+                        }
+                        exports::tool::Outcome::Done(done) => {
+                            let done = tools::done_in(done, (media, record.limits.result)).await?;
+                            Ok(Ok(ToolOutcome::Done(done)))
+                        }
+                    }
                 }
                 Err(error) => {
                     record.failed()?;

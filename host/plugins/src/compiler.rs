@@ -121,7 +121,7 @@ pub(crate) struct CompileLimits {
     time: Duration,
     memory: usize,
     code: u64,
-    structure: crate::limits::StructureLimits,
+    structure: crate::structure::StructureLimits,
 }
 
 impl CompileLimits {

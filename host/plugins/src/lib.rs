@@ -14,6 +14,7 @@ mod changing;
 mod compiler;
 mod convert;
 mod directory;
+mod emission;
 mod engine;
 mod failure;
 mod files;
@@ -73,7 +74,9 @@ pub use files::{
 };
 pub use first_use::{Answers, CallReach, needed, to_ask};
 pub use generation::{Generation, GenerationError, LoadProblem};
-pub use grants::{Denial, GrantAdvice, Grants, Need, Partly, TreeGrant, Unmet, trees_within};
+pub use grants::{
+    Denial, GrantAdvice, Grants, MEDIA_THING, Need, Partly, TreeGrant, Unmet, event_denied, trees_within,
+};
 pub use host_model::{ModelAnswer, ModelAsker, ModelPort, ModelQuestion, ModelRefusal};
 pub use http::within as http_within;
 pub use http::{HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal};

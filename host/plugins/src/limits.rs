@@ -9,7 +9,6 @@ pub use call::{CALL_LIMITS, CallLimits, FUEL};
 pub use host::{HOST_LIMITS, HOST_STACK_KIB, HostLimits};
 pub(crate) use host::{
     LOADING, MIB, MOST_CORE_INSTANCES, MOST_MEMORIES, MOST_MEMORY, MOST_TABLE_ELEMENTS, MOST_TABLES, PURE_CALLS,
-    StructureLimits,
 };
 pub use reached::Limit;
 

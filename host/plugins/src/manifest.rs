@@ -5,6 +5,7 @@ use crate::http::HttpPattern;
 use crate::limits::MANIFEST_BYTES;
 use crate::sections::{HEADER_BYTES, Sections, interfaces, manifest_json};
 use crate::text::clean;
+use agent_core::event_type::ServiceEventType;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -72,6 +73,12 @@ pub struct Asks {
     /// Tokens of the host's model that it needs in a turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_tokens: Option<u64>,
+    /// Types of the service events that its tools ask the host to send, when they return `pending`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<String>,
+    /// To read the media of the conversation, by digest.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub media: bool,
 }
 
 /// What may be done with a file tree.
@@ -127,6 +134,11 @@ impl Manifest {
                 return Err(problem(text.find(pattern.as_str()).unwrap_or(0), format!("`http`: {error}")));
             }
         }
+        for event_type in &toml.asks.events {
+            if let Err(error) = ServiceEventType::parse(event_type) {
+                return Err(problem(text.find(event_type.as_str()).unwrap_or(0), format!("`events`: {error}")));
+            }
+        }
         Ok(Self {
             name: toml.name.into_inner(),
             version: toml.version,
@@ -162,6 +174,8 @@ impl Manifest {
                 secrets: names(&asks["secrets"]),
                 key_value: asks["key_value"] == true,
                 model_tokens: asks["model_tokens"].as_u64().filter(|tokens| *tokens > 0),
+                events: event_types(&asks["events"]),
+                media: asks["media"] == true,
             },
             canary: serde_json::from_value(json["canary"].clone()).ok(),
         })
@@ -243,6 +257,11 @@ fn names(list: &Value) -> Vec<String> {
     names.take(ASKED_NAMES).map(str::to_owned).collect()
 }
 
+/// Types that no grant could give are not asked for.
+fn event_types(list: &Value) -> Vec<String> {
+    names(list).into_iter().filter(|event_type| ServiceEventType::parse(event_type).is_ok()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,6 +298,9 @@ mod tests {
         let manifest = read(r#"{"name": "x", "new": 1, "asks": {"files": "all", "env": ["A", 1], "net": true}}"#);
         let asks = Asks { env: vec!["A".to_owned()], ..Asks::default() };
         assert_eq!(manifest.expect("a manifest").asks, asks);
+        let json = r#"{"name": "x", "asks": {"events": ["a.b", "agent-host.turn.failed", 7, ""], "media": "yes"}}"#;
+        let asks = Asks { events: vec!["a.b".to_owned()], ..Asks::default() };
+        assert_eq!(read(json).expect("a manifest").asks, asks);
         assert!(read("{").is_err());
         assert!(read(r#"{"name": "../x"}"#).is_err());
         // P4: nobody speaks in the host's name, and no path is made of a name.
@@ -307,6 +329,9 @@ mod tests {
         assert!(request.starts_with("p/plugin.toml:4: `http`"), "{request}");
         let value = message("name = \"x\"\n\n[asks]\nfiles = \"write\"\n");
         assert!(value.starts_with("p/plugin.toml:4: ") && value.contains("read-write"), "{value}");
+        // Row 51: nobody asks for an event of the host.
+        let event = message("name = \"x\"\n\n[asks]\nevents = [\"agent-host.turn.finished\"]\n");
+        assert!(event.starts_with("p/plugin.toml:4: `events`") && event.contains("reserved"), "{event}");
         assert!(message("\nname = \"a b\"\n").starts_with("p/plugin.toml:2: `name`"));
         assert!(message("version = \"1\"\n").contains("`name`"));
     }

@@ -3,6 +3,7 @@
 use crate::bindings::agent_host::plugin::{media_store, types};
 use crate::convert;
 use crate::files::RecordedTrees;
+use crate::grants::media_denied;
 use crate::host_model::ModelPort;
 use crate::http::HttpPort;
 use crate::in_force::CurrentGrants;
@@ -10,6 +11,7 @@ use crate::key_value::KeyValuePort;
 use crate::limits::{MEDIA_CHUNK_BYTES, NEW_MEDIA_BYTES};
 use crate::state::CallState;
 use crate::text::cut;
+use agent_core::change::Denial;
 use agent_core::message::{Digest, Media};
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,6 +129,12 @@ type Answer<T> = wasmtime::Result<Result<T, media_store::Error>>;
 
 impl media_store::Host for CallState {
     async fn open(&mut self, digest: String) -> Answer<Resource<OpenMedium>> {
+        if !self.grants().media {
+            let (thing, advice) = media_denied(&self.record.plugin.name);
+            let message = Denial::in_error(&thing, &advice.to_string());
+            self.record.deny(thing, advice);
+            return Ok(Err(media_store::Error::Failed(message)));
+        }
         let (Ok(digest), Some(port)) = (Digest::parse(&digest), self.media.clone()) else {
             return Ok(Err(media_store::Error::NotFound));
         };

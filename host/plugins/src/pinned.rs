@@ -2,6 +2,7 @@
 
 use crate::grants::{Grants, TreeGrant};
 use crate::http::Secret;
+use agent_core::event_type::ServiceEventType;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,12 +27,16 @@ pub struct PinnedGrants {
     key_value: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     model_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    events: BTreeSet<ServiceEventType>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    media: bool,
 }
 
 impl Grants {
     /// As a turn keeps them.
     pub fn pinned(&self) -> PinnedGrants {
-        let Grants { trees, env, config, http, secrets, key_value, model_tokens } = self;
+        let Grants { trees, env, config, http, secrets, key_value, model_tokens, events, media } = self;
         PinnedGrants {
             trees: trees.clone(),
             env: env.keys().cloned().collect(),
@@ -40,6 +45,8 @@ impl Grants {
             secrets: secrets.iter().map(place_of).collect(),
             key_value: *key_value,
             model_tokens: *model_tokens,
+            events: events.clone(),
+            media: *media,
         }
     }
 }
@@ -65,6 +72,8 @@ impl PinnedGrants {
                 .collect(),
             key_value: self.key_value,
             model_tokens: self.model_tokens,
+            events: self.events.clone(),
+            media: self.media,
         };
         begun_with.within(current)
     }
@@ -101,6 +110,8 @@ mod tests {
             secrets: vec![secret("a.example", value)],
             key_value: Some(7),
             model_tokens: None,
+            events: ["com.example.paid".parse().expect("a type")].into(),
+            media: true,
         }
     }
 

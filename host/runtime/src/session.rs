@@ -26,7 +26,7 @@ use agent_core::change::{CallRecord, Change, Denial};
 use agent_core::event::{Event, Suspension};
 use agent_core::message::{CallId, Digest, MessageId, StoredMessage, TurnInput};
 use agent_core::plugin::TraceContext;
-use agent_core::run::{Action, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
+use agent_core::run::{Action, HeldRequest, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
 use agent_core::tool::ServiceRequest;
 use agent_mcp::Held;
 use agent_memory::{Commit, Lease, Status, StepRecord, StoreError, digest_of};
@@ -126,6 +126,8 @@ pub struct Session {
     /// Refused to plugins that no call has asked, and not told yet.
     pub(crate) denied: Vec<(Option<CallId>, Denial)>,
     opened_at: u64,
+    /// What plugins ask of services and somebody must allow first, as far as it was asked in this process.
+    pub(crate) held_requests: HashMap<CallId, (HeldRequest, ServiceRequest)>,
     /// MCP servers that a decision was checked against, until the turn that goes on holds them itself.
     held: Option<Held>,
     lease: Lease,
@@ -246,6 +248,7 @@ impl Session {
     /// A turn that is over holds no generation back.
     fn let_go(&mut self) {
         if !self.run.is_open() {
+            self.held_requests.clear();
             self.use_agent(self.shared.live.current());
         }
     }
@@ -410,6 +413,7 @@ fn name_of(input: &Input) -> &'static str {
         Input::Cancel => "cancel",
         Input::Recover => "recover",
         Input::Pending { .. } => "pending",
+        Input::Held { .. } => "held",
         Input::Respond { .. } => "respond",
         Input::Expire { .. } => "expire",
         Input::Approval { .. } => "approval",

@@ -249,7 +249,9 @@ fn excluded(settings: &Settings, sandbox: &Sandbox) -> Vec<String> {
 /// Nothing where there are none: few agents have any.
 fn services(settings: &Settings) -> Vec<String> {
     let services = settings.file.services.iter();
-    let services = services.map(|(name, table)| format!("{name}: {}", table.event_type.as_deref().unwrap_or(name)));
+    let services = services.map(|(name, table)| {
+        format!("{name}: {}", table.event_type.as_ref().map_or(name.as_str(), |event_type| event_type.as_str()))
+    });
     let outbox = settings.file.outbox.directory.as_ref().map(|directory| format!("events go to {}", directory.value));
     services.chain(outbox).collect()
 }
@@ -261,7 +263,10 @@ fn granted(grants: &Grants) -> String {
     let http = grants.http.iter().map(|pattern| format!("http {pattern}"));
     let secrets = grants.secrets.iter().map(|secret| format!("secret {}", secret.name()));
     let key_value = grants.key_value.map(|bytes| format!("key_value_mib {}", bytes >> 20));
-    let others = http.chain(secrets).chain(key_value);
+    let model = grants.model_tokens.map(|tokens| format!("model_tokens {tokens}"));
+    let events = grants.events.iter().map(|event_type| format!("events {event_type}"));
+    let media = grants.media.then(|| "media".to_owned());
+    let others = http.chain(secrets).chain(key_value).chain(model).chain(events).chain(media);
     grants.trees.iter().map(tree).chain(env).chain(config).chain(others).collect::<Vec<_>>().join(", ")
 }
 

@@ -54,6 +54,7 @@ fn of_form(form: Form) -> &'static str {
         Form::ConfigKey => "without `=`",
         Form::Tree => "without `..`",
         Form::Policy => "`allow`, `ask` or `deny`",
+        Form::EventType => "event types",
         Form::PluginOrDigest => "a plugin's name, or a digest",
         Form::NameSpace => "a host and a path, without `https://`, or `local`",
         Form::PublicKeys => "keys by spaces",

@@ -4,10 +4,9 @@
 use super::confinement::Confinement;
 use crate::engine::Metering;
 use crate::imports::{self, InterfaceProblem};
-use crate::limits::StructureLimits;
 use crate::plain::Docs;
 use crate::scan::{Interfaces, NotAComponent, imports_of_types, scan};
-use crate::structure::{self, StructureProblem};
+use crate::structure::{self, StructureLimits, StructureProblem};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

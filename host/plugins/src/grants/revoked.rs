@@ -19,6 +19,8 @@ impl Grants {
             config: if keeps_config { Default::default() } else { self.config.clone() },
             key_value: all_if(now.key_value < self.key_value, self.key_value),
             model_tokens: all_if(now.model_tokens < self.model_tokens, self.model_tokens),
+            events: if self.events.is_subset(&now.events) { Default::default() } else { self.events.clone() },
+            media: self.media && !now.media,
             ..Grants::default()
         }
     }
@@ -39,6 +41,10 @@ impl Grants {
         if !others.config.is_empty() {
             rest.config.clear();
         }
+        if !others.events.is_empty() {
+            rest.events.clear();
+        }
+        rest.media &= !others.media;
         rest.key_value = rest.key_value.filter(|_| others.key_value.is_none());
         rest.model_tokens = rest.model_tokens.filter(|_| others.model_tokens.is_none());
         rest

@@ -116,6 +116,7 @@ impl Session {
             owing: Owing::Nothing,
             denied: Vec::new(),
             opened_at: opened.last_event,
+            held_requests: HashMap::new(),
             held: None,
             lease: opened.lease,
             revision: opened.revision,
