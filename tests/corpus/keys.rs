@@ -11,8 +11,8 @@ use agent_core::plugin::{Scope, TraceContext};
 use agent_core::tool::{ToolError, ToolOutcome};
 use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
 use agent_plugins::{
-    CallFailure, CallLimits, CallReport, CompilerCommand, Grants, HostLimits, LoadError, PluginSetup, Ports, Sandbox,
-    SandboxOptions, ToolCallContext, ToolCallRequest,
+    Access, CallFailure, CallLimits, CallReport, CompilerCommand, Grants, HostLimits, LoadError, PluginSetup, Ports,
+    Sandbox, SandboxOptions, ToolCallContext, ToolCallRequest, TreeGrant,
 };
 use agent_runtime::AgentConfig;
 use serde_json::{Value, json};
@@ -57,6 +57,7 @@ fn cases() -> Vec<Case> {
     let bytes = |bytes: usize| ("probe", "probe.bytes", json!({"bytes": bytes}));
     let log = |lines: u32, length: u32| ("probe", "probe.log", json!({"lines": lines, "length": length}));
     let intruder = |name: &'static str| ("intruder", name, json!({}));
+    let deeds = |deeds: &str| ("intruder", "intruder.deeds", json!({"deeds": deeds}));
     let own = |plugin: &'static str| (plugin, plugin, json!({}));
     let headers = ("intruder", "intruder.flood", json!({"what": "headers"}));
     let long = ("probe", "probe.fail", json!({"kind": "failed", "message": "x".repeat(3_000)}));
@@ -78,6 +79,16 @@ fn cases() -> Vec<Case> {
         case("log_lines", log(10, 10), [(5, "25 lines are lost"), (20, "10 lines are lost")]),
         case("log_line_kib", log(1, 3_000), [(1, "lines are cut"), (2, "lines are cut")]),
         case("log_kib", log(10, 400), [(1, "lines are lost"), (4, "lines are lost")]),
+        case(
+            "tree_mib",
+            deeds("fill tree/full 3072; remove tree/full; fail"),
+            [(1, "1 MiB more in a tree"), (2, "2 MiB more in a tree")],
+        ),
+        case(
+            "tree_entries",
+            deeds("folders tree 3; rmdir tree/folder-0; rmdir tree/folder-1; rmdir tree/folder-2; fail"),
+            [(1, " 1 more files"), (2, " 2 more files")],
+        ),
         case("error_kib", long, [(1, "cut, 3000 bytes in all"), (2, "cut, 3000 bytes in all")]),
     ]
 }
@@ -162,8 +173,16 @@ fn limits_each_key_of_a_call_acts() {
     alone(async {
         let scene = Scene::with(&["intruder", "web"], &guests()).await;
         let servers = [Server::ok(), Server::silent(), Server::endless(), Server::swallow()];
-        let grants =
-            Grants { http: servers.iter().flat_map(|server| server.grants().http).collect(), ..Grants::default() };
+        let tree = TreeGrant {
+            host: crate::files::tree(&scene, "filled"),
+            guest: "tree".to_owned(),
+            access: Access::ReadWrite,
+        };
+        let grants = Grants {
+            http: servers.iter().flat_map(|server| server.grants().http).collect(),
+            trees: vec![tree],
+            ..Grants::default()
+        };
         let setup = |plugin: &str, limits: CallLimits| {
             PluginSetup::new(scene.generation.plugin(plugin).unwrap().clone(), grants.clone(), limits)
         };

@@ -7,16 +7,26 @@
 #[allow(dead_code, reason = "what the end-to-end tests share, of which this takes a part")]
 mod support;
 
+#[path = "../end_to_end/peers.rs"]
+#[allow(dead_code, reason = "what the end-to-end tests share, of which this takes a part")]
+mod peers;
+
+mod echoes;
 mod guests;
 mod scene;
 mod server;
 mod usage;
 
+mod components;
+mod emission;
 mod files;
+mod granted_trees;
 mod judging;
 mod keys;
 mod loading;
 mod outside;
+mod path_readings;
+mod requests;
 mod secrets;
 mod space;
 mod time;

@@ -1,7 +1,7 @@
 //! The contract, proven before anything is built on it: guests of every kind, state from `init` to the steps, a medium of
 //! 5 MB, and one component of two kinds.
 
-use crate::support::{House, calling, events, granting, records, results, saying, script, turn, view};
+use crate::support::{House, calling, events, granting, records, results, saying, script, sending, turn, view};
 use agent_core::event::EventKind;
 use agent_core::message::{Content, Digest, Part};
 use agent_core::run::TurnError;
@@ -61,7 +61,7 @@ async fn a_medium_of_five_megabytes() {
         calling(&[("probe.write_image", json!({"bytes": BYTES})), ("probe.image", json!({"bytes": 1_000_000}))]),
         saying("Made."),
     ];
-    let mut session = house.session(AgentConfig::new("test"), script(&replies)).await;
+    let mut session = house.session(sending(AgentConfig::new("test")), script(&replies)).await;
     assert!(matches!(turn(&mut session, "Make.").await, TurnResult::Finished(_)));
     let media = media(&view(&house, &session).await);
     assert_eq!(media.len(), 2);
@@ -71,7 +71,7 @@ async fn a_medium_of_five_megabytes() {
     let stored = agent_memory::Blobs::read(&*house.store, session.subject(), &digest, 0, u32::MAX).await.unwrap();
     assert_eq!(agent_memory::digest_of(&stored), digest);
     let read = script(&[calling(&[("probe.checksum", json!({"digest": digest, "range": 65_536}))]), saying("Read.")]);
-    let mut other = house.session(AgentConfig::new("other"), read.clone()).await;
+    let mut other = house.session(sending(AgentConfig::new("other")), read.clone()).await;
     turn(&mut other, "Read.").await;
     let (_, is_error, text) = results(&house, &other).await.remove(0);
     assert!(is_error, "a medium belongs to its session: {text}");
@@ -79,7 +79,7 @@ async fn a_medium_of_five_megabytes() {
     replies.extend(read["replies"].as_array().unwrap().iter().cloned());
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
-    let agent = house.agent(AgentConfig::new("test"), script(&replies)).await;
+    let agent = house.agent(sending(AgentConfig::new("test")), script(&replies)).await;
     let open = agent_runtime::OpenSession::Existing(subject);
     let mut session = agent_runtime::Session::open(&house.host(), agent, open).await.unwrap();
     turn(&mut session, "Read.").await;

@@ -1,7 +1,7 @@
 //! What is denied is told, whoever was denied it and however the call ended: an event, and an entry of the audit log (P6,
 //! O3).
 
-use crate::support::{House, calling, events, results, saying, script, turn};
+use crate::support::{House, calling, events, results, saying, script, sending, turn};
 use agent_core::approval::ApprovalPolicy;
 use agent_core::event::EventKind;
 use agent_core::tool::ToolSource;
@@ -43,16 +43,20 @@ fn of_call(thing: &str) -> (String, bool, bool) {
     (thing.to_owned(), true, false)
 }
 
-/// P6: a file or a variable is denied to a call that looked for it in vain and failed, whether it says so, says something
-/// else, or crashes; the call that copes was denied only what the host itself refused.
+/// P6, O3: a file or a variable that the manifest asks for is denied to a call that looked for it in vain, whether the call then
+/// says so, says something else, crashes, or returns as if nothing had happened.
 #[tokio::test(flavor = "multi_thread")]
-async fn p6_files_and_variables_are_denied_to_calls_that_fail_of_it() {
+async fn o3_files_and_variables_are_denied_however_the_call_ends() {
     let house = House::new(&["probe"]).await;
     let config = || AgentConfig::new("test");
     let key = of_call("the configuration value \"PROBE\"");
-    let all = vec![key.clone(), of_call("reading and writing files"), of_call("the environment variable PROBE")];
-    assert_eq!(denied(&house, config(), look("cope")).await, std::slice::from_ref(&key));
-    assert_eq!(denied(&house, config(), look("pending")).await, [key], "also where the call goes on elsewhere (P2)");
+    let all = vec![key, of_call("reading and writing files"), of_call("the environment variable PROBE")];
+    assert_eq!(denied(&house, config(), look("cope")).await, all);
+    assert_eq!(
+        denied(&house, sending(config()), look("pending")).await,
+        all,
+        "also where the call goes on elsewhere (P2)"
+    );
     assert_eq!(denied(&house, config(), look("fail")).await, all);
     assert_eq!(denied(&house, config(), look("panic")).await, all);
     // It looks for no files.
@@ -175,4 +179,14 @@ async fn p6_a_builder_that_is_denied_something() {
     assert!(audited.iter().any(
         |entry| matches!(&entry.deed, Deed::Denied { call: None, denial, .. } if denial.thing.contains("region"))
     ));
+}
+
+/// P6, O3, row 14: a guest that asks for sockets and names and then returns normally was denied them.
+#[tokio::test(flavor = "multi_thread")]
+async fn o3_sockets_are_denied_and_told() {
+    let house = House::new(&["intruder"]).await;
+    let told = denied(&house, AgentConfig::new("test"), ("intruder.sockets", json!({"port": 9}))).await;
+    for what in ["opening a TCP connection", "opening a UDP socket", "looking up the address of \"localhost\""] {
+        assert!(told.iter().any(|(thing, of_call, _)| thing.starts_with(what) && *of_call), "{what}: {told:?}");
+    }
 }

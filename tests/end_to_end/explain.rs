@@ -38,6 +38,8 @@ fn everything() -> Manifest {
         secrets: vec!["TOKEN".into(), "KEY".into()],
         key_value: true,
         model_tokens: Some(5_000),
+        events: vec!["com.example.paid".into(), "com.example.sent".into()],
+        media: true,
     };
     Manifest {
         name: "wants".into(),
@@ -49,7 +51,7 @@ fn everything() -> Manifest {
 }
 
 const GRANTS: &str = "plugin_directory = \"plugins\"\n\n[plugins.wants.grants]\nread = [\"docs\"]\nenv = [\"GRANTED\", \"PATH\"]\n\
-                      config = { region = \"north\" }\nhttp = [\"GET https://api.example.com/v1/\", \"https://elsewhere.example\"]\n\n\
+                      config = { region = \"north\" }\nevents = [\"com.example.paid\", \"com.example.other\"]\nhttp = [\"GET https://api.example.com/v1/\", \"https://elsewhere.example\"]\n\n\
                       [plugins.wants.secrets.TOKEN]\nenv = \"A_TOKEN\"\nhosts = [\"api.example.com\"]\n";
 
 /// P6, P7: line by line what is asked for, given and denied, with the line that would change it; values are not shown.
@@ -67,6 +69,7 @@ fn p6_explain_shows_every_kind_of_request() {
       gets      the configuration value region
       gets      the request GET https://api.example.com/v1/
       gets      the secret TOKEN, put by the host into `authorization` for https://api.example.com
+      gets      having the host send the service event com.example.paid, as far as the service's own rules allow
       partly    reading and writing files; it gets reading
                 to allow all of it: [plugins.wants.grants] write = ["."]
       partly    the request GET https://*.example.com; it gets GET https://api.example.com/v1/
@@ -83,11 +86,16 @@ fn p6_explain_shows_every_kind_of_request() {
                 to allow it: [plugins.wants.grants] key_value_mib = 10
       denied    asking the agent's model
                 to allow it: [plugins.wants.grants] model_tokens = 5000
+      denied    sending the service event com.example.sent
+                to allow it: [plugins.wants.grants] events = ["com.example.sent"]
+      denied    reading the media of the conversation
+                to allow it: [plugins.wants.grants] media = true
       no use    `wants` does not ask for the variable PATH in its manifest: that grant does nothing
       no use    `wants` does not ask for the request https://elsewhere.example in its manifest: that grant does nothing
+      no use    `wants` does not ask for the service event com.example.other in its manifest: that grant does nothing
     "#);
     let alone = output(place.path(), &["plugin", "explain", "plugins/wants.wasm"]);
-    assert_eq!(alone.matches("  denied ").count(), 11, "{alone}");
+    assert_eq!(alone.matches("  denied ").count(), 14, "{alone}");
     assert!(!alone.contains("gets"), "{alone}");
 }
 

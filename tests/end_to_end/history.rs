@@ -31,7 +31,7 @@ fn words(output: &Output) -> Vec<String> {
 async fn last_event(house: &House, session: &Session) -> CloudEvent {
     let items = house.store.outbox(Some(session.subject()), OutboxFilter::All, 0, 99).await.unwrap();
     let mut events = items.into_iter().filter_map(|item| match item.item.effect {
-        OutboxEffect::Event(event) => Some(event),
+        OutboxEffect::Event(event) => Some(event.into_inner()),
         _ => None,
     });
     events.next_back().expect("an event")

@@ -23,6 +23,7 @@ mod fairness;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
 mod guests;
+mod hidden_text;
 mod history;
 mod host_model;
 mod keeping;
@@ -35,6 +36,7 @@ mod media;
 mod memories;
 mod model_servers;
 mod models;
+mod name_clashes;
 mod page;
 mod peers;
 mod plain;

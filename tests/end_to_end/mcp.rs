@@ -285,18 +285,20 @@ async fn i5_a_server_that_cannot_be_reached_is_left_out() {
     diary.all_gone().await;
 }
 
-/// L7: a tool of a plugin and one of a server with one name are refused, both named.
+/// L7, row 55: where a plugin and a server have a tool of one name, the plugin keeps it, and the server is left out.
 #[tokio::test(flavor = "multi_thread")]
-async fn l7_a_plugin_and_a_server_with_one_tools_name_are_refused() {
+async fn l7_a_server_with_the_name_of_a_plugins_tool_is_left_out() {
     let house = House::new(&["probe"]).await;
     let (config, diary) = server(&house, "probe", "good");
-    let mut session = house.session(configured(vec![config]), script(&[saying("unused")])).await;
-    let refused = session.run(Some(TurnInput::Text("Go.".to_owned())), CancellationToken::new()).await;
-    let message = refused.unwrap_err().to_string();
-    assert!(
-        message.contains("`probe.echo`") && message.contains("MCP server probe") && message.contains("probe@"),
-        "{message}"
-    );
+    let replies = [calling(&[("probe.echo", json!({"text": "hello"}))]), saying("Done.")];
+    let mut session = house.session(configured(vec![config]), script(&replies)).await;
+    let result = turn(&mut session, "Go.").await;
+    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    let source = session.agent().registry().get("probe.echo").unwrap().source.to_string();
+    assert!(source.contains("probe@"), "{source}");
+    assert!(session.agent().registry().get("probe.image").is_none(), "the server's other tools are left out, too");
+    assert!(!results(&house, &session).await[0].1, "the plugin answers");
+    assert_eq!(diary.count("tools/call"), 0, "the server is not called");
     closed(session).await;
     diary.all_gone().await;
 }

@@ -175,6 +175,7 @@ async fn p4_what_was_seen_is_masked_and_the_prompt_keeps_its_beginning() {
         saying("After a restart."),
     ]);
     let mut config = granting(&house, "image");
+    config.plugins.get_mut("image").unwrap().grants.media = true;
     config.media_policies.insert("openai".to_owned(), "mask-openai".to_owned());
     let model = Watched::new(&house, ("openai", "gpt-4o"), words);
     let models = || Models::new(model.clone(), []);

@@ -134,7 +134,7 @@ async fn d4_the_last_interaction_of_a_turn_is_remembered() {
 async fn d4_a_cancelled_turn_leaves_what_has_finished() {
     let house = House::new(&["probe"]).await;
     let mut config = of(granting(&house, "probe"), "ada");
-    config.services.insert("payments".to_owned(), ServiceConfig::new("pay"));
+    config.services.insert("payments".to_owned(), ServiceConfig::new("pay".parse().unwrap()));
     let calls = calling(&[("probe.echo", json!({"text": "walrus"})), ("payments", json!({}))]);
     let mut session = house.session(config, script(&[calls])).await;
     assert!(matches!(turn(&mut session, "Pay the walrus.").await, TurnResult::Suspended(_)));
@@ -247,7 +247,7 @@ async fn d6_a_memory_that_could_not_be_written_waits() {
 async fn d4_a_turn_works_for_the_requests_user() {
     let house = House::new(&["probe"]).await;
     let mut config = of(granting(&house, "probe"), "ada");
-    config.services.insert("payments".to_owned(), ServiceConfig::new("pay"));
+    config.services.insert("payments".to_owned(), ServiceConfig::new("pay".parse().unwrap()));
     let calls = calling(&[("probe.echo", json!({"text": "walrus"})), ("payments", json!({}))]);
     let agent = house.agent(config, script(&[calls, saying("Paid."), saying("Mine.")])).await;
     let mut session = Session::open(&house.host(), agent.clone(), OpenSession::New).await.unwrap();

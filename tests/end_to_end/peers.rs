@@ -54,7 +54,8 @@ pub(crate) fn debian_program(program: &Path) -> Command {
     command
 }
 
-fn peer(folder: &str, file: &str) -> Option<PathBuf> {
+/// That file of that folder, or a visible skip.
+pub(crate) fn peer(folder: &str, file: &str) -> Option<PathBuf> {
     let path = repository().join("tests/.peers").join(folder).join(file);
     if path.exists() {
         return Some(path);

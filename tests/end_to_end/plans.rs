@@ -242,8 +242,10 @@ async fn l4_the_bound_holds_for_plans() {
 async fn l10_l24_a_step_waits_for_a_service_over_a_restart() {
     let house = House::new(&["probe"]).await;
     let mut config = AgentConfig::new("test");
-    let described =
-        ServiceConfig { description: "Tells the weather.".into(), ..ServiceConfig::new("weather.forecast") };
+    let described = ServiceConfig {
+        description: "Tells the weather.".into(),
+        ..ServiceConfig::new("weather.forecast".parse().unwrap())
+    };
     config.services.insert("weather.forecast".to_owned(), described);
     let plan = planning(&[("weather.forecast", "ask for the weather"), ("probe.echo", "repeat it")]);
     let mut first = calling(&[("weather.forecast", json!({})), ("probe.echo", json!({"text": "too early"}))]);

@@ -271,7 +271,8 @@ fn what_the_host_answered_is_answered_again() {
 fn a_service_is_asked_for_the_same() {
     let desk = Desk::with(&["probe"]);
     let replies = [calling("probe.pending", json!({"text": "five"})), saying("Done.")];
-    assert_eq!(desk.turn(&replies, &[]), Some(3), "it waits");
+    let granted = ["--grant", "probe:events=com.example.probe.v1"];
+    assert_eq!(desk.turn(&replies, &granted), Some(3), "it waits");
     assert_eq!(desk.replay(&[]).0, Some(0));
     assert!(desk.run(&["session", "export", &desk.session(), "-o", "one.json"]).status.success());
     let document: Value = serde_json::from_slice(&std::fs::read(desk.path("one.json")).unwrap()).unwrap();

@@ -29,7 +29,7 @@ async fn seed_a_the_resume_phase_step_by_step() {
     config.host_trees = vec![TreeGrant { host: house.tree(), guest: "docs".to_owned(), access: Access::Read }];
     for name in ["weather.forecast", "stock.price"] {
         let accepts = json!({"type": "object", "required": ["of"], "properties": {"of": {"type": "string"}}});
-        config.services.insert(name.to_owned(), ServiceConfig { accepts, ..ServiceConfig::new(name) });
+        config.services.insert(name.to_owned(), ServiceConfig { accepts, ..ServiceConfig::new(name.parse().unwrap()) });
     }
     let calls = calling(&[
         ("weather_forecast", json!({"of": "Bern"})),

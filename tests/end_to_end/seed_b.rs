@@ -32,7 +32,7 @@ async fn seed_b_the_handler_step_by_step() {
             "properties": {"parentSubject$$": {"type": ["string", "null"]}, "city": {"type": "string"}}}),
         emits: [("weather.done".to_owned(), json!({"type": "object", "required": ["sky"]}))].into(),
         domain: Some("region-1".to_owned()),
-        ..ServiceConfig::new("com.weather.forecast")
+        ..ServiceConfig::new("com.weather.forecast".parse().unwrap())
     };
     config.services.insert("weather.forecast".to_owned(), service);
     // The model knows the tool by the name that providers take.
@@ -56,7 +56,7 @@ async fn seed_b_the_handler_step_by_step() {
     let sent: Vec<CloudEvent> = items
         .into_iter()
         .map(|item| match item.item.effect {
-            OutboxEffect::Event(event) => event,
+            OutboxEffect::Event(event) => event.into_inner(),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -94,7 +94,7 @@ async fn seed_b_the_approval_cache_step_by_step() {
     let mut config = granting(&house, "payer");
     let service = ServiceConfig {
         emits: [("weather.done".to_owned(), json!({"type": "object"}))].into(),
-        ..ServiceConfig::new("weather.forecast")
+        ..ServiceConfig::new("weather.forecast".parse().unwrap())
     };
     config.services.insert("weather.forecast".to_owned(), service);
     let pay = |amount: u32| ("payer.pay", json!({"to": "Ann", "amount": amount}));

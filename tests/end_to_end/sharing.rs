@@ -2,8 +2,10 @@
 //! on loopback.
 
 mod by_policy;
+mod clock;
 mod hostile;
 pub(crate) mod peers;
+mod required;
 mod vetted;
 mod while_running;
 

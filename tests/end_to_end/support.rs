@@ -204,6 +204,14 @@ pub(crate) fn granting(house: &House, plugin: &str) -> AgentConfig {
     config
 }
 
+/// The same configuration, which also lets the probe ask for its service and read the conversation's media.
+pub(crate) fn sending(mut config: AgentConfig) -> AgentConfig {
+    let allowance = config.plugins.entry("probe".to_owned()).or_default();
+    allowance.grants.events.insert("com.example.probe.v1".parse().expect("an event type"));
+    allowance.grants.media = true;
+    config
+}
+
 /// A script whose replies are these.
 pub(crate) fn script(replies: &[Value]) -> Value {
     json!({ "replies": replies })

@@ -7,7 +7,7 @@ mod names;
 mod resumed;
 mod trials;
 
-use crate::support::{House, calling, components, event_types, events, results, saying, script, turn};
+use crate::support::{House, calling, components, event_types, events, results, saying, script, sending, turn};
 use agent_core::event::EventKind;
 use agent_core::message::Digest;
 use agent_memory::{Audit, Deed, PluginVersions, VersionEnd, VersionFilter};
@@ -32,7 +32,8 @@ fn version(number: u32) -> Vec<u8> {
 }
 
 fn version_with(number: u32, canary: Option<Canary>) -> Vec<u8> {
-    let asks = Asks { files: Some(Access::ReadWrite), ..Asks::default() };
+    let events = vec!["com.example.probe.v1".to_owned()];
+    let asks = Asks { files: Some(Access::ReadWrite), events, ..Asks::default() };
     let manifest =
         Manifest { name: "probe".to_owned(), version: format!("{number}.0.0"), asks, canary, ..Manifest::default() };
     with_manifest(&std::fs::read(components().join("probe.wasm")).unwrap(), &manifest).unwrap()
@@ -416,7 +417,7 @@ async fn p10_what_an_open_turn_needs_is_never_pruned() {
     let kept = |number: u32| plugins.get(&digest_of(&version(number))).is_ok();
     put(&file, &version(1));
     let waits = script(&[calling(&[("probe.pending", json!({"text": "wait"}))]), echo(), saying("Done.")]);
-    let live = LiveAgent::new(house.agent(AgentConfig::new("test"), waits.clone()).await);
+    let live = LiveAgent::new(house.agent(sending(AgentConfig::new("test")), waits.clone()).await);
     let mut session = Session::open(&house.host(), live, OpenSession::New).await.unwrap();
     assert!(matches!(turn(&mut session, "Go.").await, TurnResult::Suspended(_)));
     let subject = session.subject().to_owned();

@@ -29,7 +29,7 @@ pub(crate) use slips::meant_by_line;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use test::TestArguments;
-use versions::{AuditArguments, HistoryArguments, RollbackArguments};
+use versions::{AuditArguments, HistoryArguments, QuarantineArguments, RollbackArguments};
 
 /// Runs an AI agent whose tools, context, checks and masking are WebAssembly plugins.
 ///
@@ -76,8 +76,8 @@ pub(crate) struct AgentArguments {
     /// Where the model's provider is, such as http://127.0.0.1:8000/v1
     #[arg(long, value_name = "URL", help_heading = "Agent", value_parser = base_url)]
     pub(crate) base_url: Option<String>,
-    /// Let a plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET https://HOST' or
-    /// key_value_mib=N, model_tokens=N
+    /// Let a plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET https://HOST',
+    /// key_value_mib=N, model_tokens=N, events=TYPE or media=true
     #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse, help_heading = "Agent")]
     pub(crate) grant: Vec<Grant>,
     /// Build the plugin projects in the plugins' folder first
@@ -305,8 +305,8 @@ pub(crate) enum PluginCommand {
         /// An agent's configuration, for its grants and limits: a file (agent.toml), or the name of an agent in this folder
         #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
         agent: Option<PathBuf>,
-        /// Let the plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET https://HOST' or
-        /// key_value_mib=N, model_tokens=N
+        /// Let the plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET https://HOST',
+        /// key_value_mib=N, model_tokens=N, events=TYPE or media=true
         #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse)]
         grant: Vec<Grant>,
         /// Print the whole outcome as one JSON document
@@ -333,6 +333,8 @@ pub(crate) enum PluginCommand {
     Rollback(RollbackArguments),
     /// Forget stored components that no open turn and no recent version needs
     Prune,
+    /// List components that ended the process which examines components, and why; or have one tried again
+    Quarantine(QuarantineArguments),
 }
 
 /// Commands on sessions.

@@ -45,11 +45,10 @@ use agent_share::Trust;
 use document::{Document, Found, Table};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Largest agent.toml.
-const MOST_BYTES: u64 = 1024 * 1024;
+pub(crate) const MOST_BYTES: u64 = 1024 * 1024;
 /// The name of an agent that has none and no file either.
 pub(crate) const UNNAMED: &str = "agent";
 
@@ -164,6 +163,8 @@ pub(crate) struct AgentFile {
     pub(crate) plugin_tables: BTreeMap<String, String>,
     /// The folder of the file.
     pub(crate) folder: PathBuf,
+    /// Other files that it names and that were read with it, such as schemas.
+    pub(crate) named_files: Vec<PathBuf>,
 }
 
 /// Keys whose values depend on what is loaded.
@@ -208,7 +209,8 @@ impl AgentFile {
             check::check(root);
             Self::from_root(root, folder)
         });
-        document.finish(file)
+        let named_files = document.named_files();
+        document.finish(file.map(|file| Self { named_files, ..file }))
     }
 
     /// Reads the same keys where they stand in another file, below a key of it.
@@ -220,7 +222,8 @@ impl AgentFile {
             check::check(&table);
             Some(Self::from_root(&table, folder))
         });
-        document.finish(file.map(Option::unwrap_or_default))
+        let named_files = document.named_files();
+        document.finish(file.map(|file| Self { named_files, ..file.unwrap_or_default() }))
     }
 
     fn from_root(root: &Table<'_>, folder: PathBuf) -> Self {
@@ -289,6 +292,7 @@ impl AgentFile {
             places: CHECKED_LATER.into_iter().filter_map(|key| Some((key, root.get(key)?.line()))).collect(),
             plugin_tables: BTreeMap::new(),
             folder,
+            named_files: Vec::new(),
         };
         if let (Some(found), None) = (root.get("fallback_models"), root.get("model")) {
             found.problem("stands without `model`", "`model` is asked first, these after it: add `model = \"…\"`");
@@ -335,7 +339,13 @@ impl AgentFile {
         self.add_lists(
             grants,
             receiver,
-            &[("read", Kind::Read), ("write", Kind::Write), ("env", Kind::Env), ("http", Kind::Http)],
+            &[
+                ("read", Kind::Read),
+                ("write", Kind::Write),
+                ("env", Kind::Env),
+                ("http", Kind::Http),
+                ("events", Kind::Events),
+            ],
         );
         if let Some(found) = grants.get("key_value_mib") {
             let value = found.number().map(|number| number.to_string()).unwrap_or_default();
@@ -344,6 +354,9 @@ impl AgentFile {
         if let Some(found) = grants.get("model_tokens") {
             let value = found.number().map(|number| number.to_string()).unwrap_or_default();
             self.add(receiver, Kind::ModelTokens, Placed { value, place: found.place() });
+        }
+        if let Some(found) = grants.get("media").filter(|found| found.flag() == Some(true)) {
+            self.add(receiver, Kind::Media, Placed { value: "true".to_owned(), place: found.place() });
         }
         for entry in grants.table("config").iter().flat_map(Table::entries) {
             if let Some(text) = entry.found.text() {
@@ -386,12 +399,7 @@ pub(crate) fn own_and_foreign_keys(text: &str) -> Option<(usize, usize)> {
 
 /// Reads a text that is not larger than it may be.
 pub(crate) fn read_bounded(path: &Path, most: u64) -> std::io::Result<String> {
-    let mut bytes = Vec::new();
-    let read = std::fs::File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
-    if read as u64 > most {
-        return Err(std::io::Error::other(format!("it has more than {} KiB", most / 1024)));
-    }
-    String::from_utf8(bytes).map_err(|error| {
+    String::from_utf8(agent_plugins::read_regular_file(path, most)?).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
         std::io::Error::other(format!("line {line} has a byte that is no UTF-8: save the file as UTF-8"))

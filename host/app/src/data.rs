@@ -67,6 +67,11 @@ impl DataDirectory {
         SessionFilter { user: self.user(), unowned, ..filter }
     }
 
+    /// The folder.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// What a command line needs to find this folder again: nothing for the platform's.
     pub(crate) fn flag(&self) -> String {
         if self.asked { format!(" --data {}", shell_word(&self.root.display().to_string())) } else { String::new() }

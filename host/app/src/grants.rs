@@ -1,5 +1,6 @@
 //! Grants as people write them, on the command line and in agent.toml (P6).
 
+use agent_core::event_type::EventTypeError;
 use agent_plugins::limits::MODEL_TOKENS;
 use agent_plugins::{
     Access, Asks, Grants, HttpPattern, LoadedPlugin, PatternError, Secret, SecretTemplate, TreeGrant, http_within,
@@ -48,6 +49,10 @@ pub(crate) enum Kind {
     KeyValue,
     /// Tokens of the agent's model in a turn.
     ModelTokens,
+    /// A type of service events.
+    Events,
+    /// The media of the conversation.
+    Media,
 }
 
 /// The kinds as they are written.
@@ -59,6 +64,8 @@ const KINDS: &[(&str, Kind)] = &[
     ("http", Kind::Http),
     ("key_value_mib", Kind::KeyValue),
     ("model_tokens", Kind::ModelTokens),
+    ("events", Kind::Events),
+    ("media", Kind::Media),
 ];
 
 impl Kind {
@@ -93,8 +100,8 @@ pub(crate) struct ResolvedGrants {
 impl Grant {
     /// Reads `PLUGIN:KIND=VALUE` from the command line.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let form = "write PLUGIN:KIND=VALUE, for example `files:read=.`; KIND is read, write, env, config, http, key_value_mib \
-                    or model_tokens";
+        let form = "write PLUGIN:KIND=VALUE, for example `files:read=.`; KIND is read, write, env, config, http, \
+                    key_value_mib, model_tokens, events or media";
         let (receiver, rest) = text.split_once(':').ok_or_else(|| format!("there is no `:`; {form}"))?;
         let (kind, value) = rest.split_once('=').ok_or_else(|| format!("there is no `=`; {form}"))?;
         let kind = KINDS.iter().find(|(name, _)| *name == kind);
@@ -178,8 +185,12 @@ fn idle_beside(asks: &Asks, grants: &Grants) -> Vec<String> {
         }
         _ => None,
     };
+    let events =
+        grants.events.iter().filter(|event_type| !asks.events.iter().any(|asked| asked == event_type.as_str()));
+    let events = events.map(|event_type| nothing(format!("the service event {event_type}")));
+    let media = (grants.media && !asks.media).then(|| nothing("the media of the conversation".to_owned()));
     let lists = trees.into_iter().chain(env).chain(config).chain(http).chain(secrets);
-    lists.chain(key_value).chain(model).collect()
+    lists.chain(key_value).chain(model).chain(events).chain(media).collect()
 }
 
 fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut ResolvedGrants) -> Result<(), String> {
@@ -214,6 +225,11 @@ fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut 
             let tokens = tokens.ok_or_else(|| format!("`{}` is no number from 1 to {MODEL_TOKENS}", grant.value))?;
             grants.model_tokens = Some(tokens);
         }
+        Kind::Events => {
+            grants.events.insert(grant.value.parse().map_err(|error: EventTypeError| error.to_string())?);
+        }
+        Kind::Media if grant.value == "true" => grants.media = true,
+        Kind::Media => return Err(format!("`{}` is not `true`; leave the grant out to deny it", grant.value)),
     }
     Ok(())
 }
@@ -325,6 +341,8 @@ mod tests {
             http: vec!["https://a.example".parse().expect("a pattern")],
             key_value: Some(1),
             model_tokens: Some(7),
+            events: ["com.example.paid".parse().expect("a type")].into(),
+            media: true,
             ..Grants::default()
         };
         let all = [
@@ -334,6 +352,8 @@ mod tests {
             "the request https://a.example",
             "keeping values",
             "the agent's model",
+            "the service event com.example.paid",
+            "the media of the conversation",
         ];
         let all = all.map(|thing| format!("does not ask for {thing} in its manifest: that grant does nothing"));
         assert_eq!(idle_beside(&Asks::default(), &grants), all);
@@ -344,6 +364,8 @@ mod tests {
             http: vec!["https://*".into()],
             key_value: true,
             model_tokens: Some(7),
+            events: vec!["com.example.paid".into()],
+            media: true,
             ..Asks::default()
         };
         let less = "asks only for reading files in its manifest: where you grant writing, it reads";

@@ -29,7 +29,8 @@ const OWN: [&str; 8] = [
 pub(crate) fn start(verbose: u8, terminal: &Terminal) {
     let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
     let own: String = OWN.iter().map(|target| format!(",{target}={level}")).collect();
-    let filter = format!("warn,rmcp=off{own}");
+    // What the engine's HTTP library logs, a plugin can make it log without end; the plugin is told the same as an error.
+    let filter = format!("warn,rmcp=off,wasmtime_wasi_http=off{own}");
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))

@@ -11,6 +11,7 @@ mod grants;
 mod interrupt;
 mod logging;
 mod prompt;
+mod protection;
 mod settings;
 mod setup;
 mod terminal;

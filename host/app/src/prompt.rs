@@ -4,6 +4,7 @@ use crate::arguments::RunArguments;
 use crate::commands::session::respond;
 use crate::exit::Failure;
 use agent_core::cloud_event::CloudEvent;
+use agent_core::event_type::is_reserved;
 use agent_core::message::TurnInput;
 use serde_json::Value;
 use std::io::Read;
@@ -31,6 +32,13 @@ pub(crate) fn read(run: &RunArguments, input: Input, stdin: impl Read) -> Result
 
 /// An event's data: text where it is one, else JSON (I6).
 fn of_event(file: &Path, event: CloudEvent) -> Result<TurnInput, Failure> {
+    if is_reserved(&event.event_type) {
+        return Err(Failure::refused(format!(
+            "{}: the event's `type` is one of the host's own, which begins no turn: an answer to an approval goes to \
+             `agent-host session respond`, and an input needs a type of its sender's",
+            file.display()
+        )));
+    }
     match event.data {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(TurnInput::Text(text)),
         Some(data) if !matches!(data, Value::Null | Value::String(_)) => Ok(TurnInput::Json(data)),

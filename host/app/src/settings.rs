@@ -7,7 +7,7 @@ pub(crate) mod offer;
 mod problems;
 mod providers;
 
-pub(crate) use agents::AGENT_FILE;
+pub(crate) use agents::{AGENT_FILE, AGENT_FOLDER};
 pub(crate) use models::{AT_BASE_URL, Chain, Helpers, NamedModel, WantedModels, provider_of};
 pub(crate) use problems::Problems;
 pub(crate) use providers::OPENAI_BASE_URL;

@@ -11,10 +11,12 @@ use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::Failure;
 use crate::grants;
+use crate::protection;
 use crate::settings::{self, Helpers, NamedModel, Problems, Settings};
 use crate::terminal::{Terminal, YELLOW, show_build, show_load};
 use agent_core::prompt::PromptParts;
 use agent_core::run::LoopConfig;
+use agent_core::tool::ToolSource;
 use agent_kit::build::{BuildError, BuiltPlugin, build_directory};
 use agent_mcp::ServerConfig;
 use agent_memory::{Indexes, Options, SqliteStore};
@@ -59,16 +61,20 @@ pub(crate) fn sandbox_of(settings: &Settings, data: &DataDirectory) -> Result<Sa
 
 /// The same for who speaks of no agent but of its file.
 pub(crate) fn limited_sandbox(data: &DataDirectory, limits: HostLimits, trust: Trust) -> Result<Sandbox, Failure> {
+    let program = environment::this_program().ok_or_else(|| {
+        Failure::refused("this program's own file cannot be found, and it has to start itself to examine components")
+    })?;
     let options = SandboxOptions {
         cache_directory: Some(data.cache()),
         store_directory: Some(data.plugins()),
-        compiler: environment::this_program()
-            .map(|program| CompilerCommand { program, arguments: vec![COMPILE.into()] }),
+        compiler: Some(CompilerCommand { program, arguments: vec![COMPILE.into()] }),
         limits,
         vetting: Some(Arc::new(Locked { trust })),
         ..SandboxOptions::default()
     };
-    Sandbox::new(options).map_err(Failure::refused)
+    let sandbox = Sandbox::new(options).map_err(Failure::refused)?;
+    sandbox.protect(protection::of_host(data));
+    Ok(sandbox)
 }
 
 /// Builds the projects of a folder, writing the components there. A compile error is a failure of the work asked for.
@@ -116,6 +122,7 @@ pub(crate) async fn plugins(
     sandbox: &Sandbox,
     terminal: &Terminal,
 ) -> Result<(Generation, Vec<LoadProblem>), Failure> {
+    sandbox.protect(protection::of_agent(settings));
     let Some(directory) = &settings.plugins else { return Ok((Generation::new([]), Vec::new())) };
     let progress = |event: LoadEvent| show_load(terminal, &event);
     let loaded = Generation::load(sandbox, directory, &progress).await;
@@ -231,16 +238,42 @@ pub(crate) fn agent(
     terminal: &Terminal,
 ) -> Result<Arc<Agent>, Failure> {
     refuse_unknown(settings, &generation)?;
-    for plugin in generation.plugins() {
-        note_idle_grants(plugin, settings.grants.plugins.get(plugin.name()), terminal);
-    }
     let models = models(settings)?;
     let configuration = AgentConfig { delegates, mcp, ..configuration(settings) };
-    let agent =
-        Agent::new(configuration, models, generation).map(Arc::new).map_err(|error| placed(settings, &error))?;
+    let agent = without_newcomers((configuration, models, generation), terminal);
+    let agent = agent.map(Arc::new).map_err(|error| placed(settings, &error))?;
+    terminal.keep_secret(agent.redaction());
+    for plugin in agent.generation().plugins() {
+        note_idle_grants(plugin, settings.grants.plugins.get(plugin.name()), terminal);
+    }
     rules::refuse_idle(settings, &agent)?;
     rules::note_idle(settings, &agent, terminal);
     Ok(agent)
+}
+
+/// The agent without the plugins that offer a tool whose name exists already: each is left out and reported, and the agent works
+/// (row 55). A name belongs first to the host and the agent's own file, then to the plugins that this file names, then to the
+/// other plugins, in the order of their names.
+fn without_newcomers(
+    (config, models, mut generation): (AgentConfig, Models, Generation),
+    terminal: &Terminal,
+) -> Result<Agent, AgentError> {
+    loop {
+        let error = match Agent::new(config.clone(), models.clone(), generation.clone()) {
+            Err(AgentError::Registry(error)) => error,
+            made => return made,
+        };
+        let RegistryError::Duplicate { first, second, .. } = &error else { return Err(error.into()) };
+        let plugin = |source: &ToolSource| match source {
+            ToolSource::Plugin { plugin, .. } => Some((!config.names(plugin), plugin.clone())),
+            _ => None,
+        };
+        let Some((_, newcomer)) = plugin(first).into_iter().chain(plugin(second)).max() else {
+            return Err(error.into());
+        };
+        terminal.note(format!("{YELLOW}!{YELLOW:#} the plugin `{newcomer}` is left out: {error}"));
+        generation = generation.without(&newcomer);
+    }
 }
 
 /// Whether models are made anew when an agent's file has changed.
@@ -435,7 +468,7 @@ fn configuration(settings: &Settings) -> AgentConfig {
         validators: file.validators.clone().unwrap_or_default(),
         media_policies: file.media_policies.clone(),
         approvals: file.approvals.clone(),
-        services: file.services.iter().map(|(name, table)| (name.clone(), service(name, table))).collect(),
+        services: file.services.iter().filter_map(|(name, table)| Some((name.clone(), service(table)?))).collect(),
         outbox: OutboxConfig {
             directory: file.outbox.directory.as_ref().map(|placed| file.folder.join(&placed.value)),
             announced: Announced {
@@ -454,9 +487,10 @@ fn emission(wanted: Option<bool>) -> Emission {
     }
 }
 
-fn service(name: &str, table: &ServiceTable) -> ServiceConfig {
-    let defaults = ServiceConfig::new(table.event_type.as_deref().unwrap_or(name));
-    ServiceConfig {
+fn service(table: &ServiceTable) -> Option<ServiceConfig> {
+    // A file whose service has no usable type has been refused before.
+    let defaults = ServiceConfig::new(table.event_type.clone()?);
+    Some(ServiceConfig {
         description: table.description.clone().unwrap_or(defaults.description),
         accepts: table.accepts.clone().unwrap_or(defaults.accepts),
         emits: table.emits.clone(),
@@ -464,7 +498,7 @@ fn service(name: &str, table: &ServiceTable) -> ServiceConfig {
         answer_within: table.answer_within_ms.map(milliseconds),
         priority: table.priority.unwrap_or(defaults.priority),
         event_type: defaults.event_type,
-    }
+    })
 }
 
 fn bounds(settings: &Settings) -> LoopConfig {

@@ -21,6 +21,7 @@ pub(crate) use build::{built, show_build, show_load};
 pub(crate) use keyboard::Silenced;
 pub(crate) use question::Line as TypedLine;
 
+use agent_core::redaction::Redaction;
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
 use keyboard::{Keyboard, Silence};
@@ -71,6 +72,8 @@ struct Screen {
     /// Whether the last line has been begun and may be gone on with.
     line: Line,
     compiling: build::Compiling,
+    /// What is shown nowhere.
+    secrets: Redaction,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +93,18 @@ impl Terminal {
         }
         let interactive = io::stderr().is_terminal() && !is_dumb;
         Self { interactive, screen: Arc::default(), keyboard: Keyboard::default() }
+    }
+
+    /// From now on none of these is written to any output, whoever says it: this is the last place where secrets are taken out.
+    pub(crate) fn keep_secret(&self, secrets: &Redaction) {
+        let mut screen = self.screen();
+        screen.secrets = screen.secrets.and(secrets);
+    }
+
+    /// The text as it may be written.
+    fn without_secrets(&self, text: &str) -> String {
+        let secrets = self.screen().secrets.clone();
+        secrets.whole(text.to_owned())
     }
 
     /// Whether a person sees stderr as it is written, on a terminal that can take a line back; then a spinner shows what
@@ -222,8 +237,9 @@ impl Terminal {
 
     /// A line for people, on stderr. That nobody reads it is no failure.
     pub(crate) fn note(&self, line: impl AsRef<str>) {
+        let line = self.without_secrets(line.as_ref());
         self.beside(|| {
-            let _ = writeln!(anstream::stderr().lock(), "{}", line.as_ref());
+            let _ = writeln!(anstream::stderr().lock(), "{line}");
         });
     }
 
@@ -234,9 +250,10 @@ impl Terminal {
 
     /// A line of the result, on stdout.
     pub(crate) fn print(&self, line: impl AsRef<str>) -> io::Result<()> {
+        let line = self.without_secrets(line.as_ref());
         self.beside(|| {
             let mut stdout = anstream::stdout().lock();
-            writeln!(stdout, "{}", line.as_ref())?;
+            writeln!(stdout, "{line}")?;
             stdout.flush()
         })
     }
@@ -248,9 +265,10 @@ impl Terminal {
 
     /// Text that a model or a plugin wrote, on stdout: as it is into a file, without control characters on a terminal.
     pub(crate) fn print_foreign(&self, text: &str) -> io::Result<()> {
+        let text = self.without_secrets(text);
         self.beside(|| {
             let mut stdout = io::stdout().lock();
-            let shown = if stdout.is_terminal() { text::harmless(text) } else { text.into() };
+            let shown = if stdout.is_terminal() { text::harmless(&text) } else { text.as_str().into() };
             writeln!(stdout, "{shown}")?;
             stdout.flush()
         })
@@ -262,6 +280,7 @@ impl Terminal {
         if piece.is_empty() {
             return Ok(());
         }
+        let piece = &*self.without_secrets(piece);
         let mut screen = self.screen();
         if let Some(spinner) = screen.spinner.take() {
             spinner.finish_and_clear();
@@ -329,7 +348,9 @@ pub(crate) struct LogWriter {
 
 impl Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.terminal.beside(|| io::stderr().write(bytes))
+        // A line comes whole. However long it is without its secrets, all of it has been taken.
+        let line = self.terminal.without_secrets(&String::from_utf8_lossy(bytes));
+        self.terminal.beside(|| io::stderr().write_all(line.as_bytes())).map(|()| bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

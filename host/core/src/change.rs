@@ -1,10 +1,10 @@
 //! What one transition of a run changes in the stored session. The store commits it whole or not at all (D2, D6).
 
 use crate::approval::LastingGrant;
-use crate::cloud_event::CloudEvent;
 use crate::event::Event;
 use crate::memory::Memory;
 use crate::message::{CallId, Content, MessageId, Part, Role};
+use crate::outgoing_event::OutgoingEvent;
 use crate::tool::{CallCost, ToolSource};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -52,7 +52,7 @@ pub struct OutboxItem {
 #[expect(clippy::large_enum_variant, reason = "there are few at a time, and none waits in a buffer")]
 pub enum OutboxEffect {
     /// Hand this event on (I6).
-    Event(CloudEvent),
+    Event(OutgoingEvent),
     /// Remember this approval beyond the session (L17).
     Allow(LastingGrant),
     /// Remember this for its user (D4).

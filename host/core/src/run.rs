@@ -38,8 +38,8 @@ pub use eviction::SummaryPlan;
 pub use failure::FALLBACK_TEXT;
 pub use fork::{NoPlace, last_place, whole_until};
 pub use input::{
-    AfterFailure, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, ModelFailure, OutputVerdict,
-    Prospect, Refused, RepliedStep, ResolvedCall, Summarised, TurnContext,
+    AfterFailure, Answerer, Approval, Awaited, Decision, DispatchedCall, Disposition, HeldRequest, Input, ModelFailure,
+    OutputVerdict, Prospect, Refused, RepliedStep, ResolvedCall, Summarised, TurnContext,
 };
 pub use planning::{Asked, MadePlan, Offer, Plan, PlanBudgets, PlannedStep};
 pub use refusal::MAX_CALLS;
@@ -87,6 +87,10 @@ pub struct Dispatch {
     /// arguments as they are now: answer with [`Input::AskAgain`] or [`Input::Forbidden`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted: Option<Leave>,
+    /// The tool has run already and has asked for this: it is handed on, and the tool does not run again (P2). The leave is
+    /// for the service's tool and the request's data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<HeldRequest>,
 }
 
 /// An output to validate.

@@ -1,5 +1,6 @@
 //! Tools as the host knows them: what they say of themselves, and what becomes of a call.
 
+use crate::event_type::ServiceEventType;
 use crate::message::{Content, Digest};
 use crate::model::Usage;
 use serde::{Deserialize, Serialize};
@@ -151,7 +152,7 @@ fn error_in_words(line: &str) -> Option<String> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServiceRequest {
     /// CloudEvent type.
-    pub event_type: String,
+    pub event_type: ServiceEventType,
     /// The event's data.
     pub data: Value,
     /// Routing attribute.

@@ -13,7 +13,6 @@ mod shared_target;
 mod toolchain;
 mod tools;
 
-pub use component::interfaces;
 pub use project::{BuildTable, Project, is_project, projects_in};
 pub use toolchain::Toolchain;
 pub use tools::{Tools, VARIABLES, program_in};

@@ -186,8 +186,11 @@ mod tests {
             secrets: vec!["TOKEN".to_owned()],
             key_value: true,
             model_tokens: Some(1),
+            // Nothing that is imported tells whether a tool returns `pending`.
+            events: vec!["com.example.paid".to_owned()],
+            media: true,
         };
-        let keys = ["files", "env", "config", "http", "secrets", "key_value", "model_tokens"];
+        let keys = ["files", "env", "config", "http", "secrets", "key_value", "model_tokens", "media"];
         let in_vain: Vec<_> = keys.iter().map(|key| (Warning, "asks-in-vain", format!("asks.{key}"))).collect();
         assert_eq!(found(|examined| ask(examined, everything.clone())), in_vain);
         let all = found(|examined| {
@@ -198,6 +201,7 @@ mod tests {
                 "wasi:config/store@0.2.0-rc.1",
                 "wasi:http/outgoing-handler@0.2.3",
                 "wasi:keyvalue/store@0.2.0-draft2",
+                "agent-host:plugin/media-store@0.1.0",
                 "agent-host:model/host-model@0.1.0",
             ])(examined);
         });

@@ -244,7 +244,7 @@ fn came(came: &Came, then: &DeedKind) -> String {
     match came {
         Came::Result(new) => result(new),
         Came::Request(request) => match then {
-            DeedKind::Request(asked) if matches!(asked.1, AskedFor::Type(_)) => of_type(&request.event_type),
+            DeedKind::Request(asked) if matches!(asked.1, AskedFor::Type(_)) => of_type(request.event_type.as_str()),
             _ => whole(request),
         },
         Came::Verdict(verdict) => format!("{:#}\n", json!(verdict)),
@@ -256,7 +256,7 @@ fn came(came: &Came, then: &DeedKind) -> String {
 
 /// All that a service is told.
 fn whole(request: &ServiceRequest) -> String {
-    format!("{}{:#}\n", of_type(&request.event_type), json!(request))
+    format!("{}{:#}\n", of_type(request.event_type.as_str()), json!(request))
 }
 
 fn of_type(event_type: &str) -> String {

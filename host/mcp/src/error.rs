@@ -1,5 +1,6 @@
 //! What can be wrong with an MCP server, for people.
 
+use agent_core::visible::is_invisible;
 use std::time::Duration;
 
 /// A configuration that cannot be used.
@@ -105,14 +106,14 @@ impl McpError {
     }
 }
 
-/// A text of a server for a message: control characters escaped, cut after so many characters, escaped ones counted as
+/// A text of a server for a message: invisible characters escaped, cut after so many characters, escaped ones counted as
 /// they are written.
 pub(crate) fn shown(text: &str, characters: usize) -> String {
     let (mut shown, mut written) = (String::new(), 0);
     for char in text.chars() {
         let piece: String = match char {
             '\n' => " ".to_owned(),
-            char if char.is_control() => char.escape_default().collect(),
+            char if is_invisible(char) => char.escape_unicode().collect(),
             char => char.to_string(),
         };
         written += piece.chars().count();

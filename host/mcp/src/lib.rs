@@ -11,6 +11,8 @@ mod http;
 mod lines;
 mod reasons;
 mod redaction;
+
+pub use redaction::of as secrets_of;
 pub mod result;
 mod server;
 pub mod servers;

@@ -13,7 +13,7 @@ const SECRET_NAMES: [&str; 9] =
 
 /// What a server was given that nobody else is to see: what its configuration calls secret, what is named like one, and the
 /// credentials in its address.
-pub(crate) fn of(config: &ServerConfig) -> Redaction {
+pub fn of(config: &ServerConfig) -> Redaction {
     let given = match &config.transport {
         Transport::Stdio(command) => &command.env,
         Transport::Http(address) => &address.headers,

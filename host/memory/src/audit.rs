@@ -9,7 +9,8 @@ use agent_core::tool::ToolSource;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-/// The audit log. Denials and approvals of a session enter it with the commit that holds their events, by themselves.
+/// The audit log. Denials, approvals and the service events of plugins enter it by themselves, with the commit that holds
+/// them.
 #[async_trait]
 pub trait Audit: Send + Sync {
     /// Adds entries, all or none. Of [`Deed::Granted`] and
@@ -67,6 +68,17 @@ pub enum Deed {
         /// Who, what, and what to add to the configuration.
         #[serde(flatten)]
         denial: Denial,
+    },
+    /// A plugin had the host send an event to a service (P2).
+    Emitted {
+        /// Subject of the session.
+        session: String,
+        /// The call that asked for it; also the event's id.
+        call: CallId,
+        /// The plugin, with the whole digest.
+        source: ToolSource,
+        /// CloudEvent type.
+        event_type: String,
     },
     /// Somebody has decided about a call (L17).
     Approval {
@@ -142,6 +154,7 @@ impl Deed {
             Deed::Granted { .. } => "granted",
             Deed::HostGranted { .. } => "host_granted",
             Deed::Denied { .. } => "denied",
+            Deed::Emitted { .. } => "emitted",
             Deed::Approval { .. } => "approval",
             Deed::Revoked { .. } => "revoked",
             Deed::Swapped { .. } => "swapped",
@@ -155,7 +168,9 @@ impl Deed {
     pub(crate) fn subject(&self) -> String {
         match self {
             Deed::Granted { agent, plugin, .. } => format!("{agent}/{plugin}"),
-            Deed::Denied { session, .. } | Deed::Approval { session, .. } => session.clone(),
+            Deed::Denied { session, .. } | Deed::Emitted { session, .. } | Deed::Approval { session, .. } => {
+                session.clone()
+            }
             Deed::HostGranted { agent, .. } => agent.clone(),
             Deed::Revoked { grant, .. } => format!("{}/{}", grant.agent, grant.tool),
             Deed::Swapped { directory, plugin, .. }

@@ -12,6 +12,9 @@ pub const MAX_KEY_BYTES: usize = 1024;
 /// What each entry counts beside its key and its value.
 pub const ENTRY_BYTES: u64 = 256;
 
+/// Most entries of one plugin, whatever its quota.
+pub const MAX_ENTRIES: u64 = 100_000;
+
 /// Values by key. Each call is atomic; keys are not empty.
 #[async_trait]
 pub trait KeyValue: Send + Sync {
@@ -54,7 +57,7 @@ pub struct Bucket {
     /// The plugin's own name for it.
     pub name: String,
     /// Bytes that the plugin may keep in all its buckets together: keys, values, and [`ENTRY_BYTES`] for each entry. A
-    /// write that would pass them is [`StoreError::TooLarge`].
+    /// write that would pass them is [`StoreError::TooLarge`]; one that would pass [`MAX_ENTRIES`] is [`StoreError::Invalid`].
     pub quota: u64,
 }
 

@@ -20,7 +20,7 @@ pub use approvals::{Approvals, NamedRule, StoredGrant};
 pub use audit::{Audit, AuditEntry, Deed};
 pub use blobs::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, digest_of};
 pub use error::StoreError;
-pub use key_value::{Bucket, ENTRY_BYTES, KeyValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Swap};
+pub use key_value::{Bucket, ENTRY_BYTES, KeyValue, MAX_ENTRIES, MAX_KEY_BYTES, MAX_VALUE_BYTES, Swap};
 pub use memories::{MAX_MEMORY_BYTES, MadeBy, Memories, MemoryFilter, RememberedFact};
 pub use outbox::{Outbox, OutboxFilter, StoredOutboxItem};
 pub use projections::{Comparison, Projection, Projections, ReadStatus, Rebuilt};

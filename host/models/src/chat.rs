@@ -21,6 +21,7 @@ use crate::estimate;
 use crate::known_models;
 use crate::provider::{Facts, Provider, RawReply, ReplyContext, ToolNames};
 use agent_core::model::{Delta, Model, ModelRequest, Usage};
+use agent_core::redaction::Redaction;
 use async_trait::async_trait;
 use exchange::Exchange;
 use std::fmt;
@@ -63,6 +64,10 @@ impl fmt::Debug for Chat {
 impl Provider for Chat {
     fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    fn secrets(&self) -> Redaction {
+        self.connection.redaction.clone()
     }
 
     async fn reply(

@@ -16,6 +16,7 @@ mod lenient;
 use crate::provider::RawReply;
 use crate::sse::{Decoder, TooLarge};
 use agent_core::model::{Delta, Reply};
+use agent_core::visible::visible_line;
 use assembly::Assembly;
 use serde_json::Value;
 
@@ -200,8 +201,13 @@ impl StreamError {
 
 /// The beginning of the text, on one line.
 fn excerpt(text: &str) -> String {
-    let line = text.trim().chars().map(|character| if character.is_control() { ' ' } else { character });
-    line.take(EXCERPT).collect()
+    let line: String = text
+        .trim()
+        .chars()
+        .take(EXCERPT)
+        .map(|character| if character.is_control() { ' ' } else { character })
+        .collect();
+    visible_line(&line).into_owned()
 }
 
 fn document_text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {

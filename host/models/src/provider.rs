@@ -4,6 +4,7 @@ use crate::configuration::Price;
 use crate::error::ModelError;
 use agent_core::message::Media;
 use agent_core::model::{Delta, Model, ModelRequest, Reply};
+use agent_core::redaction::Redaction;
 use async_trait::async_trait;
 use serde_json::Value;
 use std::sync::Arc;
@@ -113,6 +114,11 @@ pub struct RawReply {
 pub trait Provider: Send + Sync {
     /// What is known of it.
     fn facts(&self) -> &Facts;
+
+    /// What it is given that nobody else is to see. Default: nothing.
+    fn secrets(&self) -> Redaction {
+        Redaction::default()
+    }
 
     /// Whether it has words of its own: it can sum up what it is given, and what it answers is worth remembering. Default: yes.
     fn is_language_model(&self) -> bool {

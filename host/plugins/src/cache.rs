@@ -1,6 +1,9 @@
 //! Compiled code on disk (P9). Loading compiled code means running it, so a file counts only if this host wrote it for
 //! exactly this component and engine: its keyed hash says so. Anything else is ignored and rebuilt.
 //!
+//! All files together have a limit: what was used least recently is deleted first, and nothing that a process has in use, which
+//! holds a shared lock on the file.
+//!
 //! A file is the code, the record of what was learned about the component, and a trailer. The code stands at the beginning, so
 //! that it can be mapped, a page when it is needed: that is a tenth of the time of copying it, and processes share it.
 
@@ -10,11 +13,14 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 /// Last bytes of a cache file.
 pub(crate) const MAGIC: &[u8] = b"agent-host compiled 2\n";
-/// Largest file that is read.
-const FILE_BYTES: u64 = 512 * 1024 * 1024;
+/// Largest record of what was learned about a component.
+const MOST_RECORD: u64 = 32 * 1024 * 1024;
+/// The ending of the files' names.
+const EXTENSION: &str = "cwasm";
 const KEY_BYTES: usize = blake3::KEY_LEN;
 const MAC_BYTES: usize = blake3::OUT_LEN;
 const LENGTH_BYTES: usize = size_of::<u32>();
@@ -27,6 +33,10 @@ pub(crate) struct CompiledCache {
     directory: PathBuf,
     engine: blake3::Hash,
     key: [u8; KEY_BYTES],
+    /// Bytes of all files together.
+    most: u64,
+    /// Of all engines' folders.
+    root: PathBuf,
     /// Files cannot be run where they are.
     copies: AtomicBool,
 }
@@ -37,13 +47,15 @@ pub(crate) struct CacheEntry {
     pub(crate) record: Vec<u8>,
     /// The compiled code, as `Component::serialize` gave it.
     pub(crate) code: CompiledCode,
+    /// Its file. As long as it is open, the entry is not deleted to make room.
+    pub(crate) file: File,
 }
 
 /// Verified code.
 #[derive(Debug)]
 pub(crate) enum CompiledCode {
-    /// At the beginning of this file, which nobody changes as long as it is there.
-    File(File),
+    /// At the beginning of the entry's file, which nobody changes as long as it is there.
+    InFile,
     /// In memory.
     Bytes(Vec<u8>),
 }
@@ -54,7 +66,7 @@ const TRAILER_BYTES: usize = MAC_BYTES + LENGTH_BYTES + MAGIC.len();
 impl CompiledCache {
     /// The cache in `directory` for this engine. The key is made if need be; two processes that make it at once get the
     /// same one. None: the folder is another user's.
-    pub(crate) fn open(directory: &Path, engine: blake3::Hash) -> io::Result<Option<Self>> {
+    pub(crate) fn open(directory: &Path, engine: blake3::Hash, most: u64) -> io::Result<Option<Self>> {
         make_private_directory(directory)?;
         // What was just made belongs to the user for whom this process acts.
         let user = owner(&tempfile::tempfile_in(directory)?.metadata()?);
@@ -69,18 +81,23 @@ impl CompiledCache {
             make_private(directory)?;
         }
         let key = open_key(directory, user, past)?;
+        let root = directory.to_owned();
         let directory = directory.join(engine.to_hex().as_str());
-        Ok(Some(Self { directory, engine, key, copies: AtomicBool::new(false) }))
+        Ok(Some(Self { directory, engine, key, most, root, copies: AtomicBool::new(false) }))
     }
 
     /// The verified entry for this component, if there is one.
     pub(crate) fn get(&self, component: &Digest) -> Option<CacheEntry> {
         let path = self.path(component);
         let metadata = std::fs::metadata(&path).ok()?;
-        if !metadata.is_file() || metadata.len() > FILE_BYTES {
+        if !metadata.is_file() || metadata.len() > self.most {
             return None;
         }
-        let entry = self.read(component, File::open(&path).ok()?);
+        let file = File::open(&path).ok()?;
+        // Where files cannot be locked, an entry in use may be deleted; what is mapped stays usable.
+        let _ = file.try_lock_shared();
+        let _ = file.set_modified(SystemTime::now());
+        let entry = self.read(component, file);
         if entry.is_none() {
             tracing::warn!(file = %path.display(), "compiled code in the cache does not verify; it is built again");
         }
@@ -92,17 +109,67 @@ impl CompiledCache {
         self.copies.store(true, Ordering::Relaxed);
     }
 
-    /// Keeps compiled code. Failing costs only time at the next start.
-    pub(crate) fn put(&self, component: &Digest, record: &[u8], code: &[u8]) -> io::Result<()> {
+    /// Keeps compiled code; the file keeps it from being deleted to make room. None: it is larger than all there may be. Failing
+    /// costs only time at the next start.
+    pub(crate) fn put(&self, component: &Digest, record: &[u8], code: &[u8]) -> io::Result<Option<File>> {
+        let size = (code.len() + record.len() + TRAILER_BYTES) as u64;
+        if record.len() as u64 > MOST_RECORD || !self.make_room(component, size)? {
+            tracing::warn!(%component, size, "compiled code is not kept: there is no room for it (`cache_mib` under [host.limits])");
+            return Ok(None);
+        }
         let length = u32::try_from(record.len()).map_err(io::Error::other)?.to_le_bytes();
         let mac = self.mac(component, &[&length, record, code]);
         let parts = [code, record, mac.as_bytes(), &length, MAGIC];
-        write_atomically(&self.directory, (&self.path(component), Later::Never), &parts)
+        let path = self.path(component);
+        write_atomically(&self.directory, (&path, Later::Never), &parts)?;
+        let file = File::open(path)?;
+        let _ = file.try_lock_shared();
+        Ok(Some(file))
+    }
+
+    /// Deletes what was used least recently until so many more bytes have room, whichever engine it is for. What is in use stays:
+    /// without enough to delete, there is no room.
+    fn make_room(&self, component: &Digest, size: u64) -> io::Result<bool> {
+        let replaced = self.path(component);
+        let mut files = self.files()?;
+        files.retain(|file| file.path != replaced);
+        let mut total: u64 = files.iter().map(|file| file.size).sum();
+        let wanted = self.most.saturating_sub(size);
+        files.sort_by_key(|file| file.used);
+        for file in files {
+            if size > self.most || total <= wanted {
+                break;
+            }
+            if delete_unused(&file.path) {
+                total -= file.size;
+            }
+        }
+        Ok(size <= self.most && total <= wanted)
+    }
+
+    /// Every file of compiled code, also those of other engines and what an interrupted writer has left.
+    fn files(&self) -> io::Result<Vec<CachedFile>> {
+        let mut found = Vec::new();
+        for folder in std::fs::read_dir(&self.root)?.flatten() {
+            let is_engines = folder.file_name().to_str().is_some_and(|name| blake3::Hash::from_hex(name).is_ok());
+            if !is_engines || !folder.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            for entry in std::fs::read_dir(folder.path()).into_iter().flatten().flatten() {
+                if let Ok(metadata) = entry.metadata()
+                    && metadata.is_file()
+                {
+                    let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                    found.push(CachedFile { path: entry.path(), size: metadata.len(), used });
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Hashes the file from its end to its begin, as far as it is needed to know what it is.
     fn read(&self, component: &Digest, mut file: File) -> Option<CacheEntry> {
-        let length = file.metadata().ok()?.len().min(FILE_BYTES);
+        let length = file.metadata().ok()?.len().min(self.most);
         let record_end = length.checked_sub(TRAILER_BYTES as u64)?;
         file.seek(SeekFrom::Start(record_end)).ok()?;
         let mut trailer = [0; TRAILER_BYTES];
@@ -113,6 +180,9 @@ impl CompiledCache {
         hasher.update(length);
         let length = u32::from_le_bytes(length.try_into().ok()?);
         let code_end = record_end.checked_sub(length.into())?;
+        if u64::from(length) > MOST_RECORD {
+            return None;
+        }
         file.seek(SeekFrom::Start(code_end)).ok()?;
         let mut record = vec![0; usize::try_from(length).ok()?];
         file.read_exact(&mut record).ok()?;
@@ -136,8 +206,8 @@ impl CompiledCache {
             }
         }
         // The comparison takes constant time. Code that was cut leaves a hash that is another.
-        let code = if stays { CompiledCode::File(file) } else { CompiledCode::Bytes(code) };
-        (hasher.finalize() == stored).then_some(CacheEntry { record, code })
+        let code = if stays { CompiledCode::InFile } else { CompiledCode::Bytes(code) };
+        (hasher.finalize() == stored).then_some(CacheEntry { record, code, file })
     }
 
     fn mac(&self, component: &Digest, payload: &[&[u8]]) -> blake3::Hash {
@@ -156,8 +226,22 @@ impl CompiledCache {
     }
 
     fn path(&self, component: &Digest) -> PathBuf {
-        self.directory.join(format!("{}.cwasm", component.hex()))
+        self.directory.join(format!("{}.{EXTENSION}", component.hex()))
     }
+}
+
+/// A file in the cache, and when it was used last.
+struct CachedFile {
+    path: PathBuf,
+    size: u64,
+    used: SystemTime,
+}
+
+/// Deletes a file that nobody has in use; says whether it is gone.
+fn delete_unused(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    // Whoever has it in use holds a shared lock, which the system takes back when that process ends.
+    matches!(file.try_lock(), Ok(())) && std::fs::remove_file(path).is_ok()
 }
 
 /// Who could write to the folder until now.
@@ -267,7 +351,11 @@ mod tests {
     }
 
     fn open(directory: &tempfile::TempDir, name: &str) -> CompiledCache {
-        CompiledCache::open(directory.path(), engine(name)).expect("opened").expect("a cache")
+        bounded(directory, name, 1 << 30)
+    }
+
+    fn bounded(directory: &tempfile::TempDir, name: &str, most: u64) -> CompiledCache {
+        CompiledCache::open(directory.path(), engine(name), most).expect("opened").expect("a cache")
     }
 
     fn holding(bytes: &[u8]) -> File {
@@ -276,10 +364,11 @@ mod tests {
         file
     }
 
-    fn code_of(code: CompiledCode) -> Vec<u8> {
+    fn code_of(entry: CacheEntry) -> Vec<u8> {
+        let CacheEntry { code, mut file, .. } = entry;
         match code {
             CompiledCode::Bytes(bytes) => bytes,
-            CompiledCode::File(mut file) => {
+            CompiledCode::InFile => {
                 let mut bytes = Vec::new();
                 file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("read");
                 let record = b"record".len();
@@ -297,7 +386,7 @@ mod tests {
         let component = digest_of(b"one");
         cache.put(&component, b"record", b"code").expect("stored");
         let entry = cache.get(&component).expect("verified");
-        assert_eq!((entry.record, code_of(entry.code)), (b"record".to_vec(), b"code".to_vec()));
+        assert_eq!((entry.record.clone(), code_of(entry)), (b"record".to_vec(), b"code".to_vec()));
 
         let file = std::fs::read(cache.path(&component)).expect("the file");
         for index in 0..file.len() {
@@ -324,8 +413,44 @@ mod tests {
         let code: Vec<u8> = (0..3 * CHUNK_BYTES + 7).map(|index| (index % 251) as u8).collect();
         cache.put(&digest_of(b"long"), b"record", &code).expect("stored");
         let entry = cache.get(&digest_of(b"long")).expect("verified");
-        assert!(matches!(entry.code, CompiledCode::File(_)) == cfg!(target_os = "linux"), "it need not be copied");
-        assert!(code_of(entry.code)[..code.len()] == code);
+        assert!(matches!(entry.code, CompiledCode::InFile) == cfg!(target_os = "linux"), "it need not be copied");
+        assert!(code_of(entry)[..code.len()] == code);
+    }
+
+    // Row 37: all that is kept has a limit; what was used least recently goes first, and nothing that is in use.
+    #[test]
+    fn the_cache_is_bounded_and_keeps_what_is_in_use() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let size = (100 + b"record".len() + TRAILER_BYTES) as u64;
+        let cache = bounded(&directory, "a", 3 * size);
+        let older = bounded(&directory, "b", 3 * size);
+        let digests: Vec<_> = (0..6_u8).map(|number| digest_of(&[number])).collect();
+        let put =
+            |cache: &CompiledCache, number: usize| cache.put(&digests[number], b"record", &[0; 100]).expect("stored");
+        let wait = || std::thread::sleep(std::time::Duration::from_millis(20));
+        drop(put(&older, 0));
+        wait();
+        let in_use = put(&cache, 1);
+        assert!(in_use.is_some());
+        wait();
+        drop(put(&cache, 2));
+        wait();
+        drop(put(&cache, 3));
+        assert!(older.get(&digests[0]).is_none(), "the oldest is gone, whichever engine it is for");
+        wait();
+        assert!(cache.get(&digests[2]).is_some(), "the second is used");
+        drop(put(&cache, 4));
+        assert!(cache.get(&digests[3]).is_none(), "so that the third goes");
+        assert!(
+            cache.get(&digests[1]).is_some() && cache.get(&digests[2]).is_some() && cache.get(&digests[4]).is_some()
+        );
+        let all: Vec<_> = [1, 2, 4].map(|number| cache.get(&digests[number]).expect("there")).into();
+        assert!(put(&cache, 5).is_none(), "everything is in use");
+        assert!(cache.get(&digests[5]).is_none());
+        drop((all, in_use));
+        assert!(put(&cache, 5).is_some());
+        assert!(cache.put(&digest_of(b"large"), b"record", &[0; 1000]).expect("not stored").is_none());
+        assert!(cache.get(&digests[5]).is_some(), "for what has no room at all, nothing is deleted");
     }
 
     // P9: code that somebody could write to is copied before it runs, and the copy is what was verified.

@@ -3,6 +3,7 @@
 use crate::admission::LaneName;
 use crate::bindings::exports::agent_host::plugin as exports;
 use crate::convert::{self, SessionMedia};
+use crate::emission;
 use crate::failure::{CallFailure, Stop};
 use crate::identity::{Authority, Kind};
 use crate::media::Ports;
@@ -115,7 +116,16 @@ impl Sandbox {
             match answer {
                 Ok(outcome) => {
                     record.take(tools::new_media_bytes(&outcome));
-                    Ok(Ok(tools::outcome_in(outcome, (media, record.limits.result)).await?))
+                    match outcome {
+                        exports::tool::Outcome::Pending(request) => {
+                            let request = emission::request_of(request, (setup, name), &record)?;
+                            Ok(request.map(ToolOutcome::Pending))
+                        }
+                        exports::tool::Outcome::Done(done) => {
+                            let done = tools::done_in(done, (media, record.limits.result)).await?;
+                            Ok(Ok(ToolOutcome::Done(done)))
+                        }
+                    }
                 }
                 Err(error) => {
                     record.failed()?;
@@ -267,9 +277,9 @@ impl Ticket {
 }
 
 pub(crate) fn ticket(setup: &PluginSetup, (call, scope): (String, &Scope), wall: Duration, reach: Reach) -> Ticket {
-    let (lane, unmet) = match reach.authority {
-        Authority::Granted => (LaneName::Calls, Arc::clone(&setup.guessed)),
-        Authority::Inert => (LaneName::Pure, Arc::default()),
+    let (lane, unmet, declared) = match reach.authority {
+        Authority::Granted => (LaneName::Calls, Arc::clone(&setup.guessed), Arc::clone(&setup.unmet)),
+        Authority::Inert => (LaneName::Pure, Arc::default(), Arc::default()),
     };
     Ticket {
         plugin: Arc::clone(&setup.plugin.identity),
@@ -283,6 +293,7 @@ pub(crate) fn ticket(setup: &PluginSetup, (call, scope): (String, &Scope), wall:
         lifted: setup.limits.lifted(reach.authority),
         reach,
         unmet,
+        declared,
         trial: setup.trial.clone(),
     }
 }
@@ -299,7 +310,10 @@ pub(crate) fn reach(setup: &PluginSetup, scope: &Scope, ports: &Ports) -> Reach 
         model: ports.model.clone(),
         http: ports.http.clone(),
         then: ports.then.clone(),
+        current: ports.grants.clone(),
+        turn: scope.turn,
         trace: Trace::Told(scope.trace.clone()),
+        secrets: Arc::clone(&setup.secrets),
     }
 }
 

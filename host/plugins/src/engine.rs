@@ -15,8 +15,12 @@ const KEEP_RESIDENT: usize = limits::MIB;
 /// The same of each table: as many elements as it may have by default.
 const KEEP_TABLE_RESIDENT: usize = 10_000 * size_of::<usize>();
 
+/// Memory whose first contents are prepared as one image when a component is compiled, however few of its bytes are given. Larger
+/// memories get an image only if at least half of it is given, so that a few bytes cannot ask for gigabytes of code (row 37).
+const SPARSE_IMAGE: u64 = limits::MIB as u64;
+
 /// Counts up in the hash when this crate changes how it uses the engine's artifacts, or what it finds in a component.
-const CACHE_LAYOUT: u32 = 4;
+const CACHE_LAYOUT: u32 = 5;
 
 /// The contract: what is kept beside compiled code was checked against exactly this text.
 const CONTRACT: [&str; 8] = [
@@ -57,6 +61,7 @@ pub(crate) fn engine_of(slots: usize, limits: HostLimits, metering: Metering) ->
         .shared_memory(false)
         .max_wasm_stack(limits.wasm_stack)
         .async_stack_size(limits.async_stack)
+        .memory_guaranteed_dense_image_size(SPARSE_IMAGE)
         // For debuggers only, and a sixth of what every load has to read and copy.
         .native_unwind_info(cfg!(windows))
         .generate_address_map(false)

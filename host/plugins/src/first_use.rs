@@ -1,8 +1,29 @@
 //! What a person is asked about at the first use of a plugin: what its manifest asks for, less what is granted, less what
 //! they have answered already (P6).
 
-use crate::grants::{Need, Unmet};
+use crate::grants::{Grants, Need, Unmet, files_advice};
+use crate::manifest::Access;
 use std::collections::BTreeSet;
+
+/// What a call does to the world, as far as its tool says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CallReach {
+    /// Its tool is marked as read-only.
+    Reads,
+    /// It may change something.
+    Changes,
+}
+
+/// What of a plugin's unmet requests a call needs: one that only reads needs no right to change files.
+pub fn needed(plugin: &str, unmet: &[Unmet], granted: &Grants, reach: CallReach) -> Vec<Unmet> {
+    let narrowed = |unmet: &Unmet| match (&unmet.need, reach) {
+        (Need::Files(Access::ReadWrite), CallReach::Reads) => {
+            granted.trees.is_empty().then(|| files_advice(plugin, Access::Read))
+        }
+        _ => Some(unmet.clone()),
+    };
+    unmet.iter().filter_map(narrowed).collect()
+}
 
 /// What a person has said of one plugin of one agent, for as long as the host runs. A changed component that asks for the
 /// same is the same plugin; for more, they are asked about the more.
@@ -26,8 +47,8 @@ pub fn to_ask(unmet: &[Unmet], answers: &Answers) -> Vec<Unmet> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grants::{Grants, TreeGrant, unmet};
-    use crate::manifest::{Access, Asks, Manifest};
+    use crate::grants::{TreeGrant, unmet};
+    use crate::manifest::{Asks, Manifest};
 
     fn manifest(asks: Asks) -> Manifest {
         Manifest { name: "files".to_owned(), asks, ..Manifest::default() }
@@ -56,6 +77,21 @@ mod tests {
         answers.refuse(&unmet(Some(&manifest(asks.clone())), &Grants::default()));
         assert_eq!(needs(&asks, &Grants::default(), &answers), []);
         assert_eq!(needs(&Asks::default(), &Grants::default(), &Answers::default()), []);
+    }
+
+    // P6: listing files needs no right to change them, and what is granted for reading is not asked for again.
+    #[test]
+    fn p6_a_call_that_reads_asks_for_reading() {
+        let asks = Asks { files: Some(Access::ReadWrite), key_value: true, ..Asks::default() };
+        let needs = |granted: &Grants, reach| -> Vec<Need> {
+            let unmet = unmet(Some(&manifest(asks.clone())), granted);
+            needed("files", &unmet, granted, reach).into_iter().map(|unmet| unmet.need).collect()
+        };
+        let nothing = Grants::default();
+        assert_eq!(needs(&nothing, CallReach::Reads), [Need::Files(Access::Read), Need::KeyValue]);
+        assert_eq!(needs(&nothing, CallReach::Changes), [Need::Files(Access::ReadWrite), Need::KeyValue]);
+        assert_eq!(needs(&tree(Access::Read), CallReach::Reads), [Need::KeyValue]);
+        assert_eq!(needs(&tree(Access::Read), CallReach::Changes), [Need::Files(Access::ReadWrite), Need::KeyValue]);
     }
 
     // P6: a component that asks for more is asked about for the more alone, whether the rest was given or refused.

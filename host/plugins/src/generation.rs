@@ -123,6 +123,15 @@ impl Generation {
         Self { origins, ..Self::new(files.into_iter().map(|(_, plugin)| plugin)) }
     }
 
+    /// The same without the plugin of that name.
+    #[must_use]
+    pub fn without(&self, name: &str) -> Self {
+        let mut origins = self.origins.clone();
+        origins.remove(name);
+        let stay = self.plugins().filter(|plugin| plugin.name() != name).cloned();
+        Self { origins, ..Self::new(stay) }
+    }
+
     /// A pinned generation, from the plugin store. All of it, or the reason why not.
     pub async fn from_digests(sandbox: &Sandbox, pinned: &[(String, Digest)]) -> Result<Self, GenerationError> {
         // Owned: a future that borrows an item of the list cannot be sent to a task of its own.

@@ -2,12 +2,14 @@
 //! nothing (P6).
 
 mod partly;
+mod revoked;
 
 use crate::http::{self, HttpPattern, Secret};
 use crate::identity::PluginIdentity;
 use crate::manifest::{Access, Manifest};
+use agent_core::event_type::ServiceEventType;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
@@ -42,6 +44,10 @@ pub struct Grants {
     pub key_value: Option<u64>,
     /// Tokens of the host's model in one turn of the agent. None: it is not asked.
     pub model_tokens: Option<u64>,
+    /// Types of the service events that its tools may ask the host to send (P2).
+    pub events: BTreeSet<ServiceEventType>,
+    /// Whether it may read the media of the conversation, by digest (P5).
+    pub media: bool,
 }
 
 impl Grants {
@@ -65,6 +71,8 @@ impl Grants {
         }
         self.key_value = self.key_value.max(other.key_value);
         self.model_tokens = self.model_tokens.max(other.model_tokens);
+        self.events.extend(other.events.iter().cloned());
+        self.media |= other.media;
         self
     }
 
@@ -83,6 +91,8 @@ impl Grants {
             secrets: self.secrets.iter().filter(|secret| current.secrets.contains(secret)).cloned().collect(),
             key_value: smaller(self.key_value, current.key_value),
             model_tokens: smaller(self.model_tokens, current.model_tokens),
+            events: self.events.intersection(&current.events).cloned().collect(),
+            media: self.media && current.media,
         }
     }
 }
@@ -109,7 +119,10 @@ pub(crate) fn lies_within(path: &Path, folder: &Path) -> bool {
     below.is_ok_and(|below| below.components().all(|component| matches!(component, Component::Normal(_))))
 }
 
-/// How a missing grant is given.
+/// What is said where no grant helps, behind "to allow it,".
+const UNGRANTABLE: &str = "do it yourself or change the plugin: no grant allows this";
+
+/// How a missing grant is given. All fields are empty where no grant would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantAdvice {
     /// The table in `agent.toml`. Example: `[plugins.files.grants]`.
@@ -121,14 +134,31 @@ pub struct GrantAdvice {
 }
 
 impl GrantAdvice {
+    /// Nothing that could be granted would allow it.
+    pub(crate) fn none() -> Self {
+        Self::without_grant(UNGRANTABLE.to_owned())
+    }
+
+    /// What to do where no grant would allow it.
+    pub fn without_grant(what_to_do: String) -> Self {
+        Self { table: String::new(), line: what_to_do, flag: String::new() }
+    }
+
     /// In one line: what to pass, or where there is no such option, what to write where.
     pub fn short(&self) -> String {
-        if self.flag.is_empty() { format!("{} {} in agent.toml", self.table, self.line) } else { self.flag.clone() }
+        match (self.flag.is_empty(), self.table.is_empty()) {
+            (false, _) => self.flag.clone(),
+            (true, true) => self.line.clone(),
+            (true, false) => format!("{} {} in agent.toml", self.table, self.line),
+        }
     }
 }
 
 impl fmt::Display for GrantAdvice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.table.is_empty() {
+            return formatter.write_str(&self.line);
+        }
         write!(formatter, "add to agent.toml:\n{}\n{}", self.table, self.line)?;
         if self.flag.is_empty() { Ok(()) } else { write!(formatter, "\nor pass {}", self.flag) }
     }
@@ -151,6 +181,10 @@ pub enum Need {
     KeyValue,
     /// So many tokens of the agent's model in a turn.
     Model(u64),
+    /// To send service events of a type.
+    Event(String),
+    /// To read the media of the conversation.
+    Media,
 }
 
 /// What a plugin asks for and does not get.
@@ -202,6 +236,12 @@ pub(crate) fn effective(manifest: Option<&Manifest>, grants: Grants) -> Grants {
             .collect(),
         key_value: grants.key_value.filter(|_| asks.key_value),
         model_tokens: smaller(grants.model_tokens, asks.model_tokens),
+        events: grants
+            .events
+            .into_iter()
+            .filter(|granted| asks.events.iter().any(|asked| asked == granted.as_str()))
+            .collect(),
+        media: grants.media && asks.media,
     }
 }
 
@@ -240,8 +280,17 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<Unmet> 
         let (thing, advice) = model_denied(plugin, Some(asked));
         Unmet { need: Need::Model(asked), thing, advice }
     });
+    let events = asks.events.iter().filter(|asked| !grants.events.iter().any(|granted| granted.as_str() == *asked));
+    let events = events.map(|asked| {
+        let (thing, advice) = event_denied(plugin, asked);
+        Unmet { need: Need::Event(asked.clone()), thing, advice }
+    });
+    let media = (asks.media && !grants.media).then(|| {
+        let (thing, advice) = media_denied(plugin);
+        Unmet { need: Need::Media, thing, advice }
+    });
     let lists = files.into_iter().chain(env).chain(config).chain(requests).chain(secrets);
-    lists.chain(key_value).chain(model).collect()
+    lists.chain(key_value).chain(model).chain(events).chain(media).collect()
 }
 
 /// The patterns among texts of a manifest. What is none asks for nothing.
@@ -288,6 +337,21 @@ pub(crate) fn model_denied(plugin: &str, asked: Option<u64>) -> (String, GrantAd
     ("asking the agent's model".to_owned(), advice)
 }
 
+/// How the sending of a service event is named to people, and granted.
+pub fn event_denied(plugin: &str, event_type: &str) -> (String, GrantAdvice) {
+    let advice = advice(plugin, format!("events = [{}]", quoted(event_type)), format!("events={event_type}"));
+    (format!("sending the service event {event_type}"), advice)
+}
+
+/// How the reading of the conversation's media is named to people.
+pub const MEDIA_THING: &str = "reading the media of the conversation";
+
+/// How the media of the conversation are named to people, and granted.
+pub(crate) fn media_denied(plugin: &str) -> (String, GrantAdvice) {
+    let advice = advice(plugin, "media = true".to_owned(), "media=true".to_owned());
+    (MEDIA_THING.to_owned(), advice)
+}
+
 /// How the opening of a file in a granted tree is named to people, and granted.
 pub(crate) fn file_denied(plugin: &str, path: &str) -> (String, GrantAdvice) {
     (format!("opening {} for writing", quoted(path)), files_advice(plugin, Access::ReadWrite).advice)
@@ -300,6 +364,11 @@ pub(crate) const FOLLOWING: &str = "following ";
 pub(crate) fn left_tree(plugin: &str, path: &str) -> (String, GrantAdvice) {
     let thing = format!("{FOLLOWING}{}, which leads out of the granted tree", quoted(path));
     (thing, advice(plugin, "read = [\"the folder that it leads to\"]".to_owned(), "read=DIR".to_owned()))
+}
+
+/// A file that no grant covers: what was denied, and that nothing can be granted.
+pub(crate) fn protected(deed: &str, why: &str) -> (String, GrantAdvice) {
+    (format!("{deed}: {why}"), GrantAdvice::none())
 }
 
 /// How reading is granted.
@@ -320,7 +389,7 @@ fn secret_advice(plugin: &str, name: &str) -> GrantAdvice {
     }
 }
 
-fn files_advice(plugin: &str, access: Access) -> Unmet {
+pub(crate) fn files_advice(plugin: &str, access: Access) -> Unmet {
     let (thing, key) = match access {
         Access::Read => ("reading files", "read"),
         Access::ReadWrite => ("reading and writing files", "write"),
@@ -365,6 +434,10 @@ mod tests {
         text.parse().expect("a pattern")
     }
 
+    fn event(text: &str) -> ServiceEventType {
+        text.parse().expect("an event type")
+    }
+
     fn secret() -> Secret {
         let (name, header, format) = ("TOKEN".to_owned(), "Authorization".to_owned(), "Bearer {}".to_owned());
         let template = crate::http::SecretTemplate { name, hosts: vec!["a.example".to_owned()], header, format };
@@ -382,6 +455,8 @@ mod tests {
             secrets: vec![secret()],
             key_value: Some(7),
             model_tokens: Some(100),
+            events: [event("com.example.paid")].into(),
+            media: true,
         }
     }
 
@@ -398,6 +473,8 @@ mod tests {
             secrets: vec!["TOKEN".to_owned()],
             key_value: true,
             model_tokens: Some(200),
+            events: vec!["com.example.paid".to_owned(), "com.example.sent".to_owned()],
+            media: true,
         });
         assert_eq!(effective(Some(&everything), Grants::default()), Grants::default());
         assert_eq!(effective(Some(&everything), grants(Access::Read)), grants(Access::Read));
@@ -435,8 +512,10 @@ mod tests {
             secrets: vec!["TOKEN".into(), "KEY".into()],
             key_value: true,
             model_tokens: Some(5_000),
+            events: vec!["com.example.paid".into(), "com.example.Paid".into()],
+            media: true,
         };
-        let granted = Grants { key_value: None, model_tokens: None, ..grants(Access::Read) };
+        let granted = Grants { key_value: None, model_tokens: None, media: false, ..grants(Access::Read) };
         let lines: Vec<_> = unmet(Some(&manifest(asks)), &granted)
             .into_iter()
             .map(|unmet| (unmet.thing, unmet.advice.line, unmet.advice.flag))
@@ -453,6 +532,13 @@ mod tests {
             ("the secret KEY", "KEY = { env = \"KEY\", hosts = [\"…\"] }", ""),
             ("keeping values between calls", "key_value_mib = 10", "--grant files:key_value_mib=10"),
             ("asking the agent's model", "model_tokens = 5000", "--grant files:model_tokens=5000"),
+            // Row 51: another case is another type.
+            (
+                "sending the service event com.example.Paid",
+                "events = [\"com.example.Paid\"]",
+                "--grant files:events=com.example.Paid",
+            ),
+            ("reading the media of the conversation", "media = true", "--grant files:media=true"),
         ];
         assert_eq!(lines, expected.map(|(thing, line, flag)| (thing.into(), line.into(), flag.into())));
         let reader = manifest(Asks { files: Some(Access::Read), ..Asks::default() });

@@ -78,7 +78,7 @@ pub enum ModelRefusal {
 
 impl wit::Host for CallState {
     async fn ask(&mut self, question: wit::Question) -> wasmtime::Result<Result<wit::Answer, wit::Error>> {
-        let Some(budget) = self.grants.model_tokens else {
+        let Some(budget) = self.grants().model_tokens else {
             let (thing, advice) = model_denied(&self.record.plugin.name, None);
             self.record.deny(thing, advice);
             return Ok(Err(wit::Error::Denied));
@@ -101,7 +101,8 @@ impl wit::Host for CallState {
         if !matches!(answer, Err(ModelRefusal::Budget { .. } | ModelRefusal::Invalid(_))) {
             self.record.ask(ModelUse { asks: 1, usage });
         }
-        Ok(answer.map_err(error_out).map(|answer| {
+        Ok(answer.map_err(error_out).map(|mut answer| {
+            answer.text = self.record.secrets.redaction().whole(std::mem::take(&mut answer.text));
             self.record.give(answer.text.len());
             answer_out(answer)
         }))

@@ -10,6 +10,7 @@ mod pattern;
 mod pool;
 mod port;
 mod rate;
+mod request_rules;
 mod secret;
 
 pub(crate) use connect::Network;
@@ -18,5 +19,4 @@ pub(crate) use outgoing::Outgoing;
 pub(crate) use pattern::granted_by_both;
 pub use pattern::{HttpPattern, PatternError, within};
 pub use port::{HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal};
-pub(crate) use secret::Mask;
-pub use secret::{Secret, SecretError, SecretTemplate};
+pub use secret::{KnownSecrets, Secret, SecretError, SecretTemplate};

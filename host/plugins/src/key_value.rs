@@ -6,10 +6,13 @@ mod draft2;
 
 use crate::answers::{Bytes, FoundValue};
 use crate::grants::key_value_denied;
-use crate::limits::{KEY_BYTES, KEY_PAGE, VALUE_BYTES, VALUES_AT_ONCE, VALUES_BYTES};
+use crate::in_force::GrantsInForce;
+use crate::limits::{KEY_BYTES, KEY_PAGE, VALUE_BYTES, VALUE_USES, VALUES_AT_ONCE, VALUES_BYTES};
 use crate::media::PortError;
 use crate::record::CallRecord;
 use crate::state::CallState;
+use agent_core::redaction::Edges;
+use std::borrow::Cow;
 use std::sync::Arc;
 use wasmtime::component::Resource;
 
@@ -93,7 +96,7 @@ type Outcome<T> = wasmtime::Result<Result<T, Problem>>;
 
 impl CallState {
     fn open_bucket(&mut self, name: String) -> Outcome<Resource<OpenBucket>> {
-        let (Some(quota), Some(port)) = (self.grants.key_value, self.key_value.clone()) else {
+        let (Some(quota), Some(port)) = (self.grants().key_value, self.key_value.clone()) else {
             let (thing, advice) = key_value_denied(&self.record.plugin.name);
             self.record.deny(thing, advice);
             self.record.answers.no_values();
@@ -104,7 +107,7 @@ impl CallState {
         }
         let (agent, plugin) = (self.agent.clone(), self.record.plugin.name.clone());
         let (space, record) = (KeySpace { agent, plugin, bucket: name, quota }, Arc::clone(&self.record));
-        let values = Arc::new(Values { port, space, record });
+        let values = Arc::new(Values { port, space, record, in_force: Arc::clone(&self.in_force) });
         Ok(Ok(self.push(OpenBucket { values, pages: Vec::new() })?))
     }
 
@@ -118,11 +121,22 @@ struct Values {
     port: Arc<dyn KeyValuePort>,
     space: KeySpace,
     record: Arc<CallRecord>,
+    in_force: Arc<GrantsInForce>,
 }
 
 impl Values {
+    /// The grant may have been revoked since the bucket was opened (row 48).
+    fn check(&self) -> Result<(), Problem> {
+        if self.in_force.now().key_value.is_some() {
+            return Ok(());
+        }
+        let (thing, advice) = key_value_denied(&self.record.plugin.name);
+        self.record.deny(thing, advice);
+        Err(Problem::Denied)
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Problem> {
-        check_key(key)?;
+        let key = &*self.ready(key)?;
         let value = self.port.get(&self.space, key).await?;
         self.found(key, value.as_deref());
         self.record.give(value.as_ref().map_or(0, Vec::len));
@@ -130,8 +144,9 @@ impl Values {
     }
 
     async fn set(&self, key: &str, value: Vec<u8>) -> Result<(), Problem> {
-        check_key(key)?;
+        let key = &*self.ready(key)?;
         check_value(&value)?;
+        let value = self.without_secrets(value);
         self.record.take(value.len());
         self.port.set(&self.space, key, value.clone()).await?;
         self.record.answers.wrote(&self.space.bucket, key, Some(&value));
@@ -139,14 +154,14 @@ impl Values {
     }
 
     async fn delete(&self, key: &str) -> Result<(), Problem> {
-        check_key(key)?;
+        let key = &*self.ready(key)?;
         self.port.delete(&self.space, key).await?;
         self.record.answers.wrote(&self.space.bucket, key, None);
         Ok(())
     }
 
     async fn has(&self, key: &str) -> Result<bool, Problem> {
-        check_key(key)?;
+        let key = &*self.ready(key)?;
         let is_there = self.port.exists(&self.space, key).await?;
         let found = if is_there { FoundValue::Something } else { FoundValue::Nothing };
         self.record.answers.found(&self.space.bucket, key, found);
@@ -154,6 +169,7 @@ impl Values {
     }
 
     async fn page_of_keys(&self, after: &str) -> Result<Vec<String>, Problem> {
+        self.count()?;
         let keys = self.port.keys(&self.space, after, KEY_PAGE).await?;
         self.record.give(keys.iter().map(String::len).sum());
         self.record.answers.listed(&self.space.bucket, after, &keys);
@@ -161,7 +177,7 @@ impl Values {
     }
 
     async fn add(&self, key: &str, delta: i64) -> Result<i64, Problem> {
-        check_key(key)?;
+        let key = &*self.ready(key)?;
         let sum = self.port.increment(&self.space, key, delta).await?;
         self.found(key, Some(sum.wrapping_sub(delta).to_string().as_bytes()));
         self.record.answers.wrote(&self.space.bucket, key, Some(sum.to_string().as_bytes()));
@@ -169,7 +185,9 @@ impl Values {
     }
 
     async fn swap(&self, key: &str, seen: Option<Vec<u8>>, value: Vec<u8>) -> Result<Swapped, Problem> {
+        let key = &*self.ready(key)?;
         check_value(&value)?;
+        let value = self.without_secrets(value);
         self.record.take(value.len());
         let (before, after) = (seen.clone(), value.clone());
         let swapped = self.port.swap(&self.space, key, seen, value).await?;
@@ -181,6 +199,28 @@ impl Values {
             Swapped::Other(value) => self.found(key, value.as_deref()),
         }
         Ok(swapped)
+    }
+
+    /// The key as it is stored. Each use of one is counted.
+    fn ready<'k>(&self, key: &'k str) -> Result<Cow<'k, str>, Problem> {
+        self.count()?;
+        check_key(key)?;
+        let redaction = self.record.secrets.redaction();
+        if redaction.is_empty() { Ok(Cow::Borrowed(key)) } else { Ok(Cow::Owned(redaction.whole(key.to_owned()))) }
+    }
+
+    /// Each use of values needs the grant as it is now, and counts.
+    fn count(&self) -> Result<(), Problem> {
+        self.check()?;
+        if self.record.use_values() < VALUE_USES {
+            return Ok(());
+        }
+        Err(Problem::Other(format!("a call may use values at most {VALUE_USES} times")))
+    }
+
+    /// What the host keeps secret is stored nowhere (row 41).
+    fn without_secrets(&self, value: Vec<u8>) -> Vec<u8> {
+        self.record.secrets.redaction().bytes(&value, Edges::Whole).unwrap_or(value)
     }
 
     fn found(&self, key: &str, value: Option<&[u8]>) {

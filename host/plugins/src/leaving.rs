@@ -44,6 +44,9 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
 }
 
 async fn look(state: &mut CallState, (directory, flags, path): Looking) -> Result<Answer<DescriptorStat>> {
+    if let Err(code) = state.readable(&directory) {
+        return Ok(Err(code));
+    }
     let met = state.record.meet(directory.rep(), &path, last(flags)).await?;
     if met == Met::Unrecorded {
         return Ok(Err(ErrorCode::NotPermitted));
@@ -59,6 +62,9 @@ async fn look(state: &mut CallState, (directory, flags, path): Looking) -> Resul
 }
 
 async fn hash(state: &mut CallState, (directory, flags, path): Looking) -> Result<Answer<MetadataHashValue>> {
+    if let Err(code) = state.readable(&directory) {
+        return Ok(Err(code));
+    }
     let is_listed = last(flags) == Last::Keep && state.record.is_listed(directory.rep(), &path);
     if !is_listed && state.record.meet(directory.rep(), &path, last(flags)).await? == Met::Unrecorded {
         return Ok(Err(ErrorCode::NotPermitted));
@@ -70,6 +76,9 @@ async fn hash(state: &mut CallState, (directory, flags, path): Looking) -> Resul
 }
 
 async fn look_open(state: &mut CallState, handle: Resource<Descriptor>) -> Result<Answer<DescriptorStat>> {
+    if let Err(code) = state.readable(&handle) {
+        return Ok(Err(code));
+    }
     let met = state.record.meet(handle.rep(), "", Last::Keep).await?;
     if met == Met::Unrecorded {
         return Ok(Err(ErrorCode::NotPermitted));
@@ -81,6 +90,9 @@ async fn look_open(state: &mut CallState, handle: Resource<Descriptor>) -> Resul
 }
 
 async fn read_link(state: &mut CallState, directory: Resource<Descriptor>, path: String) -> Result<Answer<String>> {
+    if let Err(code) = state.readable(&directory) {
+        return Ok(Err(code));
+    }
     if state.record.meet(directory.rep(), &path, Last::Keep).await? == Met::Unrecorded {
         return Ok(Err(ErrorCode::NotPermitted));
     }

@@ -37,6 +37,8 @@ pub const KEY_VALUE_BYTES: u64 = 10 * MIB as u64;
 /// Keys of one page, and of one batch.
 pub(crate) const KEY_PAGE: usize = 1_000;
 pub(crate) const VALUES_AT_ONCE: usize = 1_000;
+/// Uses of values in one call: each write is a transaction of its own, which everybody else waits for.
+pub(crate) const VALUE_USES: u64 = 10_000;
 /// Values of one batch together.
 pub(crate) const VALUES_BYTES: usize = 4 * MIB;
 /// Values that a guest may hold for a swap at once.
@@ -70,6 +72,3 @@ pub(crate) const PLAIN_LIFTED_BYTES: usize = 32 * MIB;
 pub(crate) const PLAIN_ARGUMENT_BYTES: usize = MIB;
 /// Wall time for a component's `definitions`.
 pub(crate) const DEFINITIONS_TIME: Duration = Duration::from_secs(10);
-
-/// Memory of the process that compiles one component. Cranelift takes some 20 times a component's size.
-pub(crate) const COMPILER_MEMORY: usize = 2048 * MIB;

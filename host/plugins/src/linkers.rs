@@ -91,6 +91,7 @@ fn common(engine: &Engine) -> Result<Linker<CallState>> {
     crate::changing::add_to_linker(&mut linker)?;
     crate::listing::add_to_linker(&mut linker)?;
     crate::lookups::add_to_linker(&mut linker)?;
+    crate::sockets::add_to_linker(&mut linker)?;
     crate::writing::add_to_linker(&mut linker)?;
     linker.allow_shadowing(false);
     // Without a grant each request and each bucket is denied, so pure functions may have these, too.

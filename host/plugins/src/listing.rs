@@ -57,6 +57,9 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
 }
 
 async fn open(state: &mut CallState, handle: &Resource<Descriptor>) -> Result<Answer<Resource<Entries>>> {
+    if let Err(code) = state.readable(handle) {
+        return Ok(Err(code));
+    }
     let directory = match state.table.get(handle)? {
         Descriptor::Dir(directory) => Arc::clone(&directory.dir),
         Descriptor::File(_) => return Ok(Err(ErrorCode::NotDirectory)),

@@ -1,4 +1,5 @@
-//! From bytes to a plugin: looked at, vetted, checked, compiled or found in the cache, linked, and asked once what it is.
+//! From bytes to a plugin (P15): size and digest, the lock and the signature, and only then a child process that examines and
+//! compiles the bytes, or the cache; then linking, and asking the component once what it is.
 
 mod code;
 mod error;
@@ -14,16 +15,17 @@ pub(crate) use vetted::Origin;
 use crate::engine::Metering;
 use crate::failure::CallFailure;
 use crate::identity::PluginIdentity;
-use crate::imports;
-use crate::limits::{CallLimits, REASON_BYTES};
-use crate::manifest::{Manifest, name_of_stem};
+use crate::introduction::Claimed;
+use crate::limits::REASON_BYTES;
+use crate::manifest::name_of_stem;
 use crate::plugin::{Facts, Links, LoadedPlugin};
 use crate::room::Room;
 use crate::sandbox::{Sandbox, Shared};
-use crate::scan::{NotAComponent, imports_of_types, scan};
+use crate::scan::NotAComponent;
 use crate::store::{PluginStore, digest_of};
 use crate::text::clean;
 use agent_core::message::Digest;
+use code::Examined;
 use learning::New;
 use linking::link;
 use std::fs::File;
@@ -164,13 +166,19 @@ impl Sandbox {
             let (name, room) = (name.clone(), Arc::clone(&room));
             blocking(move || first_look(&shared, &room, (&name, &known))).await??
         };
-        self.vet(origin, &first.identity(&name), Some(&bytes)).await?;
         match first {
-            FirstLook::Known(known) => self.ready(known, (&name, size, room), progress),
-            FirstLook::Unknown { digest, facts } => {
-                let shown = identity(&name, digest.clone(), &facts).name.clone();
+            FirstLook::Known(known) => {
+                self.vet(origin, &known.identity(&name), Some(&bytes)).await?;
+                self.ready(known, (&name, size, room), progress)
+            }
+            FirstLook::Unknown(claimed) => {
+                self.vet(origin, &claimed.identity, Some(&bytes)).await?;
+                if let Some(problem) = claimed.problem {
+                    return Err(problem);
+                }
+                let shown = claimed.identity.name.clone();
                 progress(LoadEvent::Compiling { name: shown.clone(), size });
-                let built = self.build(&name, (digest, *facts), bytes, room).await;
+                let built = self.build(*claimed, bytes, room).await;
                 if built.is_err() {
                     progress(LoadEvent::Refused { name: shown });
                 }
@@ -190,10 +198,10 @@ impl Sandbox {
     ) -> Result<Arc<LoadedPlugin>, LoadError> {
         let (plugin, code) = match known {
             Known::Loaded(plugin) => (plugin, CodeSource::Memory),
-            Known::Cached { digest, component, facts } => {
+            Known::Cached { digest, component, facts, pin } => {
                 let identity = identity(name, digest, &facts);
                 let links = link(&room, &component, &facts)?;
-                (loaded(identity, *facts, links, (size, room)), CodeSource::Cache)
+                (loaded(New::of(identity, room), *facts, links, (size, Some(pin))), CodeSource::Cache)
             }
         };
         self.tell_loaded(name, (&plugin, code), progress);
@@ -205,38 +213,54 @@ impl Sandbox {
         progress(LoadEvent::Loaded { name: plugin.name().to_owned(), code });
     }
 
-    /// Compiles an unknown component, checks each exported kind in an instance, and keeps the compiled code.
+    /// Has an unknown component examined and compiled, checks each exported kind in an instance, and keeps the compiled code.
     async fn build(
         &self,
-        name: &str,
-        (digest, mut facts): (Digest, Facts),
+        claimed: Claimed,
         bytes: Arc<Vec<u8>>,
         room: Arc<Room>,
     ) -> Result<Arc<LoadedPlugin>, LoadError> {
         let size = bytes.len() as u64;
-        let component = self.compile(Arc::clone(&bytes), &room).await?;
-        let identity = identity(name, digest, &facts);
+        let identity = Arc::new(claimed.identity);
+        let Examined { component, facts: found, kinds } = self.examine(&identity, bytes, &room).await?;
+        if found.has_async_lift && !kinds.is_empty() {
+            return Err(NotAComponent::AsyncExport.into());
+        }
+        let mut facts = Facts {
+            manifest: claimed.manifest,
+            kinds,
+            imports: found.needed_imports(),
+            interfaces: found.interfaces,
+            tools: Vec::new(),
+            plain: Default::default(),
+        };
+        let docs = Arc::new(found.docs);
         let mut links = link(&room, &component, &facts)?;
-        let new = New { identity, room, limits: CallLimits::default() };
-        links.plain = match self.learn_all(&new, (&component, &bytes), &links, &mut facts).await {
+        let new = New::of(identity, room);
+        links.plain = match self.learn_all(&new, (&component, &docs), &links, &mut facts).await {
             // Its agent may be configured to give it more: then its calls say what it has too little of.
             Err(LoadError::Start(CallFailure::Limit { limit, .. })) if limit.is_room() => {
                 let roomy = New { limits: new.limits.roomy(), ..new.clone() };
-                self.learn_all(&roomy, (&component, &bytes), &links, &mut facts).await?
+                self.learn_all(&roomy, (&component, &docs), &links, &mut facts).await?
             }
             learned => learned?,
         };
-        let New { identity, room, .. } = new;
-        let (there, kept, digest) = (Arc::clone(&room), facts.clone(), identity.digest.clone());
-        blocking(move || code::keep(&there, &digest, &kept, &component)).await?;
-        Ok(loaded(identity, facts, links, (size, room)))
+        let (there, kept, digest) = (Arc::clone(&new.room), facts.clone(), new.identity.digest.clone());
+        let pin = blocking(move || code::keep(&there, &digest, &kept, &component)).await?;
+        Ok(loaded(new, facts, links, (size, pin)))
     }
 }
 
 /// A component whose code is there.
 enum Known {
     Loaded(Arc<LoadedPlugin>),
-    Cached { digest: Digest, component: Component, facts: Box<Facts> },
+    Cached {
+        digest: Digest,
+        component: Component,
+        facts: Box<Facts>,
+        /// Keeps the code in the cache as long as it is in use.
+        pin: File,
+    },
 }
 
 impl Known {
@@ -251,30 +275,24 @@ impl Known {
         if let Some(plugin) = shared.loaded(digest, name, room.metering) {
             return Some(Self::Loaded(plugin));
         }
-        let (component, facts) = code::cached(room, digest)?;
-        Some(Self::Cached { digest: digest.clone(), component, facts: Box::new(facts) })
+        let (component, facts, pin) = code::cached(room, digest)?;
+        Some(Self::Cached { digest: digest.clone(), component, facts: Box::new(facts), pin })
     }
 }
 
-/// What the bytes are, by themselves and by what is remembered of them.
+/// What is known of the bytes before anything is asked about them.
 enum FirstLook {
+    /// Their code is here.
     Known(Known),
-    Unknown { digest: Digest, facts: Box<Facts> },
-}
-
-impl FirstLook {
-    fn identity(&self, name: &str) -> Arc<PluginIdentity> {
-        match self {
-            Self::Known(known) => known.identity(name),
-            Self::Unknown { digest, facts } => identity(name, digest.clone(), facts),
-        }
-    }
+    /// Only what they claim to be.
+    Unknown(Box<Claimed>),
 }
 
 /// A file whose component is known, and kept in the store where there is one; with its size.
 fn look_at_file(shared: &Shared, room: &Room, (name, path): (&str, &Path)) -> Result<Option<(Known, u64)>, LoadError> {
     let (digest, size) = reading::digest_of_file(path, shared.largest_component)?;
-    let is_kept = |store: &PluginStore| File::open(path).is_ok_and(|file| store.holds(&digest, file));
+    let is_kept =
+        |store: &PluginStore| reading::open_without_waiting(path).is_ok_and(|file| store.holds(&digest, file));
     if !shared.store.as_ref().is_none_or(is_kept) {
         return Ok(None);
     }
@@ -287,20 +305,7 @@ fn first_look(shared: &Shared, room: &Room, (name, bytes): (&str, &[u8])) -> Res
     if let Some(known) = Known::find(shared, room, (name, &digest)) {
         return Ok(FirstLook::Known(known));
     }
-    let mut scan = scan(bytes)?;
-    if imports::check(scan.imports.iter().map(String::as_str)).is_err() {
-        // Looking closer costs more, and is for the few whose imports have names that are not known here.
-        let of_types = imports_of_types(bytes, &scan.imports);
-        scan.imports.retain(|name| !of_types.contains(name));
-        imports::check(scan.imports.iter().map(String::as_str))?;
-    }
-    let kinds = imports::kinds(scan.exports.iter().map(String::as_str))?;
-    if scan.has_async_lift && !kinds.is_empty() {
-        return Err(NotAComponent::AsyncExport.into());
-    }
-    let manifest = scan.manifest.as_deref().map(Manifest::from_section).transpose()?;
-    let facts = Facts { manifest, kinds, imports: scan.imports, tools: Vec::new(), plain: Default::default() };
-    Ok(FirstLook::Unknown { digest, facts: Box::new(facts) })
+    Ok(FirstLook::Unknown(Box::new(Claimed::read(name, bytes, digest))))
 }
 
 fn identity(name: &str, digest: Digest, facts: &Facts) -> Arc<PluginIdentity> {
@@ -308,14 +313,10 @@ fn identity(name: &str, digest: Digest, facts: &Facts) -> Arc<PluginIdentity> {
     Arc::new(PluginIdentity { name, digest })
 }
 
-fn loaded(
-    identity: Arc<PluginIdentity>,
-    mut facts: Facts,
-    links: Links,
-    (size, room): (u64, Arc<Room>),
-) -> Arc<LoadedPlugin> {
+fn loaded(new: New, mut facts: Facts, links: Links, (size, pin): (u64, Option<File>)) -> Arc<LoadedPlugin> {
+    let New { identity, room, .. } = new;
     facts.plain.name_command(&identity.name, &mut facts.tools);
-    Arc::new(LoadedPlugin { identity, facts, size, links, room, metered: OnceCell::new() })
+    Arc::new(LoadedPlugin { identity, facts, size, links, room, metered: OnceCell::new(), _pin: pin })
 }
 
 fn reason(error: &wasmtime::Error) -> String {

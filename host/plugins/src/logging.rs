@@ -119,7 +119,8 @@ impl GuestLog {
         }
         self.lines += 1;
         self.bytes += line.bytes.len();
-        let text = clean_line(&String::from_utf8_lossy(&line.bytes));
+        let text = record.secrets.redaction().text(String::from_utf8_lossy(&line.bytes).into_owned());
+        let text = clean_line(&text);
         emit(record, source, &text);
         if source == Source::Stderr && !text.trim().is_empty() {
             if self.last.len() == LAST_LINES {

@@ -1,5 +1,6 @@
 //! Where a guest looks for what it may have, and finds nothing: WASI has no word for "denied" there, so the host notes that
-//! it looked. A call that then fails was denied it (P6, O3); one that copes was not.
+//! it looked. What the manifest asks for was denied then, however the call ends (P6, O3); what was only guessed from a component's
+//! imports was denied to a call that fails.
 
 use crate::failure::Refusal;
 use crate::grants::Unmet;
@@ -10,9 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use wasmtime::StoreContextMut;
 use wasmtime::component::Linker;
 use wasmtime_wasi::cli::WasiCliView;
-use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
+use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::cli::environment::Host as _;
-use wasmtime_wasi::p2::bindings::filesystem::preopens::Host as _;
 
 /// What one call has looked for in vain.
 #[derive(Default)]
@@ -42,7 +42,12 @@ impl CallRecord {
 
     /// The call has failed: what it looked for and is not granted was denied to it.
     pub(crate) fn note_denials(&self) {
-        for unmet in self.unmet.iter().filter(|unmet| self.lookups.looked_for(unmet)) {
+        self.note_lookups(&self.unmet);
+    }
+
+    /// What the call looked for in vain, of these.
+    pub(crate) fn note_lookups(&self, unmet: &[Unmet]) {
+        for unmet in unmet.iter().filter(|unmet| self.lookups.looked_for(unmet)) {
             self.deny(unmet.thing.clone(), unmet.advice.clone());
         }
     }
@@ -55,15 +60,19 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<
         "get-directories",
         |mut store: StoreContextMut<'_, CallState>, ()| {
             let state = store.data_mut();
-            let found = state.filesystem().get_directories()?;
-            state.record.lookups.trees.fetch_or(found.is_empty(), Ordering::Relaxed);
-            let mut trees = Vec::new();
-            for (tree, _) in &found {
-                if let Descriptor::Dir(directory) = state.table.get(tree)? {
-                    trees.push((tree.rep(), Arc::clone(&directory.dir)));
-                }
+            state.record.lookups.trees.fetch_or(state.trees.is_empty(), Ordering::Relaxed);
+            let (mut found, mut given) = (Vec::new(), Vec::new());
+            for tree in state.trees.clone() {
+                let descriptor = tree.descriptor()?;
+                let Descriptor::Dir(directory) = &descriptor else { continue };
+                let directory = Arc::clone(&directory.dir);
+                let handle = state.push(descriptor)?;
+                given.push((handle.rep(), directory));
+                let guest = tree.guest().to_owned();
+                state.handles.insert(handle.rep(), tree);
+                found.push((handle, guest));
             }
-            state.record.gave_trees(&trees)?;
+            state.record.gave_trees(&given)?;
             Ok((found,))
         },
     )?;

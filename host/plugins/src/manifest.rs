@@ -3,11 +3,13 @@
 
 use crate::http::HttpPattern;
 use crate::limits::MANIFEST_BYTES;
+use crate::sections::{HEADER_BYTES, Sections, interfaces, manifest_json};
 use crate::text::clean;
+use agent_core::event_type::ServiceEventType;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use wasm_encoder::{CustomSection, Encode, Section};
+use wasm_encoder::{CustomSection, Encode, Section as _};
 
 /// Name of the custom section.
 pub const MANIFEST_SECTION: &str = "agent-host:manifest";
@@ -71,6 +73,12 @@ pub struct Asks {
     /// Tokens of the host's model that it needs in a turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_tokens: Option<u64>,
+    /// Types of the service events that its tools ask the host to send, when they return `pending`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<String>,
+    /// To read the media of the conversation, by digest.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub media: bool,
 }
 
 /// What may be done with a file tree.
@@ -126,6 +134,11 @@ impl Manifest {
                 return Err(problem(text.find(pattern.as_str()).unwrap_or(0), format!("`http`: {error}")));
             }
         }
+        for event_type in &toml.asks.events {
+            if let Err(error) = ServiceEventType::parse(event_type) {
+                return Err(problem(text.find(event_type.as_str()).unwrap_or(0), format!("`events`: {error}")));
+            }
+        }
         Ok(Self {
             name: toml.name.into_inner(),
             version: toml.version,
@@ -161,30 +174,27 @@ impl Manifest {
                 secrets: names(&asks["secrets"]),
                 key_value: asks["key_value"] == true,
                 model_tokens: asks["model_tokens"].as_u64().filter(|tokens| *tokens > 0),
+                events: event_types(&asks["events"]),
+                media: asks["media"] == true,
             },
             canary: serde_json::from_value(json["canary"].clone()).ok(),
         })
     }
 }
 
-/// The component with this manifest in it; one that it had is replaced.
+/// The component with this manifest in it; one that it had is replaced. Only the headers of its outermost sections are read.
 pub fn with_manifest(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
-    crate::scan::scan(component)?;
+    // A WIT package has the header of a component, and is none.
+    interfaces(component)?;
     let json = serde_json::to_vec(manifest).map_err(|error| ManifestError::Section { reason: error.to_string() })?;
     let mut bytes = component[..HEADER_BYTES].to_vec();
-    let mut reader = wasmparser::BinaryReader::new(&component[HEADER_BYTES..], HEADER_BYTES);
-    let damaged = |error: wasmparser::BinaryReaderError| crate::scan::NotAComponent::Damaged {
-        reason: error.message().to_owned(),
-    };
-    while !reader.eof() {
-        let id = reader.read_u8().map_err(damaged)?;
-        let size = reader.read_var_u32().map_err(damaged)?;
-        let contents = reader.read_bytes(size as usize).map_err(damaged)?;
-        if id == CUSTOM_SECTION && is_manifest(contents) {
+    for section in Sections::of(component)? {
+        let section = section?;
+        if manifest_json(section).is_some() {
             continue;
         }
-        bytes.push(id);
-        contents.encode(&mut bytes);
+        bytes.push(section.id);
+        section.contents.encode(&mut bytes);
     }
     CustomSection { name: MANIFEST_SECTION.into(), data: json.into() }.append_to(&mut bytes);
     Ok(bytes)
@@ -204,9 +214,6 @@ pub(crate) fn name_of_stem(stem: &str) -> String {
     }
 }
 
-/// Magic number and version.
-const HEADER_BYTES: usize = 8;
-const CUSTOM_SECTION: u8 = 0;
 const NAME_RULE: &str = "a plugin's name has 1 to 64 letters, digits, `_`, `-` or `.`";
 const DOTS_RULE: &str = "a plugin's name has more than dots";
 /// For whose tools grants of this name are, and who asks at the terminal.
@@ -231,10 +238,6 @@ struct PluginToml {
     _build: serde::de::IgnoredAny,
 }
 
-fn is_manifest(section: &[u8]) -> bool {
-    wasmparser::BinaryReader::new(section, 0).read_string().is_ok_and(|name| name == MANIFEST_SECTION)
-}
-
 /// What keeps the name from being a plugin's.
 fn broken_rule(name: &str) -> Option<&'static str> {
     match name {
@@ -252,6 +255,11 @@ fn is_name_character(character: char) -> bool {
 fn names(list: &Value) -> Vec<String> {
     let names = list.as_array().into_iter().flatten().filter_map(Value::as_str);
     names.take(ASKED_NAMES).map(str::to_owned).collect()
+}
+
+/// Types that no grant could give are not asked for.
+fn event_types(list: &Value) -> Vec<String> {
+    names(list).into_iter().filter(|event_type| ServiceEventType::parse(event_type).is_ok()).collect()
 }
 
 #[cfg(test)]
@@ -277,7 +285,7 @@ mod tests {
     fn the_section_is_written_read_and_replaced() {
         let once = with_manifest(&component(), &Manifest::default()).expect("a component");
         let twice = with_manifest(&once, &manifest()).expect("a component");
-        let section = crate::scan::scan(&twice).expect("a component").manifest.expect("the section");
+        let section = crate::sections::find_manifest(&twice).expect("a component").json.expect("the section").to_vec();
         assert_eq!(Manifest::from_section(&section), Ok(manifest()));
         let again = with_manifest(&twice, &manifest()).expect("a component");
         assert_eq!(again, twice, "one section, and nothing else changed");
@@ -290,6 +298,9 @@ mod tests {
         let manifest = read(r#"{"name": "x", "new": 1, "asks": {"files": "all", "env": ["A", 1], "net": true}}"#);
         let asks = Asks { env: vec!["A".to_owned()], ..Asks::default() };
         assert_eq!(manifest.expect("a manifest").asks, asks);
+        let json = r#"{"name": "x", "asks": {"events": ["a.b", "agent-host.turn.failed", 7, ""], "media": "yes"}}"#;
+        let asks = Asks { events: vec!["a.b".to_owned()], ..Asks::default() };
+        assert_eq!(read(json).expect("a manifest").asks, asks);
         assert!(read("{").is_err());
         assert!(read(r#"{"name": "../x"}"#).is_err());
         // P4: nobody speaks in the host's name, and no path is made of a name.
@@ -318,6 +329,9 @@ mod tests {
         assert!(request.starts_with("p/plugin.toml:4: `http`"), "{request}");
         let value = message("name = \"x\"\n\n[asks]\nfiles = \"write\"\n");
         assert!(value.starts_with("p/plugin.toml:4: ") && value.contains("read-write"), "{value}");
+        // Row 51: nobody asks for an event of the host.
+        let event = message("name = \"x\"\n\n[asks]\nevents = [\"agent-host.turn.finished\"]\n");
+        assert!(event.starts_with("p/plugin.toml:4: `events`") && event.contains("reserved"), "{event}");
         assert!(message("\nname = \"a b\"\n").starts_with("p/plugin.toml:2: `name`"));
         assert!(message("version = \"1\"\n").contains("`name`"));
     }

@@ -3,12 +3,15 @@
 use crate::bindings::agent_host::plugin::{media_store, types};
 use crate::convert;
 use crate::files::RecordedTrees;
+use crate::grants::media_denied;
 use crate::host_model::ModelPort;
 use crate::http::HttpPort;
+use crate::in_force::CurrentGrants;
 use crate::key_value::KeyValuePort;
 use crate::limits::{MEDIA_CHUNK_BYTES, NEW_MEDIA_BYTES};
 use crate::state::CallState;
 use crate::text::cut;
+use agent_core::change::Denial;
 use agent_core::message::{Digest, Media};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +30,8 @@ pub struct Ports {
     pub http: Option<Arc<dyn HttpPort>>,
     /// Where a call is run again: what it saw of time, chance and files.
     pub then: Option<Arc<Then>>,
+    /// What the agent grants at each moment. None: grants stay as the call begins with them.
+    pub grants: Option<Arc<dyn CurrentGrants>>,
 }
 
 /// What a call saw of time, chance and files when it first ran.
@@ -124,6 +129,12 @@ type Answer<T> = wasmtime::Result<Result<T, media_store::Error>>;
 
 impl media_store::Host for CallState {
     async fn open(&mut self, digest: String) -> Answer<Resource<OpenMedium>> {
+        if !self.grants().media {
+            let (thing, advice) = media_denied(&self.record.plugin.name);
+            let message = Denial::in_error(&thing, &advice.to_string());
+            self.record.deny(thing, advice);
+            return Ok(Err(media_store::Error::Failed(message)));
+        }
         let (Ok(digest), Some(port)) = (Digest::parse(&digest), self.media.clone()) else {
             return Ok(Err(media_store::Error::NotFound));
         };

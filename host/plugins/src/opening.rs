@@ -1,18 +1,17 @@
-//! What opens a file of a granted tree: what is neither a file nor a directory is refused before it is opened, since opening a
+//! Opens files of granted trees for guests. Whatever is neither a file nor a directory is refused before it is opened: opening a
 //! named pipe waits for its other end on a thread that nobody could free, and a device does whatever it does (row 33).
 
-use crate::changing::of;
+use crate::changing::{of, times};
 use crate::files::{Kind, Last, Met, Opened};
 use crate::grants::file_denied;
 use crate::state::CallState;
 use crate::text::clean;
+use crate::trees::{Change, OpenRequest, Refusal};
 use std::sync::Arc;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Result, StoreContextMut};
-use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
-use wasmtime_wasi::p2::bindings::filesystem::types::{
-    DescriptorFlags, DescriptorType, ErrorCode, HostDescriptor, NewTimestamp, OpenFlags, PathFlags,
-};
+use wasmtime_wasi::filesystem::Descriptor;
+use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, ErrorCode, NewTimestamp, OpenFlags, PathFlags};
 
 /// Bytes of a path that a denial names.
 pub(crate) const SHOWN: usize = 256;
@@ -24,7 +23,7 @@ type Dating = (Resource<Descriptor>, PathFlags, String, NewTimestamp, NewTimesta
 /// What a guest is answered.
 pub(crate) type Answer<T> = std::result::Result<T, ErrorCode>;
 
-/// Puts the check before WASI's own functions.
+/// Puts these functions in the place of WASI's own.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     let mut filesystem = linker.instance(FILESYSTEM)?;
     filesystem.func_wrap_async(
@@ -49,13 +48,28 @@ async fn open(
     (directory, path_flags, path, open, access): Opening,
 ) -> Result<Answer<Resource<Descriptor>>> {
     let met = state.record.meet(directory.rep(), &path, last(path_flags)).await?;
-    let is_other = matches!(met, Met::Unrecorded | Met::At(_, Kind::Other));
-    if is_other || is_none(state, &directory, path_flags, &path).await {
+    if matches!(met, Met::Unrecorded | Met::At(_, Kind::Other)) {
         return Ok(Err(ErrorCode::NotPermitted));
     }
-    let refused = match state.filesystem().open_at(directory, path_flags, path.clone(), open, access).await {
-        Ok(opened) => return met_open(state, opened, met, open).await,
-        Err(error) => error.downcast()?,
+    let last = last(path_flags);
+    let base = state.base(&directory)?;
+    let request = base.map(|base| OpenRequest { base, path: path.clone(), last, open, access });
+    let opened = match request {
+        Ok(request) => {
+            let tree = Arc::clone(&request.base.tree);
+            let opened = tokio::task::spawn_blocking(move || request.perform()).await?;
+            opened.map(|descriptor| (tree, descriptor))
+        }
+        Err(refusal) => Err(refusal),
+    };
+    let refused = match opened {
+        Ok((tree, descriptor)) => {
+            let handle = state.push(descriptor)?;
+            state.handles.insert(handle.rep(), tree);
+            return met_open(state, handle, met, open).await;
+        }
+        Err(refusal @ Refusal::Protected(_)) => return Ok(Err(state.refused(refusal, &of("opening", &path)))),
+        Err(refusal) => state.refused(refusal, &of("opening", &path)),
     };
     if matches!(refused, ErrorCode::Access) {
         state.record.refused_opening(met);
@@ -103,24 +117,21 @@ pub(crate) fn last(flags: PathFlags) -> Last {
 
 async fn date(state: &mut CallState, (directory, path_flags, path, accessed, changed): Dating) -> Result<Answer<()>> {
     let met = state.record.meet(directory.rep(), &path, last(path_flags)).await?;
-    let is_other = matches!(met, Met::Unrecorded | Met::At(_, Kind::Other));
-    if is_other || is_none(state, &directory, path_flags, &path).await {
+    if matches!(met, Met::Unrecorded | Met::At(_, Kind::Other)) {
         return Ok(Err(ErrorCode::NotPermitted));
     }
     let deed = of("setting the times of", &path);
-    let dated = state.filesystem().set_times_at(directory, path_flags, path, accessed, changed).await;
-    let answer = state.changed(dated, deed)?;
+    let change = match (state.base(&directory)?, times(accessed, changed)) {
+        (Ok(base), Ok(times)) => Ok(Change::SetTimesAt { base, path, last: last(path_flags), times }),
+        (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),
+    };
+    let dated = match change {
+        Ok(change) => tokio::task::spawn_blocking(move || change.make()).await?,
+        Err(refusal) => Err(refusal),
+    };
+    let answer = state.changed(dated, deed);
     if let (Ok(()), Met::At(place, _)) = (&answer, met) {
         state.record.dated(&place);
     }
     Ok(answer)
-}
-
-/// Whether something is there that is neither a file, a directory nor a link.
-async fn is_none(state: &mut CallState, directory: &Resource<Descriptor>, path_flags: PathFlags, path: &str) -> bool {
-    let same_directory = Resource::new_borrow(directory.rep());
-    let found = state.filesystem().stat_at(same_directory, path_flags, path.to_owned()).await;
-    found.is_ok_and(|found| {
-        !matches!(found.type_, DescriptorType::RegularFile | DescriptorType::Directory | DescriptorType::SymbolicLink)
-    })
 }

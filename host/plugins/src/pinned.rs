@@ -4,6 +4,7 @@
 use crate::grants::{Grants, TreeGrant, lies_within};
 use crate::http::{self, Secret};
 use crate::manifest::Access;
+use agent_core::event_type::ServiceEventType;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,10 @@ pub struct PinnedGrants {
     key_value: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     model_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    events: BTreeSet<ServiceEventType>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    media: bool,
 }
 
 /// A tree that was granted. Nothing is ever opened by this path: it is only compared with the trees of the configuration.
@@ -44,7 +49,7 @@ struct PinnedTree {
 impl Grants {
     /// As a turn keeps them.
     pub fn pinned(&self) -> PinnedGrants {
-        let Grants { trees, env, config, http, secrets, key_value, model_tokens } = self;
+        let Grants { trees, env, config, http, secrets, key_value, model_tokens, events, media } = self;
         let pinned_tree =
             |tree: &TreeGrant| PinnedTree { host: tree.host.clone(), guest: tree.guest.clone(), access: tree.access };
         PinnedGrants {
@@ -55,6 +60,8 @@ impl Grants {
             secrets: secrets.iter().map(place_of).collect(),
             key_value: *key_value,
             model_tokens: *model_tokens,
+            events: events.clone(),
+            media: *media,
         }
     }
 }
@@ -63,7 +70,7 @@ impl PinnedGrants {
     /// The part of the current grants that was granted when the turn began. Every path, value and secret of the result is
     /// the current configuration's own, so that a stored state can narrow the grants and never widen them.
     pub fn narrowing(&self, current: &Grants) -> Grants {
-        let Grants { trees, env, config, http, secrets, key_value, model_tokens } = current;
+        let Grants { trees, env, config, http, secrets, key_value, model_tokens, events, media } = current;
         let named = |names: &BTreeSet<String>, values: &BTreeMap<String, String>| {
             let values = values.iter().filter(|(name, _)| names.contains(*name));
             values.map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -78,6 +85,8 @@ impl PinnedGrants {
             secrets: secrets.iter().filter(|secret| self.secrets.contains(&place_of(secret))).cloned().collect(),
             key_value: self.key_value.zip(*key_value).map(|(pinned, current)| pinned.min(current)),
             model_tokens: self.model_tokens.zip(*model_tokens).map(|(pinned, current)| pinned.min(current)),
+            events: self.events.intersection(events).cloned().collect(),
+            media: self.media && *media,
         }
     }
 
@@ -125,6 +134,8 @@ mod tests {
             secrets: vec![secret("a.example", value)],
             key_value: Some(7),
             model_tokens: None,
+            events: ["com.example.paid".parse().expect("a type")].into(),
+            media: true,
         }
     }
 

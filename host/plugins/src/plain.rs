@@ -24,6 +24,7 @@ use std::fmt;
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
+pub(crate) use docs::Docs;
 pub(crate) use survey::{Told, survey};
 
 /// The argument of a method under which those of what makes its instance stand. No WIT parameter of a method has this name.

@@ -2,15 +2,18 @@
 
 use crate::bindings::exports::agent_host::plugin as exports;
 use crate::grants::{self, Grants, Partly, Unmet};
+use crate::http::KnownSecrets;
 use crate::identity::{Kind, PluginIdentity};
 use crate::limits::CallLimits;
 use crate::manifest::Manifest;
 use crate::plain::{Form, LeftOut, PlainFacts, PlainLinks};
 use crate::room::Room;
+use crate::scan::Interfaces;
 use crate::state::CallState;
 use crate::trial::Trial;
 use agent_core::message::Digest;
 use agent_core::tool::ToolDefinition;
+use std::fs::File;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 use wasmtime::component::InstancePre;
@@ -25,6 +28,8 @@ pub struct LoadedPlugin {
     pub(crate) room: Arc<Room>,
     /// The same with code that counts fuel, once that was needed.
     pub(crate) metered: OnceCell<Arc<LoadedPlugin>>,
+    /// Keeps its compiled code in the cache as long as it is in use.
+    pub(crate) _pin: Option<File>,
 }
 
 /// What was learned about a component when it was first loaded. It depends on nothing but its bytes and this host.
@@ -32,7 +37,10 @@ pub struct LoadedPlugin {
 pub(crate) struct Facts {
     pub(crate) manifest: Option<Manifest>,
     pub(crate) kinds: Vec<Kind>,
+    /// Imports that need an implementation.
     pub(crate) imports: Vec<String>,
+    /// All imports and exports, as its bytes have them.
+    pub(crate) interfaces: Interfaces,
     /// Those that it describes itself, then its plain functions.
     pub(crate) tools: Vec<ToolDefinition>,
     #[serde(default)]
@@ -109,6 +117,11 @@ impl LoadedPlugin {
         &self.facts.imports
     }
 
+    /// Names of all imports and exports, those of types included.
+    pub fn interfaces(&self) -> &Interfaces {
+        &self.facts.interfaces
+    }
+
     /// Bytes of the component.
     pub fn size(&self) -> u64 {
         self.size
@@ -146,6 +159,8 @@ pub struct PluginSetup {
     pub(crate) guessed: Arc<[Unmet]>,
     pub(crate) limits: CallLimits,
     pub(crate) trial: Option<Arc<Trial>>,
+    /// Everything that must not come back to it.
+    pub(crate) secrets: Arc<KnownSecrets>,
 }
 
 impl PluginSetup {
@@ -157,7 +172,18 @@ impl PluginSetup {
             None => grants::guessed(plugin.name(), plugin.imports(), &grants).into(),
         };
         let grants = Arc::new(grants::effective(plugin.manifest(), grants));
-        Self { plugin, grants, unmet, guessed, limits: limits.bounded(), trial: None }
+        let secrets = Arc::new(KnownSecrets::new(&grants.secrets));
+        Self { plugin, grants, unmet, guessed, limits: limits.bounded(), trial: None, secrets }
+    }
+
+    /// The same, with everything else that its agent keeps secret: no server's answer brings it to the plugin.
+    #[must_use]
+    pub fn knowing(self, secrets: &Arc<KnownSecrets>) -> Self {
+        let secrets = match self.grants.secrets.is_empty() {
+            true => Arc::clone(secrets),
+            false => Arc::new(secrets.and(&self.secrets)),
+        };
+        Self { secrets, ..self }
     }
 
     /// The same, its calls counting for a trial.
@@ -169,14 +195,14 @@ impl PluginSetup {
     /// The same with these grants.
     #[must_use]
     pub fn granted(&self, grants: Grants) -> Self {
-        Self::new(self.plugin.clone(), grants, self.limits).on_trial(self.trial.clone())
+        Self::new(self.plugin.clone(), grants, self.limits).on_trial(self.trial.clone()).knowing(&self.secrets)
     }
 
     /// The same with no more than these grants: what was granted once and is not any more is gone at once (P10).
     #[must_use]
     pub fn within(&self, current: &Grants) -> Self {
         let narrowed = Self::new(self.plugin.clone(), self.grants.within(current), self.limits);
-        narrowed.on_trial(self.trial.clone())
+        narrowed.on_trial(self.trial.clone()).knowing(&self.secrets)
     }
 
     /// The plugin.

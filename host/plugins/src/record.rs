@@ -4,12 +4,14 @@
 use crate::answers::AnswerLog;
 use crate::files::FileWatch;
 use crate::grants::{Denial, GrantAdvice, Unmet};
+use crate::http::KnownSecrets;
 use crate::identity::PluginIdentity;
 use crate::limits::{CallLimits, Limit};
 use crate::logging::GuestLog;
 use crate::lookups::Lookups;
 use crate::turns::Next;
 use agent_core::tool::{CallCost, ModelUse};
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,8 +20,11 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use wasmtime::UpdateDeadline;
 
-/// Denials of one call that are kept; a guest in a loop makes no more.
+/// Denials of one call that are kept; of the others only their number is.
 const DENIALS: usize = 32;
+
+/// Warnings of the host about one call that are logged; of the others only their number is (row 44).
+const WARNINGS: u64 = 20;
 
 pub(crate) struct CallRecord {
     pub(crate) plugin: Arc<PluginIdentity>,
@@ -31,6 +36,8 @@ pub(crate) struct CallRecord {
     pub(crate) files: FileWatch,
     pub(crate) unmet: Arc<[Unmet]>,
     pub(crate) limits: CallLimits,
+    /// What must not come back to the guest.
+    pub(crate) secrets: Arc<KnownSecrets>,
     started: Instant,
     pub(crate) wall_limit: Duration,
     cpu_limit: Duration,
@@ -44,13 +51,22 @@ pub(crate) struct CallRecord {
     given: AtomicU64,
     taken: AtomicU64,
     requests: AtomicU64,
+    value_uses: AtomicU64,
     fuel: OnceLock<u64>,
     model: Mutex<ModelUse>,
     /// The guest was interrupted, and goes on when it has a turn.
     interrupted: AtomicBool,
     limit: Mutex<Option<Limit>>,
     met: Mutex<Met>,
-    denials: Mutex<Vec<Denial>>,
+    denials: Mutex<Denials>,
+    warnings: AtomicU64,
+}
+
+/// What the guest was refused.
+#[derive(Default)]
+struct Denials {
+    kept: Vec<Denial>,
+    left_out: u64,
 }
 
 /// Limits of which the guest was told, so that it can go on.
@@ -76,6 +92,7 @@ impl CallRecord {
             files: FileWatch::default(),
             unmet: Arc::default(),
             limits,
+            secrets: Arc::default(),
             started: Instant::now(),
             wall_limit,
             cpu_limit: limits.cpu_time.unwrap_or(wall_limit),
@@ -87,18 +104,26 @@ impl CallRecord {
             given: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             requests: AtomicU64::new(0),
+            value_uses: AtomicU64::new(0),
             fuel: OnceLock::new(),
             model: Mutex::default(),
             interrupted: AtomicBool::new(false),
             limit: Mutex::default(),
             met: Mutex::default(),
             denials: Mutex::default(),
+            warnings: AtomicU64::new(0),
         }
     }
 
     /// What is not granted to its plugin, where a call may fail of it.
     pub(crate) fn lacking(mut self, unmet: Arc<[Unmet]>) -> Self {
         self.unmet = unmet;
+        self
+    }
+
+    /// What its agent keeps secret.
+    pub(crate) fn knowing(mut self, secrets: &Arc<KnownSecrets>) -> Self {
+        self.secrets = Arc::clone(secrets);
         self
     }
 
@@ -133,8 +158,17 @@ impl CallRecord {
 
     /// Notes a limit at which a request of the guest was refused or cut. The guest was told, and may cope.
     pub(crate) fn cut_request(&self, limit: Limit) {
-        tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "a request was stopped at its limit: {limit}");
+        self.warn(format_args!("a request was stopped at its limit: {limit}"));
         lock(&self.met).request.get_or_insert(limit);
+    }
+
+    /// Notes that a tree has no room for what the guest would add. The guest was told, and may cope.
+    pub(crate) fn fill_tree(&self, limit: Limit) {
+        let mut met = lock(&self.met);
+        if met.request.is_none() {
+            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "a change of a tree was stopped at its limit: {limit}");
+            met.request = Some(limit);
+        }
     }
 
     /// The limit of its requests that it ran into: it explains why a call failed, however the guest puts it.
@@ -177,6 +211,11 @@ impl CallRecord {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a use of what the plugin keeps between calls, and says how many there were before.
+    pub(crate) fn use_values(&self) -> u64 {
+        self.value_uses.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Counts a question to the host's model.
     pub(crate) fn ask(&self, used: ModelUse) {
         *lock(&self.model) += used;
@@ -190,16 +229,43 @@ impl CallRecord {
     /// Notes what the guest was refused, once.
     pub(crate) fn deny(&self, thing: String, advice: GrantAdvice) {
         let mut denials = lock(&self.denials);
-        if denials.len() < DENIALS && !denials.iter().any(|denial| denial.thing == thing) {
-            let denial = Denial { plugin: (*self.plugin).clone(), thing, advice };
-            // It is told to people as an event of the call.
-            tracing::info!(target: "plugin", plugin = %self.plugin, call = %self.call, "denied {}", denial.thing);
-            denials.push(denial);
+        if denials.kept.iter().any(|denial| denial.thing == thing) {
+            return;
+        }
+        if denials.kept.len() == DENIALS {
+            denials.left_out += 1;
+            return;
+        }
+        let denial = Denial { plugin: (*self.plugin).clone(), thing, advice };
+        // It is told to people as an event of the call.
+        tracing::info!(target: "plugin", plugin = %self.plugin, call = %self.call, "denied {}", denial.thing);
+        denials.kept.push(denial);
+    }
+
+    /// What the guest was refused, and last how often it was refused something beyond what is listed.
+    pub(crate) fn denials(&self) -> Vec<Denial> {
+        let denials = lock(&self.denials);
+        let mut all = denials.kept.clone();
+        if denials.left_out > 0 {
+            let thing = format!("something else, {} times more", denials.left_out);
+            all.push(Denial { plugin: (*self.plugin).clone(), thing, advice: GrantAdvice::none() });
+        }
+        all
+    }
+
+    /// Warns the people who run the host, a few times in each call.
+    pub(crate) fn warn(&self, problem: fmt::Arguments<'_>) {
+        if self.warnings.fetch_add(1, Ordering::Relaxed) < WARNINGS {
+            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "{problem}");
         }
     }
 
-    pub(crate) fn denials(&self) -> Vec<Denial> {
-        lock(&self.denials).clone()
+    /// Says how many warnings were not logged.
+    pub(crate) fn finish_warnings(&self) {
+        let more = self.warnings.load(Ordering::Relaxed).saturating_sub(WARNINGS);
+        if more > 0 {
+            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "{more} more warnings about this call");
+        }
     }
 
     pub(crate) fn cost(&self, queued: Duration) -> CallCost {

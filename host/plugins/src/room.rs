@@ -6,6 +6,7 @@ use crate::cache::CompiledCache;
 use crate::engine::{self, Metering, Ticker};
 use crate::limits::HostLimits;
 use crate::linkers::Linkers;
+use crate::quarantine::Judge;
 use crate::record::lock;
 use crate::sandbox::SandboxError;
 use crate::turns::GuestTurns;
@@ -19,6 +20,8 @@ pub(crate) struct Room {
     pub(crate) metering: Metering,
     pub(crate) linkers: Linkers,
     pub(crate) cache: Option<CompiledCache>,
+    /// What examines components for it.
+    pub(crate) judge: Judge,
     _ticker: Ticker,
 }
 
@@ -40,15 +43,17 @@ impl Room {
         let engine_error = |error: wasmtime::Error| SandboxError::Engine { reason: format!("{error:#}") };
         let engine = engine::engine(limits, metering).map_err(engine_error)?;
         let linkers = Linkers::new(&engine).map_err(engine_error)?;
+        let compatibility = engine::compatibility_hash(&engine);
         let cache = cache_directory.map(|path| {
-            CompiledCache::open(path, engine::compatibility_hash(&engine))
+            CompiledCache::open(path, compatibility, limits.cache)
                 .map_err(|source| SandboxError::Cache { path: path.clone(), source })
         });
         let cache = cache.transpose()?.flatten();
         let turns = Arc::clone(turns);
         let ticker = Ticker::start(engine.clone(), limits.epoch_tick, move || turns.pass_over());
         let ticker = ticker.map_err(SandboxError::Ticker)?;
-        Ok(Arc::new(Self { engine, metering, linkers, cache, _ticker: ticker }))
+        let judge = Judge::new(&compatibility, &limits);
+        Ok(Arc::new(Self { engine, metering, linkers, cache, judge, _ticker: ticker }))
     }
 }
 

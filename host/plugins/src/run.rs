@@ -121,6 +121,8 @@ pub(crate) struct Ticket {
     pub(crate) reach: Reach,
     /// What its plugin is not granted.
     pub(crate) unmet: Arc<[Unmet]>,
+    /// The same without what is only guessed.
+    pub(crate) declared: Arc<[Unmet]>,
     /// What the call counts for.
     pub(crate) trial: Option<Arc<Trial>>,
 }
@@ -143,9 +145,9 @@ impl Sandbox {
         let queued = waiting.elapsed();
         let (wall, lifted, limits) = (ticket.wall, ticket.lifted, ticket.limits);
         let record = CallRecord::new(ticket.plugin, ticket.call, (wall, self.shared.epoch_tick), limits);
-        let record = Arc::new(record.lacking(ticket.unmet));
+        let record = Arc::new(record.lacking(ticket.unmet).knowing(&ticket.reach.secrets));
         record.give(ticket.asked);
-        let result = match CallState::new(Arc::clone(&record), ticket.reach, Arc::clone(&self.shared.network)) {
+        let result = match CallState::new(Arc::clone(&record), ticket.reach, &self.shared) {
             Ok(state) => {
                 let store = fresh_store(state, &ticket.room, lifted);
                 let waiter = self.shared.turns.of(ticket.lane).waiter(&ticket.agent);
@@ -159,10 +161,12 @@ impl Sandbox {
         if let Some(trial) = &ticket.trial {
             trial.note(&result);
         }
-        if result.is_err() {
-            record.note_denials();
+        match &result {
+            Ok(_) => record.note_lookups(&ticket.declared),
+            Err(_) => record.note_denials(),
         }
         let Ending { answers, effects } = record.finish_files().await;
+        record.finish_warnings();
         let lost_log = record.finish_log();
         let mut cost = record.cost(queued);
         // Code that is stopped elsewhere has not written down what it counted last.

@@ -1,14 +1,16 @@
 //! The sandbox: one engine with its pool, cache and store, shared by all plugins of the process.
 
 use crate::admission::Admission;
-use crate::compiler::CompilerCommand;
+use crate::compiler::{self, CompilerCommand};
 use crate::engine::Metering;
 use crate::http::{NameResolver, Network, SystemResolver};
-use crate::limits::HostLimits;
+use crate::limits::{HostLimits, MIB};
 use crate::plugin::LoadedPlugin;
+use crate::quarantine::Quarantine;
 use crate::record::lock;
 use crate::room::Rooms;
 use crate::store::PluginStore;
+use crate::trees::TreeHost;
 use crate::turns::GuestTurns;
 use crate::vetting::Vetting;
 use agent_core::message::Digest;
@@ -28,7 +30,8 @@ pub struct SandboxOptions {
     pub cache_directory: Option<PathBuf>,
     /// Where components are kept by digest. None: a suspended turn cannot find a plugin that has changed.
     pub store_directory: Option<PathBuf>,
-    /// Where components are compiled. None: in this process, which then bears their cost.
+    /// Where components are examined and compiled. None: in this process, which then bears what they do to a parser or a
+    /// compiler; only for components that are trusted.
     pub compiler: Option<CompilerCommand>,
     /// Bounds over all calls.
     pub limits: HostLimits,
@@ -72,7 +75,10 @@ pub(crate) struct Shared {
     pub(crate) turns: Arc<GuestTurns>,
     pub(crate) network: Arc<Network>,
     pub(crate) compiling: Arc<Semaphore>,
-    pub(crate) compile_time: Duration,
+    /// MiB of memory for all that compile at once.
+    pub(crate) compile_memory: Arc<Semaphore>,
+    pub(crate) limits: HostLimits,
+    pub(crate) quarantine: Option<Quarantine>,
     /// How often guests are interrupted.
     pub(crate) epoch_tick: Duration,
     /// Bytes of the largest component that is read.
@@ -82,6 +88,7 @@ pub(crate) struct Shared {
     pub(crate) compiler: Option<CompilerCommand>,
     pub(crate) store: Option<PluginStore>,
     pub(crate) vetting: Option<Arc<dyn Vetting>>,
+    pub(crate) trees: TreeHost,
     loaded: Mutex<HashMap<LoadedKey, Weak<LoadedPlugin>>>,
 }
 
@@ -92,6 +99,7 @@ impl Sandbox {
     /// Starts the engine. Once per process is enough.
     pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
         let turns = GuestTurns::new(options.limits.epoch_tick);
+        let quarantine = options.cache_directory.as_deref().map(Quarantine::new);
         let rooms = Rooms::new(options.limits, options.cache_directory, Arc::clone(&turns))?;
         let shared = Shared {
             rooms,
@@ -99,13 +107,16 @@ impl Sandbox {
             turns,
             network: Arc::new(Network::new(options.resolver.unwrap_or_else(|| Arc::new(SystemResolver)))),
             compiling: Arc::new(Semaphore::new(COMPILING)),
-            compile_time: options.limits.compile_time,
+            compile_memory: Arc::new(Semaphore::new(compiler::MOST_MEMORY / MIB)),
+            limits: options.limits,
+            quarantine,
             epoch_tick: options.limits.epoch_tick,
             largest_component: options.limits.component,
             wasm_stack: options.limits.wasm_stack,
             compiler: options.compiler,
             store: options.store_directory.map(PluginStore::new),
             vetting: options.vetting,
+            trees: TreeHost::default(),
             loaded: Mutex::default(),
         };
         Ok(Self { shared: Arc::new(shared) })

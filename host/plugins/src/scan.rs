@@ -1,7 +1,7 @@
-//! A first look at the bytes that are offered as a plugin, before anything is compiled: what they are, what they import
-//! and export, and their manifest section.
+//! What a component imports and exports, read from its bytes before it is compiled. This runs in the child process that
+//! examines components, after `structure` has bounded what it reads; the host only looks at headers itself.
 
-use crate::manifest::MANIFEST_SECTION;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 use wasmparser::component_types::{ComponentAnyTypeId, ComponentEntityType};
@@ -19,12 +19,10 @@ pub(crate) struct Scan {
     pub(crate) exports: Vec<String>,
     /// Whether functions are lifted with the async ABI.
     pub(crate) has_async_lift: bool,
-    /// Contents of the manifest section.
-    pub(crate) manifest: Option<Vec<u8>>,
 }
 
 /// Names of what a component imports and exports, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interfaces {
     /// What it needs.
     pub imports: Vec<String>,
@@ -32,14 +30,8 @@ pub struct Interfaces {
     pub exports: Vec<String>,
 }
 
-/// The names of a component's imports and exports.
-pub fn interfaces(component: &[u8]) -> Result<Interfaces, NotAComponent> {
-    let Scan { imports, exports, .. } = scan(component)?;
-    Ok(Interfaces { imports, exports })
-}
-
 /// Why bytes are no plugin (row 11 of the threats).
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum NotAComponent {
     /// Neither a component nor anything known.
     #[error("it is not a WebAssembly component (it begins with {start}); build one with `agent-host plugin build`")]
@@ -73,7 +65,7 @@ pub enum NotAComponent {
 }
 
 /// What a core module was made for, which says how it becomes a component.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MadeFor {
     /// A program for WASI preview 1.
     Preview1Command,
@@ -144,6 +136,9 @@ impl fmt::Display for MadeFor {
 
 /// Looks at the outermost level of a component. The bytes are not validated as a whole: compiling does that.
 pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
+    if Parser::is_core_wasm(bytes) {
+        return Err(NotAComponent::CoreModule(MadeFor::of(bytes)));
+    }
     check_header(bytes)?;
     let mut scan = Scan::default();
     let mut depth = 0_u32;
@@ -173,9 +168,6 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
                     only_types &= export.kind == ComponentExternalKind::Type;
                     scan.exports.push(export.name.name.to_owned());
                 }
-            }
-            Payload::CustomSection(section) if depth == 0 && section.name() == MANIFEST_SECTION => {
-                scan.manifest = Some(section.data().to_vec());
             }
             _ => {}
         }
@@ -217,12 +209,13 @@ fn is_of_types(item: &ComponentEntityType, types: &Types) -> bool {
     }
 }
 
-fn check_header(bytes: &[u8]) -> Result<(), NotAComponent> {
+/// Says what the bytes are by their first ones alone.
+pub(crate) fn check_header(bytes: &[u8]) -> Result<(), NotAComponent> {
     if Parser::is_component(bytes) {
         return Ok(());
     }
     if Parser::is_core_wasm(bytes) {
-        return Err(NotAComponent::CoreModule(MadeFor::of(bytes)));
+        return Err(NotAComponent::CoreModule(MadeFor::Unknown));
     }
     // Compiled code is an ELF file for wasmtime; the cache puts a header of its own before it.
     if bytes.starts_with(b"\x7fELF") || bytes.starts_with(crate::cache::MAGIC) {

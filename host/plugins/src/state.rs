@@ -1,10 +1,11 @@
 //! The data of one call's store: its authority, its limits, and the host's side of its handles.
 
 use crate::bindings::wasi::{config, logging};
-use crate::grants::{Grants, config_advice, config_thing};
+use crate::grants::{Grants, TreeGrant, config_advice, config_thing};
 use crate::host_model::ModelPort;
-use crate::http::{HttpPort, Network, Outgoing};
+use crate::http::{HttpPort, KnownSecrets, Network, Outgoing};
 use crate::identity::Authority;
+use crate::in_force::{CurrentGrants, GrantsInForce};
 use crate::key_value::KeyValuePort;
 use crate::limits::Limit;
 use crate::logging::{GuestStream, Source};
@@ -12,6 +13,8 @@ use crate::manifest::Access;
 use crate::media::{MediaPort, Then};
 use crate::plain::command::Program;
 use crate::record::CallRecord;
+use crate::sandbox::Shared;
+use crate::trees::{CallTree, Circumstances, Handles, TreeError, TreeHost, TurnKey};
 use agent_core::plugin::TraceContext;
 use sha2::{Digest as _, Sha256};
 use std::sync::{Arc, OnceLock};
@@ -20,7 +23,7 @@ use wasmtime::ResourceLimiter;
 use wasmtime::component::{Resource, ResourceTable, ResourceTableError};
 use wasmtime_wasi::p2::bindings::random::{insecure, random};
 use wasmtime_wasi::random::Deterministic;
-use wasmtime_wasi::{FsPerms, HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 /// A file tree that cannot be given to the guest.
@@ -35,6 +38,21 @@ pub struct TreeProblem {
     pub line: String,
     /// What the system said.
     pub reason: String,
+}
+
+impl TreeProblem {
+    pub(crate) fn new(tree: &TreeGrant, error: &TreeError) -> Self {
+        let key = match tree.access {
+            Access::Read => "read",
+            Access::ReadWrite => "write",
+        };
+        Self {
+            guest: tree.guest.clone(),
+            host: tree.host.clone(),
+            line: format!("{key} = [{:?}]", tree.guest),
+            reason: error.to_string(),
+        }
+    }
 }
 
 pub(crate) struct CallState {
@@ -52,7 +70,12 @@ pub(crate) struct CallState {
     authority: Authority,
     program: Option<Arc<Program>>,
     trace: Trace,
-    pub(crate) grants: Arc<Grants>,
+    /// What the call began with. What still holds of it is `in_force`.
+    begun_with: Arc<Grants>,
+    pub(crate) in_force: Arc<GrantsInForce>,
+    /// The granted trees, in the order of the grants.
+    pub(crate) trees: Vec<Arc<CallTree>>,
+    pub(crate) handles: Handles,
     network: Arc<Network>,
     http_port: Option<Arc<dyn HttpPort>>,
     then: Option<Arc<Then>>,
@@ -81,7 +104,13 @@ pub(crate) struct Reach {
     pub(crate) model: Option<Arc<dyn ModelPort>>,
     pub(crate) http: Option<Arc<dyn HttpPort>>,
     pub(crate) then: Option<Arc<Then>>,
+    /// What the agent grants at each moment, so that a revocation ends what the call may do.
+    pub(crate) current: Option<Arc<dyn CurrentGrants>>,
+    /// Number of the turn in its session.
+    pub(crate) turn: u32,
     pub(crate) trace: Trace,
+    /// What must not come back to the guest.
+    pub(crate) secrets: Arc<KnownSecrets>,
 }
 
 /// The W3C trace context of a call (P5), and how the guest learns it. Its requests carry it in any case.
@@ -125,18 +154,23 @@ impl Reach {
             model: None,
             http: None,
             then: None,
+            current: None,
+            turn: 0,
             program: None,
             trace: Trace::None,
+            secrets: Arc::default(),
         }
     }
 }
 
 impl CallState {
     /// Granted trees are opened here, so that a missing one is known before the guest runs.
-    pub(crate) fn new(record: Arc<CallRecord>, reach: Reach, network: Arc<Network>) -> Result<Self, TreeProblem> {
+    pub(crate) fn new(record: Arc<CallRecord>, reach: Reach, shared: &Shared) -> Result<Self, TreeProblem> {
         let mut table = ResourceTable::new();
         table.set_max_capacity(record.limits.handles);
         let random_left = record.limits.random;
+        let turn = TurnKey { agent: reach.agent.clone(), session: reach.session.clone(), turn: reach.turn };
+        let in_force = GrantsInForce::new(&record.plugin.name, Arc::clone(&reach.grants), reach.current);
         let mut state = Self {
             record,
             table,
@@ -148,10 +182,13 @@ impl CallState {
             seen_values: 0,
             growing_bytes: 0,
             authority: reach.authority,
-            grants: reach.grants,
+            begun_with: reach.grants,
+            in_force: Arc::new(in_force),
+            trees: Vec::new(),
+            handles: Handles::default(),
             program: reach.program,
             trace: reach.trace,
-            network,
+            network: Arc::clone(&shared.network),
             http_port: reach.http,
             then: reach.then,
             random_drawn: 0,
@@ -161,12 +198,33 @@ impl CallState {
             memory: 0,
             growth: 0,
         };
-        if state.authority == Authority::Granted && !state.grants.trees.is_empty() {
-            state.wasi = Some(Box::new(wasi_with_trees(&state)?));
+        if state.authority == Authority::Granted && !state.begun_with.trees.is_empty() {
+            state.trees = state.open_trees(&shared.trees, &turn)?;
             let replayed = state.then.as_ref().and_then(|then| then.trees.clone());
-            state.record.watch_files(&state.grants, replayed);
+            state.record.watch_files(&state.begun_with, replayed);
         }
         Ok(state)
+    }
+
+    fn open_trees(&self, host: &TreeHost, turn: &TurnKey) -> Result<Vec<Arc<CallTree>>, TreeProblem> {
+        let granted = &self.begun_with.trees;
+        let circumstances = Circumstances {
+            in_force: &self.in_force,
+            protected: &host.protected,
+            quotas: &host.quotas,
+            turn,
+            limits: &self.record.limits,
+        };
+        let opened = granted.iter().zip(host.roots.open(granted)).map(|(tree, opened)| match opened {
+            Ok(root) => Ok(Arc::new(CallTree::new(tree.clone(), root, &circumstances))),
+            Err(error) => Err(TreeProblem::new(tree, &error)),
+        });
+        opened.collect()
+    }
+
+    /// What is granted at this moment.
+    pub(crate) fn grants(&self) -> Arc<Grants> {
+        self.in_force.now()
     }
 
     /// A new handle; too many of them are a limit.
@@ -199,7 +257,7 @@ impl CallState {
 
 impl WasiView for CallState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let Self { wasi, record, authority, grants, program, trace, table, then, session, .. } = self;
+        let Self { wasi, record, authority, begun_with: grants, program, trace, table, then, session, .. } = self;
         let ctx = wasi.get_or_insert_with(|| {
             let then = then.as_deref();
             let mut builder =
@@ -213,11 +271,11 @@ impl WasiView for CallState {
 
 impl WasiHttpView for CallState {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
-        let Self { http, table, record, grants, agent, network, http_port, trace, .. } = self;
+        let Self { http, table, record, in_force, agent, network, http_port, trace, .. } = self;
         let (ctx, hooks) = &mut **http.get_or_insert_with(|| {
             let mut ctx = WasiHttpCtx::new();
             ctx.set_field_size_limit(record.limits.headers);
-            let (record, grants) = (Arc::clone(record), Arc::clone(grants));
+            let (record, grants) = (Arc::clone(record), Arc::clone(in_force));
             let (sender, to) = ((agent.clone(), trace.context().cloned()), (Arc::clone(network), http_port.clone()));
             Box::new((ctx, Outgoing::new(record, grants, sender, to)))
         });
@@ -319,7 +377,7 @@ impl CallState {
         if self.authority == Authority::Inert {
             return None;
         }
-        let value = self.grants.config.get(key).cloned();
+        let value = self.grants().config.get(key).cloned();
         if value.is_none() {
             let key = crate::text::clean(key, 128);
             self.record.deny(config_thing(&key), config_advice(&self.record.plugin.name, &key));
@@ -332,7 +390,7 @@ impl CallState {
         if self.authority == Authority::Inert {
             return Vec::new();
         }
-        self.grants.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+        self.grants().config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 }
 
@@ -351,26 +409,6 @@ impl logging::logging::Host for CallState {
         self.record.log_message(level, &context, &message);
         Ok(())
     }
-}
-
-fn wasi_with_trees(state: &CallState) -> Result<WasiCtx, TreeProblem> {
-    let CallState { record, session, then, authority, grants, trace, .. } = state;
-    let then = then.as_deref();
-    let mut builder = wasi_builder(&Surroundings { record, session, then, authority: *authority, grants, trace });
-    connect(state.program.as_ref(), &state.record, &mut builder);
-    for tree in &state.grants.trees {
-        let (permissions, key) = match tree.access {
-            Access::Read => (FsPerms::ReadOnly, "read"),
-            Access::ReadWrite => (FsPerms::ReadWrite, "write"),
-        };
-        builder.preopened_dir(&tree.host, &tree.guest, permissions).map_err(|error| TreeProblem {
-            guest: tree.guest.clone(),
-            host: tree.host.clone(),
-            line: format!("{key} = [{:?}]", tree.guest),
-            reason: error.root_cause().to_string(),
-        })?;
-    }
-    Ok(builder.build())
 }
 
 /// A command-line program has arguments and streams of its own.

@@ -9,7 +9,7 @@ use crate::media::MediumToStore;
 use crate::text::{clean, cut};
 use agent_core::message::Content;
 use agent_core::schema::Schema;
-use agent_core::tool::{ServiceRequest, ToolDefinition, ToolDone, ToolError, ToolOutcome, Traits, Violation};
+use agent_core::tool::{ToolDefinition, ToolDone, ToolError, Traits, Violation};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -91,16 +91,9 @@ pub(crate) fn new_media_bytes(outcome: &wit::Outcome) -> usize {
     sizes.sum()
 }
 
-/// A call's outcome, of at most so many bytes of text; its new media are stored as they come.
-pub(crate) async fn outcome_in(
-    outcome: wit::Outcome,
-    (media, bytes): (SessionMedia<'_>, usize),
-) -> Result<ToolOutcome, Refusal> {
+/// A call's result, of at most so many bytes of text; its new media are stored as they come.
+pub(crate) async fn done_in(done: wit::Done, (media, bytes): (SessionMedia<'_>, usize)) -> Result<ToolDone, Refusal> {
     let mut budget = TextBudget::new(bytes);
-    let done = match outcome {
-        wit::Outcome::Pending(request) => return request_in(request, &mut budget).map(ToolOutcome::Pending),
-        wit::Outcome::Done(done) => done,
-    };
     let mut content = Vec::with_capacity(done.content.len());
     for item in done.content {
         content.push(match item {
@@ -126,25 +119,7 @@ pub(crate) async fn outcome_in(
         budget.take(&text)?;
         json_in(&text, "the structured result")
     });
-    Ok(ToolOutcome::Done(ToolDone { content, structured: structured.transpose()? }))
-}
-
-fn request_in(request: wit::ServiceRequest, budget: &mut TextBudget) -> Result<ServiceRequest, Refusal> {
-    budget.take(&request.data)?;
-    budget.take(&request.event_type)?;
-    budget.take(request.domain.as_deref().unwrap_or_default())?;
-    budget.take(request.answer_schema.as_deref().unwrap_or_default())?;
-    if request.event_type.is_empty() {
-        return Err(Refusal::Invalid("the service request has no event type".to_owned()));
-    }
-    let answer_schema = request.answer_schema.map(|text| json_in(&text, "the service request's answer schema"));
-    Ok(ServiceRequest {
-        event_type: request.event_type,
-        data: json_in(&request.data, "the service request's data")?,
-        domain: request.domain,
-        answer_schema: answer_schema.transpose()?,
-        answer_within: request.answer_within,
-    })
+    Ok(ToolDone { content, structured: structured.transpose()? })
 }
 
 /// What a call went without.
@@ -290,8 +265,8 @@ mod tests {
     #[tokio::test]
     async fn results_are_checked() {
         let media = SessionMedia { port: None, session: "s" };
-        let outcome = |content| wit::Outcome::Done(wit::Done { content: vec![content], structured: None });
-        let result = |content| outcome_in(outcome(content), (media, 1000));
+        let done = |content| wit::Done { content: vec![content], structured: None };
+        let result = |content| done_in(done(content), (media, 1000));
         assert!(matches!(result(wit::Content::Json("{".to_owned())).await, Err(Refusal::Invalid(_))));
         let large = wit::Content::Text("x".repeat(1001));
         assert!(matches!(result(large).await, Err(Refusal::Limit(Limit::ResultText(_)))));

@@ -20,8 +20,14 @@ pub trait Vetting: Send + Sync + std::fmt::Debug {
         component: &ReadComponent<'_>,
     ) -> Result<Option<String>, String>;
 
-    /// About a component of the plugin store, by all that vouched for it when it came: nothing, or why it may not serve.
-    fn vet_kept(&self, vouched: &str, plugin: &PluginIdentity, component: &ReadComponent<'_>) -> Result<(), String>;
+    /// About a component of the plugin store, by all that vouched for it when it came (none for what is somebody's own):
+    /// nothing, or why it may not serve.
+    fn vet_kept(
+        &self,
+        vouched: Option<&str>,
+        plugin: &PluginIdentity,
+        component: &ReadComponent<'_>,
+    ) -> Result<(), String>;
 
     /// The file beside the plugins that the answer depends on: when it changes, what was refused is asked about again.
     fn lock_file(&self) -> &'static str;

@@ -14,12 +14,13 @@ use crate::offering::ToolVectors;
 use crate::pinned::{self, PinnedTools};
 use crate::registry::{Availability, Registry, RegistryError};
 use agent_core::plugin::OutputData;
+use agent_core::redaction::Redaction;
 use agent_core::run::{LoopConfig, PinnedPlugin};
 use agent_core::schema::{Schema, SchemaError};
 use agent_core::tool::{ToolSource, Violation};
 use agent_mcp::{Catalogue, McpConfigError, McpError, McpServers, McpTool};
 use agent_memory::digest_of;
-use agent_plugins::{Generation, Grants, Kind, PluginSetup};
+use agent_plugins::{Generation, Grants, Kind, KnownSecrets, PluginSetup};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -81,9 +82,13 @@ pub struct Agent {
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
     registry: Arc<Registry>,
+    /// MCP servers whose tools are left out, since one of them has a name that exists already; each with the two tools.
+    crowded_out: BTreeMap<String, RegistryError>,
     /// Of a turn that began before this process: the tools that it began with.
     began_with: Option<Arc<PinnedTools>>,
     tool_vectors: ToolVectors,
+    /// What nobody else is to see: of its plugins, its MCP servers and its models.
+    secrets: Arc<KnownSecrets>,
 }
 
 /// What an agent is made of beside its configuration and models.
@@ -95,6 +100,8 @@ struct Parts {
     began_with: Option<Arc<PinnedTools>>,
     /// The registry that this one comes after, if any.
     known: Option<Arc<Registry>>,
+    /// What was secret before: whoever was told it may still say it.
+    secrets: Arc<KnownSecrets>,
 }
 
 impl Agent {
@@ -103,15 +110,19 @@ impl Agent {
     pub fn new(config: AgentConfig, models: impl Into<Models>, generation: Generation) -> Result<Self, AgentError> {
         let servers = McpServers::new(config.mcp.iter().cloned())?;
         let (standing, catalogue, began_with, known) = (Arc::default(), None, None, None);
-        let parts = Parts { generation, standing, servers, catalogue, began_with, known };
+        let secrets = Arc::default();
+        let parts = Parts { generation, standing, servers, catalogue, began_with, known, secrets };
         Self::build(Configured::new(config)?, models.into(), parts)
     }
 
     fn build(configured: Arc<Configured>, models: Models, parts: Parts) -> Result<Self, AgentError> {
-        let Parts { generation, standing, servers, catalogue, began_with, known } = parts;
+        let Parts { generation, standing, servers, catalogue, began_with, known, secrets } = parts;
+        let secrets = Arc::new(secrets.and(&configured.secrets).with(&models.secrets()));
         let absent = catalogue.iter().flat_map(|catalogue| catalogue.problems()).filter_map(McpError::absent);
         let absent = absent.map(|(server, reason)| (server.to_owned(), reason));
-        let registry = registry(&configured, &generation, (catalogue.as_deref(), known.as_deref()))?.without(absent);
+        let found = Found { generation: &generation, catalogue: catalogue.as_deref(), earlier: known.as_deref() };
+        let (registry, crowded_out) = registry_without_newcomers(&configured, &found)?;
+        let registry = registry.without(absent);
         let registry = match &began_with {
             // Before the servers have said what they have now, nothing of theirs is gone.
             Some(tools) if catalogue.is_none() && !configured.config.mcp.is_empty() => {
@@ -126,7 +137,10 @@ impl Agent {
             let PluginAllowance { grants, limits, .. } = configured.config.allowance(plugin.name());
             let on_trial = standing.trials.get(plugin.name()).filter(|on_trial| on_trial.digest == *plugin.digest());
             let trial = on_trial.map(|on_trial| on_trial.trial.clone());
-            (plugin.name().to_owned(), PluginSetup::new(plugin.clone(), grants, limits).on_trial(trial))
+            (
+                plugin.name().to_owned(),
+                PluginSetup::new(plugin.clone(), grants, limits).on_trial(trial).knowing(&secrets),
+            )
         });
         let setups = setups.collect();
         let tool_vectors = ToolVectors::default();
@@ -140,8 +154,10 @@ impl Agent {
             servers,
             catalogue,
             registry,
+            crowded_out,
             began_with,
             tool_vectors,
+            secrets,
         };
         agent.check_names()?;
         agent.fallback()?;
@@ -212,6 +228,7 @@ impl Agent {
             catalogue: self.catalogue.clone(),
             began_with: self.began_with.clone(),
             known: Some(self.registry.clone()),
+            secrets: self.secrets.clone(),
         }
     }
 
@@ -238,6 +255,11 @@ impl Agent {
     /// The tools of its MCP servers; none before they were asked.
     pub fn catalogue(&self) -> Option<&Arc<Catalogue>> {
         self.catalogue.as_ref()
+    }
+
+    /// MCP servers whose tools are left out, since one of them has a name that exists already (row 55).
+    pub(crate) fn crowded_out(&self) -> &BTreeMap<String, RegistryError> {
+        &self.crowded_out
     }
 
     /// The tool of an MCP server, by the name under which it is offered.
@@ -299,6 +321,11 @@ impl Agent {
         };
         schema.check(&json).map_err(explained)?;
         Ok(Some(OutputData::Json(json)))
+    }
+
+    /// Takes out of texts what nobody else is to see.
+    pub fn redaction(&self) -> &Redaction {
+        self.secrets.redaction()
     }
 
     /// Its plugins.
@@ -391,18 +418,55 @@ impl Agent {
     }
 }
 
+/// Where the tools of an agent are found, beside its configuration.
+struct Found<'f> {
+    generation: &'f Generation,
+    catalogue: Option<&'f Catalogue>,
+    /// The registry that served before.
+    earlier: Option<&'f Registry>,
+}
+
+/// The registry, without the MCP servers that offer a name that exists already, and those servers with the reason. A server
+/// that served a name before keeps it: then it is the other tool that cannot stand beside it (row 55).
+fn registry_without_newcomers(
+    configured: &Configured,
+    found: &Found<'_>,
+) -> Result<(Registry, BTreeMap<String, RegistryError>), RegistryError> {
+    let mut left_out = BTreeMap::new();
+    loop {
+        let error = match registry(configured, found, &left_out) {
+            Ok(registry) => return Ok((registry, left_out)),
+            Err(error) => error,
+        };
+        match newcomer(&error, found.earlier) {
+            Some(server) => left_out.insert(server, error),
+            None => return Err(error),
+        };
+    }
+}
+
+/// The MCP server that offers a name which exists already; none where it is not a server's tool, or it served this name before.
+fn newcomer(error: &RegistryError, earlier: Option<&Registry>) -> Option<String> {
+    let RegistryError::Duplicate { name, second, .. } = error else { return None };
+    let ToolSource::Mcp { server, .. } = &**second else { return None };
+    let before = earlier.and_then(|earlier| earlier.source_of(name));
+    let served = matches!(before, Some(ToolSource::Mcp { server: before, .. }) if before == server);
+    (!served).then(|| server.clone())
+}
+
 /// One name space for the host's own tools, those of plugins, and those of MCP servers (L7).
 fn registry(
     configured: &Configured,
-    generation: &Generation,
-    (catalogue, earlier): (Option<&Catalogue>, Option<&Registry>),
+    Found { generation, catalogue, earlier }: &Found<'_>,
+    left_out: &BTreeMap<String, RegistryError>,
 ) -> Result<Registry, RegistryError> {
     let of_plugins = generation.plugins().flat_map(|plugin| {
         let identity = plugin.identity();
         let source = ToolSource::Plugin { plugin: identity.name.clone(), digest: identity.digest.clone() };
         plugin.tools().iter().map(move |tool| (tool, source.clone()))
     });
-    let of_servers = catalogue.into_iter().flat_map(Catalogue::tools);
+    let of_servers = catalogue.iter().flat_map(|catalogue| catalogue.tools());
+    let of_servers = of_servers.filter(|tool| !left_out.contains_key(&tool.server));
     let of_servers = of_servers.map(|tool| (&tool.definition, ToolSource::of_server(&tool.server)));
     let found = of_plugins.chain(of_servers).map(|(tool, source)| {
         let rules = &configured.config.approvals;
@@ -411,5 +475,5 @@ fn registry(
     });
     let own = configured.tools.iter().map(|(tool, source, availability)| (tool, source.clone(), availability.clone()));
     let all = own.chain(found);
-    Registry::after(earlier, all.map(|(tool, source, availability)| (Cow::Borrowed(tool), source, availability)))
+    Registry::after(*earlier, all.map(|(tool, source, availability)| (Cow::Borrowed(tool), source, availability)))
 }

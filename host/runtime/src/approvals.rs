@@ -1,9 +1,11 @@
 //! Approvals (L17): which calls somebody must allow, what they answer, and whether that still holds when a call runs.
 
 mod events;
+mod requests;
 mod scope;
 
 pub use events::{APPROVAL_REQUESTED, APPROVAL_RESOLVED};
+use requests::Standing;
 
 use crate::agent::Agent;
 use crate::builtins::loop_break;
@@ -75,6 +77,17 @@ pub enum ApprovalError {
         /// The key that says so.
         because: String,
     },
+    /// What a plugin asks of a service cannot be changed.
+    #[error(
+        "the request of {call} to the service `{tool}` can be allowed or denied, and not changed: a plugin made it and has \
+         run already"
+    )]
+    RequestEdited {
+        /// The call.
+        call: CallId,
+        /// The service's tool.
+        tool: String,
+    },
     /// The tool is not there.
     #[error("{call} cannot be allowed: the agent has no tool `{tool}` now; deny the call, or bring the tool back")]
     Gone {
@@ -122,6 +135,9 @@ pub(crate) fn availability(
         ApprovalPolicy::Allow | ApprovalPolicy::Ask => otherwise,
     }
 }
+
+/// What the run is told instead of a dispatch, and what was refused where that is known already.
+pub(crate) type Instead = (Input, Option<(Option<CallId>, Denial)>);
 
 /// Whether somebody decides about a call before it runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -236,7 +252,13 @@ impl Session {
         let records = self.load_calls(&ids).await?;
         self.connect_for(&records, &CancellationToken::new()).await?;
         let mut answers = Vec::with_capacity(decisions.len());
-        for ApprovalDecision { call, verdict } in decisions {
+        for decision in decisions {
+            if let Some(held) = self.request_held_for(&decision.call).await? {
+                let call = decision.call.clone();
+                answers.push(ApprovalAnswer { call, verdict: self.decided_about_request(held, decision)? });
+                continue;
+            }
+            let ApprovalDecision { call, verdict } = decision;
             let record = records.iter().find(|record| record.id == call);
             let record = record.ok_or_else(|| Refused::UnknownCall(call.clone()))?;
             let verdict = match verdict {
@@ -315,9 +337,20 @@ impl Session {
         &self,
         records: &[CallRecord],
         dispatches: &[Dispatch],
-    ) -> Result<Option<Input>, StoreError> {
+    ) -> Result<Option<Instead>, StoreError> {
         let (mut lasting, mut again) = (None, Vec::new());
         for (record, dispatch) in records.iter().zip(dispatches) {
+            if dispatch.request.is_some() {
+                match self.standing(record, dispatch).await? {
+                    Standing::Holds => {}
+                    Standing::Asks(asked) => again.push(asked),
+                    Standing::Forbidden(refused) => {
+                        let (instead, denial) = refused.forbidden(record.id.clone());
+                        return Ok(Some((instead, Some((Some(record.id.clone()), denial)))));
+                    }
+                }
+                continue;
+            }
             // Without its tool a call fails by itself.
             let Some(tool) = self.shared.agent.registry().get(&record.name) else { continue };
             // Ending a turn is no deed that somebody must allow.
@@ -328,7 +361,7 @@ impl Session {
             let is_renewed = was_called && matches!(tool.availability, Availability::Renewed { .. });
             if let Some((message, _)) = tool.withheld().filter(|_| !is_renewed) {
                 let error = ToolError::Denied { message };
-                return Ok(Some(Input::Forbidden { call: record.id.clone(), error }));
+                return Ok(Some((Input::Forbidden { call: record.id.clone(), error }, None)));
             }
             if self.unverified.contains(&record.id)
                 && let Err(violations) = tool.check_arguments(record.effective_arguments())
@@ -339,14 +372,14 @@ impl Session {
             let ruling = self.ruling(tool).await?;
             let asked = if ruling.policy == ApprovalPolicy::Ask { Asked::Somebody } else { Asked::Nobody };
             if let Some(error) = changed_since(record, tool, asked) {
-                return Ok(Some(Input::Forbidden { call: record.id.clone(), error }));
+                return Ok(Some((Input::Forbidden { call: record.id.clone(), error }, None)));
             }
             match ruling.policy {
                 ApprovalPolicy::Allow => continue,
                 ApprovalPolicy::Ask => {}
                 ApprovalPolicy::Deny => {
                     let error = ToolError::Denied { message: denied(&record.name, &ruling.because) };
-                    return Ok(Some(Input::Forbidden { call: record.id.clone(), error }));
+                    return Ok(Some((Input::Forbidden { call: record.id.clone(), error }, None)));
                 }
             }
             let (arguments, scope) = (record.effective_arguments(), self.approval_scope(tool));
@@ -367,7 +400,7 @@ impl Session {
                 again.push(AskedAgain { call: record.id.clone(), digest: scope.identity });
             }
         }
-        Ok((!again.is_empty()).then_some(Input::AskAgain { calls: again }))
+        Ok((!again.is_empty()).then_some((Input::AskAgain { calls: again }, None)))
     }
 
     /// What is told beside a call that is forbidden at the last moment: who was denied what (O3).
@@ -440,10 +473,14 @@ impl Session {
         let is_new = |item: &&ApprovalItem| new.iter().any(|record| record.id == item.call);
         let stored: Vec<CallId> = items.iter().filter(|item| !is_new(item)).map(|item| item.call.clone()).collect();
         let stored = self.load_calls(&stored).await?;
-        let agent = self.shared.agent.clone();
         for item in items {
             let record = new.iter().chain(&stored).find(|record| record.id == item.call);
-            let (Some(record), Some(tool)) = (record, agent.registry().get(&item.name)) else { continue };
+            let Some(record) = record else { continue };
+            if let Some(details) = self.held_details(item, record).await? {
+                item.details = Some(details);
+                continue;
+            }
+            let Some(tool) = self.shared.agent.registry().get(&item.name) else { continue };
             item.details = Some(ApprovalDetails {
                 source: tool.source.clone(),
                 arguments: record.effective_arguments().clone(),
@@ -456,7 +493,9 @@ impl Session {
 
     /// The result of a call that ran with changed arguments says so, since the model sees what it wrote itself (L17).
     pub(crate) async fn with_edit_told(&mut self, mut input: Input) -> Result<Input, StoreError> {
-        let (Input::Outcome { call, result } | Input::Respond { call, result }) = &mut input else { return Ok(input) };
+        let (Input::Outcome { call, result } | Input::Respond { call, result, .. }) = &mut input else {
+            return Ok(input);
+        };
         let record = self.load_calls(std::slice::from_ref(call)).await?.pop();
         if let Some(CallRecord { arguments, edited: Some(edited), .. }) = record {
             result.content.insert(0, Content::Text(edit_note(&arguments, &edited)));

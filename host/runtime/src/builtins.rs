@@ -14,10 +14,10 @@ use agent_core::message::{Content, Part};
 use agent_core::tool::{ToolDone, ToolError};
 use agent_core::view::result_text;
 use agent_memory::{CallFilter, MessageHit, MessageRange};
-use agent_plugins::TreeGrant;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
+use trees::HostTrees;
 
 /// Names of the built-in tools.
 pub mod name {
@@ -92,9 +92,9 @@ fn read<'a, T: Deserialize<'a>>(arguments: &'a Value) -> Result<T, ToolError> {
 /// Runs file work off the async threads. What blocks for longer than its time is left behind (row 33).
 async fn in_trees(
     shared: &Shared,
-    work: impl FnOnce(&[TreeGrant]) -> Result<ToolDone, ToolError> + Send + 'static,
+    work: impl FnOnce(&HostTrees) -> Result<ToolDone, ToolError> + Send + 'static,
 ) -> Result<ToolDone, ToolError> {
-    let trees = shared.host_trees();
+    let trees = HostTrees { sandbox: shared.sandbox.clone(), granted: shared.host_trees() };
     let work = tokio::task::spawn_blocking(move || work(&trees));
     match tokio::time::timeout(FILE_TIME, work).await {
         Ok(Ok(result)) => result,

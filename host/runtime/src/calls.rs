@@ -4,13 +4,12 @@ mod mcp;
 
 use crate::builtins;
 use crate::registry::RegisteredTool;
-use crate::services::{self, HandedOn};
 use crate::session::Shared;
 use agent_core::change::{CallRecord, CallResult, Denial, ToolPresence};
-use agent_core::message::Content;
+use agent_core::message::{CallId, Content};
 use agent_core::plugin::Scope;
 use agent_core::run::TurnError;
-use agent_core::tool::{CallCost, ToolDone, ToolError, ToolOutcome, ToolSource};
+use agent_core::tool::{CallCost, ServiceRequest, ToolDone, ToolError, ToolOutcome, ToolSource};
 use agent_core::view::result_text;
 use agent_plugins::{CallFailure, HostAnswers, ToolCallContext, ToolCallRequest};
 use std::borrow::Cow;
@@ -33,7 +32,7 @@ struct Brought {
     cost: CallCost,
     denials: Vec<Denial>,
     /// Instead of an outcome.
-    handed_on: Option<Box<HandedOn>>,
+    request: Option<Box<ServiceRequest>>,
     tool: ToolPresence,
     answers: Option<Box<HostAnswers>>,
 }
@@ -44,7 +43,17 @@ pub(crate) enum Ran {
     /// With its result.
     Done(CallResult),
     /// It has asked for a service instead (P2).
-    Pending(Box<HandedOn>, CallCost, Vec<Denial>),
+    Pending(Box<ServiceRequest>, CallCost, Vec<Denial>),
+}
+
+/// A call that has run and asks for a service.
+#[derive(Debug)]
+pub(crate) struct PendingCall {
+    pub(crate) call: CallId,
+    pub(crate) request: ServiceRequest,
+    pub(crate) cost: CallCost,
+    pub(crate) denials: Vec<Denial>,
+    pub(crate) answers: Option<Box<HostAnswers>>,
 }
 
 /// A call that has run.
@@ -70,11 +79,19 @@ pub(crate) async fn run(shared: &Shared, record: &CallRecord, attempt: u32, scop
         }
     };
     let mut tried = 0;
+    let mut denials: Vec<Denial> = Vec::new();
     loop {
         let mut brought = once(shared, tool, record, (attempt, scope.clone())).await?;
         tried += 1;
-        if let Some(handed_on) = brought.handed_on.take() {
-            let ran = Ran::Pending(handed_on, brought.cost, brought.denials);
+        // What an earlier try was denied was denied to the call (O3).
+        for denial in std::mem::take(&mut brought.denials) {
+            if !denials.contains(&denial) {
+                denials.push(denial);
+            }
+        }
+        brought.denials.clone_from(&denials);
+        if let Some(request) = brought.request.take() {
+            let ran = Ran::Pending(request, brought.cost, brought.denials);
             return Ok(HasRun { ran, answers: brought.answers });
         }
         if let Ok(done) = &brought.outcome
@@ -131,23 +148,22 @@ async fn in_plugin(
         return Err(TurnError::PluginChanged { reason: format!("`{name}` is not loaded") });
     };
     let setup = shared.setup(setup);
-    let of = scope.clone();
     let context = ToolCallContext { id: record.id.clone(), attempt, time_limit: LONGEST_CALL, scope };
     let request = ToolCallRequest { name: &record.name, args: record.effective_arguments().to_string(), context };
     let report = shared.sandbox.call_tool(&setup, request, &shared.ports).await;
-    let mut handed_on = None;
+    let mut asked = None;
     let outcome = match report.result {
         Ok(Ok(ToolOutcome::Done(done))) => Ok(done),
-        Ok(Ok(ToolOutcome::Pending(request))) => services::pending(&of, &record.id, request).map(|request| {
-            handed_on = Some(Box::new(request));
-            ToolDone::default()
-        }),
+        Ok(Ok(ToolOutcome::Pending(request))) => {
+            asked = Some(Box::new(request));
+            Ok(ToolDone::default())
+        }
         Ok(Err(error)) => Err(error),
         Err(failure @ CallFailure::Host { .. }) => return Err(TurnError::HostFailed { message: failure.to_string() }),
         Err(failure) => Err(failure.for_model()),
     };
     let (cost, denials, answers) = (report.cost, denials_in(&report.denials), report.answers);
-    Ok(Brought { outcome, cost, denials, handed_on, tool: ToolPresence::There, answers })
+    Ok(Brought { outcome, cost, denials, request: asked, tool: ToolPresence::There, answers })
 }
 
 /// What a plugin was refused, for events and the audit log.
@@ -163,7 +179,7 @@ pub(crate) fn denials_in(denials: &[agent_plugins::Denial]) -> Vec<Denial> {
 impl Brought {
     fn without_cost(outcome: Result<ToolDone, ToolError>) -> Self {
         let (cost, tool) = (CallCost::default(), ToolPresence::There);
-        Self { outcome, cost, denials: Vec::new(), handed_on: None, tool, answers: None }
+        Self { outcome, cost, denials: Vec::new(), request: None, tool, answers: None }
     }
 
     /// The tool was there when the model called it (L7).
@@ -174,6 +190,11 @@ impl Brought {
 
 pub(crate) fn result_of(outcome: Result<ToolDone, ToolError>) -> CallResult {
     result(Brought::without_cost(outcome))
+}
+
+/// The result of a call that has run and whose request was refused.
+pub(crate) fn failed(error: ToolError, cost: CallCost, denials: Vec<Denial>) -> CallResult {
+    result(Brought { cost, denials, ..Brought::without_cost(Err(error)) })
 }
 
 fn result(brought: Brought) -> CallResult {

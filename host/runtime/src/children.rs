@@ -10,7 +10,7 @@ use agent_core::change::{CallRecord, CallResult};
 use agent_core::event::WaitCause;
 use agent_core::message::{CallId, TurnInput};
 use agent_core::plugin::TraceContext;
-use agent_core::run::{Awaited, Input, LoopConfig, RestoreError, Run, TurnError};
+use agent_core::run::{Answerer, Awaited, Input, LoopConfig, RestoreError, Run, TurnError};
 use agent_core::tool::ToolError;
 use agent_memory::{Lease, OpenMode, Store, StoreError};
 use futures::FutureExt;
@@ -79,7 +79,10 @@ impl Children {
     pub(crate) async fn next(&mut self) -> Result<Option<Deed>, SessionError> {
         let Some(joined) = self.at_work.join_next().await else { return std::future::pending().await };
         match joined {
-            Ok((call, Came::Answered(result))) => Ok(Some(Ok((Input::Respond { call, result }, Notes::default())))),
+            Ok((call, Came::Answered(result))) => {
+                let answered = Input::Respond { call, from: Answerer::Agent, result };
+                Ok(Some(Ok((answered, Notes::default()))))
+            }
             Ok((call, Came::Stopped)) => {
                 self.stopped.insert(call);
                 Ok(None)
@@ -128,7 +131,7 @@ impl Session {
                     children.at_work.spawn(take_up(work));
                 }
                 Err(error) => {
-                    let respond = Input::Respond { call, result: failed(&error) };
+                    let respond = Input::Respond { call, from: Answerer::Agent, result: failed(&error) };
                     self.apply(respond, Notes::default()).await?;
                 }
             }
@@ -180,7 +183,8 @@ impl Session {
         while let Some(joined) = children.at_work.join_next().await {
             match joined {
                 Ok((call, Came::Answered(result))) => {
-                    self.apply(Input::Respond { call, result }, Notes::default()).await?;
+                    let answered = Input::Respond { call, from: Answerer::Agent, result };
+                    self.apply(answered, Notes::default()).await?;
                 }
                 Ok((call, Came::Stopped)) => {
                     children.stopped.insert(call);

@@ -1,6 +1,6 @@
 //! The driver: asks the run what to do, does it, and tells the run what happened.
 
-use crate::calls::{self, HasRun, Ran};
+use crate::calls::{self, HasRun, PendingCall, Ran};
 use crate::checkpoint::Checkpoint;
 use crate::children::Children;
 use crate::first_use::Questions;
@@ -66,7 +66,7 @@ impl Session {
                     match self.dispatch(dispatches, (running, children), &mut questions, cancel).await? {
                         Dispatched::Some => continue,
                         Dispatched::NotYet => match came(running, children, &mut questions, cancel).await? {
-                            Some(deed) => deed,
+                            Some(came) => self.deed_of(came).await?,
                             None => continue,
                         },
                         Dispatched::Failed(error) => Err(error),
@@ -74,7 +74,7 @@ impl Session {
                 }
                 Action::AwaitOutcome | Action::Suspended(_) => {
                     match came(running, children, &mut questions, cancel).await? {
-                        Some(deed) => deed,
+                        Some(came) => self.deed_of(came).await?,
                         None => continue,
                     }
                 }
@@ -133,6 +133,14 @@ impl Session {
         }
     }
 
+    /// What follows from what has come. A plugin's request to a service is judged here, when it would go out.
+    async fn deed_of(&mut self, came: Came) -> Result<Deed, SessionError> {
+        match came {
+            Came::Deed(deed) => Ok(deed),
+            Came::Request(pending) => self.take_request(*pending).await,
+        }
+    }
+
     async fn act(&mut self, action: Action) -> Deed {
         match action {
             Action::BuildContext => self.build_context().await,
@@ -171,15 +179,32 @@ impl Session {
             let message = "a call of the open batch has no record in the store".to_owned();
             return Ok(Dispatched::Failed(TurnError::HostFailed { message }));
         }
-        if let Some(instead) = self.stopped(&records, &dispatches).await? {
-            let denials = self.denial_of(&instead, &records).into_iter().collect();
+        if let Some((instead, denial)) = self.stopped(&records, &dispatches).await? {
+            let denial = denial.or_else(|| self.denial_of(&instead, &records));
+            let denials = denial.into_iter().collect();
             self.commit((instead, Notes { denials, ..Notes::default() }), running, cancel).await?;
             return Ok(Dispatched::Some);
         }
-        let records = records.into_iter().zip(dispatches);
-        let records: Vec<_> = records.map(|(record, dispatch)| (self.handed_on(&record), record, dispatch)).collect();
+        let mut to_dispatch = Vec::with_capacity(records.len());
+        for (record, dispatch) in records.into_iter().zip(dispatches) {
+            let handed_on = match &dispatch.request {
+                None => self.handed_on(&record),
+                Some(_) => match self.handed_on_held(&record).await? {
+                    Some(handed_on) => Some(handed_on),
+                    // It was there a moment ago, and the tool must not run a second time.
+                    None => {
+                        let message = format!("what call {} asks of a service cannot be read any more", record.id);
+                        return Ok(Dispatched::Failed(TurnError::HostFailed { message }));
+                    }
+                },
+            };
+            to_dispatch.push((handed_on, record, dispatch));
+        }
+        let records = to_dispatch;
         let records = self.with_room(records, running.len() + children.len(), children.len()).into_iter();
-        let records: Vec<_> = records.filter(|(_, record, _)| questions.admit(self, &record.name)).collect();
+        let records: Vec<_> = records
+            .filter(|(_, record, dispatch)| dispatch.request.is_some() || questions.admit(self, record))
+            .collect();
         if records.is_empty() {
             return Ok(Dispatched::NotYet);
         }
@@ -246,6 +271,14 @@ enum Dispatched {
     Failed(TurnError),
 }
 
+/// What has come of the calls that run and of the agents that work beside.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and none waits in a buffer")]
+enum Came {
+    Deed(Deed),
+    /// A plugin asks for a service.
+    Request(Box<PendingCall>),
+}
+
 /// The next thing that comes of the calls that run and of the agents that work beside; nothing where one of these waits, or
 /// where a question was answered.
 async fn came(
@@ -253,36 +286,30 @@ async fn came(
     children: &mut Children,
     questions: &mut Questions,
     cancel: &CancellationToken,
-) -> Result<Option<Deed>, SessionError> {
+) -> Result<Option<Came>, SessionError> {
     let nothing_else = children.len() == 0 && !questions.is_open();
     tokio::select! {
         biased;
-        () = cancel.cancelled() => Ok(Some(Ok((Input::Cancel, Notes::default())))),
+        () = cancel.cancelled() => Ok(Some(Came::Deed(Ok((Input::Cancel, Notes::default()))))),
         () = questions.dealt_with() => Ok(None),
-        deed = await_outcome(running), if !running.is_empty() || nothing_else => Ok(Some(deed)),
-        came = children.next() => came,
+        came = await_outcome(running), if !running.is_empty() || nothing_else => Ok(Some(came)),
+        deed = children.next() => Ok(deed?.map(Came::Deed)),
     }
 }
 
-async fn await_outcome(running: &mut Running) -> Deed {
-    match running.join_next().await {
+async fn await_outcome(running: &mut Running) -> Came {
+    Came::Deed(match running.join_next().await {
         Some(Ok((call, Ok(HasRun { ran: Ran::Done(result), answers })))) => {
             let notes = Notes { answers: answers.map(|answers| (call.clone(), answers)), ..Notes::default() };
             Ok((Input::Outcome { call, result }, notes))
         }
-        Some(Ok((call, Ok(HasRun { ran: Ran::Pending(handed_on, cost, denials), answers })))) => {
-            let answers = answers.map(|answers| (call.clone(), answers));
-            let HandedOn { awaits, contract, request } = *handed_on;
-            let request = request.map(|request| (call.clone(), request));
-            let denials = denials.into_iter().map(|denial| (Some(call.clone()), denial)).collect();
-            let texts = contract.into_iter().collect();
-            let notes = Notes { texts, denials, answers, request, ..Notes::default() };
-            Ok((Input::Pending { call, awaits, cost }, notes))
+        Some(Ok((call, Ok(HasRun { ran: Ran::Pending(request, cost, denials), answers })))) => {
+            return Came::Request(Box::new(PendingCall { call, request: *request, cost, denials, answers }));
         }
         Some(Ok((_, Err(error)))) => Err(error),
         // Aborted while a commit was going on: the turn is being cancelled.
         Some(Err(error)) if error.is_cancelled() => Ok((Input::Cancel, Notes::default())),
         Some(Err(error)) => Err(TurnError::HostFailed { message: format!("a call of a tool ended abruptly: {error}") }),
         None => Err(TurnError::HostFailed { message: "a call is marked as running, and nothing runs".to_owned() }),
-    }
+    })
 }

@@ -7,6 +7,7 @@ use agent_core::plugin::Lifecycle;
 use agent_core::run::{Input, Run};
 use agent_core::tokens;
 use agent_core::tool::ModelUse;
+use agent_core::visible::visible_request;
 use agent_memory::digest_of;
 use agent_models::{ModelError, NoMedia, Provider, Purpose, RawReply, ReplyContext};
 use agent_plugins::{ModelAnswer, ModelAsker, ModelPort, ModelQuestion, ModelRefusal};
@@ -192,7 +193,8 @@ impl AgentModel {
             let text = format!("{} is no language model", model.facts().model);
             return Err(Problem::Refused(ModelRefusal::Failed(text)));
         }
-        let request = request(model, question, held).map_err(Problem::Refused)?;
+        let mut request = request(model, question, held).map_err(Problem::Refused)?;
+        visible_request(&mut request);
         let since = Instant::now();
         let mut attempt = 1;
         loop {

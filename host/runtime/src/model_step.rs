@@ -18,6 +18,7 @@ use agent_core::run::{
 };
 use agent_core::tool::{ToolError, ToolSource, Violation};
 use agent_core::view::shown_message;
+use agent_core::visible::visible_request;
 use agent_memory::{StepRecord, digest_of};
 use agent_models::{ModelError, Provider, Purpose, RawReply, ReplyContext};
 use agent_plugins::Kind;
@@ -62,6 +63,8 @@ impl Session {
         let prompt = self.prompt_record(&outgoing);
         self.note(&mut outgoing.notes, plan.step, "prompt", prompt);
         self.put_in_words(&mut outgoing);
+        // What is stored stays as it is; the model reads nothing that a person would not see (row 49).
+        visible_request(&mut outgoing.request);
         self.shared.pass(Checkpoint::BeforeModel);
         let asked = self.ask(&outgoing.request, &plan).await;
         self.shared.pass(Checkpoint::AfterModel);

@@ -1,5 +1,6 @@
 //! An agent's models: the chain that is asked in order, and which of them rest after a failure (M3).
 
+use agent_core::redaction::Redaction;
 use agent_core::run::Asked;
 use agent_models::{Embedder, Provider, RetryPolicy};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,6 +45,13 @@ impl Models {
         let (retry, cooldown) = (RetryPolicy::default(), DEFAULT_COOLDOWN);
         let (summary, planning, embedder) = (None, None, None);
         Self { chain, retry, cooldown, summary, planning, embedder, fallback_text: None, resting_until }
+    }
+
+    /// What they are given that nobody else is to see.
+    pub(crate) fn secrets(&self) -> Redaction {
+        let asked = self.all().chain(&self.summary).map(|model| model.secrets());
+        let embedder = self.embedder.iter().map(|embedder| embedder.secrets().clone());
+        asked.chain(embedder).fold(Redaction::default(), |all, one| all.and(&one))
     }
 
     /// In order.

@@ -6,7 +6,8 @@ use crate::remember::remember;
 use crate::services;
 use crate::session::{Session, Shared};
 use agent_core::change::{Change, OutboxEffect, OutboxItem};
-use agent_core::cloud_event::CloudEvent;
+use agent_core::event_type::HostEventType;
+use agent_core::outgoing_event::OutgoingEvent;
 use agent_core::run::{Action, Announced, Emission, Run, TurnEnd};
 use agent_memory::{OutboxFilter, Store, StoreError, StoredOutboxItem, digest_of};
 use serde_json::{Value, json};
@@ -103,6 +104,12 @@ async fn deliver_one(store: &dyn Store, config: &OutboxConfig, item: &StoredOutb
             store.forget_turn(&item.session, *turn).await?;
             Ok(Deed::Done)
         }
+        // Only an earlier version stored it. It is not sent, and not tried again.
+        (OutboxEffect::Event(event), _) if event.is_forged() => {
+            let (session, event_type) = (&item.session, &event.event_type);
+            tracing::warn!(%session, "`{event_type}`, which a plugin made with a type of the host, was not sent");
+            Ok(Deed::Done)
+        }
         (OutboxEffect::Event(_), None) => Ok(Deed::Left),
         (OutboxEffect::Event(event), Some(directory)) => {
             let path = directory.join(file_name(&item.session, &item.item.id));
@@ -112,7 +119,7 @@ async fn deliver_one(store: &dyn Store, config: &OutboxConfig, item: &StoredOutb
     }
 }
 
-async fn write_event(path: PathBuf, event: &CloudEvent) -> Result<(), OutboxError> {
+async fn write_event(path: PathBuf, event: &OutgoingEvent) -> Result<(), OutboxError> {
     let text = serde_json::to_string_pretty(event).map(|text| text + "\n");
     let to = path.clone();
     let written = tokio::task::spawn_blocking(move || write_whole(&to, text?.as_bytes())).await;
@@ -186,20 +193,21 @@ impl Session {
             return Ok(());
         };
         let Some(end) = turn.end().filter(|_| self.run.is_open()) else { return Ok(()) };
-        let (word, data) = match end {
+        let (event_type, data) = match end {
             TurnEnd::Finished(output) => {
                 let mut output = output.clone();
                 if self.shared.agent.config().include_history {
                     output.messages = Some(self.conversation(after, change).await?);
                 }
-                ("finished", in_event(&output))
+                (HostEventType::TurnFinished, in_event(&output))
             }
-            TurnEnd::Failed(error) => ("failed", json!({"code": error.code(), "message": error.to_string()})),
-            TurnEnd::Cancelled => ("cancelled", Value::Object(Default::default())),
+            TurnEnd::Failed(error) => {
+                (HostEventType::TurnFailed, json!({"code": error.code(), "message": error.to_string()}))
+            }
+            TurnEnd::Cancelled => (HostEventType::TurnCancelled, Value::Object(Default::default())),
         };
         let id = self.run.unique_id(&format!("turn_{}", after.turns));
-        let event = services::event(&self.scope(), (id.clone(), format!("agent-host.turn.{word}")), data);
-        let event = CloudEvent { deduplicationid: Some(id.clone()), ..event };
+        let event = OutgoingEvent::of_host(event_type, services::attributes(&self.scope(), id.clone()), data);
         change.outbox.push(OutboxItem { id, effect: OutboxEffect::Event(event) });
         Ok(())
     }

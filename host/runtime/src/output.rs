@@ -50,6 +50,7 @@ impl Session {
                 "result_characters": agent.config().bounds.result_characters,
             });
             let report = self.shared.sandbox.validate(validator, &request).await;
+            self.note_denials(&report.denials);
             let cost = report.cost;
             let verdict = answer(validator, report)?;
             let by = validator.plugin().identity().to_string();

@@ -31,7 +31,7 @@ enum Replacement {
 
 impl Session {
     /// Puts the decisions into the outgoing copy. The stored history keeps the original.
-    pub(crate) async fn mask(&self, outgoing: &mut Outgoing, step: u32) -> Result<(), TurnError> {
+    pub(crate) async fn mask(&mut self, outgoing: &mut Outgoing, step: u32) -> Result<(), TurnError> {
         let found = found(&outgoing.request, &outgoing.ids, |place| self.earlier_mask(place).is_some());
         if found.is_empty() {
             return Ok(());
@@ -55,12 +55,12 @@ impl Session {
     }
 
     async fn decisions(
-        &self,
+        &mut self,
         outgoing: &mut Outgoing,
         found: &[Found],
         step: u32,
     ) -> Result<Vec<MediaDecision>, TurnError> {
-        let agent = &self.shared.agent;
+        let agent = self.shared.agent.clone();
         let Some(policy) = agent.media_policy(&self.model().facts().model.provider) else {
             return Ok(vec![MediaDecision::Keep; found.len()]);
         };
@@ -71,6 +71,7 @@ impl Session {
             items: found.iter().map(|medium| medium.item.clone()).collect(),
         };
         let report = self.shared.sandbox.decide(policy, &request).await;
+        self.note_denials(&report.denials);
         let cost = report.cost;
         let decisions = answer(policy, report)?;
         let plugin = policy.plugin().identity().to_string();

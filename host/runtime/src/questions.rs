@@ -6,7 +6,7 @@ use agent_core::change::{CallRecord, CallResult};
 use agent_core::event::{Suspension, Wait, WaitCause};
 use agent_core::loop_break::{LoopBreak, argument};
 use agent_core::message::{CallId, Content};
-use agent_core::run::{Awaited, Decision, Input, Refused};
+use agent_core::run::{Answerer, Awaited, Decision, Input, Refused};
 use agent_core::tool::ToolSource;
 use serde_json::Value;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,7 +30,7 @@ impl Session {
             return Err(Refused::Unexpected("an answer to a question of this call").into());
         }
         let result = CallResult { content: vec![Content::Text(text)], ..CallResult::default() };
-        self.apply(Input::Respond { call, result }, Notes::default()).await
+        self.apply(Input::Respond { call, from: Answerer::User, result }, Notes::default()).await
     }
 
     /// Decides about a call whose outcome is unknown (D3). [`Session::run`] then goes on.

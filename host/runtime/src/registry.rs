@@ -96,10 +96,11 @@ pub enum RegistryError {
     Duplicate {
         /// Their name.
         name: String,
-        /// Where the first comes from.
-        first: String,
-        /// Where the second comes from.
-        second: String,
+        /// Where the one comes from that has the name: of the host and the agent's own file, of plugins, and of MCP servers,
+        /// in this order.
+        first: Box<ToolSource>,
+        /// Where the other one comes from.
+        second: Box<ToolSource>,
     },
     /// A schema cannot be used.
     #[error("the {which} schema of tool `{name}` of {origin}: {error}")]
@@ -116,7 +117,8 @@ pub enum RegistryError {
 }
 
 impl Registry {
-    /// Puts the tools into one name space. The order in which they come does not matter.
+    /// Puts the tools into one name space. Of two with one name the one that comes first has it; which one that is changes
+    /// only the error.
     pub fn new(
         tools: impl IntoIterator<Item = (ToolDefinition, ToolSource, Availability)>,
     ) -> Result<Self, RegistryError> {
@@ -136,7 +138,7 @@ impl Registry {
             let known = earlier.and_then(|earlier| earlier.get(&name));
             let tool = RegisteredTool::new(definition, (source, availability), known)?;
             if let Some(first) = registry.tools.get(&name) {
-                let (first, second) = (first.source.to_string(), tool.source.to_string());
+                let (first, second) = (Box::new(first.source.clone()), Box::new(tool.source.clone()));
                 return Err(RegistryError::Duplicate { name, first, second });
             }
             registry.tools.insert(name, Arc::new(tool));

@@ -16,11 +16,12 @@ use agent_core::message::{Digest, Media};
 use agent_core::model::MediaDecision;
 use agent_core::plugin::{BuilderRequest, PluginFailure, PolicyRequest, Scope, StepRequest, ValidatorRequest, Verdict};
 use agent_core::tool::{ServiceRequest, ToolError, ToolOutcome};
+use agent_core::view::result_text;
 use agent_memory::{SessionSummary, Store, StoreError};
 use agent_models::Providers;
 use agent_plugins::{
-    CallReport, Generation, Grants, HostAnswers, LoadedPlugin, MediaPort, MediaRange, MediumToStore, NotLaidOut,
-    PluginSetup, PortError, Ports, RecordedTrees, Sandbox, ToolCallContext, ToolCallRequest,
+    CallReport, Generation, Grants, HostAnswers, LoadedPlugin, MEDIA_THING, MediaPort, MediaRange, MediumToStore,
+    NotLaidOut, PluginSetup, PortError, Ports, RecordedTrees, Sandbox, ToolCallContext, ToolCallRequest,
 };
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -167,18 +168,25 @@ impl Past {
     ) -> Result<Option<Again>, PastError> {
         let setup = PluginSetup::new(plugin.clone(), allowance.grants.clone(), allowance.limits);
         Ok(Some(match &deed.kind {
-            DeedKind::Call(record) => self.call(plugin, (record, deed.turn), allowance).await?,
-            DeedKind::Request(asked) => self.call(plugin, (&asked.0, deed.turn), allowance).await?,
+            DeedKind::Call(record) => {
+                self.call(plugin, (record, deed.turn), &as_then(allowance, media_then(record), None)).await?
+            }
+            DeedKind::Request(asked) => {
+                let allowance = as_then(allowance, media_then(&asked.0), Some(&asked.1));
+                self.call(plugin, (&asked.0, deed.turn), &allowance).await?
+            }
             DeedKind::Verdict(verdict) => of_plugin(self.sandbox.validate(&setup, &verdict.0).await, Came::Verdict),
             DeedKind::Decision(decision) => of_plugin(self.sandbox.decide(&setup, &decision.0).await, Came::Decision),
             DeedKind::Context(built) => {
-                let circumstances = self.circumstances(&built.host, &built.request.scope, allowance).await?;
+                let allowance = as_then(allowance, media_of(&built.denials), None);
+                let circumstances = self.circumstances(&built.host, &built.request.scope, &allowance).await?;
                 let setup = circumstances.setup(plugin);
                 let report = self.sandbox.build_context(&setup, &built.request, &circumstances.ports).await;
                 self.judged(of_plugin(report, |answer| Came::Built(json!(answer))), &circumstances, &built.denials)
             }
             DeedKind::Step(built) => {
-                let circumstances = self.circumstances(&built.host, &built.request.scope, allowance).await?;
+                let allowance = as_then(allowance, media_of(&built.denials), None);
+                let circumstances = self.circumstances(&built.host, &built.request.scope, &allowance).await?;
                 let setup = circumstances.setup(plugin);
                 let report = self.sandbox.build_step(&setup, &built.request, &circumstances.ports).await;
                 self.judged(of_plugin(report, |answer| Came::Built(json!(answer))), &circumstances, &built.denials)
@@ -204,8 +212,8 @@ impl Past {
         recorded: &HostAnswers,
         allowance: &PluginAllowance,
     ) -> Result<Circumstances, PastError> {
-        let (files, granted) = (recorded.clone(), allowance.grants.trees.clone());
-        let trees = tokio::task::spawn_blocking(move || RecordedTrees::lay_out(&files, &granted)).await;
+        let (files, granted, sandbox) = (recorded.clone(), allowance.grants.trees.clone(), self.sandbox.clone());
+        let trees = tokio::task::spawn_blocking(move || RecordedTrees::lay_out(&files, &granted, &sandbox)).await;
         // It fails only when the process ends.
         let trees =
             trees.map_err(|error| PastError::Files(NotLaidOut::from(std::io::Error::other(error))))??.map(Arc::new);
@@ -221,6 +229,7 @@ impl Past {
             key_value: Some(host.clone()),
             http: Some(host.clone()),
             then: Some(Arc::new(then(recorded, trees))),
+            grants: None,
         };
         let allowance = PluginAllowance { grants, limits: allowance.limits, ..PluginAllowance::default() };
         Ok(Circumstances { host, allowance, ports })
@@ -287,9 +296,51 @@ impl Past {
             Ok(Err(error)) => Came::Result(Box::new(result_of(Err(error)))),
             Err(failure) => Came::Result(Box::new(result_of(Err(failure.for_model())))),
         };
-        let then = record.result.as_ref().map_or(&[][..], |result| &result.denials);
-        Ok(self.judged(Again { came, unrecorded, effects }, &circumstances, then))
+        Ok(self.judged(Again { came, unrecorded, effects }, &circumstances, of_result(record)))
     }
+}
+
+fn of_result(record: &CallRecord) -> &[Denial] {
+    record.result.as_ref().map_or(&[], |result| &result.denials)
+}
+
+/// Whether a plugin could read the media of the conversation when it did this first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MediaThen {
+    /// As far as the record tells.
+    Readable,
+    /// The record says that they were not granted.
+    NotGranted,
+}
+
+fn media_of(denials: &[Denial]) -> MediaThen {
+    match denials.iter().any(|denial| denial.thing == MEDIA_THING) {
+        true => MediaThen::NotGranted,
+        false => MediaThen::Readable,
+    }
+}
+
+/// The error of a call also names grants that were missing and may not have been tried.
+fn media_then(record: &CallRecord) -> MediaThen {
+    let Some(result) = &record.result else { return MediaThen::Readable };
+    match result.is_error && result_text(&result.content).contains(MEDIA_THING) {
+        true => MediaThen::NotGranted,
+        false => media_of(&result.denials),
+    }
+}
+
+/// The same with what the plugin was granted then, as far as that changes nothing: to read the session's media, and to ask
+/// for the event that it asked for.
+fn as_then(allowance: &PluginAllowance, media: MediaThen, asked: Option<&AskedFor>) -> PluginAllowance {
+    let mut allowance = allowance.clone();
+    allowance.grants.media |= media == MediaThen::Readable;
+    let event_type = match asked {
+        Some(AskedFor::Whole(request)) => Some(request.event_type.clone()),
+        Some(AskedFor::Type(event_type)) => event_type.parse().ok(),
+        None => None,
+    };
+    allowance.grants.events.extend(event_type);
+    allowance
 }
 
 /// What a plugin meets that does something again.

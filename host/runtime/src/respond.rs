@@ -7,8 +7,9 @@ use crate::session::{Notes, Session, SessionError};
 use agent_core::change::{CallRecord, CallResult, CallState};
 use agent_core::cloud_event::CloudEvent;
 use agent_core::event::{Wait, WaitCause};
+use agent_core::event_type::{HostEventType, is_reserved};
 use agent_core::message::{CallId, Content, Digest};
-use agent_core::run::Input;
+use agent_core::run::{Answerer, Input};
 use agent_core::schema::Schema;
 use agent_core::tool::{ToolError, Violation};
 use agent_memory::{CallFilter, StoreError};
@@ -38,6 +39,15 @@ pub enum RespondError {
     /// It does not say what it answers.
     #[error("the event has no `parentid`; an answer names there the `id` of the request, which is the call's")]
     NoParent,
+    /// It claims to be an event of the host.
+    #[error(
+        "the event's `type` is `{event_type}`: types that begin with `agent-host.`, or look like it, are the host's own, and \
+         no service answers with one; the only one that may come in is `{APPROVAL_RESOLVED}`"
+    )]
+    Reserved {
+        /// Of the event.
+        event_type: String,
+    },
     /// It is for somebody else.
     #[error("the event's `subject` is `{subject}`, and the session is `{session}`: leave it out, or name this session")]
     OtherSubject {
@@ -91,7 +101,7 @@ pub enum RespondError {
         /// What is wrong.
         problem: String,
         /// What it should be.
-        event_type: &'static str,
+        event_type: HostEventType,
     },
     /// Nobody has asked.
     #[error("session `{session}` has sent no approval request `{request}`, which the event's `parentid` names")]
@@ -129,8 +139,11 @@ impl Session {
         if let Some(subject) = event.subject.as_ref().filter(|subject| **subject != session) {
             return Err(RespondError::OtherSubject { subject: subject.clone(), session });
         }
-        if event.event_type == APPROVAL_RESOLVED {
+        if event.event_type == APPROVAL_RESOLVED.as_str() {
             return self.respond_to_approval(&event).await;
+        }
+        if is_reserved(&event.event_type) {
+            return Err(RespondError::Reserved { event_type: event.event_type });
         }
         let named = event.parentid.clone().ok_or(RespondError::NoParent)?;
         self.expire_due().await?;
@@ -154,7 +167,7 @@ impl Session {
             None => Vec::new(),
         };
         let result = if violations.is_empty() { answer } else { broken(&event.event_type, &violations) };
-        self.apply(Input::Respond { call, result }, Notes::default()).await?;
+        self.apply(Input::Respond { call, from: Answerer::Service, result }, Notes::default()).await?;
         Ok(Responded::Taken { violations, waits: self.run.waits() })
     }
 

@@ -2,13 +2,14 @@
 
 use crate::session::Session;
 use agent_core::change::CallRecord;
-use agent_core::cloud_event::{CloudEvent, SPEC_VERSION};
 use agent_core::event::WaitCause;
+use agent_core::event_type::ServiceEventType;
 use agent_core::message::CallId;
+use agent_core::outgoing_event::{EventAttributes, OutgoingEvent};
 use agent_core::plugin::Scope;
 use agent_core::run::Awaited;
 use agent_core::schema::{Schema, SchemaError};
-use agent_core::tool::{ServiceRequest, ToolDefinition, ToolError, ToolSource, Traits};
+use agent_core::tool::{ServiceRequest, ToolDefinition, ToolSource, Traits};
 use agent_memory::digest_of;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -19,14 +20,14 @@ use std::time::Duration;
 pub const RESERVED_FIELD: &str = "parentSubject$$";
 /// In [`ServiceConfig::emits`], stands for every type that is not named.
 pub const ANY_TYPE: &str = "*";
-/// Characters of an event's type and domain.
-const MAX_ATTRIBUTE: usize = 1024;
+/// What the names of all fields end with that the host fills in, and that nobody else may write.
+const RESERVED_ENDING: &str = "$$";
 
 /// A service as the agent's configuration describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceConfig {
     /// CloudEvent type of its requests.
-    pub event_type: String,
+    pub event_type: ServiceEventType,
     /// For the model.
     pub description: String,
     /// JSON Schema of a request's data; an object. Default: any object.
@@ -43,8 +44,7 @@ pub struct ServiceConfig {
 
 impl ServiceConfig {
     /// A service that takes anything and answers anything.
-    pub fn new(event_type: impl Into<String>) -> Self {
-        let event_type = event_type.into();
+    pub fn new(event_type: ServiceEventType) -> Self {
         Self {
             description: format!("Asks the service {event_type} and waits for its answer."),
             event_type,
@@ -75,7 +75,7 @@ impl ServiceConfig {
     }
 
     pub(crate) fn source(&self) -> ToolSource {
-        ToolSource::Service { event_type: self.event_type.clone() }
+        ToolSource::Service { event_type: self.event_type.to_string() }
     }
 
     /// Whether each schema of its answers can be used; the error names the answer's type.
@@ -89,10 +89,36 @@ impl ServiceConfig {
         ServiceRequest {
             event_type: self.event_type.clone(),
             data,
-            domain: self.domain.clone(),
+            domain: None,
             answer_schema: None,
             answer_within: None,
         }
+    }
+}
+
+/// What was agreed about the answer to a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServiceContract {
+    /// JSON text: the schemas of the answer's data by its type. None: any answer is taken.
+    emits: Option<String>,
+    /// None: it is waited for without end.
+    within: Option<Duration>,
+}
+
+impl ServiceContract {
+    /// As the service's configuration has it. Where that says nothing of answers, what the request says counts; of two
+    /// times the shorter one.
+    pub(crate) fn of_service(service: &ServiceConfig, request: Option<&ServiceRequest>) -> Self {
+        let asked = request.map(Self::of_request).unwrap_or_default();
+        let emits = (!service.emits.is_empty()).then(|| json!(service.emits).to_string()).or(asked.emits);
+        let within = [service.answer_within, asked.within].into_iter().flatten().min();
+        Self { emits, within }
+    }
+
+    /// As a plugin's request has it.
+    pub(crate) fn of_request(request: &ServiceRequest) -> Self {
+        let emits = request.answer_schema.as_ref().map(|schema| json!({ ANY_TYPE: schema }).to_string());
+        Self { emits, within: request.answer_within.map(|within| Duration::from_millis(within.into())) }
     }
 }
 
@@ -103,15 +129,13 @@ pub(crate) struct HandedOn {
     pub(crate) awaits: Awaited,
     /// What the answer must be, to be stored with the commit.
     pub(crate) contract: Option<String>,
-    /// What a plugin has asked for.
-    pub(crate) request: Option<ServiceRequest>,
 }
 
 impl Session {
     /// What a call waits for that somebody outside does; none where the host runs it.
     pub(crate) fn handed_on(&self, record: &CallRecord) -> Option<HandedOn> {
         if let Some(awaits) = self.awaits_agent(record).or_else(|| self.awaited_answer(record)) {
-            return Some(HandedOn { awaits, contract: None, request: None });
+            return Some(HandedOn { awaits, contract: None });
         }
         let tool = self.shared.agent.registry().get(&record.name)?;
         let service = match &tool.source {
@@ -119,28 +143,9 @@ impl Session {
             _ => return None,
         };
         let data = tool.outgoing(record.effective_arguments(), &self.run.session).into_owned();
-        let contract = (!service.emits.is_empty()).then(|| json!(service.emits).to_string());
-        Some(hand_on(&self.scope(), &record.id, service.request(data), (contract, service.answer_within)))
+        let contract = ServiceContract::of_service(service, None);
+        Some(hand_on(&self.scope(), &record.id, (service.request(data), service.domain.clone()), contract))
     }
-}
-
-/// What a tool's own request is handed on as (P2). A request that cannot go out is the tool's failure.
-pub(crate) fn pending(scope: &Scope, call: &CallId, request: ServiceRequest) -> Result<HandedOn, ToolError> {
-    let refused = |what: &str, problem: String| ToolError::Failed {
-        message: format!("the tool asks for a service, and {what} cannot be used: {problem}"),
-    };
-    for (what, text) in [("the event's type", Some(&request.event_type)), ("its domain", request.domain.as_ref())] {
-        if text.is_some_and(|text| !is_attribute(text)) {
-            return Err(refused(what, format!("it must be 1 to {MAX_ATTRIBUTE} characters in one line")));
-        }
-    }
-    if let Some(schema) = &request.answer_schema {
-        Schema::compile(schema).map_err(|error| refused("the schema of its answer", error.to_string()))?;
-    }
-    let contract = request.answer_schema.as_ref().map(|schema| json!({ ANY_TYPE: schema }).to_string());
-    let within = request.answer_within.map(|within| Duration::from_millis(within.into()));
-    let asked = Some(request.clone());
-    Ok(HandedOn { request: asked, ..hand_on(scope, call, request, (contract, within)) })
 }
 
 /// Milliseconds since 1970.
@@ -148,46 +153,53 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default()
 }
 
-/// A text that an attribute of an event may be.
-fn is_attribute(text: &str) -> bool {
-    !text.trim().is_empty() && text.chars().count() <= MAX_ATTRIBUTE && !text.contains(char::is_control)
-}
-
-fn hand_on(
+/// What a request is handed on as. All attributes are the host's: only the type and the data are the request's.
+pub(crate) fn hand_on(
     scope: &Scope,
     call: &CallId,
-    request: ServiceRequest,
-    (contract, within): (Option<String>, Option<Duration>),
+    (request, domain): (ServiceRequest, Option<String>),
+    ServiceContract { emits: contract, within }: ServiceContract,
 ) -> HandedOn {
     let expires_at =
         within.map(|within| now_ms().saturating_add(u64::try_from(within.as_millis()).unwrap_or(u64::MAX)));
     let emits = contract.as_ref().map(|contract| digest_of(contract.as_bytes()));
-    let cause = WaitCause::Service { event_type: request.event_type.clone(), expires_at, emits };
-    let event = CloudEvent {
-        domain: request.domain,
-        deduplicationid: Some(call.0.clone()),
-        ..event(scope, (call.0.clone(), request.event_type), request.data)
-    };
-    HandedOn { awaits: Awaited { cause, event: Some(event) }, contract, request: None }
+    let cause = WaitCause::Service { event_type: request.event_type.to_string(), expires_at, emits };
+    let attributes = EventAttributes { domain, ..attributes(scope, call.0.clone()) };
+    let event = OutgoingEvent::to_service(&request.event_type, attributes, request.data);
+    HandedOn { awaits: Awaited { cause, event: Some(event) }, contract }
 }
 
-/// An event of the session, with all that its kind does not decide.
-pub(crate) fn event(scope: &Scope, (id, event_type): (String, String), data: Value) -> CloudEvent {
-    CloudEvent {
-        specversion: SPEC_VERSION.to_owned(),
+/// What the host says of an event of the session.
+pub(crate) fn attributes(scope: &Scope, id: String) -> EventAttributes {
+    EventAttributes {
         id,
         source: source(&scope.agent),
-        event_type,
-        subject: Some(scope.session.clone()),
+        subject: scope.session.clone(),
         time: Some(Timestamp::now().to_string()),
-        datacontenttype: Some("application/json".to_owned()),
-        parentid: None,
         domain: None,
-        deduplicationid: None,
-        traceparent: Some(scope.trace.traceparent.clone()),
-        tracestate: scope.trace.tracestate.clone(),
-        data: Some(data),
+        trace: scope.trace.clone(),
     }
+}
+
+/// JSON pointer of a key in a plugin's data that only the host may write; none where there is no such key, however deep.
+pub(crate) fn reserved_key(data: &Value) -> Option<String> {
+    let below = |key: String, value: &Value| reserved_key(value).map(|rest| format!("/{key}{rest}"));
+    match data {
+        Value::Object(fields) => fields.iter().find_map(|(key, value)| {
+            let shown = || key.chars().take(64).flat_map(char::escape_debug).collect::<String>();
+            if is_reserved_key(key) { Some(format!("/{}", shown())) } else { below(shown(), value) }
+        }),
+        Value::Array(items) => items.iter().enumerate().find_map(|(place, item)| below(place.to_string(), item)),
+        _ => None,
+    }
+}
+
+/// Readers differ in what they trim and fold, so a key counts as reserved also with invisible characters at its end, and
+/// with the wide forms of the dollar sign.
+fn is_reserved_key(key: &str) -> bool {
+    let plain = key.chars().map(|character| if matches!(character, '\u{ff04}' | '\u{fe69}') { '$' } else { character });
+    let plain: String = plain.filter(|character| character.is_ascii_graphic() || character.is_alphanumeric()).collect();
+    plain.ends_with(RESERVED_ENDING)
 }
 
 /// A URI reference: what is not of its alphabet stands there as its bytes in hexadecimal.
@@ -263,20 +275,17 @@ mod tests {
         }
     }
 
-    fn asked(request: ServiceRequest) -> Result<HandedOn, ToolError> {
-        pending(&scope(), &CallId("call_1_1_1".into()), request)
-    }
-
-    fn request() -> ServiceRequest {
-        let (event_type, data) = ("com.example.work".into(), json!({"n": 1}));
-        ServiceRequest { event_type, data, domain: None, answer_schema: None, answer_within: None }
-    }
-
     /// I6, P2: each attribute of a request.
     #[test]
     fn i6_a_request_is_a_cloud_event_under_the_calls_id() {
-        let domain = Some("eu".to_owned());
-        let handed_on = asked(ServiceRequest { domain, answer_within: Some(5_000), ..request() }).unwrap();
+        let config = ServiceConfig {
+            domain: Some("eu".to_owned()),
+            answer_within: Some(Duration::from_secs(5)),
+            ..ServiceConfig::new("com.example.work".parse().unwrap())
+        };
+        let asked = ServiceRequest { answer_within: Some(60_000), ..config.request(json!({"n": 1})) };
+        let contract = ServiceContract::of_service(&config, Some(&asked));
+        let handed_on = hand_on(&scope(), &CallId("call_1_1_1".into()), (asked, config.domain.clone()), contract);
         let mut event = serde_json::to_value(handed_on.awaits.event.unwrap()).unwrap();
         let time = event.as_object_mut().unwrap().remove("time").unwrap();
         assert!(time.as_str().unwrap().parse::<Timestamp>().is_ok(), "{time}");
@@ -289,25 +298,46 @@ mod tests {
         let WaitCause::Service { expires_at: Some(expires_at), emits: None, .. } = handed_on.awaits.cause else {
             panic!()
         };
-        assert!(expires_at > now_ms() && expires_at <= now_ms() + 5_000);
+        assert!(expires_at > now_ms() && expires_at <= now_ms() + 5_000, "the shorter of two times counts");
     }
 
-    /// P2
+    /// P2: what the service's configuration says of answers goes before what a plugin says.
     #[test]
-    fn p2_a_request_that_cannot_go_out_is_the_tools_failure() {
-        let schema = Some(json!({"$ref": "http://example.org/a.json"}));
-        for wrong in [
-            ServiceRequest { event_type: " ".into(), ..request() },
-            ServiceRequest { event_type: "a\nb".into(), ..request() },
-            ServiceRequest { domain: Some(String::new()), ..request() },
-            ServiceRequest { answer_schema: schema, ..request() },
-        ] {
-            assert!(matches!(asked(wrong.clone()), Err(ToolError::Failed { .. })), "{wrong:?}");
-        }
-        let handed_on = asked(ServiceRequest { answer_schema: Some(json!({"type": "object"})), ..request() }).unwrap();
-        assert_eq!(handed_on.contract.as_deref(), Some(r#"{"*":{"type":"object"}}"#));
+    fn p2_the_answers_contract_is_the_services_or_else_the_requests() {
+        let mut config = ServiceConfig::new("com.example.work".parse().unwrap());
+        let schema = json!({"type": "object"});
+        let asked = ServiceRequest { answer_schema: Some(schema.clone()), ..config.request(json!({})) };
+        let own = ServiceContract::of_request(&asked);
+        assert_eq!(own.emits.as_deref(), Some(r#"{"*":{"type":"object"}}"#));
+        assert_eq!(ServiceContract::of_service(&config, Some(&asked)).emits, own.emits);
+        config.emits = BTreeMap::from([("done".to_owned(), schema)]);
+        let contract = ServiceContract::of_service(&config, Some(&asked));
+        assert_eq!(contract.emits.as_deref(), Some(r#"{"done":{"type":"object"}}"#));
+        let handed_on = hand_on(&scope(), &CallId("call_1_1_1".into()), (asked, None), contract);
         let WaitCause::Service { emits, .. } = handed_on.awaits.cause else { panic!() };
         assert_eq!(emits, handed_on.contract.map(|contract| digest_of(contract.as_bytes())));
+    }
+
+    /// Row 51, L15: what the host fills in nobody else writes, at no depth and in no disguise.
+    #[test]
+    fn row51_reserved_keys_are_found_wherever_they_stand() {
+        for (data, place) in [
+            (json!({"parentSubject$$": "x"}), "/parentSubject$$"),
+            (json!({"PARENTSUBJECT$$": "x"}), "/PARENTSUBJECT$$"),
+            (json!({"parentSubject$$ ": "x"}), "/parentSubject$$ "),
+            (json!({"parentSubject$$\u{200b}": "x"}), "/parentSubject$$\\u{200b}"),
+            (json!({"parentSubject＄＄": "x"}), "/parentSubject＄＄"),
+            (json!({"anything$$": null}), "/anything$$"),
+            (json!({"a": [1, {"b": {"parentSubject$$": {}}}]}), "/a/1/b/parentSubject$$"),
+            (json!([[{"parentSubject$$": 1}]]), "/0/0/parentSubject$$"),
+        ] {
+            assert_eq!(reserved_key(&data).as_deref(), Some(place), "{data}");
+        }
+        for honest in
+            [json!({"price$": 1, "$ref": "x", "$$typeof": 1, "a": ["parentSubject$$"]}), json!(null), json!("a$$")]
+        {
+            assert_eq!(reserved_key(&honest), None, "{honest}");
+        }
     }
 
     /// L15

@@ -2,6 +2,7 @@
 
 mod kept;
 mod opening;
+mod secrets;
 mod servers;
 mod shared;
 
@@ -25,7 +26,7 @@ use agent_core::change::{CallRecord, Change, Denial};
 use agent_core::event::{Event, Suspension};
 use agent_core::message::{CallId, Digest, MessageId, StoredMessage, TurnInput};
 use agent_core::plugin::TraceContext;
-use agent_core::run::{Action, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
+use agent_core::run::{Action, HeldRequest, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
 use agent_core::tool::ServiceRequest;
 use agent_mcp::Held;
 use agent_memory::{Commit, Lease, Status, StepRecord, StoreError, digest_of};
@@ -125,6 +126,8 @@ pub struct Session {
     /// Refused to plugins that no call has asked, and not told yet.
     pub(crate) denied: Vec<(Option<CallId>, Denial)>,
     opened_at: u64,
+    /// What plugins ask of services and somebody must allow first, as far as it was asked in this process.
+    pub(crate) held_requests: HashMap<CallId, (HeldRequest, ServiceRequest)>,
     /// MCP servers that a decision was checked against, until the turn that goes on holds them itself.
     held: Option<Held>,
     lease: Lease,
@@ -251,6 +254,7 @@ impl Session {
     /// A turn that is over holds no generation back.
     fn let_go(&mut self) {
         if !self.run.is_open() {
+            self.held_requests.clear();
             self.use_agent(self.shared.live.current());
         }
     }
@@ -331,6 +335,8 @@ impl Session {
     async fn apply_one(&mut self, input: Input, notes: Notes) -> Result<(), SessionError> {
         let name = name_of(&input);
         let input = self.with_edit_told(input).await?;
+        let cleaned = secrets::without_secrets(self.shared.agent.redaction(), input, notes);
+        let (input, notes) = cleaned.map_err(|error| *error)?;
         let results = Results::of(&input);
         let mut run = self.run.clone();
         let mut change = run.apply(input)?;
@@ -413,6 +419,7 @@ fn name_of(input: &Input) -> &'static str {
         Input::Cancel => "cancel",
         Input::Recover => "recover",
         Input::Pending { .. } => "pending",
+        Input::Held { .. } => "held",
         Input::Respond { .. } => "respond",
         Input::Expire { .. } => "expire",
         Input::Approval { .. } => "approval",

@@ -11,6 +11,7 @@ use agent_core::model::{ModelRequest, StopReason, Usage};
 use agent_core::run::{Input, Summarised, SummaryPlan};
 use agent_core::summary::{HistorySummary, extract, files_touched};
 use agent_core::view::result_text;
+use agent_core::visible::visible_request;
 use agent_memory::digest_of;
 use agent_models::{Provider, Purpose, ReplyContext};
 use serde_json::{Value, json};
@@ -103,7 +104,7 @@ impl Session {
         notes.texts.extend([system.clone(), prompt.clone()]);
         let by = model.to_string();
         let lifecycle = self.run.turn.as_ref().map(|turn| turn.lifecycle).unwrap_or_default();
-        let request = ModelRequest {
+        let mut request = ModelRequest {
             model,
             lifecycle,
             system: vec![system],
@@ -113,6 +114,7 @@ impl Session {
             output_schema: None,
             max_tokens,
         };
+        visible_request(&mut request);
         let media = OutgoingMedia::new(&self.shared, &[]);
         let call = plan.earlier.as_ref().map_or(0, |summary| summary.evictions);
         let session = self.run.session.as_str();

@@ -1,6 +1,7 @@
 //! Credentials as `docker login` keeps them: `config.json`, and the programs that it names (credential helpers).
 
 use crate::error::{ShareError, shown};
+use crate::reference::is_loopback;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -42,18 +43,6 @@ impl std::fmt::Debug for Login {
     }
 }
 
-impl Login {
-    /// The value of an `Authorization` header.
-    pub(crate) fn basic(&self) -> Option<String> {
-        match self {
-            Login::Password { user, password } => {
-                Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
-            }
-            Login::Identity(_) => None,
-        }
-    }
-}
-
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Configuration {
@@ -79,8 +68,9 @@ struct Answer {
 }
 
 impl Credentials {
-    /// Those for a registry, if there are some.
-    pub(crate) async fn login(&self, host: &str) -> Result<Option<Login>, ShareError> {
+    /// Those for a registry, if there are some. What was stored for `https://…` is not used where the registry is asked without
+    /// TLS, unless it is on this machine.
+    pub(crate) async fn login(&self, host: &str, scheme: &str) -> Result<Option<Login>, ShareError> {
         let Some(file) = &self.file else { return Ok(None) };
         let refused = |reason: String| ShareError::Credentials { host: host.to_owned(), reason };
         let text = match tokio::fs::metadata(file).await {
@@ -100,8 +90,10 @@ impl Credentials {
         if let Some(helper) = helper.filter(|helper| !helper.is_empty()) {
             return ask(helper, host).await.map_err(refused);
         }
-        let entry = configuration.auths.iter().find(|(key, _)| host_of(key) == host).map(|(_, entry)| entry);
-        Ok(entry.and_then(login_of))
+        let is_downgraded = |key: &str| key.starts_with("https://") && scheme != "https" && !is_loopback(host);
+        let mut of_host = configuration.auths.iter().filter(|(key, _)| host_of(key) == host && !is_downgraded(key));
+        let exact = configuration.auths.get(host);
+        Ok(exact.or_else(|| of_host.next().map(|(_, entry)| entry)).and_then(login_of))
     }
 }
 
@@ -181,7 +173,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("config.json");
         std::fs::write(&file, configuration).expect("written");
-        Credentials { file: Some(file) }.login(host).await.map_err(|error| error.to_string())
+        Credentials { file: Some(file) }.login(host, "https").await.map_err(|error| error.to_string())
     }
 
     fn password(user: &str, password: &str) -> Option<Login> {
@@ -200,9 +192,16 @@ mod tests {
         for host in ["empty.example", "other.example", "registry.example:5000"] {
             assert_eq!(found(auths, host).await, Ok(None), "{host}");
         }
-        assert_eq!(Credentials::default().login("a.example").await.ok(), Some(None));
+        assert_eq!(Credentials::default().login("a.example", "https").await.ok(), Some(None));
+        // Row 42: what was stored for TLS is not sent without it.
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("config.json");
+        std::fs::write(&file, auths).expect("written");
+        let stored = Credentials { file: Some(file) };
+        assert_eq!(stored.login("old.example", "http").await.ok(), Some(None));
+        assert_eq!(stored.login("registry.example", "http").await.ok(), Some(password("ann", "secret")));
         let absent = Credentials { file: Some(PathBuf::from("/nowhere/config.json")) };
-        assert_eq!(absent.login("a.example").await.ok(), Some(None));
+        assert_eq!(absent.login("a.example", "https").await.ok(), Some(None));
     }
 
     // Row 16: nothing of what stands there is shown.

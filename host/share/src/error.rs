@@ -1,6 +1,7 @@
 //! What can go wrong when plugins are shared, for people: what, where, and what to do.
 
 use agent_core::message::Digest;
+use agent_core::visible::visible_name;
 use std::path::PathBuf;
 
 /// Why something could not be shared, taken or verified.
@@ -159,13 +160,14 @@ impl ShareError {
     }
 }
 
-/// Foreign text for one line of a message: without control characters, and not long.
+/// Foreign text for one line of a message: with invisible characters made visible, and not long.
 pub(crate) fn shown(text: &str) -> String {
     const LONGEST: usize = 300;
-    let clean = |character: char| if character.is_control() { ' ' } else { character };
-    let mut line: String = text.trim().chars().take(LONGEST).map(clean).collect();
-    if text.trim().chars().count() > LONGEST {
-        line.push('…');
-    }
-    line
+    let line: String = text
+        .trim()
+        .chars()
+        .take(LONGEST + 1)
+        .map(|character| if character.is_whitespace() { ' ' } else { character })
+        .collect();
+    visible_name(&line, LONGEST)
 }

@@ -3,11 +3,13 @@
 use crate::download::{Downloads, Progress};
 use crate::error::ShareError;
 use crate::files::read;
+use crate::keys::PublicKey;
 use crate::oci::Descriptor;
 use crate::push::Pushed;
 use crate::reference::{Reference, Source};
 use crate::registry::Registry;
 use crate::signature::SIGNATURE_BYTES;
+use crate::signature_search::{FoundSignatures, SignatureSearch};
 use agent_core::message::Digest;
 use agent_plugins::{PluginStore, digest_of};
 use semver::Version;
@@ -34,15 +36,19 @@ pub struct Fetched {
     pub manifest: Option<Digest>,
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// Signatures that stand beside it, as they are.
+    /// Signatures that stand beside it, as they are: the one that fits alone, if there is one.
     pub signatures: Vec<String>,
+    /// Why not all signatures were read, for people; none where all were, or one fits.
+    pub search_stopped: Option<String>,
 }
 
-/// Whether signatures are asked for.
+/// Which signatures are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signatures {
-    /// They are.
+pub enum Signatures<'k> {
+    /// Some of those that are there, whoever made them.
     Wanted,
+    /// One of these keys, however many others there are.
+    Of(&'k [PublicKey]),
     /// Nobody looks at them.
     Ignored,
 }
@@ -83,11 +89,11 @@ impl Registry {
         &self,
         found: &Found,
         shelf: &Shelf,
-        signatures: Signatures,
+        signatures: Signatures<'_>,
         progress: &Progress<'_>,
     ) -> Result<Fetched, ShareError> {
         let most = shelf.downloads.most;
-        let (bytes, signatures) = match &found.source {
+        let (bytes, signatures, search_stopped) = match &found.source {
             Source::Registry(reference) => {
                 let (component, manifest) = found
                     .component
@@ -95,29 +101,32 @@ impl Registry {
                     .zip(found.manifest.as_ref())
                     .ok_or_else(|| ShareError::NotFound { place: reference.to_string(), advice: String::new() })?;
                 let repository = reference.repository();
-                let signatures = match signatures {
-                    Signatures::Wanted => self.signatures(repository, manifest).await?,
-                    Signatures::Ignored => Vec::new(),
-                };
                 let bytes = match shelf.store.get(&component.digest) {
                     Ok(bytes) => bytes,
                     Err(_) => self.download(repository, component, &shelf.downloads, progress).await?,
                 };
-                (bytes, signatures)
+                let search = |keys| SignatureSearch { repository, subject: manifest, component: &bytes, keys };
+                let FoundSignatures { texts, stopped } = match signatures {
+                    Signatures::Wanted => self.find_signatures(search(&[])).await?,
+                    Signatures::Of(keys) => self.find_signatures(search(keys)).await?,
+                    Signatures::Ignored => FoundSignatures::default(),
+                };
+                (bytes, texts, stopped)
             }
             Source::Web(url) => {
                 let bytes = self.page(url, most, progress).await?;
                 let advice = String::new();
                 let bytes = bytes.ok_or_else(|| ShareError::NotFound { place: url.to_string(), advice })?;
-                (bytes, self.signature_beside(url, signatures).await?)
+                (bytes, self.signature_beside(url, signatures).await?, None)
             }
-            Source::File(path) => (read(path, most)?, Vec::new()),
+            Source::File(path) => (read(path, most)?, Vec::new(), None),
         };
-        Ok(Fetched { source: found.source.clone(), manifest: found.manifest.clone(), bytes, signatures })
+        let (source, manifest) = (found.source.clone(), found.manifest.clone());
+        Ok(Fetched { source, manifest, bytes, signatures, search_stopped })
     }
 
     /// `ADDRESS.minisig`, as minisign names it.
-    async fn signature_beside(&self, url: &Url, signatures: Signatures) -> Result<Vec<String>, ShareError> {
+    async fn signature_beside(&self, url: &Url, signatures: Signatures<'_>) -> Result<Vec<String>, ShareError> {
         if signatures == Signatures::Ignored {
             return Ok(Vec::new());
         }
@@ -168,32 +177,6 @@ fn version_of(tag: &str) -> Option<Version> {
     Version::parse(&tag.strip_prefix('v').unwrap_or(tag).replace('_', "+")).ok()
 }
 
-/// How a version stands to another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Age {
-    /// It is newer.
-    Newer,
-    /// It is the same.
-    Same,
-    /// It is older.
-    Older,
-    /// Nobody can say: not both are of the form 1.2.3.
-    Unknown,
-}
-
-/// How `version` stands to `other`.
-pub fn age(version: &str, other: &str) -> Age {
-    match (Version::parse(version), Version::parse(other)) {
-        (Ok(version), Ok(other)) => match version.cmp_precedence(&other) {
-            std::cmp::Ordering::Greater => Age::Newer,
-            std::cmp::Ordering::Equal => Age::Same,
-            std::cmp::Ordering::Less => Age::Older,
-        },
-        _ if version == other => Age::Same,
-        _ => Age::Unknown,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,14 +192,5 @@ mod tests {
         assert_eq!(of(&["0.1.0-a", "0.1.0-b"]).as_deref(), Some("0.1.0-b"));
         assert_eq!(of(&["v1.0.0", "0.9.0_build"]).as_deref(), Some("v1.0.0"));
         assert_eq!(of(&["latest", "sha256-abc", "1"]), None);
-    }
-
-    // Row 23: what is older is known as older.
-    #[test]
-    fn versions_are_compared() {
-        assert_eq!(age("1.10.0", "1.9.0"), Age::Newer);
-        assert_eq!(age("1.0.0-rc.1", "1.0.0"), Age::Older);
-        assert_eq!([age("1.0.0+a", "1.0.0+b"), age("today", "today")], [Age::Same, Age::Same]);
-        assert_eq!([age("today", "1.0.0"), age("", "1.0.0")], [Age::Unknown, Age::Unknown]);
     }
 }

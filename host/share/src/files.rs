@@ -5,8 +5,8 @@ use agent_plugins::{LoadError, read_component};
 use std::io;
 use std::path::Path;
 
-/// Larger files are no components of any host.
-pub(crate) const LARGEST: u64 = 1024 * 1024 * 1024;
+/// Larger files are no components of any host: `component_mib` goes no further.
+pub(crate) const LARGEST: u64 = 256 * 1024 * 1024;
 
 /// The bytes of a file. What is no regular file is not even opened: some would be waited for, others never end.
 pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, ShareError> {

@@ -3,8 +3,9 @@
 
 use crate::error::ShareError;
 use crate::files::{LARGEST, read, read_if_there};
+use crate::local::{judge_local, unsigned_in_store};
 use crate::lock::{LockFile, LockedPlugin, place_of};
-use crate::trust::{Signer, Trust};
+use crate::trust::{LOCAL, Signer, Trust};
 use agent_core::message::Digest;
 use agent_plugins::{PluginIdentity, ReadComponent, Vetting, digest_of, introduction, place_file};
 use std::fs::File;
@@ -163,6 +164,17 @@ impl Folder {
         }
     }
 
+    /// Whether a file that is not locked may serve by this trust.
+    pub fn unlocked_may_serve(&self, path: &Path, trust: &Trust) -> Result<(), String> {
+        if !trust.requires() {
+            return Ok(());
+        }
+        let bytes = read(path, LARGEST).map_err(|error| error.to_string())?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let found = introduction(&stem, &bytes).map_err(|error| error.to_string())?;
+        judge_local(path, &found.identity, &bytes, trust).map(drop)
+    }
+
     /// Two commands on one folder wait for each other.
     fn alone(&self) -> Result<Option<File>, ShareError> {
         // Where folders cannot be opened like files there is no such lock, and the last one wins.
@@ -183,9 +195,14 @@ pub enum Removed {
 
 /// Judges a locked plugin by the signature in the lock.
 fn judge(plugin: &LockedPlugin, component: &[u8], trust: &Trust) -> Result<Signer, ShareError> {
+    let identity = PluginIdentity { name: plugin.name.clone(), digest: plugin.component.clone() };
+    let allowed = || Ok(Signer::Nobody { because: "it is listed in `unsigned` of [sharing]".to_owned() });
     match place_of(&plugin.source()?) {
+        Some(_) if trust.requires() && trust.allows_digest(&plugin.component) => allowed(),
         Some(place) => trust.judge(&place, component, &plugin.claims(), plugin.signature.as_slice()),
-        None => Ok(Signer::Nobody { because: "it is from a file of this machine".to_owned() }),
+        None if !trust.requires() => Ok(Signer::Nobody { because: "it is from a file of this machine".to_owned() }),
+        None if trust.allows_local(&identity) => allowed(),
+        None => trust.judge(LOCAL, component, &plugin.claims(), plugin.signature.as_slice()),
     }
 }
 
@@ -194,7 +211,8 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), ShareError> {
 }
 
 /// At load: a file whose plugin, or whose own name, is locked in its folder must be the one that is locked, signed as the
-/// policy wants it. What is not locked is somebody's own and loads as ever.
+/// policy wants it. What is not locked is somebody's own: it loads, unless signatures are required. Then it needs one of a key
+/// for local builds, or the explicit word of the agent's own file.
 #[derive(Clone, Debug, Default)]
 pub struct Locked {
     /// Whose signatures count.
@@ -225,7 +243,7 @@ impl Vetting for Locked {
         for locked in [plugin.name.as_str(), stem].iter().filter_map(|name| lock.plugin(name)) {
             if locked.component != plugin.digest {
                 return Err(format!(
-                    "{} locks `{}` to {} of {}, and this file has {}; `agent-host plugin add --replace --plugins {folder}` puts the \
+                    "it is not the locked file: {} locks `{}` to {} of {}, and this file has {}; `agent-host plugin add --replace --plugins {folder}` puts the \
                      locked one back, `agent-host plugin remove {} --keep-file --plugins {folder}` lets this one serve",
                     LockFile::path(folder).display(),
                     locked.name,
@@ -239,11 +257,22 @@ impl Vetting for Locked {
             self.judge(locked, component)?;
             vouched = Some(locked.voucher());
         }
-        Ok(vouched)
+        if vouched.is_some() || !self.trust.requires() {
+            return Ok(vouched);
+        }
+        let component = component().map_err(|error| format!("it cannot be read: {error}"))?;
+        let signed = judge_local(file, plugin, &component, &self.trust)?;
+        Ok(signed.map(|signed| signed.voucher()))
     }
 
-    fn vet_kept(&self, vouched: &str, plugin: &PluginIdentity, component: &ReadComponent<'_>) -> Result<(), String> {
-        let came_as = LockFile::vouched(vouched).map_err(|error| error.to_string())?;
+    fn vet_kept(
+        &self,
+        vouched: Option<&str>,
+        plugin: &PluginIdentity,
+        component: &ReadComponent<'_>,
+    ) -> Result<(), String> {
+        let came_as =
+            vouched.map(LockFile::vouched).transpose().map_err(|error| error.to_string())?.unwrap_or_default();
         let mut refused = None;
         for locked in came_as.iter().filter(|locked| locked.component == plugin.digest) {
             match self.judge(locked, component) {
@@ -251,7 +280,11 @@ impl Vetting for Locked {
                 Err(reason) => refused = Some(reason),
             }
         }
-        refused.map_or(Ok(()), Err)
+        match refused {
+            Some(reason) => Err(reason),
+            None if self.trust.requires() && !self.trust.allows_local(plugin) => Err(unsigned_in_store(plugin)),
+            None => Ok(()),
+        }
     }
 
     fn lock_file(&self) -> &'static str {
@@ -342,11 +375,14 @@ mod tests {
             Locked::default().vet(&directory.path().join("mine.wasm"), &super::tests::identity("mine", b"x"), &read),
             Ok(None)
         );
-        assert_eq!(Locked::default().vet_kept(&vouched, &identity, &read), Ok(()));
-        let strict = Locked { trust: Trust { policy: crate::SignaturePolicy::Required, keys: Vec::new() } };
-        let refused = strict.vet_kept(&vouched, &identity, &read).expect_err("refused");
+        assert_eq!(Locked::default().vet_kept(Some(&vouched), &identity, &read), Ok(()));
+        let strict = Locked { trust: Trust { policy: crate::SignaturePolicy::Required, ..Trust::default() } };
+        let refused = strict.vet_kept(Some(&vouched), &identity, &read).expect_err("refused");
         assert!(refused.contains("registry.example/team/calc: it is not signed"), "{refused}");
-        assert!(strict.vet_kept("[[plugin", &identity, &read).is_err(), "what cannot be read vouches for nothing");
+        assert!(
+            strict.vet_kept(Some("[[plugin"), &identity, &read).is_err(),
+            "what cannot be read vouches for nothing"
+        );
     }
 
     #[test]
@@ -357,7 +393,7 @@ mod tests {
         assert!(matches!(folder.state(&locked, &Trust::default()), State::Missing));
         let file = folder.place(locked.clone(), b"one", Replace::Locked).expect("placed");
         assert!(matches!(folder.state(&locked, &Trust::default()), State::Right(Signer::Nobody { .. })));
-        let strict = Trust { policy: crate::SignaturePolicy::Required, keys: Vec::new() };
+        let strict = Trust { policy: crate::SignaturePolicy::Required, ..Trust::default() };
         assert!(matches!(folder.state(&locked, &strict), State::Untrusted(_)));
         std::fs::write(file, b"onf").expect("flipped");
         assert!(

@@ -2,17 +2,17 @@
 
 use crate::again::{Listener, Repeat, Tries, asked_for, told};
 use crate::error::{ShareError, shown};
+use crate::origin::OriginCredential;
+use crate::reach::{Reach, Within, of_server, written};
 use crate::reference::is_loopback;
 use agent_core::redaction::Redaction;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::StreamExt;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RANGE};
 use reqwest::{Client, Method, Response, StatusCode, redirect};
-use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use url::{Host, Url};
+use url::Url;
 
 const CONNECT: Duration = Duration::from_secs(10);
 /// Between two pieces of an answer.
@@ -41,8 +41,20 @@ pub(crate) struct Http {
     client: Client,
     /// For this machine's own servers, which are asked without a proxy.
     near: Client,
+    /// For redirects of servers that everybody can reach, and of those in a private network: each resolves names to what such a
+    /// server could reach itself. They are made when they are first needed.
+    redirected: Arc<[OnceLock<Client>; 2]>,
     plain: PlainHttp,
     pub(crate) listener: Listener,
+}
+
+/// How an answer was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// It is of the origin that was asked, and no redirect has led through another one.
+    SameOrigin,
+    /// A redirect has led to another origin, also where a further one led back.
+    OtherOrigin,
 }
 
 /// One request.
@@ -55,9 +67,11 @@ pub(crate) struct Request {
     pub(crate) accept: String,
     /// Where the answer shall begin.
     pub(crate) from: u64,
-    pub(crate) authorization: Option<String>,
-    /// What else of it is secret, beside the authorization.
+    pub(crate) credential: Option<OriginCredential>,
+    /// What else of it is secret, beside the credential.
     pub(crate) secret: Option<String>,
+    /// What the server could reach itself that has named this URL. None: a person has named it.
+    pub(crate) led_by: Option<Reach>,
     pub(crate) repeat: Repeat,
 }
 
@@ -69,16 +83,12 @@ impl Request {
     pub(crate) fn new(method: Method, url: Url) -> Self {
         let repeat = if method == Method::POST { Repeat::IfRefused } else { Repeat::Always };
         let accept = "*/*".to_owned();
-        Self { method, url, body: None, accept, from: 0, authorization: None, secret: None, repeat }
+        Self { method, url, body: None, accept, from: 0, credential: None, secret: None, led_by: None, repeat }
     }
 
     fn secrets(&self) -> Secrets {
-        let mut secrets: Vec<_> = self.secret.iter().chain(&self.authorization).cloned().collect();
-        let basic = self.authorization.as_ref().and_then(|header| STANDARD.decode(header.strip_prefix("Basic ")?).ok());
-        let login = basic.and_then(|bytes| String::from_utf8(bytes).ok());
-        secrets.extend(login.as_ref().and_then(|login| Some(login.split_once(':')?.1.to_owned())));
-        secrets.extend(login);
-        Secrets(secrets)
+        let of_credential = self.credential.iter().flat_map(OriginCredential::secrets);
+        Secrets(self.secret.iter().cloned().chain(of_credential).collect())
     }
 
     pub(crate) fn get(url: Url) -> Self {
@@ -98,19 +108,12 @@ impl Http {
     pub(crate) fn new(plain: PlainHttp) -> Result<Self, ShareError> {
         // An error means that the process has one already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = || {
-            Client::builder()
-                .user_agent(concat!("agent-host/", env!("CARGO_PKG_VERSION")))
-                .redirect(redirect::Policy::none())
-                .referer(false)
-                .connect_timeout(CONNECT)
-        };
         let tls = |error: reqwest::Error| ShareError::Tls(error.to_string());
         // Nothing is verified without TLS, and there may be no certificates to load: containers often have none.
         let near = builder().no_proxy().tls_certs_only([]).build().map_err(tls)?;
         // Without certificates the near ones still work; what needs them says so.
         let client = builder().build().map_err(tls).unwrap_or_else(|_| near.clone());
-        Ok(Self { client, near, plain, listener: Listener::default() })
+        Ok(Self { client, near, redirected: Arc::default(), plain, listener: Listener::default() })
     }
 
     /// `http` for this machine, and where it was asked for; else `https`.
@@ -138,9 +141,11 @@ impl Http {
         }
     }
 
-    /// Asks, and follows redirects: never from TLS to none, and never with credentials to another server.
+    /// Asks, and follows redirects: never from TLS to none, never to what the redirecting server could not reach itself, and
+    /// never with a credential once another origin was involved (row 42). The answer carries its [`Route`].
     async fn follow(&self, mut request: Request, place: &str) -> Result<Response, ShareError> {
         let secrets = request.secrets();
+        let (first, mut route) = (request.url.origin(), Route::SameOrigin);
         for _ in 0..=REDIRECTS {
             self.check(&request.url, place)?;
             // What is sent takes its time; an answer begins soon.
@@ -154,16 +159,40 @@ impl Http {
             let status = response.status();
             if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
                 response.extensions_mut().insert(secrets);
+                response.extensions_mut().insert(route);
                 return Ok(response);
             }
-            request = redirected(request, &response, place)?;
+            request = redirected(request, &response, place).await?;
+            if request.url.origin() != first {
+                route = Route::OtherOrigin;
+            }
+            if route == Route::OtherOrigin {
+                request.credential = None;
+            }
         }
         Err(ShareError::Server { place: place.to_owned(), said: format!("it redirects more than {REDIRECTS} times") })
     }
 
-    async fn once(&self, request: &Request) -> Result<Response, reqwest::Error> {
+    /// The client for a request: a name that a server has led to is resolved within what that server could reach.
+    fn client(&self, request: &Request) -> Result<&Client, reqwest::Error> {
         let host = request.url.host_str().unwrap_or_default();
-        let client = if request.url.scheme() == "http" && is_loopback(host) { &self.near } else { &self.client };
+        let (slot, most) = match request.led_by {
+            _ if request.url.scheme() == "http" && is_loopback(host) => return Ok(&self.near),
+            None | Some(Reach::ThisMachine) => return Ok(&self.client),
+            Some(Reach::Public) => (&self.redirected[0], Reach::Public),
+            Some(Reach::PrivateNetwork) => (&self.redirected[1], Reach::PrivateNetwork),
+        };
+        match slot.get() {
+            Some(client) => Ok(client),
+            None => {
+                let client = builder().dns_resolver(Arc::new(Within(most))).build()?;
+                Ok(slot.get_or_init(|| client))
+            }
+        }
+    }
+
+    async fn once(&self, request: &Request) -> Result<Response, reqwest::Error> {
+        let client = self.client(request)?;
         let mut headers = HeaderMap::new();
         let mut add = |name, value: &str| {
             if let Ok(value) = HeaderValue::from_str(value) {
@@ -177,9 +206,9 @@ impl Http {
         if let Some((_, media_type)) = &request.body {
             add(CONTENT_TYPE, media_type);
         }
-        if let Some(authorization) = &request.authorization
-            && let Ok(mut value) = HeaderValue::from_str(authorization)
-        {
+        let authorization =
+            request.credential.as_ref().and_then(|credential| credential.authorization_for(&request.url));
+        if let Some(Ok(mut value)) = authorization.map(HeaderValue::from_str) {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
@@ -190,68 +219,67 @@ impl Http {
         building.send().await
     }
 
-    fn check(&self, url: &Url, place: &str) -> Result<(), ShareError> {
+    /// Whether a request may go to this URL: with TLS, or to this machine, or because a person has asked for it.
+    pub(crate) fn check(&self, url: &Url, place: &str) -> Result<(), ShareError> {
         let host = url.host_str().unwrap_or_default();
+        let said = |said: String| Err(ShareError::Server { place: place.to_owned(), said });
         match url.scheme() {
             "https" => Ok(()),
             "http" if is_loopback(host) || self.plain == PlainHttp::Allowed => Ok(()),
-            _ => Err(ShareError::Server {
-                place: place.to_owned(),
-                said: format!(
-                    "`{}://{host}` has no TLS, so that anybody on the way could change what comes; --plain-http allows that",
-                    url.scheme()
-                ),
-            }),
+            "http" => said(format!(
+                "`http://{host}` has no TLS, so that anybody on the way could change what comes; --plain-http allows that"
+            )),
+            scheme => said(format!("`{}:` is no address of the web, and has no TLS", shown(scheme))),
         }
     }
 }
 
-fn redirected(request: Request, response: &Response, place: &str) -> Result<Request, ShareError> {
+fn builder() -> reqwest::ClientBuilder {
+    Client::builder()
+        .user_agent(concat!("agent-host/", env!("CARGO_PKG_VERSION")))
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        .connect_timeout(CONNECT)
+}
+
+async fn redirected(request: Request, response: &Response, place: &str) -> Result<Request, ShareError> {
     let said = |said: String| ShareError::Server { place: place.to_owned(), said };
     let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
     let url = location.and_then(|location| request.url.join(location).ok());
     let url = url.ok_or_else(|| said(format!("it redirects ({}) to nowhere", response.status())))?;
-    may_lead(&request.url, &url)
+    let led_by = of_server(&request.url).await;
+    may_lead((&request.url, led_by), &url)
         .map_err(|why| said(format!("it redirects to `{}`, {why}; it is not followed", host_of(&url))))?;
     if !matches!(request.method, Method::GET | Method::HEAD) {
         return Err(said(format!("it redirects what is sent to `{}`; it is not followed", host_of(&url))));
     }
-    let stays = url.origin() == request.url.origin();
-    let authorization = request.authorization.filter(|_| stays);
-    Ok(Request { url, authorization, ..request })
+    // A chain of redirects reaches no further than its first server.
+    let led_by = request.led_by.map_or(led_by, |first| first.min(led_by));
+    Ok(Request { url, led_by: Some(led_by), ..request })
 }
 
-/// Whether a server may send us from one address to another: never from TLS to none, and never to this machine or what only
-/// its network has, unless it is there itself. Else it could reach through us what it cannot reach.
-pub(crate) fn may_lead(from: &Url, to: &Url) -> Result<(), &'static str> {
+/// How an answer was reached. Where nothing is known, nothing is allowed.
+pub(crate) fn route(response: &Response) -> Route {
+    response.extensions().get().copied().unwrap_or(Route::OtherOrigin)
+}
+
+/// Whether a server, which has this reach, may send us from one address to another: never from TLS to none, and never to what it
+/// could not reach itself. A name is checked again when it is resolved.
+pub(crate) fn may_lead((from, reach): (&Url, Reach), to: &Url) -> Result<(), &'static str> {
+    if !matches!(to.scheme(), "http" | "https") {
+        return Err("which is no address of the web, and has no TLS");
+    }
     if from.scheme() == "https" && to.scheme() != "https" {
         return Err("which has no TLS");
     }
-    if is_near(to) && !is_near(from) {
-        return Err("which only this machine can reach");
+    if !to.username().is_empty() || to.password().is_some() {
+        return Err("which has a user or a password in it");
     }
-    Ok(())
-}
-
-/// This machine, and addresses that are given out by no network: there machines ask for their own secrets.
-fn is_near(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => {
-            let name = name.trim_end_matches('.');
-            name == "localhost" || name.ends_with(".localhost")
-        }
-        Some(Host::Ipv4(address)) => is_near_address(IpAddr::V4(address)),
-        Some(Host::Ipv6(address)) => is_near_address(address.to_canonical()),
-        None => false,
+    match written(to) {
+        Some(Reach::ThisMachine) if reach < Reach::ThisMachine => Err("which only this machine can reach"),
+        Some(Reach::PrivateNetwork) if reach < Reach::PrivateNetwork => Err("which only an inner network can reach"),
+        _ => Ok(()),
     }
-}
-
-fn is_near_address(address: IpAddr) -> bool {
-    let is_link_local = match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => address.is_unicast_link_local(),
-    };
-    is_link_local || address.is_loopback() || address.is_unspecified()
 }
 
 /// Nobody is there, or somebody was and is no more: only that is worth another try.
@@ -343,20 +371,27 @@ pub(crate) async fn explained(response: Response) -> String {
 mod tests {
     use super::*;
 
-    // Row 18: nobody is sent through us to what only we can reach.
+    // Rows 18 and 42: nobody is sent through us to what only we can reach.
     #[test]
     fn servers_do_not_lead_inside() {
-        let leads = |from: &str, to: &str| may_lead(&Url::parse(from).expect(from), &Url::parse(to).expect(to)).is_ok();
-        for to in ["https://b.example/x", "https://10.0.0.1/x", "https://a.example:8443/"] {
+        let leads = |from: &str, to: &str| {
+            let (from, to) = (Url::parse(from).expect(from), Url::parse(to).expect(to));
+            may_lead((&from, written(&from).unwrap_or(Reach::Public)), &to).is_ok()
+        };
+        for to in ["https://b.example/x", "https://1.1.1.1/x", "https://a.example:8443/"] {
             assert!(leads("https://a.example/", to), "{to}");
         }
-        assert!(
-            leads("http://127.0.0.1:5000/", "http://localhost:5001/")
-                && leads("http://10.0.0.1/", "https://a.example/")
-        );
+        assert!(leads("http://127.0.0.1:5000/", "http://localhost:5001/"));
+        assert!(leads("http://10.0.0.1/", "https://a.example/") && leads("https://10.0.0.1/", "https://10.0.0.2/"));
         for to in [
             "http://b.example/",
             "file:///etc/passwd",
+            "ftp://b.example/",
+            "data:text/plain,x",
+            "https://user@b.example/",
+            "https://:secret@b.example/",
+            "https://10.0.0.1/x",
+            "https://192.168.1.1/",
             "https://127.0.0.1/",
             "https://2130706433/",
             "https://[::ffff:127.0.0.1]/",

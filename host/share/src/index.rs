@@ -2,11 +2,11 @@
 //! cannot change one list for two writers at once; two tags they can.
 
 use crate::error::{ShareError, shown};
-use crate::fetch::{Age, age};
 use crate::oci::{DESCRIPTION, Descriptor, EMPTY, EMPTY_TYPE, KINDS, MANIFEST_TYPE, Manifest, TITLE, VERSION};
 use crate::push::{Overwrite, PluginFacts, Pushed};
 use crate::reference::Reference;
 use crate::registry::{Access, Registry};
+use crate::version::{Age, age};
 use agent_core::message::Digest;
 use agent_core::nearest::Index as Nearest;
 use agent_plugins::digest_of;

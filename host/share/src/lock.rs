@@ -108,7 +108,15 @@ impl LockFile {
     /// The folder's; empty where there is none.
     pub fn read(directory: &Path) -> Result<Self, ShareError> {
         let path = Self::path(directory);
-        let Some(bytes) = read_if_there(&path, MOST_BYTES)? else { return Ok(Self { plugins: Vec::new() }) };
+        let Some(bytes) = read_if_there(&path, MOST_BYTES)? else {
+            // A link to nothing is no missing lock file: whoever made it meant plugins to be locked.
+            if path.symlink_metadata().is_ok() {
+                let reason = "it is a link to a file that does not exist; restore that file, or delete the link and add the \
+                              plugins again";
+                return Err(ShareError::Lock { path, line: None, reason: reason.to_owned() });
+            }
+            return Ok(Self { plugins: Vec::new() });
+        };
         match String::from_utf8(bytes) {
             Ok(text) => Self::parse(&text, &path),
             Err(error) => Err(ShareError::file(path, "read", std::io::Error::other(error))),

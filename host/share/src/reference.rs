@@ -59,9 +59,14 @@ impl Source {
 
     fn not_a_path(text: &str) -> Result<Self, ShareError> {
         if text.starts_with("https://") || text.starts_with("http://") {
-            let url = Url::parse(text).ok().filter(|url| url.username().is_empty() && url.password().is_none());
-            let reason = "it is no address of the web, or has a user or a password in it";
-            return url.map(Self::Web).ok_or(ShareError::Reference { text: text.to_owned(), reason });
+            let refused = |text: &str, reason| ShareError::Reference { text: text.to_owned(), reason };
+            let mut url = Url::parse(text).map_err(|_| refused("the address", "it is no address of the web"))?;
+            if url.username().is_empty() && url.password().is_none() {
+                return Ok(Self::Web(url));
+            }
+            // What is refused is shown without the password.
+            let _ = url.set_username("").and_then(|()| url.set_password(None));
+            return Err(refused(url.as_str(), "it had a user or a password in it, which would be stored and shown"));
         }
         Reference::parse(text).map(Self::Registry)
     }
@@ -256,7 +261,8 @@ mod tests {
         assert!(matches!(Source::parse("./calc"), Ok(Source::File(_))));
         assert!(matches!(Source::parse("out/calc.wasm"), Ok(Source::File(_))));
         assert!(matches!(Source::parse("registry.example/calc:1"), Ok(Source::Registry(_))));
-        assert!(Source::parse("https://user:secret@example.com/calc.wasm").is_err());
+        let error = Source::parse("https://user:secret@example.com/calc.wasm").expect_err("refused").to_string();
+        assert!(error.contains("`https://example.com/calc.wasm`") && !error.contains("secret"), "row 16: {error}");
         // Row 18: as it stands in a lock it is the same wherever it is read, whatever lies there.
         assert!(matches!(Source::parse_written("registry.example/team/calc.wasm"), Ok(Source::Registry(_))));
         assert!(matches!(Source::parse_written("/home/ann/calc.wasm"), Ok(Source::File(_))));

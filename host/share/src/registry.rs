@@ -1,27 +1,31 @@
 //! A registry, as the OCI distribution specification has it: manifests, blobs, tags, referrers.
 
 use crate::again::{AskedAgain, Listener, Repeat, Tries, asked_for, told};
-use crate::auth::{answer, challenge};
+use crate::auth::{Asker, answer, challenge_of};
 use crate::credentials::Credentials;
 use crate::error::{ShareError, shown};
-use crate::http::{Http, PlainHttp, Request, body, explained, may_lead};
+use crate::http::{Http, PlainHttp, Request, Route, body, explained, may_lead, route};
 use crate::oci::{Descriptor, INDEX_TYPE, Index, MANIFEST_TYPE, Manifest};
+use crate::origin::{OriginCredential, OriginLogin, TokenServers};
+use crate::reach::{Reach, of_server};
 use crate::reference::{Reference, Repository, is_tag};
 use agent_core::message::Digest;
 use agent_plugins::digest_of;
 use bytes::Bytes;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, LINK, LOCATION, WWW_AUTHENTICATE};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, LINK, LOCATION};
 use reqwest::{Method, Response, StatusCode};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use url::Url;
+use url::{Origin, Url};
 
 /// Largest manifest or index; what registries themselves take.
 const MANIFEST_BYTES: u64 = 4 * 1024 * 1024;
 /// Largest page of tags.
 const TAGS_BYTES: u64 = 4 * 1024 * 1024;
+/// All pages of a list of what refers to an artifact.
+pub(crate) const LIST_BYTES: u64 = 16 * 1024 * 1024;
 /// Tags that are read of one repository.
-const MOST_TAGS: usize = 10_000;
+const MOST_TAGS: usize = 25_000;
 /// Pages that they are read in.
 const MOST_PAGES: usize = 100;
 
@@ -30,8 +34,25 @@ const MOST_PAGES: usize = 100;
 pub struct Registry {
     http: Http,
     credentials: Credentials,
-    /// By host and scope.
-    authorizations: Mutex<HashMap<(String, String), String>>,
+    token_servers: TokenServers,
+    /// By the registry's origin and the scope.
+    authorizations: Mutex<HashMap<(Origin, String), OriginCredential>>,
+}
+
+/// Whether a list was read to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Completeness {
+    Whole,
+    /// There are more than are read.
+    Cut,
+}
+
+/// Artifacts that refer to another one.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) entries: Vec<Descriptor>,
+    /// There are more, which were not read.
+    pub(crate) stopped: bool,
 }
 
 /// What is done with a repository.
@@ -61,7 +82,15 @@ pub(crate) struct Stored {
 impl Registry {
     /// With credentials for those that ask for some.
     pub fn new(credentials: Credentials, plain: PlainHttp) -> Result<Self, ShareError> {
-        Ok(Self { http: Http::new(plain)?, credentials, authorizations: Mutex::default() })
+        let (http, token_servers) = (Http::new(plain)?, TokenServers::default());
+        Ok(Self { http, credentials, token_servers, authorizations: Mutex::default() })
+    }
+
+    /// The same, where logins of registries may also go to the token servers at these URLs when a registry names them.
+    #[must_use]
+    pub fn with_token_servers(mut self, urls: &[Url]) -> Self {
+        self.token_servers = TokenServers::of(urls);
+        self
     }
 
     /// The same, telling somebody whenever a request is sent again.
@@ -77,15 +106,21 @@ impl Registry {
 
     /// What stands behind a tag or a digest. None: nothing. Who is about to push asks as one who may: some registries show a
     /// repository that is not there to nobody else.
-    pub(crate) async fn stored(
+    pub(crate) async fn stored(&self, at: (&Repository, Access), name: &str) -> Result<Option<Stored>, ShareError> {
+        self.stored_within(at, name, MANIFEST_BYTES).await
+    }
+
+    /// The same, of at most so many bytes.
+    pub(crate) async fn stored_within(
         &self,
         (repository, access): (&Repository, Access),
         name: &str,
+        most: u64,
     ) -> Result<Option<Stored>, ShareError> {
         let place = place(repository, name);
         let url = self.url(repository, &format!("manifests/{name}"))?;
         let request = Request::get(url).accepting(&format!("{MANIFEST_TYPE}, {INDEX_TYPE}, application/json;q=0.5"));
-        let answer = self.whole((repository, access), request, (&place, MANIFEST_BYTES)).await?;
+        let answer = self.whole((repository, access), request, (&place, most)).await?;
         let Some((headers, bytes)) = answer else { return Ok(None) };
         let told = header(&headers, "docker-content-digest").and_then(|digest| Digest::parse(&digest).ok());
         let media_type = header(&headers, CONTENT_TYPE.as_str()).unwrap_or_default();
@@ -217,16 +252,17 @@ impl Registry {
         }
         let begin = Request::new(Method::POST, self.url(repository, "blobs/uploads/")?)
             .with_body("", "application/octet-stream");
-        let url = begin.url.clone();
         let begun = self.send(repository, Access::Push, begin, place).await?;
         if !begun.status().is_success() {
             return Ok(Some(begun));
         }
         let location = header(begun.headers(), LOCATION.as_str());
-        let mut location = upload_at(&url, location.as_deref())
+        let reach = of_server(begun.url()).await;
+        let mut location = upload_at((begun.url(), reach), location.as_deref())
             .map_err(|said| ShareError::Server { place: place.to_owned(), said })?;
         location.query_pairs_mut().append_pair("digest", digest.as_str());
-        let upload = Request { repeat: Repeat::IfRefused, ..Request::new(Method::PUT, location) }
+        let new = Request::new(Method::PUT, location);
+        let upload = Request { repeat: Repeat::IfRefused, led_by: Some(reach), ..new }
             .with_body(bytes.clone(), "application/octet-stream");
         let uploaded = self.send(repository, Access::Push, upload, place).await?;
         Ok(Some(uploaded).filter(|uploaded| !uploaded.status().is_success()))
@@ -270,13 +306,21 @@ impl Registry {
         }
     }
 
-    /// All tags of a repository; none where there is no such repository.
+    /// The tags of a repository; none where there is no such repository.
     pub(crate) async fn tags(&self, repository: &Repository) -> Result<Vec<String>, ShareError> {
+        self.tag_list(repository).await.map(|(tags, _)| tags)
+    }
+
+    /// The same, and whether these are all.
+    pub(crate) async fn tag_list(&self, repository: &Repository) -> Result<(Vec<String>, Completeness), ShareError> {
         let place = repository.to_string();
         let mut next = Some(self.url(repository, "tags/list?n=1000")?);
         let mut tags: Vec<String> = Vec::new();
         for _ in 0..MOST_PAGES {
-            let Some(url) = next.take().filter(|_| tags.len() < MOST_TAGS) else { break };
+            if tags.len() >= MOST_TAGS {
+                break;
+            }
+            let Some(url) = next.take() else { break };
             let request = Request::get(url.clone());
             let answer = self.whole((repository, Access::Pull), request, (&place, TAGS_BYTES)).await?;
             let Some((headers, bytes)) = answer else { break };
@@ -290,24 +334,41 @@ impl Registry {
             // A page without anything new would lead on for ever.
             next = follows.filter(|next| tags.len() > before && next.origin() == url.origin());
         }
-        Ok(tags)
+        let completeness = if next.is_some() { Completeness::Cut } else { Completeness::Whole };
+        Ok((tags, completeness))
     }
 
-    /// Whether the registry answers what refers to an artifact, with the list; None: it has no such thing.
+    /// The artifacts of a type that refer to an artifact, page by page. None: the registry keeps no such list.
     pub(crate) async fn referrers(
         &self,
-        repository: &Repository,
-        subject: &Digest,
-    ) -> Result<Option<Index>, ShareError> {
+        (repository, subject): (&Repository, &Digest),
+        artifact_type: &str,
+    ) -> Result<Option<Listing>, ShareError> {
         let place = place(repository, subject.as_str());
-        let url = self.url(repository, &format!("referrers/{subject}"))?;
-        let request = Request::get(url).accepting(INDEX_TYPE);
-        match self.whole((repository, Access::Pull), request, (&place, MANIFEST_BYTES)).await {
-            Ok(answer) => Ok(answer.and_then(|(_, bytes)| serde_json::from_slice(&bytes).ok())),
-            // Whoever has no such thing says so in different ways.
-            Err(ShareError::Server { .. }) => Ok(None),
-            Err(error) => Err(error),
+        let mut url = self.url(repository, &format!("referrers/{subject}"))?;
+        url.query_pairs_mut().append_pair("artifactType", artifact_type);
+        let (mut next, mut room, mut listing) = (Some(url), LIST_BYTES, None);
+        for _ in 0..MOST_PAGES {
+            let Some(url) = next.take() else { return Ok(listing) };
+            let request = Request::get(url.clone()).accepting(INDEX_TYPE);
+            let (headers, bytes) = match self.whole((repository, Access::Pull), request, (&place, room)).await {
+                Ok(Some(page)) => page,
+                Ok(None) => return Ok(listing),
+                Err(ShareError::TooLarge { .. }) => break,
+                // A registry without such a list says so in different ways.
+                Err(ShareError::Server { .. }) if listing.is_none() => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let Ok(page) = serde_json::from_slice::<Index>(&bytes) else { return Ok(listing) };
+            room = room.saturating_sub(bytes.len() as u64);
+            let entries: &mut Vec<_> = &mut listing.get_or_insert_with(Listing::default).entries;
+            let before = entries.len();
+            entries.extend(page.manifests);
+            let link = header(&headers, LINK.as_str()).and_then(|link| next_page(&url, &link));
+            // A page without anything new would lead on for ever.
+            next = link.filter(|next| entries.len() > before && next.origin() == url.origin());
         }
+        Ok(Some(Listing { stopped: true, ..listing.unwrap_or_default() }))
     }
 
     fn url(&self, repository: &Repository, path: &str) -> Result<Url, ShareError> {
@@ -325,20 +386,21 @@ impl Registry {
         place: &str,
     ) -> Result<Response, ShareError> {
         let scope = access.scope(repository);
-        let key = (repository.host().to_owned(), scope.clone());
         // What the server has sent us elsewhere to is no place for what this registry gave us.
-        let own = self.url(repository, "")?.origin() == request.url.origin();
+        let origin = self.url(repository, "")?.origin();
+        let own = origin == request.url.origin();
+        let key = (origin, scope);
         let known = self.known().get(&key).cloned().filter(|_| own);
-        let first = self.http.send(Request { authorization: known, ..request.clone() }, place).await?;
+        let first = self.http.send(Request { credential: known, ..request.clone() }, place).await?;
         if !own || first.status() != StatusCode::UNAUTHORIZED {
             return self.allowed(first, repository, place).await;
         }
-        let challenges = first.headers().get_all(WWW_AUTHENTICATE);
-        let challenge = challenges.iter().filter_map(|value| challenge(value.to_str().ok()?)).next();
-        let Some(challenge) = challenge else { return self.allowed(first, repository, place).await };
-        let login = self.credentials.login(repository.host()).await?;
-        let answered = answer((&self.http, &request.url), &challenge, (&scope, place), login.as_ref()).await?;
-        let Some(authorization) = answered else {
+        let Some(challenge) = challenge_of(&first) else { return self.allowed(first, repository, place).await };
+        let login = self.credentials.login(repository.host(), request.url.scheme()).await?;
+        let login = login.map(|login| OriginLogin::new(login, &request.url));
+        let asker =
+            Asker { http: &self.http, url: &request.url, scope: &key.1, place, token_servers: &self.token_servers };
+        let Some(credential) = answer(&asker, &challenge, login.as_ref()).await? else {
             let said = explained(first).await;
             let advice = match login {
                 Some(_) => format!("the credentials for {0} are not accepted: `docker login {0}`", repository.host()),
@@ -346,8 +408,8 @@ impl Registry {
             };
             return Err(ShareError::Unauthorised { place: place.to_owned(), said, advice });
         };
-        self.known().insert(key.clone(), authorization.clone());
-        let second = self.http.send(Request { authorization: Some(authorization), ..request }, place).await?;
+        self.known().insert(key.clone(), credential.clone());
+        let second = self.http.send(Request { credential: Some(credential), ..request }, place).await?;
         if second.status() == StatusCode::UNAUTHORIZED {
             self.known().remove(&key);
         }
@@ -358,7 +420,15 @@ impl Registry {
         if !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return Ok(response);
         }
-        let advice = match self.credentials.login(repository.host()).await? {
+        let registry = self.url(repository, "")?;
+        if route(&response) == Route::OtherOrigin || response.url().origin() != registry.origin() {
+            let other = response.url().origin().ascii_serialization();
+            let said = format!("the registry leads to {other}: {}", explained(response).await);
+            let advice =
+                format!("the credentials for {} are for it alone and are not sent elsewhere", repository.host());
+            return Err(ShareError::Unauthorised { place: place.to_owned(), said, advice });
+        }
+        let advice = match self.credentials.login(repository.host(), registry.scheme()).await? {
             Some(_) => format!(
                 "the credentials for {0} do not allow it: `docker login {0}` logs in as somebody else",
                 repository.host()
@@ -376,7 +446,7 @@ impl Registry {
         )
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), String>> {
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<(Origin, String), OriginCredential>> {
         self.authorizations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -393,11 +463,11 @@ pub(crate) async fn succeeded(response: Response, place: &str) -> Result<Respons
     }
 }
 
-/// Where an upload goes that was begun at `begun`.
-fn upload_at(begun: &Url, location: Option<&str>) -> Result<Url, String> {
+/// Where an upload goes that was begun at `begun`, on a server of this reach.
+fn upload_at((begun, reach): (&Url, Reach), location: Option<&str>) -> Result<Url, String> {
     let location = location.and_then(|location| begun.join(location).ok());
     let location = location.ok_or_else(|| "it takes an upload and does not say where".to_owned())?;
-    may_lead(begun, &location).map_err(|why| {
+    may_lead((begun, reach), &location).map_err(|why| {
         format!("it wants the upload at `{}`, {why}; nothing is sent there", shown(location.as_str()))
     })?;
     Ok(location)
@@ -432,10 +502,16 @@ mod tests {
     #[test]
     fn uploads_are_not_sent_inside() {
         let begun = Url::parse("https://registry.example/v2/a/blobs/uploads/").expect("an address");
-        let at = |location| upload_at(&begun, location).map(String::from);
+        let at = |location| upload_at((&begun, Reach::Public), location).map(String::from);
         assert_eq!(at(Some("/v2/a/1?x=y")).as_deref(), Ok("https://registry.example/v2/a/1?x=y"));
         assert_eq!(at(Some("https://store.example/1")).as_deref(), Ok("https://store.example/1"));
-        for inside in ["http://127.0.0.1:2375/build", "https://localhost/x", "http://store.example/1", "file:///x"] {
+        for inside in [
+            "http://127.0.0.1:2375/build",
+            "https://localhost/x",
+            "https://10.0.0.1/",
+            "http://store.example/1",
+            "file:///x",
+        ] {
             assert!(at(Some(inside)).is_err_and(|said| said.contains("nothing is sent there")), "{inside}");
         }
         assert!(at(None).is_err() && at(Some("http://[")).is_err());

@@ -55,13 +55,41 @@ pub fn sign(key: &SigningKey, component: &[u8], claims: &Claims) -> Result<Strin
 
 /// Checks a signature of this key over these bytes, and for what it was made.
 pub(crate) fn verify(key: &PublicKey, component: &[u8], text: &str, wanted: &Claims) -> Result<(), Broken> {
+    check(&verified(key, component, text)?, wanted)
+}
+
+/// What a signature of this key over these bytes says.
+fn verified(key: &PublicKey, component: &[u8], text: &str) -> Result<Claims, Broken> {
     let signature = minisign_verify::Signature::decode(text).map_err(|_| Broken::Unreadable)?;
     let id = key_id(text).ok_or(Broken::Unreadable)?;
     if key.id() != Some(id) {
         return Err(Broken::OtherKey(shown_id(id)));
     }
     key.verifier().verify(component, &signature, false).map_err(|_| Broken::Forged)?;
-    check(&claims(signature.trusted_comment()), wanted)
+    Ok(claims(signature.trusted_comment()))
+}
+
+/// Whether one of the keys has signed these bytes for this place and manifest. Name and version are in the bytes, and are
+/// checked when the component has been read.
+pub(crate) fn is_signed_for(
+    keys: &[PublicKey],
+    component: &[u8],
+    text: &str,
+    (repository, manifest): (&str, &Digest),
+) -> bool {
+    let is_for = |claims: Claims| claims.repository == repository && claims.manifest.as_ref() == Some(manifest);
+    keys.iter().any(|key| verified(key, component, text).is_ok_and(is_for))
+}
+
+/// The number of a key, as [`key_of`] shows that of a signature.
+pub(crate) fn number_of(key: &PublicKey) -> Option<String> {
+    key.id().map(shown_id)
+}
+
+/// When a signature says that it was made, in seconds since 1970. It is part of what is signed.
+pub(crate) fn signed_at(text: &str) -> Option<u64> {
+    let comment = text.lines().nth(2)?.strip_prefix("trusted comment: ")?;
+    comment.split('\t').find_map(|field| field.strip_prefix("timestamp:"))?.trim().parse().ok()
 }
 
 /// Whether a text has the form of a signature. Whose it is, and of what, is not looked at.

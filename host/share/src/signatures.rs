@@ -9,16 +9,18 @@ use crate::oci::{Descriptor, EMPTY, EMPTY_TYPE, INDEX_TYPE, Index, MANIFEST_TYPE
 use crate::push::Pushed;
 use crate::reference::Repository;
 use crate::registry::{Access, Registry, Stored};
-use crate::signature::SIGNATURE_BYTES;
+use crate::signature::key_of;
 use agent_core::message::Digest;
 use bytes::Bytes;
 use std::time::Duration;
 
 /// What a signature is, in the registry.
-const SIGNATURE_TYPE: &str = "application/vnd.agent-host.plugin.signature.v1";
+pub(crate) const SIGNATURE_TYPE: &str = "application/vnd.agent-host.plugin.signature.v1";
 /// The signature itself: minisign's four lines.
 const MINISIG_TYPE: &str = "application/vnd.minisign.signature.v1";
-/// Signatures of one artifact that are looked at.
+/// The number of the key that made it, as an annotation. Anybody can write it: it says where to look first, and nothing else.
+pub(crate) const KEY: &str = "host.agent.plugin.signature.key";
+/// Signatures that are put back into a list at once.
 const MOST: usize = 32;
 /// Tries to get an entry into an index that others write, too.
 const TRIES: u32 = 6;
@@ -35,13 +37,14 @@ impl Registry {
         let mut manifest = Manifest::new(Descriptor::of(EMPTY_TYPE, EMPTY), vec![layer]);
         manifest.artifact_type = Some(SIGNATURE_TYPE.to_owned());
         manifest.subject = Some(subject);
+        manifest.annotations.extend(key_of(signature).map(|key| (KEY.to_owned(), key)));
         let bytes = serde_json::to_vec(&manifest).expect("texts are JSON");
         let entry = entry(&bytes);
         self.put_blob(repository, &Bytes::from_static(EMPTY)).await?;
         self.put_blob(repository, &Bytes::copy_from_slice(signature.as_bytes())).await?;
         self.put(repository, entry.digest.as_str(), (&bytes, MANIFEST_TYPE)).await?;
-        let listed = self.referrers(repository, &pushed.manifest).await?;
-        if listed.is_some_and(|index| holds(&index, &entry.digest)) {
+        let listed = self.referrers((repository, &pushed.manifest), SIGNATURE_TYPE).await?;
+        if listed.is_some_and(|listing| listing.entries.iter().any(|listed| listed.digest == entry.digest)) {
             return Ok(());
         }
         self.put(repository, &own_tag(&pushed.manifest, &entry.digest), (&bytes, MANIFEST_TYPE)).await?;
@@ -113,62 +116,16 @@ impl Registry {
         }
         Ok(found)
     }
-
-    /// The signatures that stand beside an artifact. What cannot be read among them is none.
-    pub(crate) async fn signatures(
-        &self,
-        repository: &Repository,
-        subject: &Digest,
-    ) -> Result<Vec<String>, ShareError> {
-        let referrers = self.referrers(repository, subject).await?;
-        let keeps_lists = referrers.is_some();
-        let mut listed = referrers.unwrap_or_else(|| Index::of(Vec::new()));
-        let fallback = self.fallback((repository, Access::Pull), &fallback_tag(subject)).await.ok().flatten();
-        for entry in fallback.into_iter().flat_map(|index| index.manifests) {
-            let is_other = entry.artifact_type.as_deref().is_some_and(|kind| kind != SIGNATURE_TYPE);
-            if !is_other && !holds(&listed, &entry.digest) {
-                listed.manifests.push(entry);
-            }
-        }
-        let mut manifests = Vec::new();
-        if !keeps_lists {
-            let tagged = self.tagged((repository, Access::Pull), subject, &listed).await?;
-            manifests.extend(tagged.into_iter().map(|(_, stored)| stored.bytes));
-        }
-        for entry in listed.manifests.iter().take(MOST) {
-            match self.stored((repository, Access::Pull), entry.digest.as_str()).await {
-                Ok(stored) => manifests.extend(stored.map(|stored| stored.bytes)),
-                Err(error) if error.is_offline() => return Err(error),
-                Err(error) => tracing::warn!(%error, "a signature cannot be read"),
-            }
-        }
-        let mut signatures = Vec::new();
-        for manifest in manifests {
-            match self.signature((repository, subject), &manifest).await {
-                Ok(signature) => signatures.extend(signature),
-                Err(error) if error.is_offline() => return Err(error),
-                Err(error) => tracing::warn!(%error, "a signature cannot be read"),
-            }
-        }
-        Ok(signatures)
-    }
-
-    async fn signature(
-        &self,
-        (repository, subject): (&Repository, &Digest),
-        manifest: &[u8],
-    ) -> Result<Option<String>, ShareError> {
-        let Ok(manifest) = serde_json::from_slice::<Manifest>(manifest) else { return Ok(None) };
-        let refers = manifest.subject.as_ref().is_some_and(|wanted| wanted.digest == *subject);
-        let is_signature = manifest.artifact_type.as_deref() == Some(SIGNATURE_TYPE);
-        let Some(layer) = manifest.layers.first().filter(|_| refers && is_signature) else { return Ok(None) };
-        let bytes = self.blob(repository, layer, SIGNATURE_BYTES).await?;
-        Ok(String::from_utf8(bytes.to_vec()).ok())
-    }
 }
 
+/// A signature's manifest in a list, with its annotations, as registries list them.
 fn entry(manifest: &[u8]) -> Descriptor {
-    Descriptor { artifact_type: Some(SIGNATURE_TYPE.to_owned()), ..Descriptor::of(MANIFEST_TYPE, manifest) }
+    let annotations = serde_json::from_slice::<Manifest>(manifest).map(|manifest| manifest.annotations);
+    Descriptor {
+        artifact_type: Some(SIGNATURE_TYPE.to_owned()),
+        annotations: annotations.unwrap_or_default(),
+        ..Descriptor::of(MANIFEST_TYPE, manifest)
+    }
 }
 
 fn holds(index: &Index, digest: &Digest) -> bool {
@@ -176,11 +133,11 @@ fn holds(index: &Index, digest: &Digest) -> bool {
 }
 
 /// `sha256-…`, as the distribution specification names the list of what refers to a digest.
-fn fallback_tag(subject: &Digest) -> String {
+pub(crate) fn fallback_tag(subject: &Digest) -> String {
     format!("sha256-{}", subject.hex())
 }
 
 /// Of one signature alone.
-fn own_tag(subject: &Digest, signature: &Digest) -> String {
+pub(crate) fn own_tag(subject: &Digest, signature: &Digest) -> String {
     format!("{}.{}", fallback_tag(subject), signature.short())
 }

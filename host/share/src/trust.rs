@@ -3,6 +3,8 @@
 use crate::error::ShareError;
 use crate::keys::PublicKey;
 use crate::signature::{Broken, Claims, key_of, verify};
+use agent_core::message::Digest;
+use agent_plugins::PluginIdentity;
 
 /// What follows where a plugin from elsewhere has no signature of a trusted key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,9 +34,14 @@ impl SignaturePolicy {
 pub struct Trust {
     /// What follows.
     pub policy: SignaturePolicy,
-    /// Beginnings of references, each with the keys that sign there.
+    /// Beginnings of references, each with the keys that sign there; and [`LOCAL`] with those that sign what is built here.
     pub keys: Vec<(String, Vec<PublicKey>)>,
+    /// Names and digests of plugins that serve without a signature where one is required.
+    pub unsigned: Vec<String>,
 }
+
+/// The name space of what was built on this machine, for its trusted keys.
+pub const LOCAL: &str = "local";
 
 /// What is known of who signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +64,21 @@ impl Trust {
     /// Whether signatures are looked at.
     pub fn looks(&self) -> bool {
         self.policy != SignaturePolicy::Off
+    }
+
+    /// Whether nothing may serve without a trusted signature.
+    pub fn requires(&self) -> bool {
+        self.policy == SignaturePolicy::Required
+    }
+
+    /// Whether the agent's own file lets exactly these bytes serve without a signature.
+    pub(crate) fn allows_digest(&self, digest: &Digest) -> bool {
+        self.unsigned.iter().any(|allowed| allowed == digest.as_str())
+    }
+
+    /// Whether the agent's own file lets a plugin that was built here serve without a signature.
+    pub(crate) fn allows_local(&self, plugin: &PluginIdentity) -> bool {
+        self.allows_digest(&plugin.digest) || self.unsigned.contains(&plugin.name)
     }
 
     /// The keys for a place, `HOST/PATH`: those of the longest name space that it is in.
@@ -162,7 +184,7 @@ mod tests {
 
     fn trust(policy: SignaturePolicy, keys: &[(&str, &SigningKey)]) -> Trust {
         let keys = keys.iter().map(|(space, key)| ((*space).to_owned(), vec![key.public.clone()]));
-        Trust { policy, keys: keys.collect() }
+        Trust { policy, keys: keys.collect(), ..Trust::default() }
     }
 
     // Row 23: unsigned or wrongly signed.

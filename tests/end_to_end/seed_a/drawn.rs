@@ -91,7 +91,7 @@ impl Drawing {
         config.bounds.parallel_calls = 1;
         config.offered_tools = 100;
         let accepts = json!({"type": "object", "required": ["of"], "properties": {"of": {"type": "string"}}});
-        let service = ServiceConfig { accepts, ..ServiceConfig::new("weather.forecast") };
+        let service = ServiceConfig { accepts, ..ServiceConfig::new("weather.forecast".parse().unwrap()) };
         config.services.insert("weather.forecast".to_owned(), service);
         let agent = house.agent(config, script(&replies())).await;
         let session = Session::open(&house.host(), agent.clone(), OpenSession::New).await.unwrap();

@@ -1,6 +1,6 @@
 //! A turn that waits over a restart keeps what it began with: grants, roles, tools (P10, row 19).
 
-use crate::support::{House, calling, events, granting, results, saying, script, turn};
+use crate::support::{House, calling, events, granting, results, saying, script, sending, turn};
 use agent_core::cloud_event::CloudEvent;
 use agent_core::event::EventKind;
 use agent_core::run::{Run, TurnError};
@@ -17,7 +17,7 @@ fn waits() -> Value {
 
 /// Begins a turn that waits, and lets it go.
 async fn suspended(house: &House, config: AgentConfig) -> String {
-    let mut session = house.session(config, script(&[waits()])).await;
+    let mut session = house.session(sending(config), script(&[waits()])).await;
     assert!(matches!(turn(&mut session, "Go.").await, TurnResult::Suspended(_)));
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
@@ -26,7 +26,7 @@ async fn suspended(house: &House, config: AgentConfig) -> String {
 
 /// The next process: an agent of this configuration whose model goes on with these replies.
 async fn next(house: &House, config: AgentConfig, replies: &[Value]) -> Arc<Agent> {
-    house.agent(config, script(&[&[waits()], replies].concat())).await
+    house.agent(sending(config), script(&[&[waits()], replies].concat())).await
 }
 
 async fn open(house: &House, agent: &Arc<Agent>, subject: &str) -> Result<Session, SessionError> {
@@ -128,7 +128,7 @@ async fn p10_services_are_pinned_by_their_definitions() {
     let house = House::new(&["probe"]).await;
     let service = |description: &str| ServiceConfig {
         description: description.to_owned(),
-        ..ServiceConfig::new("com.example.work")
+        ..ServiceConfig::new("com.example.work".parse().unwrap())
     };
     let mut config = AgentConfig::new("test");
     config.services.insert("changed".to_owned(), service("before"));

@@ -99,7 +99,7 @@ async fn p10_a_declined_successor_leaves_the_trial() {
     let file = folder(&house).join("probe.wasm");
     put(&file, &version(1));
     let mut config = AgentConfig::new("test");
-    config.services.insert("payer.pay".to_owned(), ServiceConfig::new("com.example.pay"));
+    config.services.insert("payer.pay".to_owned(), ServiceConfig::new("com.example.pay".parse().unwrap()));
     let crashes = [panic("a"), panic("b"), panic("c"), saying("So.")];
     let live = LiveAgent::new(house.agent(config, script(&crashes)).await);
     let (mut notices, _watch) = watch(&house, &[&live]).await;

@@ -1,9 +1,10 @@
 //! The options of commands that share plugins.
 
-use agent_share::{Overwrite, PlainHttp, Reference, Source};
+use agent_share::{Downgrade, Overwrite, PlainHttp, Reference, Source};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use url::Url;
 
 /// How registries are asked.
 #[derive(Clone, Debug, Default, Args)]
@@ -11,6 +12,9 @@ pub(crate) struct ConnectionArguments {
     /// Talk to other machines without TLS, too; this one is never asked with it
     #[arg(long)]
     plain_http: bool,
+    /// A token server of another owner that the registry's login may be sent to when the registry names it; can be repeated
+    #[arg(long = "token-server", value_name = "URL", value_parser = token_server)]
+    pub(crate) token_servers: Vec<Url>,
 }
 
 impl ConnectionArguments {
@@ -66,9 +70,9 @@ impl PushArguments {
 /// What `plugin sign` takes.
 #[derive(Debug, Args)]
 pub(crate) struct SignArguments {
-    /// What to sign: HOST/PATH:TAG, or with its digest
-    #[arg(value_name = "REF", value_parser = reference)]
-    pub(crate) reference: Reference,
+    /// What to sign: HOST/PATH:TAG, or with its digest; or a component that was built here, a file (*.wasm)
+    #[arg(value_name = "REF|PATH", value_parser = source)]
+    pub(crate) reference: Source,
     /// The key, which `key new` has made
     #[arg(long, value_name = "KEY")]
     pub(crate) key: PathBuf,
@@ -86,12 +90,20 @@ pub(crate) struct AddArguments {
     /// Put it in the place of a file that nobody has locked, that was changed, or that is locked to another place
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Take an older version than the one that is locked, where they are of the same place
+    /// Take a plugin of the same place that is older than the locked one, is the same version with other content, or is no longer
+    /// signed
     #[arg(long)]
-    pub(crate) allow_downgrade: bool,
+    allow_downgrade: bool,
     /// Where it goes.
     #[command(flatten)]
     pub(crate) folder: FolderArguments,
+}
+
+impl AddArguments {
+    /// Whether a person has asked for what is not newer.
+    pub(crate) fn downgrade(&self) -> Downgrade {
+        if self.allow_downgrade { Downgrade::Allowed } else { Downgrade::Refused }
+    }
 }
 
 /// What `plugin update` takes.
@@ -103,12 +115,19 @@ pub(crate) struct UpdateArguments {
     /// Change nothing, say what is newer, and end with 1 where something is
     #[arg(long)]
     pub(crate) check: bool,
-    /// Take older versions, too, where a tag has gone back
+    /// Take plugins that are older than the locked ones, are the same versions with other content, or are no longer signed
     #[arg(long)]
-    pub(crate) allow_downgrade: bool,
+    allow_downgrade: bool,
     /// Where they are.
     #[command(flatten)]
     pub(crate) folder: FolderArguments,
+}
+
+impl UpdateArguments {
+    /// Whether a person has asked for what is not newer.
+    pub(crate) fn downgrade(&self) -> Downgrade {
+        if self.allow_downgrade { Downgrade::Allowed } else { Downgrade::Refused }
+    }
 }
 
 /// What `plugin remove` takes.
@@ -157,6 +176,11 @@ pub(crate) enum KeyCommand {
         #[arg(long)]
         no_password: bool,
     },
+}
+
+fn token_server(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    url.ok_or_else(|| "write it with its scheme, such as https://auth.example".to_owned())
 }
 
 fn reference(text: &str) -> Result<Reference, String> {

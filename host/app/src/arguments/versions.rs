@@ -90,3 +90,11 @@ mod tests {
         }
     }
 }
+
+/// What `plugin quarantine` takes.
+#[derive(Debug, Args)]
+pub(crate) struct QuarantineArguments {
+    /// Take the component with this digest out of quarantine; the beginning of a digest is enough
+    #[arg(long, value_name = "DIGEST")]
+    pub(crate) release: Option<String>,
+}

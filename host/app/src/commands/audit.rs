@@ -53,6 +53,10 @@ fn shown(entry: &AuditEntry) -> String {
             let place = call.as_ref().map_or_else(|| session.clone(), |call| format!("{session}/{call}"));
             (format!("{BOLD}{who}{BOLD:#} was denied {}", line(&denial.thing)), line(&place))
         }
+        Deed::Emitted { session, call, source, event_type } => (
+            format!("{BOLD}{}{BOLD:#} sent the service event {}", from(source), line(event_type)),
+            line(&format!("{session}/{call}")),
+        ),
         Deed::Revoked { grant, .. } => {
             let what = format!(
                 "{BOLD}{}{BOLD:#}@{} is not allowed for good any more",

@@ -1,16 +1,17 @@
 //! `config init|schema|check|list`: agents' configurations.
 
 use crate::arguments::{AgentArguments, ConfigCommand};
-use crate::configuration::{json_schema, template, with_line};
+use crate::configuration::{MOST_BYTES, json_schema, read_bounded, template, with_line};
 use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::{Exit, Failure};
+use crate::protection;
 use crate::settings::{Helpers, Problems, Settings, agents};
 use crate::setup;
 use crate::setup::agents::{Projects, ReadFor};
 use crate::terminal::{BOLD, DIM, RED, Terminal, YELLOW, text};
 use agent_mcp::{ServerConfig, Transport};
-use agent_plugins::{Access, Generation, Grants, TreeGrant};
+use agent_plugins::{Access, Generation, Grants, Sandbox, TreeGrant};
 use agent_runtime::{Agent, Delegate};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -86,6 +87,7 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     let delegates = setup::agents::delegates(&settings, &sandbox, (Projects::Leave, ReadFor::Host), terminal).await;
     let delegates = problems.take(delegates).map(|delegates| delegates.below).unwrap_or_default();
     setup::examine(&settings, generation.clone(), delegates.clone(), &mut problems);
+    problems.take(protection::hold_trees(&sandbox, [&settings]));
     if !problems.is_empty() {
         return Err(all_of(problems, &path));
     }
@@ -100,9 +102,12 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     row("plugins", &plugins, terminal)?;
     row("agents", &below, terminal)?;
     row("grants", &grants(&settings), terminal)?;
+    row("excluded", &excluded(&settings, &sandbox), terminal)?;
     row("mcp", &servers(&agent.config().mcp), terminal)?;
     row("services", &services(&settings), terminal)?;
-    for problem in missing_programs(&settings, &agent.config().mcp).into_iter().chain(too_deep(&agent)) {
+    let overlaps = protection::overlaps(&protection::trees(&settings));
+    let missing = missing_programs(&settings, &agent.config().mcp);
+    for problem in missing.into_iter().chain(too_deep(&agent)).chain(overlaps) {
         terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&problem)));
     }
     Ok(())
@@ -110,7 +115,7 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
 
 /// All problems with the lines that they are about, as the reader of the file shows its own.
 fn all_of(problems: Problems, path: &Path) -> Failure {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let text = read_bounded(path, MOST_BYTES).unwrap_or_default();
     let shown = problems.in_order(Some(path)).into_iter().map(|(line, problem)| match line {
         Some(line) => with_line(path, &text, (line, &problem)),
         None => problem,
@@ -229,10 +234,24 @@ fn grants(settings: &Settings) -> Vec<String> {
     if lines.is_empty() { vec!["none".to_owned()] } else { lines }
 }
 
+/// What no grant for writing covers, by tree; nothing where no tree may be written.
+fn excluded(settings: &Settings, sandbox: &Sandbox) -> Vec<String> {
+    let protected = sandbox.protected();
+    let trees = protection::trees(settings).into_iter().filter(|(_, tree)| tree.access == Access::ReadWrite);
+    let lines = trees.filter_map(|(plugin, tree)| {
+        let excluded = protection::excluded(&protected, &tree.host);
+        let list = excluded.join(", ");
+        (!list.is_empty()).then(|| format!("{plugin}: write {} without {list}", tree.guest))
+    });
+    lines.collect()
+}
+
 /// Nothing where there are none: few agents have any.
 fn services(settings: &Settings) -> Vec<String> {
     let services = settings.file.services.iter();
-    let services = services.map(|(name, table)| format!("{name}: {}", table.event_type.as_deref().unwrap_or(name)));
+    let services = services.map(|(name, table)| {
+        format!("{name}: {}", table.event_type.as_ref().map_or(name.as_str(), |event_type| event_type.as_str()))
+    });
     let outbox = settings.file.outbox.directory.as_ref().map(|directory| format!("events go to {}", directory.value));
     services.chain(outbox).collect()
 }
@@ -244,7 +263,10 @@ fn granted(grants: &Grants) -> String {
     let http = grants.http.iter().map(|pattern| format!("http {pattern}"));
     let secrets = grants.secrets.iter().map(|secret| format!("secret {}", secret.name()));
     let key_value = grants.key_value.map(|bytes| format!("key_value_mib {}", bytes >> 20));
-    let others = http.chain(secrets).chain(key_value);
+    let model = grants.model_tokens.map(|tokens| format!("model_tokens {tokens}"));
+    let events = grants.events.iter().map(|event_type| format!("events {event_type}"));
+    let media = grants.media.then(|| "media".to_owned());
+    let others = http.chain(secrets).chain(key_value).chain(model).chain(events).chain(media);
     grants.trees.iter().map(tree).chain(env).chain(config).chain(others).collect::<Vec<_>>().join(", ")
 }
 

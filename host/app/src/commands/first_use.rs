@@ -3,7 +3,7 @@
 use super::asking::Person;
 use crate::configuration::{Addition, Draft, EditError};
 use crate::environment;
-use crate::first_use::{Folder, Offers};
+use crate::first_use::{Bounds, Folder, Hosts, Offers, host_patterns};
 use crate::terminal::first_use::{Answer, Asking, Keeping, card, help, question};
 use crate::terminal::{DIM, Terminal, TypedLine, YELLOW, text};
 use agent_memory::Store;
@@ -75,12 +75,13 @@ impl FirstUseDesk {
         let lacking = to_ask(&first_use.still_lacking(), answers);
         let file = self.files.get(&name).cloned();
         let base = file.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
-        let folder = Folder { base, written: ".".to_owned() };
-        let offers = Offers::new(&plugin, lacking.clone(), &folder, &environment::variable);
+        let folder = Folder { base, written: ".".to_owned(), is_typed: false };
+        let bounds = Bounds::of_call(&first_use.arguments, first_use.revoked(), first_use.protected.clone());
+        let offers = Offers::new(&plugin, lacking.clone(), (&folder, &bounds), &environment::variable);
         if offers.given.is_empty() && !offers.has_folder() {
             return;
         }
-        match self.ask(&first_use, &name, (offers, folder), stop).await {
+        match self.ask(&first_use, &name, (offers, folder, bounds), stop).await {
             Said::Nothing => {}
             Said::No => self.answers.entry((name, plugin)).or_default().refuse(&lacking),
             Said::Yes(answered) => {
@@ -101,7 +102,7 @@ impl FirstUseDesk {
         &self,
         first_use: &FirstUse,
         agent: &str,
-        (mut offers, mut folder): (Offers, Folder),
+        (mut offers, mut folder, mut bounds): (Offers, Folder, Bounds),
         stop: &CancellationToken,
     ) -> Said {
         let FirstUse { plugin, tool, .. } = first_use;
@@ -109,6 +110,8 @@ impl FirstUseDesk {
         // What is written is written into the file as it is while it is being asked.
         let draft = self.files.get(agent).map(|file| Draft::read(file));
         let keeping = if draft.is_some() { Keeping::File } else { Keeping::Nowhere };
+        let asked = first_use.lacking.clone();
+        let asked: Vec<_> = asked.into_iter().filter(|asked| offers.asked().contains(asked)).collect();
         self.terminal.idle();
         self.terminal.note(card(&asking, &offers));
         loop {
@@ -135,10 +138,22 @@ impl FirstUseDesk {
                 }
                 Some(Answer::Folder(written)) if offers.has_folder() => {
                     folder = another(&folder, &written);
-                    offers = Offers::new(&plugin.name, offers.asked(), &folder, &environment::variable);
+                    offers = Offers::new(&plugin.name, asked.clone(), (&folder, &bounds), &environment::variable);
                     self.terminal.note(card(&asking, &offers));
                 }
-                Some(Answer::Help | Answer::Folder(_)) | None => self.terminal.note(help(&offers, keeping)),
+                Some(Answer::Host(typed)) if offers.has_requests() => {
+                    let patterns = host_patterns(&typed);
+                    if typed != "*" && patterns.is_empty() {
+                        self.warn("write a server as `a.example`, `a.example:8080` or `https://a.example`");
+                        continue;
+                    }
+                    bounds.hosts = if typed == "*" { Hosts::All } else { Hosts::Typed(patterns) };
+                    offers = Offers::new(&plugin.name, asked.clone(), (&folder, &bounds), &environment::variable);
+                    self.terminal.note(card(&asking, &offers));
+                }
+                Some(Answer::Help | Answer::Folder(_) | Answer::Host(_)) | None => {
+                    self.terminal.note(help(&offers, keeping))
+                }
             }
         }
     }
@@ -211,5 +226,5 @@ fn another(folder: &Folder, written: &str) -> Folder {
     let climbs = Path::new(written).components().any(|component| component == Component::ParentDir);
     let whole = canonical(Path::new(written)).filter(|_| climbs || !is_base_here);
     let written = whole.map_or_else(|| written.to_owned(), |whole| whole.to_string_lossy().into_owned());
-    Folder { base: folder.base.clone(), written }
+    Folder { base: folder.base.clone(), written, is_typed: true }
 }

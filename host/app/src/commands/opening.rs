@@ -5,6 +5,7 @@ use crate::arguments::RunArguments;
 use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::Failure;
+use crate::protection;
 use crate::settings::Settings;
 use crate::setup;
 use crate::setup::agents::{self, MadeAgent, Projects};
@@ -84,6 +85,7 @@ pub(crate) async fn open_in(
     let agent = LiveAgent::new(setup::agent(&settings, (generation, delegates.below), servers, terminal)?);
     let mut made = delegates.made;
     made.push(MadeAgent { live: agent.clone(), arguments: run.agent.clone(), settings: settings.clone() });
+    protection::hold_trees(&sandbox, made.iter().map(|made| &made.settings))?;
     for MadeAgent { live, settings, .. } in &made {
         let Some(folder) = &settings.plugins else { continue };
         for notice in swap::begin(&*store, &sandbox, folder, live).await.map_err(Failure::refused)? {

@@ -1,4 +1,4 @@
-//! `plugin new|renew|check|list|inspect|explain|call|build|history|rollback|prune`, and those that share: plugins outside of any session.
+//! `plugin new|renew|check|list|inspect|explain|call|build|history|rollback|prune|quarantine`, and those that share: plugins outside of any session.
 
 mod call;
 mod check;
@@ -6,6 +6,7 @@ mod describe;
 mod explain;
 mod media;
 mod new;
+mod quarantine;
 mod renew;
 mod sharing;
 mod versions;
@@ -37,6 +38,7 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
         PluginCommand::History(asked) => versions::history(asked, data, terminal).await?,
         PluginCommand::Rollback(asked) => versions::rollback(asked, data, terminal).await?,
         PluginCommand::Prune => versions::forget(data, terminal).await?,
+        PluginCommand::Quarantine(asked) => quarantine::quarantine(&asked, &DataDirectory::open(data)?, terminal)?,
         PluginCommand::Push(asked) => sharing::push(asked, data, terminal).await?,
         PluginCommand::Sign(asked) => sharing::sign(asked, data, terminal).await?,
         PluginCommand::Add(asked) => return sharing::add(asked, data, terminal).await,
@@ -49,10 +51,10 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
             let whose = Whose::read(AgentArguments { agent, ..AgentArguments::default() })?;
             let sandbox = whose.sandbox(&DataDirectory::open(data)?)?;
             let plugin = whose.load(&sandbox, &file, terminal).await?;
-            let exports = exports(&plugin, &file)?;
+            let exports = &plugin.interfaces().exports;
             let shown = match json {
-                true => describe::json(&plugin, &exports).to_string(),
-                false => describe::whole(&plugin, (&file, &exports)),
+                true => describe::json(&plugin, exports).to_string(),
+                false => describe::whole(&plugin, (&file, exports)),
             };
             print(terminal, shown)?;
         }
@@ -234,16 +236,6 @@ async fn load(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> Result<Arc
 
 fn unusable(loaded: Result<Arc<LoadedPlugin>, LoadError>, file: &Path) -> Result<Arc<LoadedPlugin>, Failure> {
     loaded.map_err(|error| Failure::refused(format!("`{}`: {error}", file.display())))
-}
-
-/// Names of what the component exports, of the file that was loaded.
-fn exports(plugin: &LoadedPlugin, file: &Path) -> Result<Vec<String>, Failure> {
-    let changed = || Failure::refused(format!("`{}` is just being written; inspect it once more", file.display()));
-    let bytes = std::fs::read(file).map_err(|_| changed())?;
-    if agent_plugins::digest_of(&bytes) != *plugin.digest() {
-        return Err(changed());
-    }
-    Ok(agent_kit::build::interfaces(&bytes).map_err(Failure::refused)?.1)
 }
 
 fn print(terminal: &Terminal, text: String) -> Result<(), Failure> {

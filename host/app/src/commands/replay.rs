@@ -143,10 +143,7 @@ async fn session(asked: &str, data: &DataDirectory) -> Result<(Arc<dyn Store>, a
         return Ok((store, session));
     }
     let unreadable = |error: std::io::Error| Failure::refused(format!("`{asked}` cannot be read: {error}"));
-    if std::fs::metadata(file).map_err(unreadable)?.len() > MAX_DOCUMENT {
-        return Err(Failure::refused(format!("`{asked}` is larger than {MAX_DOCUMENT} bytes")));
-    }
-    let document = std::fs::read(file).map_err(unreadable)?;
+    let document = agent_plugins::read_regular_file(file, MAX_DOCUMENT).map_err(unreadable)?;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open_in_memory().map_err(Failure::refused)?);
     let imported = portable::import(&*store, &document, ImportAs::Itself).await;
     let imported = imported.map_err(|error| Failure::refused(format!("`{asked}`: {error}")))?;

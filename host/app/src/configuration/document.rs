@@ -5,7 +5,7 @@ use super::report::{ConfigurationError, Problem, SHOWN_PROBLEMS};
 use serde_json::{Map, Number, Value};
 use std::cell::RefCell;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
@@ -21,6 +21,8 @@ pub(super) struct Document<'d> {
     secrets: RefCell<Vec<Range<usize>>>,
     /// Where lines begin.
     lines: Vec<usize>,
+    /// Files that it names and that are read with it.
+    named_files: RefCell<Vec<PathBuf>>,
 }
 
 /// A table with its own key.
@@ -51,7 +53,14 @@ impl<'d> Document<'d> {
     pub(super) fn new(text: &'d str, path: &'d Path) -> Self {
         let lines = text.match_indices('\n').map(|(end, _)| end + 1);
         let lines = std::iter::once(0).chain(lines).collect();
-        Self { text, path, problems: RefCell::default(), secrets: RefCell::default(), lines }
+        Self {
+            text,
+            path,
+            problems: RefCell::default(),
+            secrets: RefCell::default(),
+            lines,
+            named_files: RefCell::default(),
+        }
     }
 
     /// Reads the whole document with `read`, unless it is no TOML.
@@ -76,6 +85,7 @@ impl<'d> Document<'d> {
         let value = read(&Table { document: &document, steps: Vec::new(), table: root.get_ref() });
         self.problems.borrow_mut().append(&mut document.problems.into_inner());
         self.secrets.borrow_mut().append(&mut document.secrets.into_inner());
+        self.named_files.borrow_mut().append(&mut document.named_files.into_inner());
         Some(value)
     }
 
@@ -90,6 +100,11 @@ impl<'d> Document<'d> {
                 Err(ConfigurationError::Invalid { path: self.path.to_owned(), text, problems })
             }
         }
+    }
+
+    /// Files that it names and that were read with it.
+    pub(super) fn named_files(&self) -> Vec<PathBuf> {
+        self.named_files.borrow().clone()
     }
 
     pub(super) fn push(&self, problem: Problem) {
@@ -193,6 +208,11 @@ impl<'d> Table<'d> {
 }
 
 impl<'d> Found<'d> {
+    /// Notes a file that is read with the document.
+    pub(super) fn names_file(&self, path: &Path) {
+        self.document.named_files.borrow_mut().push(path.to_owned());
+    }
+
     /// A text.
     pub(super) fn text(&self) -> Option<String> {
         self.value.get_ref().as_str().map(str::to_owned)

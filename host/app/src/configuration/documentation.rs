@@ -54,7 +54,9 @@ fn of_form(form: Form) -> &'static str {
         Form::ConfigKey => "without `=`",
         Form::Tree => "without `..`",
         Form::Policy => "`allow`, `ask` or `deny`",
-        Form::NameSpace => "a host and a path, without `https://`",
+        Form::EventType => "event types",
+        Form::PluginOrDigest => "a plugin's name, or a digest",
+        Form::NameSpace => "a host and a path, without `https://`, or `local`",
         Form::PublicKeys => "keys by spaces",
         Form::Tool => "1 to 128 letters, digits, `_`, `-`, `.`",
     }

@@ -169,8 +169,11 @@ fn add(grants: &mut Item, grant: &Grant) -> Option<()> {
         Kind::KeyValue | Kind::ModelTokens => {
             grants.insert(key, toml_edit::value(grant.value.parse::<i64>().ok()?));
         }
+        Kind::Media => {
+            grants.insert(key, toml_edit::value(true));
+        }
         Kind::Config => return None,
-        Kind::Read | Kind::Write | Kind::Env | Kind::Http => {
+        Kind::Read | Kind::Write | Kind::Env | Kind::Http | Kind::Events => {
             if grants.get(key).is_none_or(Item::is_none) {
                 grants.insert(key, toml_edit::value(Array::new()));
             }

@@ -1,7 +1,9 @@
 //! What a text of agent.toml must look like: one rule for the reader, in words for people, and as a pattern for editors.
 
+use agent_core::event_type::{ServiceEventType, is_reserved};
+use agent_core::message::Digest;
 use agent_plugins::HttpPattern;
-use agent_share::PublicKey;
+use agent_share::{LOCAL, PublicKey};
 
 /// Headers that hold secrets, which do not stand in a file.
 const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"];
@@ -43,10 +45,14 @@ pub(super) enum Form {
     Tree,
     /// Requests that are granted.
     Requests,
+    /// The type of a service's event.
+    EventType,
     /// The beginning of references.
     NameSpace,
     /// Public keys of minisign.
     PublicKeys,
+    /// A plugin's name, or the digest of its component.
+    PluginOrDigest,
 }
 
 impl Form {
@@ -77,8 +83,14 @@ impl Form {
             Form::Tool => text.len() <= 128 && text.chars().all(in_tool),
             Form::Tree => !text.split('/').any(|step| step == ".."),
             Form::Requests => text.parse::<HttpPattern>().is_ok(),
+            Form::EventType if is_reserved(text) => return Some("is reserved for the host"),
+            Form::EventType => ServiceEventType::parse(text).is_ok(),
             Form::NameSpace => is_name_space(text),
             Form::PublicKeys => text.split_whitespace().all(|key| PublicKey::parse(key).is_ok()),
+            Form::PluginOrDigest => {
+                let is_name = text.len() <= 64 && text.chars().all(in_tool);
+                is_name || Digest::parse(text).is_ok()
+            }
         };
         (!fits).then_some(match self {
             Form::Name | Form::Server | Form::Tool => "is no name",
@@ -89,8 +101,10 @@ impl Form {
             Form::Policy => "has an unknown value",
             Form::Tree => "climbs with `..`",
             Form::Requests => "is no pattern of requests",
+            Form::EventType => "is no event type",
             Form::NameSpace => "is no beginning of a reference",
             Form::PublicKeys => "is no public key",
+            Form::PluginOrDigest => "is neither the name of a plugin nor a digest",
             _ => "has a line break or a control character in it",
         })
     }
@@ -126,9 +140,14 @@ impl Form {
                 "`[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`, such as \"GET https://api.example.com/v1/\", \
                  without user, key, `?` and `#`"
             }
-            Form::NameSpace => {
-                "a host, and as much of a path as shall fit: \"registry.example/team\", without `https://`"
+            Form::EventType => {
+                "an event type such as \"com.example.payment.requested\": 1 to 256 letters, digits and `.-_/:~+@#` of ASCII; \
+                 types that begin with `agent-host.`, or look like it, are the host's own"
             }
+            Form::NameSpace => {
+                "a host, and as much of a path as shall fit: \"registry.example/team\", without `https://`; or \"local\""
+            }
+            Form::PluginOrDigest => "a plugin's name, or the digest of its component (`sha256:` and 64 digits)",
             Form::PublicKeys => {
                 "public keys of minisign, separated by spaces: each is the second line of a `.pub` file, and begins with `RW`"
             }
@@ -154,16 +173,22 @@ impl Form {
             Form::Tool => (r"^[A-Za-z0-9_.-]{1,128}$".to_owned(), None),
             Form::Tree => (filled, Some(r"(^|/)\.\.(/|$)".to_owned())),
             Form::Requests => (REQUESTS.to_owned(), None),
+            Form::EventType => (EVENT_TYPE.to_owned(), Some(RESERVED_TYPE.to_owned())),
             Form::NameSpace => (NAME_SPACE.to_owned(), Some("://".to_owned())),
             Form::PublicKeys => (PUBLIC_KEYS.to_owned(), None),
+            Form::PluginOrDigest => (PLUGIN_OR_DIGEST.to_owned(), None),
         }
     }
 }
 
 const ADDRESS: &str = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$";
 const REQUESTS: &str = r"^\s*(private +)?([A-Z]+(,[A-Z]+)* +)?https?://[^\s/?#@]+(/[^?#]*)?$";
-const NAME_SPACE: &str = r"^([^\s/@]*[.:][^\s/@]*|localhost)(/[^\s@]*)?$";
+const EVENT_TYPE: &str = r"^[A-Za-z0-9._/:~+@#-]{1,256}$";
+/// Editors are told of the plain forms; the host itself also refuses look-alikes.
+const RESERVED_TYPE: &str = r"^[^A-Za-z0-9]*[Aa][Gg][Ee][Nn][Tt][^A-Za-z0-9]*[Hh][Oo][Ss][Tt]";
+const NAME_SPACE: &str = r"^(([^\s/@]*[.:][^\s/@]*|localhost)(/[^\s@]*)?|local)$";
 const PUBLIC_KEYS: &str = r"^\s*RW[Q-T][A-Za-z0-9+/]{53}(\s+RW[Q-T][A-Za-z0-9+/]{53})*\s*$";
+const PLUGIN_OR_DIGEST: &str = r"^([A-Za-z0-9_.-]{1,64}|sha256:[0-9a-f]{64})$";
 const HEADER: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 
 fn in_name(character: char) -> bool {
@@ -184,7 +209,7 @@ fn in_header(character: char) -> bool {
 
 fn is_name_space(text: &str) -> bool {
     let host = text.split('/').next().unwrap_or_default();
-    let is_host = host.contains(['.', ':']) || host == "localhost";
+    let is_host = host.contains(['.', ':']) || host == "localhost" || text == LOCAL;
     is_host && !text.contains("://") && !text.contains(|character: char| character.is_whitespace() || character == '@')
 }
 

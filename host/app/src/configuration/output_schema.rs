@@ -26,6 +26,7 @@ pub(super) fn output_schema(found: &Found<'_>, folder: &Path) -> Option<Value> {
 
 fn from_file(found: &Found<'_>, path: &str, folder: &Path) -> Option<Value> {
     let path = folder.join(path);
+    found.names_file(&path);
     let text = match super::read_bounded(&path, MOST_BYTES) {
         Ok(text) => text,
         Err(error) => {

@@ -3,6 +3,7 @@
 use super::document::{Found, Table};
 use super::output_schema::output_schema;
 use super::{Placed, placed};
+use agent_core::event_type::{ServiceEventType, is_reserved};
 use agent_core::schema::Schema;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -11,8 +12,8 @@ use std::path::Path;
 /// What the file says of one service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ServiceTable {
-    /// CloudEvent type of its requests.
-    pub(crate) event_type: Option<String>,
+    /// CloudEvent type of its requests; by default the table's name. None: the file has a problem there.
+    pub(crate) event_type: Option<ServiceEventType>,
     /// For the model.
     pub(crate) description: Option<String>,
     /// JSON Schema of a request's data.
@@ -44,7 +45,11 @@ pub(crate) struct OutboxTable {
 pub(super) fn services(root: &Table<'_>, folder: &Path) -> BTreeMap<String, ServiceTable> {
     let services = root.table("services");
     let entries = services.iter().flat_map(Table::entries);
-    entries.filter_map(|entry| Some((entry.name, service(&entry.found, folder)?))).collect()
+    let all = entries.filter_map(|entry| {
+        let service = service(&entry.name, &entry.found, folder)?;
+        Some((entry.name, service))
+    });
+    all.collect()
 }
 
 /// The outbox.
@@ -57,11 +62,11 @@ pub(super) fn outbox(root: &Table<'_>) -> OutboxTable {
     }
 }
 
-fn service(found: &Found<'_>, folder: &Path) -> Option<ServiceTable> {
+fn service(name: &str, found: &Found<'_>, folder: &Path) -> Option<ServiceTable> {
     let table = found.table()?;
     let text = |key| table.get(key).and_then(|found| found.text());
     Some(ServiceTable {
-        event_type: text("type"),
+        event_type: event_type(name, found, text("type")),
         description: text("description"),
         accepts: table.get("accepts").and_then(|found| accepts(&found, folder)),
         emits: table.get("emits").map(|found| emits(&found, folder)).unwrap_or_default(),
@@ -70,6 +75,23 @@ fn service(found: &Found<'_>, folder: &Path) -> Option<ServiceTable> {
         priority: table.get("priority").and_then(|found| found.signed()),
         place: found.place(),
     })
+}
+
+/// A type that is written is judged where all keys are; the name of the table, which stands for it, is judged here.
+fn event_type(name: &str, found: &Found<'_>, written: Option<String>) -> Option<ServiceEventType> {
+    if let Some(written) = written {
+        return ServiceEventType::parse(&written).ok();
+    }
+    match ServiceEventType::parse(name) {
+        Ok(event_type) => Some(event_type),
+        Err(error) => {
+            found.problem(
+                &format!("has no `type`, and its name cannot stand for one: {error}"),
+                "allowed: a `type` such as \"com.example.payment.requested\"",
+            );
+            None
+        }
+    }
 }
 
 fn accepts(found: &Found<'_>, folder: &Path) -> Option<Value> {
@@ -98,7 +120,15 @@ fn emits(found: &Found<'_>, folder: &Path) -> BTreeMap<String, Value> {
         found.problem(&format!("is {}", found.kind()), allowed);
         return BTreeMap::new();
     };
-    let entries = types.entries();
+    let entries = types.entries().filter(|entry| {
+        let reserved = is_reserved(&entry.name);
+        if reserved {
+            entry
+                .found
+                .problem("is a type of the host, with which no service answers", "allowed: types of the service's own");
+        }
+        !reserved
+    });
     entries.filter_map(|entry| Some((entry.name, usable(&entry.found, folder)?))).collect()
 }
 

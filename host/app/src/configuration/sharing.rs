@@ -16,5 +16,7 @@ pub(super) fn trust(table: &Table<'_>) -> Trust {
         let text = entry.found.text().unwrap_or_default();
         (entry.name, text.split_whitespace().filter_map(|key| PublicKey::parse(key).ok()).collect())
     });
-    Trust { policy, keys: keys.collect() }
+    let unsigned = table.get("unsigned").and_then(|found| found.items()).unwrap_or_default();
+    let unsigned = unsigned.iter().filter_map(|found| found.text()).collect();
+    Trust { policy, keys: keys.collect(), unsigned }
 }

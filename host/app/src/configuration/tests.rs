@@ -213,7 +213,7 @@ memory_mib = 512
     agents/agent.toml:10:1: unknown key `plugins.files.grants.reed`
       10 | reed = ["."]
          | ^^^^
-         = did you mean `read`? allowed here: read, write, env, config, http, key_value_mib, model_tokens, ask
+         = did you mean `read`? allowed here: read, write, env, config, http, key_value_mib, model_tokens, events, media, ask
 
     agents/agent.toml:12:14: `plugins.files.limits.memory_mib` is out of range
       12 | memory_mib = 512

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The file that is an agent's without further ado.
 pub(crate) const AGENT_FILE: &str = "agent.toml";
 /// The folder whose files are agents, too.
-const AGENT_FOLDER: &str = "agents";
+pub(crate) const AGENT_FOLDER: &str = "agents";
 /// Most files that are looked at.
 const MOST_FILES: usize = 1000;
 /// Largest file that is looked at.
@@ -69,7 +69,10 @@ fn found(folder: &Path, path: PathBuf) -> FoundAgent {
 fn toml_files(folder: &Path, below: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder.join(below)) else { return Vec::new() };
     let names = entries.flatten().map(|entry| below.join(entry.file_name()));
+    // Plugins may write the files of other well-known programs, so that no agent is looked for in them.
+    let is_foreign = |path: &PathBuf| path.file_name().is_some_and(agent_plugins::is_foreign_toml);
     let is_file = |path: &PathBuf| path.extension().is_some_and(|end| end == "toml") && folder.join(path).is_file();
+    let is_file = |path: &PathBuf| is_file(path) && !is_foreign(path);
     let mut files: Vec<_> = names.filter(is_file).take(MOST_FILES).collect();
     files.sort();
     files

@@ -1,5 +1,6 @@
 //! What is offered on a terminal when nobody named a model: never taken silently.
 
+use crate::terminal::text::shell_word;
 use agent_models::LocalServer;
 use std::fmt::Write;
 
@@ -40,7 +41,8 @@ pub(crate) fn of_servers(servers: &[LocalServer]) -> Vec<Offer> {
 
 /// What a person is asked; nothing where there is nothing to offer.
 pub(crate) fn question(offers: &[Offer]) -> Option<String> {
-    let line = |offer: &Offer| format!("{} at {} ({})", offer.name, offer.base_url, offer.reason);
+    // A name that could be read as other words is in quotes.
+    let line = |offer: &Offer| format!("{} at {} ({})", shell_word(&offer.name), offer.base_url, offer.reason);
     let begin = "no model is named, so the built-in `offline` would answer, which is no language model";
     match offers {
         [] => None,
@@ -71,7 +73,11 @@ pub(crate) fn chosen<'o>(offers: &'o [Offer], answer: &str) -> Option<&'o Offer>
 /// What to write next time, so that nobody is asked again.
 pub(crate) fn next_time(offer: &Offer) -> String {
     let name = &offer.name;
-    format!("next time: --model {name}, or `model = \"{name}\"` in agent.toml")
+    format!(
+        "next time: --model {}, or `model = {}` in agent.toml",
+        shell_word(name),
+        toml_edit::Value::from(name.as_str())
+    )
 }
 
 #[cfg(test)]

@@ -128,6 +128,7 @@ impl Loader<'_> {
             return Err(Failure::refused(format!("{place}: more than {MOST_AGENTS} agents would be loaded")));
         }
         let (arguments, settings) = self.settings(path).await?;
+        self.sandbox.protect(crate::protection::of_agent(&settings));
         if let Some(other) = self.files.get(&settings.name) {
             return Err(Failure::refused(format!(
                 "{place}: `{}` and `{}` are both the agent `{}`: give one of them another `name`",

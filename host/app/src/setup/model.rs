@@ -5,7 +5,7 @@ use crate::environment;
 use crate::exit::Failure;
 use crate::settings::offer::{Offer, chosen, next_time, of_openai, of_servers, question};
 use crate::settings::{AT_BASE_URL, Chain, OPENAI_BASE_URL, Settings};
-use crate::terminal::text::{harmless, one_line};
+use crate::terminal::text::{harmless, one_line, shell_word};
 use crate::terminal::{Terminal, YELLOW};
 use agent_models::{Providers, local};
 use std::io::{IsTerminal, stdin};
@@ -93,7 +93,8 @@ async fn take_the_only_one(settings: &mut Settings, terminal: &Terminal) -> Resu
 }
 
 fn which_one(url: &str, models: &[String]) -> String {
-    let shown = models.iter().take(SHOWN_MODELS).map(|model| format!("\n  --model {}", one_line(model, 100)));
+    let shown =
+        models.iter().take(SHOWN_MODELS).map(|model| format!("\n  --model {}", shell_word(&one_line(model, 200))));
     let more = match models.len().saturating_sub(SHOWN_MODELS) {
         0 => String::new(),
         more => format!("\n  and {more} more"),

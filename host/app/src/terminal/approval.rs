@@ -6,6 +6,7 @@ use agent_core::approval::GrantScope;
 use agent_core::change::CallRecord;
 use agent_core::event::{ApprovalDetails, ApprovalItem};
 use agent_core::tool::Traits;
+use agent_core::visible::is_invisible;
 use serde_json::Value;
 
 /// Characters of one argument that are shown unasked.
@@ -165,22 +166,12 @@ pub(crate) fn arguments(arguments: &Value, showing: &str) -> Vec<String> {
 pub(crate) fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        match is_hidden(character) {
+        match is_invisible(character) {
             true => shown.push_str(&format!("\\u{{{:x}}}", u32::from(character))),
             false => shown.push(character),
         }
     }
     shown
-}
-
-fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
-                | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-                | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
-        )
 }
 
 #[cfg(test)]
@@ -224,7 +215,7 @@ mod tests {
     fn l17_nothing_is_hidden_from_who_decides() {
         let sly = "a\u{7f}\u{9b}2J\u{200b}\u{2066}\u{e0041}\u{feff}\r\nb";
         for text in [shown(&item(json!({ sly: sly })), None), whole(&json!({ sly: sly }))] {
-            assert!(!text.chars().any(|character| is_hidden(character) && character != '\n'), "{text:?}");
+            assert!(!text.chars().any(|character| is_invisible(character) && character != '\n'), "{text:?}");
             assert!(text.contains("\\u{200b}") && text.contains("\\u{e0041}"), "{text}");
         }
     }

@@ -202,7 +202,7 @@ mod tests {
         ✗ text.count_file (attempt 2) {"path":"a"}
           denied: no tree
           To allow it, add:
-          read = ["."]�[2J
+          read = ["."]\u{1b}[2J
         "#);
     }
 

@@ -23,6 +23,8 @@ pub(crate) enum Answer {
     Never,
     /// Another folder.
     Folder(String),
+    /// Requests to one server alone; `*`: whatever the plugin asks for.
+    Host(String),
     /// Say what may be typed.
     Help,
 }
@@ -73,6 +75,9 @@ pub(crate) fn help(offers: &Offers, keeping: Keeping) -> String {
     if offers.has_folder() {
         help.push_str("\n  d DIR  another folder instead of the one that is shown");
     }
+    if offers.has_requests() {
+        help.push_str("\n  h HOST requests to this server alone; `h *`: all that the plugin asks for");
+    }
     help.push_str("\n  Ctrl-C cancels the turn");
     help
 }
@@ -83,6 +88,9 @@ impl Answer {
         let line = line.trim();
         if let Some(folder) = line.strip_prefix("d ").map(str::trim).filter(|folder| !folder.is_empty()) {
             return Some(Self::Folder(folder.to_owned()));
+        }
+        if let Some(host) = line.strip_prefix("h ").map(str::trim).filter(|host| !host.is_empty()) {
+            return Some(Self::Host(host.to_owned()));
         }
         match line.to_lowercase().as_str() {
             "y" | "yes" => Some(Self::ThisRun),
@@ -134,7 +142,7 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::first_use::Folder;
+    use crate::first_use::{Bounds, Folder};
     use agent_core::message::Digest;
     use agent_plugins::{Access, GrantAdvice, Need, Unmet};
 
@@ -153,8 +161,8 @@ mod tests {
         ];
         let place = tempfile::tempdir().expect("a temporary folder");
         let base = place.path().canonicalize().expect("there");
-        let folder = Folder { base: base.clone(), written: ".".into() };
-        let offers = Offers::new("p", lacking, &folder, &|_| None);
+        let folder = Folder { base: base.clone(), written: ".".into(), is_typed: false };
+        let offers = Offers::new("p", lacking, (&folder, &Bounds::default()), &|_| None);
         let plugin = PluginIdentity { name: "p\u{1b}]0;x\u{7}".into(), digest: Digest::from_sha256([7; 32]) };
         let shown = card(&Asking { plugin: &plugin, agent: "reader", tool: Some("p.read") }, &offers);
         let shown = anstream::adapter::strip_str(&shown).to_string();
@@ -179,6 +187,8 @@ mod tests {
             ("n", Some(Answer::No)),
             ("never", Some(Answer::Never)),
             ("d ../docs ", Some(Answer::Folder("../docs".into()))),
+            ("h a.example", Some(Answer::Host("a.example".into()))),
+            ("h", Some(Answer::Help)),
             ("?", Some(Answer::Help)),
             ("d", None),
             ("ok", None),

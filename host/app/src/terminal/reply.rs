@@ -196,7 +196,7 @@ mod tests {
             shown.push_str(&thinking.push(piece, 24));
         }
         shown.push_str(&thinking.finish());
-        assert_eq!(shown, "thinking\n  Let me see what the\n  file says.\n\n  Then count\u{fffd}[2J.\n");
+        assert_eq!(shown, "thinking\n  Let me see what the\n  file says.\n\n  Then count\\u{1b}[2J.\n");
         assert_eq!(thinking.finish(), "");
     }
 }

@@ -1,57 +1,24 @@
 //! Foreign text, sizes and times, made fit for a line that people read.
 
 use super::flow::fitting;
+use agent_core::visible::visible;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr;
 
-/// Without control characters but line ends and tabs, and without characters that nobody sees, so that foreign text can
-/// neither steer the terminal nor hide something. Those that join emoji, or the letters of scripts that need them, stay.
+/// Foreign text for a terminal: it can neither steer the terminal nor hide something (row 49).
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_harmful) {
-        return text.into();
-    }
-    let mut shown = String::with_capacity(text.len());
-    let mut before = None;
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
-        let next = characters.peek().copied();
-        shown.push(if is_harmful(character) && !joins(before, character, next) { '\u{fffd}' } else { character });
-        // What selects how the one before it looks stands for that one.
-        before = if character == '\u{fe0f}' { before } else { Some(character) };
-    }
-    shown.into()
-}
-
-fn is_harmful(character: char) -> bool {
-    (character.is_control() && !matches!(character, '\n' | '\t'))
-        || matches!(
-            character,
-            '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-                | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
-        )
-}
-
-/// Whether a joiner, or what keeps letters apart, stands where it is written for what people see.
-fn joins(before: Option<char>, character: char, next: Option<char>) -> bool {
-    let (Some(before), Some(next)) = (before, next) else { return false };
-    let is_emoji = |character| matches!(character, '\u{2190}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}');
-    // Arabic and the scripts of India, Persian words among them.
-    let is_joining = |character| matches!(character, '\u{600}'..='\u{60b}' | '\u{620}'..='\u{dff}');
-    match character {
-        '\u{200d}' => (is_emoji(before) && is_emoji(next)) || (is_joining(before) && is_joining(next)),
-        '\u{200c}' => is_joining(before) && is_joining(next),
-        _ => false,
-    }
+    visible(text)
 }
 
 /// The first line that is not empty, harmless, of at most so many characters; `…` where something is missing.
 pub(crate) fn one_line(text: &str, characters: usize) -> String {
     let text = text.trim();
     let line = text.lines().next().unwrap_or_default();
-    let mut shown: String = harmless(line).replace('\t', " ").chars().take(characters).collect();
-    if line.len() < text.len() || line.chars().count() > characters {
+    let whole = harmless(line).replace('\t', " ");
+    let mut shown: String = whole.chars().take(characters).collect();
+    if line.len() < text.len() || shown.len() < whole.len() {
         shown.push('…');
     }
     shown
@@ -171,12 +138,12 @@ mod tests {
 
     #[test]
     fn foreign_text_cannot_steer_the_terminal() {
-        assert_eq!(harmless("a\u{1b}[31mb\n\tc\u{202e}d"), "a\u{fffd}[31mb\n\tc\u{fffd}d");
-        assert_eq!(harmless("\u{61c}\u{200e}\u{200f}"), "\u{fffd}\u{fffd}\u{fffd}");
+        assert_eq!(harmless("a\u{1b}[31mb\n\tc\u{202e}d"), "a\\u{1b}[31mb\n\tc\\u{202e}d");
+        assert_eq!(harmless("\u{61c}\u{200e}\u{200f}"), r"\u{61c}\u{200e}\u{200f}");
         for invisible in
             ["\u{200b}", "\u{2028}", "\u{2029}", "\u{2060}", "\u{feff}", "\u{e0041}", "\u{200d}", "\u{200c}"]
         {
-            assert_eq!(harmless(&format!("a{invisible}b")), "a\u{fffd}b", "{}", invisible.escape_unicode());
+            assert_eq!(harmless(&format!("a{invisible}b")), format!("a{}b", invisible.escape_unicode()));
         }
         assert_eq!(one_line("\n first\r\nsecond", 100), "first…");
         assert_eq!(one_line("äöü", 2), "äö…");
@@ -190,7 +157,7 @@ mod tests {
         {
             assert_eq!(harmless(whole), whole);
         }
-        assert_eq!(harmless("👩\u{200d}x \u{200d}💻"), "👩\u{fffd}x \u{fffd}💻");
+        assert_eq!(harmless("👩\u{200d}x \u{200d}💻"), r"👩\u{200d}x \u{200d}💻");
     }
 
     #[test]

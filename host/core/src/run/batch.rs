@@ -1,7 +1,7 @@
 //! The calls of one reply: which run, which wait, and when all have their result.
 
 use super::finishing::Completion;
-use super::input::{DispatchedCall, Refused};
+use super::input::{Answerer, DispatchedCall, HeldRequest, Refused};
 use super::repetition::CallEnd;
 use super::{Action, Dispatch};
 use crate::approval::Leave;
@@ -55,6 +55,9 @@ pub(super) struct BatchCall {
     /// What allowed it (L17).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) granted: Option<Leave>,
+    /// What its tool has asked of a service, where somebody must allow that first (P2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) request: Option<HeldRequest>,
     /// Of a call that ran before it was handed on.
     #[serde(default)]
     pub(super) spent: CallCost,
@@ -98,11 +101,17 @@ impl BatchCall {
             answered: false,
             asked_about: None,
             granted: None,
+            request: None,
             spent: CallCost::default(),
             arguments: 0,
             end: None,
             breaks: None,
         }
+    }
+
+    /// The tool that somebody is asked about: the service, where the call's own tool has run and asks for one.
+    pub(super) fn asked_name(&self) -> &str {
+        self.request.as_ref().map_or(&self.name, |request| &request.service)
     }
 
     /// For its record: how far it is.
@@ -166,7 +175,8 @@ impl Batch {
                 Progress::Outstanding => call.awaits.clone()?,
                 Progress::Waiting | Progress::Running | Progress::Checking | Progress::Done { .. } => return None,
             };
-            Some(Wait { call: call.id.clone(), name: call.name.clone(), cause })
+            let name = if cause == WaitCause::Approval { call.asked_name() } else { &call.name };
+            Some(Wait { call: call.id.clone(), name: name.to_owned(), cause })
         });
         Suspension { waits: waits.collect() }
     }
@@ -197,12 +207,15 @@ impl Batch {
 
     pub(super) fn check_dispatch(&self, calls: &[DispatchedCall], parallel_calls: u32) -> Result<(), Refused> {
         let dispatchable = self.dispatchable(parallel_calls);
-        for (place, DispatchedCall { call, .. }) in calls.iter().enumerate() {
+        for (place, DispatchedCall { call, awaits, .. }) in calls.iter().enumerate() {
             if calls[..place].iter().any(|earlier| earlier.call == *call) {
                 return Err(Refused::Settled(call.clone(), "named twice"));
             }
             if !dispatchable.iter().any(|dispatch| dispatch.call == *call) {
                 return Err(Refused::Settled(call.clone(), self.find(call)?.state.for_people()));
+            }
+            if self.find(call)?.request.is_some() && awaits.is_none() {
+                return Err(Refused::Settled(call.clone(), "run already, and only its request is handed on"));
             }
         }
         Ok(())
@@ -218,6 +231,20 @@ impl Batch {
 
     pub(super) fn check_outstanding(&self, id: &CallId) -> Result<(), Refused> {
         self.check_state(id, Progress::Outstanding)
+    }
+
+    /// It waits for an answer of just this kind.
+    pub(super) fn check_answer(&self, id: &CallId, from: Answerer) -> Result<(), Refused> {
+        self.check_outstanding(id)?;
+        let awaits = self.find(id)?.awaits.as_ref();
+        if awaits.is_none_or(|cause| from.may_answer(cause)) {
+            return Ok(());
+        }
+        Err(Refused::Unexpected(match from {
+            Answerer::Service => "a service's answer to this call",
+            Answerer::Agent => "an agent's answer to this call",
+            Answerer::User => "an answer to a question of this call",
+        }))
     }
 
     /// Each waits for an approval that somebody has been asked for.
@@ -276,7 +303,8 @@ impl Batch {
                 break;
             }
             let granted = call.granted.clone();
-            let dispatch = Dispatch { call: call.id.clone(), attempt: call.attempt + 1, granted };
+            let request = call.request.clone();
+            let dispatch = Dispatch { call: call.id.clone(), attempt: call.attempt + 1, granted, request };
             if !call.sequential {
                 picked.push(dispatch);
                 continue;

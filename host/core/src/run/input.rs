@@ -10,11 +10,11 @@ use super::state::{Mask, Run};
 use super::turn::{Phase, PinnedAgent, PinnedPlugin};
 use crate::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain, LastingGrant};
 use crate::change::{CallResult, Denial};
-use crate::cloud_event::CloudEvent;
 use crate::event::WaitCause;
 use crate::loop_break::LoopBreak;
 use crate::message::{CallId, Digest, Message, Replay, TurnInput};
 use crate::model::{StopReason, Usage};
+use crate::outgoing_event::OutgoingEvent;
 use crate::plugin::{History, OutputData, Section, TraceContext};
 use crate::text_dialect::UnreadableCall;
 use crate::tool::{CallCost, ModelUse, ToolError, ToolSource, Violation};
@@ -79,10 +79,23 @@ pub enum Input {
         /// What running it has cost.
         cost: CallCost,
     },
+    /// A running call has asked for a service that somebody must allow first, as if the model had called it (P2, L17).
+    Held {
+        /// Which.
+        call: CallId,
+        /// What it asks for.
+        request: HeldRequest,
+        /// Of the service's tool: the answer is bound to it.
+        digest: Digest,
+        /// What running it has cost.
+        cost: CallCost,
+    },
     /// The answer to an outstanding call has come (L10).
     Respond {
         /// Which.
         call: CallId,
+        /// Who answers. An answer is taken only from whom the call waits for.
+        from: Answerer,
         /// Whole.
         result: CallResult,
     },
@@ -243,7 +256,40 @@ pub struct Awaited {
     pub cause: WaitCause,
     /// Handed on in the same commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event: Option<CloudEvent>,
+    pub event: Option<OutgoingEvent>,
+}
+
+/// Who may answer an outstanding call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answerer {
+    /// The service that was asked (L10).
+    Service,
+    /// The agent that works for the call (L16).
+    Agent,
+    /// The user who was asked a question (L18).
+    User,
+}
+
+impl Answerer {
+    /// Whether a call with this cause waits for such an answer.
+    pub(super) fn may_answer(self, cause: &WaitCause) -> bool {
+        match cause {
+            WaitCause::Service { .. } => self == Answerer::Service,
+            WaitCause::Agent { .. } => self == Answerer::Agent,
+            WaitCause::Answer { .. } => self == Answerer::User,
+            WaitCause::Approval | WaitCause::OutcomeUnknown => false,
+        }
+    }
+}
+
+/// What a plugin has asked of a service and somebody must allow first. The request itself is a stored text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldRequest {
+    /// The service, by the name of its tool.
+    pub service: String,
+    /// Digest of the request's text.
+    pub request: Digest,
 }
 
 impl DispatchedCall {
@@ -427,10 +473,11 @@ impl Run {
             }
             (Input::Outcome { call, .. }, Phase::Working(batch)) => batch.check_running(call),
             (Input::Resolve { call, .. }, Phase::Working(batch)) => batch.check_unknown(call),
-            (Input::Pending { call, .. }, Phase::Working(batch)) => batch.check_running(call),
-            (Input::Respond { call, .. } | Input::Expire { call }, Phase::Working(batch)) => {
-                batch.check_outstanding(call)
+            (Input::Pending { call, .. } | Input::Held { call, .. }, Phase::Working(batch)) => {
+                batch.check_running(call)
             }
+            (Input::Respond { call, from, .. }, Phase::Working(batch)) => batch.check_answer(call, *from),
+            (Input::Expire { call }, Phase::Working(batch)) => batch.check_outstanding(call),
             (Input::Approval { answers }, Phase::Working(batch)) => {
                 batch.check_asked(answers.iter().map(|answer| &answer.call))?;
                 answers.iter().find_map(too_deep).map_or(Ok(()), |call| Err(Refused::TooDeep(call.clone())))
@@ -443,6 +490,7 @@ impl Run {
                 Input::Outcome { call, .. }
                 | Input::Resolve { call, .. }
                 | Input::Pending { call, .. }
+                | Input::Held { call, .. }
                 | Input::Respond { call, .. }
                 | Input::Forbidden { call, .. }
                 | Input::Expire { call },

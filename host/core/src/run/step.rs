@@ -392,7 +392,9 @@ impl Run {
         for DispatchedCall { call: id, arguments, awaits } in calls {
             let Some(call) = batch.call_mut(&id) else { continue };
             call.state = Progress::Running;
-            call.attempt += 1;
+            // A call whose tool has run already is only handed on: that is no other attempt.
+            let runs = call.request.is_none();
+            call.attempt += u32::from(runs);
             let (name, attempt) = (call.name.clone(), call.attempt);
             if let Some(breaks) = call.breaks.filter(|_| awaits.is_none()) {
                 breaking = Some(((id.clone(), breaks), arguments.clone()));
@@ -401,7 +403,9 @@ impl Run {
                 Some(awaits) => batch.hand_on(&id, awaits, change),
                 None => change.calls.push(call.moved()),
             }
-            events.push(EventKind::ToolCall { call: id, name, arguments, attempt });
+            if runs {
+                events.push(EventKind::ToolCall { call: id, name, arguments, attempt });
+            }
         }
         for kind in events {
             self.emit(change, kind);

@@ -1,7 +1,7 @@
 //! Calls that wait for somebody outside: a service, another agent, the user's answer, an approval (L10, L11, L16, L17).
 
 use super::batch::{Batch, BatchCall, Progress};
-use super::input::Awaited;
+use super::input::{Awaited, HeldRequest};
 use super::state::Run;
 use super::step::text_result;
 use super::turn::{Phase, Turn};
@@ -37,7 +37,7 @@ impl Batch {
         let asking = self.calls.iter().filter(|call| call.state == Progress::Asking);
         let item = |call: &BatchCall| ApprovalItem {
             call: call.id.clone(),
-            name: call.name.clone(),
+            name: call.asked_name().to_owned(),
             digest: call.asked_about.clone(),
             details: None,
         };
@@ -63,6 +63,12 @@ impl Run {
         }
     }
 
+    /// What the tool of an open call has asked of a service, where somebody must allow that first.
+    pub fn held_request(&self, id: &CallId) -> Option<&HeldRequest> {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return None };
+        batch.calls.iter().find(|call| call.id == *id)?.request.as_ref()
+    }
+
     /// A running call has asked for a service (P2).
     pub(super) fn pending(&mut self, id: &CallId, awaits: Awaited, cost: CallCost, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
@@ -72,6 +78,29 @@ impl Run {
         if let Some(call) = batch.call_mut(id) {
             call.spent = cost;
         }
+        self.announce_suspension(change);
+    }
+
+    /// A running call has asked for a service that somebody must allow first. It waits as if the model had called the
+    /// service (P2, L17).
+    pub(super) fn hold(
+        &mut self,
+        id: &CallId,
+        request: HeldRequest,
+        (digest, cost): (Digest, CallCost),
+        change: &mut Change,
+    ) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
+        batch.asked = false;
+        let Some(call) = batch.call_mut(id) else { return };
+        call.state = Progress::Asking;
+        call.asked_about = Some(digest);
+        call.granted = None;
+        call.request = Some(request);
+        call.spent = cost;
+        change.calls.push(call.moved());
         self.announce_suspension(change);
     }
 
@@ -157,7 +186,7 @@ impl Run {
         call.state = Progress::Waiting;
         call.asked_about = None;
         call.granted = Some(Leave::Answered(grant.clone()));
-        let name = call.name.clone();
+        let name = call.asked_name().to_owned();
         change.calls.push(call.moved());
         change.calls.extend(edited.map(|arguments| CallChange::Edited { id: id.clone(), arguments }));
         let verdict = match scope {
@@ -198,7 +227,7 @@ impl Run {
             change.calls.push(call.moved());
         }
         call.asked_about = Some(digest);
-        let name = call.name.clone();
+        let name = call.asked_name().to_owned();
         // A call that nobody had to allow when it was made has no answer that could be void.
         if was_answered {
             let verdict = ApprovalWord::Void;
@@ -229,6 +258,6 @@ impl Run {
             Some(Turn { phase: Phase::Working(batch), .. }) => batch,
             _ => return String::new(),
         };
-        batch.calls.iter().find(|call| call.id == *id).map(|call| call.name.clone()).unwrap_or_default()
+        batch.calls.iter().find(|call| call.id == *id).map(|call| call.asked_name().to_owned()).unwrap_or_default()
     }
 }

@@ -49,7 +49,7 @@ fn with(calls: Vec<ResolvedCall>) -> (Session, Change) {
 }
 
 fn dispatch(place: u32, granted: Option<Leave>) -> Dispatch {
-    Dispatch { call: id(place), attempt: 1, granted }
+    Dispatch { call: id(place), attempt: 1, granted, request: None }
 }
 
 fn result_of(session: &Session, place: u32) -> (bool, String) {

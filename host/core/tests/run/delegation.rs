@@ -5,7 +5,7 @@ use agent_core::change::CallState;
 use agent_core::event::{Suspension, Wait, WaitCause};
 use agent_core::message::{CallId, TurnInput};
 use agent_core::plugin::TraceContext;
-use agent_core::run::{Action, Awaited, DispatchedCall, Input, LoopConfig, Run};
+use agent_core::run::{Action, Answerer, Awaited, DispatchedCall, Input, LoopConfig, Run};
 use agent_core::tool::ToolError;
 use serde_json::json;
 
@@ -98,7 +98,8 @@ fn l16_a_call_waits_for_the_agents_answer() {
     };
     let both = Suspension { waits: vec![wait(0, "writer"), wait(1, "reader")] };
     assert_eq!(session.run.action(), Action::Suspended(both));
-    let respond = |place: usize| Input::Respond { call: calls[place].clone(), result: result("written") };
+    let respond =
+        |place: usize| Input::Respond { call: calls[place].clone(), from: Answerer::Agent, result: result("written") };
     let child = |place: usize, name: &str| (calls[place].clone(), format!("{name}/1"));
     assert_eq!(session.run.delegations(), [child(0, "writer"), child(1, "reader")]);
     let change = session.must(respond(1));

@@ -101,6 +101,7 @@ impl Ledger {
                     self.call_mut(call).asked_about = Some(digest.clone());
                 }
             }
+            Input::Held { .. } => self.asked = false,
             Input::Approval { answers } => self.take_answers(answers),
             _ => {}
         }
@@ -230,7 +231,7 @@ impl Ledger {
                         let own = call == id && whole(given) && record.state == CallState::Started;
                         assert!(own || ended_with_it(call), "an outcome finishes its own running call");
                     }
-                    if let Input::Respond { call, result: given } = input {
+                    if let Input::Respond { call, result: given, .. } = input {
                         let own = call == id && whole(given) && record.state == CallState::Outstanding;
                         assert!(own || ended_with_it(call), "a response finishes its own outstanding call (L10)");
                     }
@@ -268,6 +269,7 @@ impl Ledger {
             record: record.clone(),
             disposition: call.disposition.clone(),
             dispatches: 0,
+            held: false,
             granted: matches!(call.approval, Approval::Remembered(_)) && !breaks,
             asked_about: match &call.approval {
                 Approval::Needed(digest) => Some(digest.clone()),
@@ -299,14 +301,21 @@ impl Ledger {
                 assert!(*input == Input::Recover && from == CallState::Started && !call.is_repeatable(), "{id}");
             }
             CallState::Asking => {
-                assert!(matches!(input, Input::AskAgain { .. }) && from == CallState::Waiting, "{id}");
+                let again = matches!(input, Input::AskAgain { .. }) && from == CallState::Waiting;
+                let held = matches!(input, Input::Held { .. }) && from == CallState::Started;
+                assert!(again || held, "{id}");
+                call.held |= held;
+                if let Input::Held { digest, .. } = input {
+                    call.asked_about = Some(digest.clone());
+                }
                 call.granted = false;
             }
             CallState::Outstanding => {
                 let dispatched = matches!(input, Input::Dispatched { .. }) && from == CallState::Waiting;
                 let pending = matches!(input, Input::Pending { .. }) && from == CallState::Started;
                 assert!(dispatched || pending, "{id} is handed on without a reason");
-                if dispatched {
+                // The tool of a held request has run already: handing it on is no dispatch of it.
+                if dispatched && !call.held {
                     call.dispatched(id);
                 }
             }

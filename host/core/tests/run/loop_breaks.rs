@@ -8,8 +8,8 @@ use agent_core::message::{CallId, Part, Role};
 use agent_core::model::StopReason;
 use agent_core::plugin::{Lifecycle, OutputData};
 use agent_core::run::{
-    Action, AtLimit, Awaited, DispatchedCall, Disposition, Input, LoopConfig, RepliedStep, ResolvedCall, TurnError,
-    Validation,
+    Action, Answerer, AtLimit, Awaited, DispatchedCall, Disposition, Input, LoopConfig, RepliedStep, ResolvedCall,
+    TurnError, Validation,
 };
 use agent_core::tool::{ToolError, Violation};
 use serde_json::{Value, json};
@@ -129,9 +129,17 @@ fn l18_a_question_suspends_and_the_turn_goes_on_with_the_answer() {
     assert_eq!(kinds(&change), ["tool_call", "suspended"]);
     let Action::Suspended(suspension) = session.run.action() else { panic!() };
     assert!(matches!(&suspension.waits[0].cause, WaitCause::Answer { question, .. } if question == "Which year?"));
-    let change = session.must(Input::Respond { call: CallId("call_1_1_1".into()), result: result("1984") });
+    let change = session.must(Input::Respond {
+        call: CallId("call_1_1_1".into()),
+        from: Answerer::User,
+        result: result("1984"),
+    });
     assert_eq!(kinds(&change)[..3], ["tool_result", "resumed", "loop_iteration"]);
-    let late = session.tell(Input::Respond { call: CallId("call_1_1_1".into()), result: result("1985") });
+    let late = session.tell(Input::Respond {
+        call: CallId("call_1_1_1".into()),
+        from: Answerer::User,
+        result: result("1985"),
+    });
     assert!(late.is_err(), "a second answer changes nothing");
     assert_eq!(text_of(&session, "call_1_1_1"), ("1984".to_owned(), false));
 }
@@ -170,7 +178,11 @@ fn l18_a_completion_waits_for_a_service_too() {
     session.reply("", vec![completing(json!("done")), plain("order")]);
     let change = session.must(crate::session::handed_on(&[CallId("call_1_1_2".into())]));
     assert_eq!(kinds(&change), ["tool_call", "suspended"]);
-    let change = session.must(Input::Respond { call: CallId("call_1_1_2".into()), result: result("sent") });
+    let change = session.must(Input::Respond {
+        call: CallId("call_1_1_2".into()),
+        from: Answerer::Service,
+        result: result("sent"),
+    });
     assert_eq!(kinds(&change), ["tool_result", "resumed"]);
     dispatch(&mut session, None);
     session.accept(OutputData::Text("done".into()));

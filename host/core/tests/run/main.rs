@@ -11,6 +11,7 @@ mod endings;
 mod events;
 mod eviction;
 mod forks;
+mod held;
 mod ledger;
 mod loop_breaks;
 mod models;

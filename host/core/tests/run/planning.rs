@@ -10,8 +10,8 @@ use agent_core::model::StopReason;
 use agent_core::plan::PlanStep;
 use agent_core::plugin::OutputData;
 use agent_core::run::{
-    Action, AfterFailure, Approval, Asked, Disposition, Input, LoopConfig, MadePlan, ModelFailure, Offer, PlanBudgets,
-    PlannedStep, PromptBudget, Prospect, RepliedStep, ResolvedCall, TurnContext,
+    Action, AfterFailure, Answerer, Approval, Asked, Disposition, Input, LoopConfig, MadePlan, ModelFailure, Offer,
+    PlanBudgets, PlannedStep, PromptBudget, Prospect, RepliedStep, ResolvedCall, TurnContext,
 };
 use agent_core::text_dialect::UnreadableCall;
 use agent_core::tool::ToolError;
@@ -366,7 +366,7 @@ fn l10_a_step_waits_for_its_service() {
     let change = session.must(handed_on(std::slice::from_ref(&id)));
     assert_eq!(kinds(&change), ["tool_call", "suspended"]);
     session.crash();
-    let change = session.must(Input::Respond { call: id.clone(), result: result("paid") });
+    let change = session.must(Input::Respond { call: id.clone(), from: Answerer::Service, result: result("paid") });
     assert!(kinds(&change).contains(&"resumed".to_owned()));
     assert_eq!(asked(&session), Asked::Executor { step: 2, of: 2 });
     // An answer that is an error is the step's failure.
@@ -374,7 +374,7 @@ fn l10_a_step_waits_for_its_service() {
     let id = CallId("call_1_3_1".into());
     session.must(handed_on(std::slice::from_ref(&id)));
     let failed = agent_core::change::CallResult { is_error: true, ..result("no money") };
-    let change = session.must(Input::Respond { call: id, result: failed });
+    let change = session.must(Input::Respond { call: id, from: Answerer::Service, result: failed });
     assert_eq!(reason(&change), "`pay` failed in step 2 of 2: no money");
 }
 

@@ -3,7 +3,9 @@
 
 mod moves;
 
-use crate::session::{Session, WIDE, call, dispatched, grant, rejected, reply, restored, result, waiting_for};
+use crate::session::{
+    Session, WIDE, call, dispatched, grant, rejected, reply, respond_to, restored, result, waiting_for,
+};
 use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain, GrantScope, LastingGrant, ScopedGrant};
 use agent_core::change::CallState;
 use agent_core::event::WaitCause;
@@ -13,9 +15,9 @@ use agent_core::model::Usage;
 use agent_core::plan::PlanStep;
 use agent_core::plugin::{History, OutputData, TraceContext};
 use agent_core::run::{
-    Action, AfterFailure, Approval, Decision, Dispatch, Disposition, Input, LoopConfig, MadePlan, ModelFailure,
-    OutputVerdict, PlanBudgets, PlannedStep, PromptBudget, Prospect, RepliedStep, ResolvedCall, Summarised,
-    TurnContext, TurnEnd, TurnError,
+    Action, AfterFailure, Answerer, Approval, Decision, Dispatch, Disposition, Input, LoopConfig, MadePlan,
+    ModelFailure, OutputVerdict, PlanBudgets, PlannedStep, PromptBudget, Prospect, RepliedStep, ResolvedCall,
+    Summarised, TurnContext, TurnEnd, TurnError,
 };
 use agent_core::text_dialect::UnreadableCall;
 use agent_core::tool::{CallCost, ModelUse, ToolError};
@@ -184,9 +186,9 @@ impl Move {
         self.outcome(call)
     }
 
-    fn respond(&self, call: &CallId) -> Input {
+    fn respond(&self, session: &Session, call: &CallId) -> Input {
         let Input::Outcome { call, result } = self.outcome(call) else { unreachable!() };
-        Input::Respond { call, result }
+        respond_to(&session.run, call, result)
     }
 
     /// Of the tool, which is now and then another one.
@@ -229,7 +231,7 @@ impl Move {
                 self.approval(&asking[asking.len() - some..])
             }
             _ if self.calls.len() == 3 => Input::Expire { call: wait.call.clone() },
-            _ => self.respond(&wait.call),
+            _ => self.respond(session, &wait.call),
         }
     }
 
@@ -273,7 +275,12 @@ impl Move {
                 let awaits = waiting_for(&call, self.cause());
                 Input::Pending { call, awaits, cost: CallCost::default() }
             }
-            Stray::Respond => self.respond(&call),
+            // Now and then it comes from somebody else than the call waits for.
+            Stray::Respond if self.coin => {
+                let Input::Outcome { call, result } = self.outcome(&call) else { unreachable!() };
+                Input::Respond { call, from: Answerer::User, result }
+            }
+            Stray::Respond => self.respond(session, &call),
             Stray::Expire => Input::Expire { call },
             Stray::Approval if self.coin && self.calls.len() == 2 => self.approval(&[call.clone(), call]),
             Stray::Approval if self.calls.is_empty() => self.approval(&[]),
@@ -329,12 +336,24 @@ fn fits(input: &Input, session: &Session) -> bool {
         (Input::ModelFailed(_), _) => false,
         (Input::Undo, action) => matches!(action, Action::Idle | Action::Ended) && !session.run.view.is_empty(),
         (Input::Verdict(_), action) => matches!(action, Action::Validate(_)),
-        (Input::Outcome { call, .. } | Input::Pending { call, .. }, action) => {
+        (Input::Outcome { call, .. } | Input::Pending { call, .. } | Input::Held { call, .. }, action) => {
             // A result that is checked runs no more.
             state(call) == Some(CallState::Started) && !matches!(action, Action::Validate(_))
         }
         (Input::Resolve { call, .. }, _) => state(call) == Some(CallState::OutcomeUnknown),
-        (Input::Respond { call, .. } | Input::Expire { call }, _) => state(call) == Some(CallState::Outstanding),
+        (Input::Expire { call }, _) => state(call) == Some(CallState::Outstanding),
+        (Input::Respond { call, from, .. }, _) => {
+            let waits = session.run.waits();
+            waits.iter().any(|wait| {
+                wait.call == *call
+                    && match wait.cause {
+                        WaitCause::Service { .. } => *from == Answerer::Service,
+                        WaitCause::Agent { .. } => *from == Answerer::Agent,
+                        WaitCause::Answer { .. } => *from == Answerer::User,
+                        WaitCause::Approval | WaitCause::OutcomeUnknown => false,
+                    }
+            })
+        }
         (Input::Approval { answers }, _) => {
             let ids: Vec<&CallId> = answers.iter().map(|answer| &answer.call).collect();
             let distinct = ids.iter().all(|id| ids.iter().filter(|other| *other == id).count() == 1);

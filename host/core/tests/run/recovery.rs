@@ -28,10 +28,16 @@ fn d3_what_can_be_repeated_runs_again_and_the_rest_waits_for_a_decision() {
     let moved = |place, state| CallChange::Moved { id: id(place), state, attempt: 1 };
     assert_eq!(change.calls, [moved(1, CallState::OutcomeUnknown), moved(2, CallState::Waiting)]);
     assert_eq!(kinds(&change), ["outcome_unknown"], "not suspended while something can run");
-    assert_eq!(session.run.action(), Action::Dispatch(vec![Dispatch { call: id(2), attempt: 2, granted: None }]));
+    assert_eq!(
+        session.run.action(),
+        Action::Dispatch(vec![Dispatch { call: id(2), attempt: 2, granted: None, request: None }])
+    );
     session.dispatch();
     session.outcome("call_1_1_2", "second attempt");
-    assert_eq!(session.run.action(), Action::Dispatch(vec![Dispatch { call: id(4), attempt: 1, granted: None }]));
+    assert_eq!(
+        session.run.action(),
+        Action::Dispatch(vec![Dispatch { call: id(4), attempt: 1, granted: None, request: None }])
+    );
     session.dispatch();
     let change = session.outcome("call_1_1_4", "ok");
     assert_eq!(kinds(&change), ["tool_result", "suspended"], "no loop_end");
@@ -57,7 +63,7 @@ fn d3_each_decision_goes_on() {
         if decision == Decision::Retry {
             assert_eq!(
                 session.run.action(),
-                Action::Dispatch(vec![Dispatch { call: id(1), attempt: 2, granted: None }])
+                Action::Dispatch(vec![Dispatch { call: id(1), attempt: 2, granted: None, request: None }])
             );
             session.run_batch();
         }

@@ -6,7 +6,7 @@ use agent_core::change::Change;
 use agent_core::loop_break::{Finish, name};
 use agent_core::message::CallId;
 use agent_core::plugin::OutputData;
-use agent_core::run::{Action, Approval, Disposition, Input, LoopConfig, ResolvedCall};
+use agent_core::run::{Action, Answerer, Approval, Disposition, Input, LoopConfig, ResolvedCall};
 use agent_core::tool::ToolError;
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ fn l28_refused_and_outstanding_calls_count() {
         session.must(crate::session::handed_on(std::slice::from_ref(&id)));
         let mut failed = result(&ToolError::Failed { message: "full".into() }.for_model());
         failed.is_error = true;
-        let change = session.must(Input::Respond { call: id, result: failed });
+        let change = session.must(Input::Respond { call: id, from: Answerer::Service, result: failed });
         assert_eq!(kinds(&change).contains(&"tool_disabled".to_owned()), step == 3);
     }
 }

@@ -3,14 +3,14 @@
 use crate::ledger::Ledger;
 use agent_core::approval::LastingGrant;
 use agent_core::change::{CallResult, Change};
-use agent_core::cloud_event::{CloudEvent, SPEC_VERSION};
 use agent_core::event::{EventKind, WaitCause};
 use agent_core::message::{CallId, Content, Digest, TurnInput};
 use agent_core::model::Usage;
+use agent_core::outgoing_event::{EventAttributes, OutgoingEvent};
 use agent_core::plugin::{OutputData, TraceContext};
 use agent_core::run::{
-    Action, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, LoopConfig, Output, OutputVerdict,
-    PromptBudget, Refused, RepliedStep, ResolvedCall, Run, TurnContext, TurnEnd, TurnError,
+    Action, Answerer, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, LoopConfig, Output,
+    OutputVerdict, PromptBudget, Refused, RepliedStep, ResolvedCall, Run, TurnContext, TurnEnd, TurnError,
 };
 use agent_core::tool::{ToolError, ToolSource, Violation};
 use serde_json::{Value, json};
@@ -195,22 +195,27 @@ pub(crate) fn handed_on(calls: &[CallId]) -> Input {
 
 /// What a call waits for, with the event that asks for it.
 pub(crate) fn waiting_for(call: &CallId, cause: WaitCause) -> Awaited {
-    let event = CloudEvent {
-        specversion: SPEC_VERSION.into(),
+    let attributes = EventAttributes {
         id: call.0.clone(),
         source: "agent-host/agent".into(),
-        event_type: "com.example.work".into(),
-        subject: Some("subject".into()),
+        subject: "subject".into(),
         time: None,
-        datacontenttype: Some("application/json".into()),
-        parentid: None,
         domain: None,
-        deduplicationid: Some(call.0.clone()),
-        traceparent: None,
-        tracestate: None,
-        data: Some(json!({})),
+        trace: TraceContext { traceparent: "00-a-b-01".into(), tracestate: None },
     };
+    let event = OutgoingEvent::to_service(&"com.example.work".parse().expect("a type"), attributes, json!({}));
     Awaited { cause, event: Some(event) }
+}
+
+/// An answer to a call from just whom it waits for; from a service where it waits for nobody.
+pub(crate) fn respond_to(run: &Run, call: CallId, result: CallResult) -> Input {
+    let cause = run.waits().into_iter().find(|wait| wait.call == call).map(|wait| wait.cause);
+    let from = match cause {
+        Some(WaitCause::Agent { .. }) => Answerer::Agent,
+        Some(WaitCause::Answer { .. }) => Answerer::User,
+        _ => Answerer::Service,
+    };
+    Input::Respond { call, from, result }
 }
 
 /// A grant for a tool.

@@ -5,7 +5,7 @@
 //! `AGENT_HOST_WRITE_STATES` set, those of [`all`] that are missing are added to the last set. That no word of a state is missing
 //! in it is tested beside the state (`run/stored.rs`).
 
-use crate::session::{Session, WIDE, dispatched, plain, repeatable, reply, result, sequential};
+use crate::session::{Session, WIDE, dispatched, plain, repeatable, reply, respond_to, result, sequential};
 use crate::stored_ways::completing;
 use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, GrantScope, LastingGrant, ScopedGrant};
 use agent_core::change::Change;
@@ -175,7 +175,7 @@ impl Going {
         self.tell(match cause {
             WaitCause::OutcomeUnknown => Input::Resolve { call, decision: Decision::Result("it did".to_owned()) },
             WaitCause::Service { .. } | WaitCause::Agent { .. } | WaitCause::Answer { .. } => {
-                Input::Respond { call, result: result("an answer") }
+                respond_to(&self.run, call, result("an answer"))
             }
             WaitCause::Approval => {
                 let asked = self.run.asking().into_iter().find(|item| item.call == call).expect("it is asked for");

@@ -13,7 +13,7 @@ use agent_core::message::{CallId, TurnInput};
 use agent_core::plan::PlanStep;
 use agent_core::plugin::{OutputData, Section, Stability};
 use agent_core::run::{
-    AfterFailure, Approval, Awaited, DispatchedCall, Disposition, Input, LoopConfig, MadePlan, ModelFailure,
+    AfterFailure, Answerer, Approval, Awaited, DispatchedCall, Disposition, Input, LoopConfig, MadePlan, ModelFailure,
     PlanBudgets, PlannedStep, PromptBudget, Prospect, RepliedStep, ResolvedCall, Run, Summarised, TurnContext,
 };
 use agent_core::text_dialect::UnreadableCall;
@@ -78,7 +78,11 @@ fn waits() -> Vec<Told> {
             changes.push(session.must(handed_on(&[id(1, 1), id(1, 2)])));
             changes.push(session.must(dispatched(&[id(1, 3)])));
             changes.push(session.must(Input::Outcome { call: id(1, 3), result: result("seen") }));
-            changes.push(session.must(Input::Respond { call: id(1, 2), result: result("shipped") }));
+            changes.push(session.must(Input::Respond {
+                call: id(1, 2),
+                from: Answerer::Service,
+                result: result("shipped"),
+            }));
             changes
         }),
         told("waiting_for_a_service_until", move |session| {
@@ -314,7 +318,11 @@ fn ends() -> Vec<Told> {
             let mut state: Value = serde_json::from_slice(&session.run.snapshot()).expect("JSON");
             *state.pointer_mut("/turn/phase/working/outstanding/pay").expect("it is stored") = json!(2);
             session.run = Run::restore(Some(state.to_string().as_bytes())).expect("it is read");
-            changes.push(session.must(Input::Respond { call: id(1, 1), result: result("paid") }));
+            changes.push(session.must(Input::Respond {
+                call: id(1, 1),
+                from: Answerer::Service,
+                result: result("paid"),
+            }));
             changes
         }),
         told("ended_fallback_at_the_bound", |session| {

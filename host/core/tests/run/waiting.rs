@@ -5,7 +5,7 @@ use agent_core::change::{Body, CallChange, CallResult, CallState, Change, Outbox
 use agent_core::event::{EndReason, EventKind, Suspension, Wait, WaitCause};
 use agent_core::message::{CallId, Role};
 use agent_core::plugin::Lifecycle;
-use agent_core::run::{Action, Input, LoopConfig, Refused, Run, TurnEnd, TurnError};
+use agent_core::run::{Action, Answerer, Input, LoopConfig, Refused, Run, TurnEnd, TurnError};
 use agent_core::tool::CallCost;
 use agent_core::view::result_text;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn suspension(calls: &[(u32, &str)]) -> Suspension {
 }
 
 fn respond(place: u32, text: &str) -> Input {
-    Input::Respond { call: id(place), result: result(text) }
+    Input::Respond { call: id(place), from: Answerer::Service, result: result(text) }
 }
 
 /// A turn whose first reply calls these tools; those of the places are handed on, the others run.

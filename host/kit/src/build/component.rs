@@ -1,9 +1,8 @@
 //! What comes out of the compiler becomes a plugin: the manifest goes in, the file is put in place.
 
 use super::{BuildError, BuiltPlugin, Project, Written};
-use agent_plugins::place_file;
+use agent_plugins::{Interfaces, interfaces, place_file};
 use std::path::Path;
-use wasmparser::{BinaryReaderError, Parser, Payload};
 
 /// Puts the manifest into the compiled component and writes `OUT/NAME.wasm` where it changed.
 pub(super) fn finish(project: &Project, compiled: &Path, out: &Path) -> Result<BuiltPlugin, BuildError> {
@@ -14,7 +13,7 @@ pub(super) fn finish(project: &Project, compiled: &Path, out: &Path) -> Result<B
         source,
     })?;
     let bytes = agent_plugins::with_manifest(&bytes, project.manifest()).map_err(|error| failed(error.to_string()))?;
-    let (imports, exports) =
+    let Interfaces { imports, exports } =
         interfaces(&bytes).map_err(|error| failed(format!("its imports cannot be read: {error}")))?;
     let path = out.join(format!("{}.wasm", project.name()));
     let written = write_if_changed(&path, &bytes)?;
@@ -28,30 +27,6 @@ pub(super) fn finish(project: &Project, compiled: &Path, out: &Path) -> Result<B
         exports,
         written,
     })
-}
-
-/// Names of the component's imports and of its exports, in its own order.
-pub fn interfaces(component: &[u8]) -> Result<(Vec<String>, Vec<String>), BinaryReaderError> {
-    let (mut imports, mut exports) = (Vec::new(), Vec::new());
-    let mut depth = 0_usize;
-    for payload in Parser::new(0).parse_all(component) {
-        match payload? {
-            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
-            Payload::End(_) => depth = depth.saturating_sub(1),
-            Payload::ComponentImportSection(section) if depth == 0 => {
-                for import in section {
-                    imports.push(import?.name.name.to_owned());
-                }
-            }
-            Payload::ComponentExportSection(section) if depth == 0 => {
-                for export in section {
-                    exports.push(export?.name.name.to_owned());
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok((imports, exports))
 }
 
 fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<Written, BuildError> {

@@ -13,7 +13,7 @@ struct Ask {
     line: Option<&'static str>,
 }
 
-const ASKS: [Ask; 7] = [
+const ASKS: [Ask; 8] = [
     Ask { key: "files", is_asked: |manifest| manifest.asks.files.is_some(), import: "wasi:filesystem/", line: None },
     Ask { key: "env", is_asked: |manifest| !manifest.asks.env.is_empty(), import: "wasi:cli/environment", line: None },
     Ask {
@@ -47,6 +47,8 @@ const ASKS: [Ask; 7] = [
         import: "agent-host:model/",
         line: Some("model_tokens = 20000"),
     },
+    // The import is also there for tools that only make media, which needs no grant.
+    Ask { key: "media", is_asked: |manifest| manifest.asks.media, import: "agent-host:plugin/media-store", line: None },
 ];
 
 pub(super) fn check(examined: &Examined, findings: &mut Vec<Finding>) {

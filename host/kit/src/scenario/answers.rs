@@ -157,6 +157,7 @@ fn call_of(error: &ApprovalError) -> &CallId {
     match error {
         ApprovalError::Arguments { call, .. }
         | ApprovalError::Forbidden { call, .. }
+        | ApprovalError::RequestEdited { call, .. }
         | ApprovalError::Gone { call, .. } => call,
     }
 }

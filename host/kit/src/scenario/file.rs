@@ -61,7 +61,7 @@ impl Scenario {
         let unreadable =
             |problem: std::io::Error| ScenarioError::Unreadable { path: path.to_owned(), problem: problem.to_string() };
         let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(unreadable)?;
+        let file = agent_plugins::open_regular_file(path).map_err(unreadable)?;
         file.take(SIZE_LIMIT + 1).read_to_string(&mut text).map_err(unreadable)?;
         if text.len() as u64 > SIZE_LIMIT {
             return Err(unreadable(std::io::Error::other(format!("it is larger than {SIZE_LIMIT} bytes"))));

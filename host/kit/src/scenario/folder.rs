@@ -70,7 +70,7 @@ pub(super) fn read(from: &Path, most: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::other(format!("`{}` is no regular file", from.display())));
     }
     let mut bytes = Vec::new();
-    std::fs::File::open(from)?.take(most + 1).read_to_end(&mut bytes)?;
+    agent_plugins::open_regular_file(from)?.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         let (path, most) = (from.display(), MOST_BYTES >> 20);
         return Err(io::Error::other(format!("with `{path}` there are more than {most} MiB")));
@@ -99,7 +99,7 @@ pub(crate) fn differences(scenario: &Scenario, folder: &Path) -> Vec<Failure> {
     let mut failures = Vec::new();
     for (path, pattern) in &scenario.script.files_after {
         let place = scenario.place(pattern.span(), format!("files_after.{path:?}"));
-        match std::fs::read(folder.join(path)) {
+        match agent_plugins::read_regular_file(&folder.join(path), MOST_BYTES) {
             Ok(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
                 failures.extend(Failure::of(&place, pattern.get_ref().mismatches(&text, None)));

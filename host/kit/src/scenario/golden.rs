@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// Permissions of a transcript that is written for the first time, before the umask.
 const NEW_FILE: u32 = 0o666;
+/// Largest transcript that is read.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// Whether transcripts are compared or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +68,8 @@ fn file(scenario: &Scenario) -> PathBuf {
 /// Compares the transcript with the file, or writes it there.
 pub(crate) fn settle(scenario: &Scenario, transcript: &str, mode: GoldenMode) -> (Golden, Option<Failure>) {
     let path = file(scenario);
-    let stored = match std::fs::read_to_string(&path) {
+    let read = agent_plugins::read_regular_file(&path, MOST_BYTES);
+    let stored = match read.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other)) {
         Ok(stored) => Some(stored.replace("\r\n", "\n")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return failed(scenario, "a golden transcript that can be read", error.to_string()),

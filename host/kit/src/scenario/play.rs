@@ -319,7 +319,7 @@ impl Stage<'_> {
             for stored in page {
                 // The deed's id is the call's.
                 if let OutboxEffect::Event(event) = stored.item.effect {
-                    requests.insert(stored.item.id, event.data.unwrap_or_default());
+                    requests.insert(stored.item.id, event.into_inner().data.unwrap_or_default());
                 }
             }
         }

@@ -4,29 +4,25 @@ use super::{Place, Writing, commit_of, message, text};
 use crate::{Commit, OutboxFilter, Store, StoreError, StoredOutboxItem};
 use agent_core::approval::LastingGrant;
 use agent_core::change::{Change, OutboxEffect, OutboxItem};
-use agent_core::cloud_event::{CloudEvent, SPEC_VERSION};
 use agent_core::memory::{Memory, MemoryKind};
 use agent_core::message::Digest;
+use agent_core::outgoing_event::{EventAttributes, OutgoingEvent};
+use agent_core::plugin::TraceContext;
 use serde_json::json;
 use std::sync::Arc;
 
 /// The request of a service, with data that is not flat.
 fn item(id: &str) -> OutboxItem {
-    let event = CloudEvent {
-        specversion: SPEC_VERSION.to_owned(),
+    let attributes = EventAttributes {
         id: id.to_owned(),
         source: "agent-host/a".to_owned(),
-        event_type: "order.place".to_owned(),
-        subject: Some("s".to_owned()),
+        subject: "s".to_owned(),
         time: None,
-        datacontenttype: Some("application/json".to_owned()),
-        parentid: None,
         domain: Some("shop".to_owned()),
-        deduplicationid: Some(id.to_owned()),
-        traceparent: None,
-        tracestate: None,
-        data: Some(json!({"lines": [{"price": 0.1}, null], "kind": "body"})),
+        trace: TraceContext { traceparent: "00-a-b-01".to_owned(), tracestate: None },
     };
+    let data = json!({"lines": [{"price": 0.1}, null], "kind": "body"});
+    let event = OutgoingEvent::to_service(&"order.place".parse().expect("a type"), attributes, data);
     OutboxItem { id: id.to_owned(), effect: OutboxEffect::Event(event) }
 }
 

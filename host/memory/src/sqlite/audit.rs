@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::queries::{collect, from_json, now, page, rfc3339, signed, to_json, unsigned};
 use super::writer::Effort;
 use crate::{Audit, AuditEntry, Deed, StoreError};
+use agent_core::change::{OutboxEffect, OutboxItem};
 use agent_core::event::EventKind;
 use agent_core::message::CallId;
 use agent_core::tool::ToolSource;
@@ -48,11 +49,7 @@ impl AuditedEvent {
     /// Writes the entry. The call's source is in its record, which was written before.
     pub(super) fn write(&self, connection: &Connection, session: (i64, &str), time: i64) -> Result<(), Failure> {
         let (number, subject) = session;
-        let source = |call: &CallId| -> Result<Option<ToolSource>, Failure> {
-            let mut statement = connection.prepare_cached("SELECT source FROM calls WHERE session = ?1 AND id = ?2")?;
-            let found = statement.query_row(params![number, call.0], |row| row.get::<_, Option<String>>(0));
-            found.optional()?.flatten().as_deref().map(from_json).transpose()
-        };
+        let source = |call: &CallId| source_of(connection, number, call);
         let session = subject.to_owned();
         let deed = match &self.0 {
             EventKind::Denied { call, denial } => {
@@ -70,6 +67,42 @@ impl AuditedEvent {
         };
         insert(connection, &deed, time)
     }
+}
+
+/// A service event of a commit, by the call that asked for it.
+#[derive(Clone, Debug)]
+pub(super) struct SentEvent {
+    call: CallId,
+    event_type: String,
+}
+
+impl SentEvent {
+    /// Of an item of the outbox that a call asked for: the item's id is the call's.
+    pub(super) fn of(item: &OutboxItem) -> Option<Self> {
+        match &item.effect {
+            OutboxEffect::Event(event) => {
+                Some(Self { call: CallId(item.id.clone()), event_type: event.event_type.clone() })
+            }
+            OutboxEffect::Allow(_) | OutboxEffect::Remember { .. } | OutboxEffect::Forget { .. } => None,
+        }
+    }
+
+    /// Writes the entry where a plugin asked for the event. What the model itself asks of a service is its call.
+    pub(super) fn write(&self, connection: &Connection, session: (i64, &str), time: i64) -> Result<(), Failure> {
+        let (number, subject) = session;
+        let Some(source @ ToolSource::Plugin { .. }) = source_of(connection, number, &self.call)? else {
+            return Ok(());
+        };
+        let (call, event_type) = (self.call.clone(), self.event_type.clone());
+        insert(connection, &Deed::Emitted { session: subject.to_owned(), call, source, event_type }, time)
+    }
+}
+
+/// Where the tool of a call comes from.
+fn source_of(connection: &Connection, session: i64, call: &CallId) -> Result<Option<ToolSource>, Failure> {
+    let mut statement = connection.prepare_cached("SELECT source FROM calls WHERE session = ?1 AND id = ?2")?;
+    let found = statement.query_row(params![session, call.0], |row| row.get::<_, Option<String>>(0));
+    found.optional()?.flatten().as_deref().map(from_json).transpose()
 }
 
 pub(super) fn insert(connection: &Connection, deed: &Deed, time: i64) -> Result<(), Failure> {

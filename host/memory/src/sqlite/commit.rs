@@ -2,6 +2,7 @@
 
 mod rows;
 
+use super::audit::SentEvent;
 use super::blobs::{StoredBytes, insert_bytes};
 use super::failure::{Failure, invalid};
 use super::outbox::{self, OutboxRow, outbox_row};
@@ -24,6 +25,7 @@ pub(super) struct PreparedCommit {
     events: Vec<EventRow>,
     records: Vec<RecordRow>,
     outbox: Vec<OutboxRow>,
+    sent: Vec<SentEvent>,
     texts: Vec<StoredBytes>,
     status: Status,
 }
@@ -50,6 +52,7 @@ impl PreparedCommit {
             events: events.collect::<Result<_, _>>()?,
             calls: change.calls.into_iter().map(call_row).collect::<Result<_, _>>()?,
             records: records.iter().map(record_row).collect::<Result<_, _>>()?,
+            sent: change.outbox.iter().filter_map(SentEvent::of).collect(),
             outbox: change.outbox.iter().map(outbox_row).collect::<Result<_, _>>()?,
             texts: texts
                 .into_iter()
@@ -86,6 +89,9 @@ impl PreparedCommit {
         let last_event = self.write_events(connection, &head, time)?;
         self.write_records(connection, &head, time)?;
         outbox::insert(connection, head.session, &self.outbox, time)?;
+        for sent in &self.sent {
+            sent.write(connection, (head.session, &self.lease.session), time)?;
+        }
         connection
             .prepare_cached(
                 "INSERT INTO snapshots (session, run) VALUES (?1, ?2) ON CONFLICT (session) DO UPDATE SET run = ?2",

@@ -4,7 +4,7 @@ use super::SqliteStore;
 use super::failure::{Failure, invalid};
 use super::queries::{collect, page};
 use super::writer::Effort;
-use crate::{Bucket, ENTRY_BYTES, KeyValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, StoreError, Swap};
+use crate::{Bucket, ENTRY_BYTES, KeyValue, MAX_ENTRIES, MAX_KEY_BYTES, MAX_VALUE_BYTES, StoreError, Swap};
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -128,21 +128,38 @@ fn set(connection: &Connection, address: &Address, value: &[u8]) -> Result<(), F
     Ok(())
 }
 
-/// In the transaction of the write, so that two processes cannot pass the quota together.
+/// In the transaction of the write, so that two processes cannot pass the quota together. It reads sums that the database keeps: a
+/// writer blocks all others, and must not add up what a plugin has collected.
 fn check_quota(connection: &Connection, Address { bucket, key }: &Address, value: &[u8]) -> Result<(), Failure> {
     if bucket.quota == u64::MAX {
         return Ok(());
     }
-    let sql = "SELECT COALESCE(SUM(LENGTH(CAST(key AS BLOB)) + LENGTH(value) + ?5), 0) FROM key_values
-               WHERE agent = ?1 AND plugin = ?2 AND NOT (bucket = ?3 AND key = ?4)";
-    let parameters = params![bucket.agent, bucket.plugin, bucket.name, key, ENTRY_BYTES as i64];
-    let others: i64 = connection.prepare_cached(sql)?.query_row(parameters, |row| row.get(0))?;
-    let size = u64::try_from(others).unwrap_or(0) + (key.len() + value.len()) as u64 + ENTRY_BYTES;
+    let sql = "SELECT entries, bytes FROM key_value_usage WHERE agent = ?1 AND plugin = ?2";
+    let usage = connection
+        .prepare_cached(sql)?
+        .query_row(params![bucket.agent, bucket.plugin], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+    let (entries, bytes) = usage.optional()?.unwrap_or_default();
+    let sql = "SELECT LENGTH(value) FROM key_values WHERE agent = ?1 AND plugin = ?2 AND bucket = ?3 AND key = ?4";
+    let mut statement = connection.prepare_cached(sql)?;
+    let replaced = statement.query_row(params![bucket.agent, bucket.plugin, bucket.name, key], |row| row.get(0));
+    let replaced: Option<i64> = replaced.optional()?;
+    let other_entries = count(entries).saturating_sub(u64::from(replaced.is_some()));
+    let other_bytes = count(bytes).saturating_sub(replaced.map_or(0, |length| count(length) + key.len() as u64));
+    if replaced.is_none() && other_entries >= MAX_ENTRIES {
+        let problem = format!("the plugin keeps {other_entries} values already; at most {MAX_ENTRIES} are kept");
+        return Err(invalid("another value", problem).into());
+    }
+    let size = other_bytes + (key.len() + value.len()) as u64 + (other_entries + 1) * ENTRY_BYTES;
     if size <= bucket.quota {
         return Ok(());
     }
     let what = format!("what `{}` keeps, with this value,", bucket.plugin);
     Err(StoreError::TooLarge { what, size, limit: bucket.quota }.into())
+}
+
+/// Sums are never below zero.
+fn count(sum: i64) -> u64 {
+    u64::try_from(sum).unwrap_or_default()
 }
 
 fn check_value(value: &[u8]) -> Result<(), StoreError> {
@@ -151,4 +168,46 @@ fn check_value(value: &[u8]) -> Result<(), StoreError> {
     }
     let (size, limit) = (value.len() as u64, MAX_VALUE_BYTES as u64);
     Err(StoreError::TooLarge { what: "a value".to_owned(), size, limit })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, SqliteStore};
+
+    fn bucket(quota: u64) -> Bucket {
+        Bucket { agent: "a".to_owned(), plugin: "p".to_owned(), name: "b".to_owned(), quota }
+    }
+
+    /// Row 44: the sums that quotas are held against are those of what is there, whatever was written, replaced and removed.
+    #[tokio::test]
+    async fn row_44_the_database_keeps_the_sums() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("memory.db");
+        let store = SqliteStore::open(&path, Options::default()).unwrap();
+        for number in 0..40_usize {
+            let key = format!("kä{}", number % 7);
+            match number % 5 {
+                0 => store.delete_key(&bucket(1 << 20), &key).await.unwrap(),
+                1 => drop(store.increment(&bucket(1 << 20), &format!("n{number}"), 5).await.unwrap()),
+                _ => store.set(&bucket(1 << 20), &key, vec![0; number]).await.unwrap(),
+            }
+        }
+        let connection = Connection::open(&path).unwrap();
+        let sums = |sql: &str| {
+            connection.query_row(sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))).unwrap()
+        };
+        let kept = sums("SELECT entries, bytes FROM key_value_usage");
+        let there = "SELECT count(*), sum(length(CAST(key AS BLOB)) + length(value)) FROM key_values";
+        assert_eq!(kept, sums(there));
+        assert!(kept.0 > 5);
+        // A write reads the sums and nothing else.
+        connection.execute("UPDATE key_value_usage SET bytes = 1 << 30", []).unwrap();
+        let refused = store.set(&bucket(1 << 20), "new", Vec::new()).await;
+        assert!(matches!(refused, Err(StoreError::TooLarge { .. })), "{refused:?}");
+        connection.execute("UPDATE key_value_usage SET bytes = 0, entries = ?1", [MAX_ENTRIES as i64]).unwrap();
+        let refused = store.set(&bucket(1 << 40), "new", Vec::new()).await;
+        assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
+        store.set(&bucket(1 << 40), "kä2", Vec::new()).await.expect("what is there already may change");
+    }
 }

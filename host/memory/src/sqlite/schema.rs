@@ -9,7 +9,7 @@ use std::path::Path;
 const APPLICATION_ID: i64 = 0x6167_686f;
 
 /// In order; `user_version` counts those that a file has.
-const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, BOUND_APPROVALS];
+const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, KEY_VALUE_USAGE, BOUND_APPROVALS];
 
 /// Refuses what another program or a newer host has written. Writes nothing.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure> {
@@ -317,6 +317,37 @@ CREATE TABLE turn_plugins (
     digest TEXT NOT NULL,
     PRIMARY KEY (agent, plugin, digest)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// How much each plugin keeps, so that a write need not add up all that is there. The database itself keeps the sums: no write can
+/// pass them by.
+const KEY_VALUE_USAGE: &str = "
+CREATE TABLE key_value_usage (
+    agent TEXT NOT NULL,
+    plugin TEXT NOT NULL,
+    entries INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    PRIMARY KEY (agent, plugin)
+) STRICT, WITHOUT ROWID;
+INSERT INTO key_value_usage
+    SELECT agent, plugin, count(*), sum(length(CAST(key AS BLOB)) + length(value)) FROM key_values GROUP BY agent, plugin;
+
+CREATE TRIGGER key_value_is_added AFTER INSERT ON key_values
+BEGIN
+    INSERT INTO key_value_usage VALUES (new.agent, new.plugin, 1, length(CAST(new.key AS BLOB)) + length(new.value))
+    ON CONFLICT (agent, plugin) DO UPDATE SET entries = entries + 1, bytes = bytes + excluded.bytes;
+END;
+CREATE TRIGGER key_value_is_replaced AFTER UPDATE ON key_values
+BEGIN
+    UPDATE key_value_usage SET bytes = bytes + length(new.value) - length(old.value)
+    WHERE agent = new.agent AND plugin = new.plugin;
+END;
+CREATE TRIGGER key_value_is_removed AFTER DELETE ON key_values
+BEGIN
+    UPDATE key_value_usage
+    SET entries = entries - 1, bytes = bytes - length(CAST(old.key AS BLOB)) - length(old.value)
+    WHERE agent = old.agent AND plugin = old.plugin;
+END;
 ";
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::connection::Connection;
 use super::exchange::Exchange;
 use crate::error::ModelError;
 use crate::retry::RetryPolicy;
+use agent_core::redaction::Redaction;
 use serde::Deserialize;
 use serde_json::json;
 use std::fmt;
@@ -44,6 +45,11 @@ impl Embedder {
     /// The same, asked again by another policy when it does not answer (M3).
     pub fn with_retry(self, retry: RetryPolicy) -> Self {
         Self { retry, ..self }
+    }
+
+    /// What it is given that nobody else is to see.
+    pub fn secrets(&self) -> &Redaction {
+        &self.connection.redaction
     }
 
     /// `provider/model`.

@@ -7,6 +7,7 @@ use super::refused;
 use crate::chat_stream::{ChatStream, Decoded, StreamError};
 use crate::error::{Awaited, Endpoint, ModelError, Refusal, Said};
 use agent_core::model::Delta;
+use agent_core::visible::visible_name;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
 use reqwest::{Response, StatusCode};
 use std::future::Future;
@@ -156,10 +157,7 @@ impl Exchange<'_> {
         let text = self.connection.redaction.text(String::from_utf8_lossy(bytes).into_owned());
         let words = text.split(|character: char| character.is_whitespace() || character.is_control());
         let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
-        match line.char_indices().nth(EXCERPT) {
-            Some((end, _)) => format!("{}…", &line[..end]),
-            None => line,
-        }
+        visible_name(&line, EXCERPT)
     }
 
     fn stream_error(&self, error: StreamError) -> ModelError {

@@ -10,6 +10,12 @@ use url::Url;
 /// Most bytes of a list.
 const LIMIT: usize = 4 * 1024 * 1024;
 
+/// Names of a list that are kept.
+const MOST: usize = 2_000;
+
+/// Longest name that is kept.
+const LONGEST: usize = 200;
+
 /// How many names are suggested.
 const SUGGESTED: usize = 3;
 
@@ -26,7 +32,7 @@ struct Listed {
     id: String,
 }
 
-/// Names in the server's order. None where it gives no list in time.
+/// Names in the server's order, without those that are no names (see [`is_name`]). None where it gives no list in time.
 pub(crate) async fn ask(client: &Client, url: Url, headers: HeaderMap, time: Duration) -> Option<Vec<String>> {
     let ask = async {
         let mut response = client.get(url).headers(headers).send().await.ok()?;
@@ -41,9 +47,23 @@ pub(crate) async fn ask(client: &Client, url: Url, headers: HeaderMap, time: Dur
             }
         }
         let list: List = serde_json::from_slice(&body).ok()?;
-        Some(list.data.into_iter().map(|listed| listed.id).collect())
+        let listed = list.data.len();
+        let names: Vec<_> = list.data.into_iter().map(|listed| listed.id).filter(|id| is_name(id)).take(MOST).collect();
+        if names.len() < listed {
+            tracing::warn!(
+                "{} of the models that a server lists are left out: at most {MOST} names of up to {LONGEST} printable ASCII characters are read",
+                listed - names.len()
+            );
+        }
+        Some(names)
     };
     tokio::time::timeout(time, ask).await.ok().flatten()
+}
+
+/// Whether a server's word can be a model's name. Names are printed, written into files and sent back, so what could break a line,
+/// hide something or reorder the text around it is none.
+fn is_name(id: &str) -> bool {
+    (1..=LONGEST).contains(&id.len()) && id.bytes().all(|byte| matches!(byte, b' '..=b'~')) && id.trim() == id
 }
 
 /// The names most like this one, the likest first.
@@ -75,6 +95,20 @@ fn alike(left: &HashMap<(char, char), usize>, right: &HashMap<(char, char), usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Row 49: names of models that a server lists.
+    #[test]
+    fn only_names_are_names() {
+        for name in ["qwen3:8b", "/home/ann/My Models/x.gguf", "Qwen/Qwen3-8B@q4_k_m", &"x".repeat(200)] {
+            assert!(is_name(name), "{name}");
+        }
+        let long = "x".repeat(201);
+        for none in
+            ["", " a", "a ", "a\nb", "a\rb", "a\u{1b}[2J", "a\u{200b}", "a\u{202e}b", "p\u{430}y", long.as_str()]
+        {
+            assert!(!is_name(none), "{}", none.escape_unicode());
+        }
+    }
 
     /// M5
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::configuration::ProviderConfig;
 use agent_core::model::{Delta, Reply};
-use agent_core::redaction::Redaction;
+use agent_core::redaction::{Edges, Redaction, RedactionStream, Replacement};
 use url::Url;
 
 /// The key, every configured header, and the credentials in the base URL.
@@ -31,13 +31,13 @@ pub(super) fn reply(redaction: &Redaction, mut reply: Reply) -> Reply {
 /// Pieces of a reply as they come. The end of one is held back while it may be the beginning of a secret.
 pub(super) struct Pieces<'r> {
     redaction: &'r Redaction,
-    held: String,
+    said: RedactionStream,
     kind: fn(String) -> Delta,
 }
 
 impl<'r> Pieces<'r> {
     pub(super) fn new(redaction: &'r Redaction) -> Self {
-        Self { redaction, held: String::new(), kind: Delta::Text }
+        Self { redaction, said: stream_of(redaction), kind: Delta::Text }
     }
 
     /// What can be told of these now.
@@ -49,14 +49,14 @@ impl<'r> Pieces<'r> {
         let mut told = Vec::new();
         for piece in pieces {
             match piece {
-                Delta::Text(text) => self.add(text, Delta::Text, &mut told),
-                Delta::Thinking(text) => self.add(text, Delta::Thinking, &mut told),
+                Delta::Text(text) => self.add(&text, Delta::Text, &mut told),
+                Delta::Thinking(text) => self.add(&text, Delta::Thinking, &mut told),
                 Delta::Clear => {
-                    self.held.clear();
+                    self.said = stream_of(self.redaction);
                     told.push(Delta::Clear);
                 }
                 mark @ (Delta::ThinkingStart | Delta::ThinkingEnd) => {
-                    self.let_go(0, &mut told);
+                    self.end(&mut told);
                     told.push(mark);
                 }
             }
@@ -67,29 +67,33 @@ impl<'r> Pieces<'r> {
     /// What was held back, once nothing follows.
     pub(super) fn rest(mut self) -> Vec<Delta> {
         let mut told = Vec::new();
-        self.let_go(0, &mut told);
+        self.end(&mut told);
         told
     }
 
-    fn add(&mut self, text: String, kind: fn(String) -> Delta, told: &mut Vec<Delta>) {
-        if !self.held.is_empty() && kind(String::new()) != (self.kind)(String::new()) {
-            self.let_go(0, told);
+    fn add(&mut self, text: &str, kind: fn(String) -> Delta, told: &mut Vec<Delta>) {
+        if kind(String::new()) != (self.kind)(String::new()) {
+            self.end(told);
         }
         self.kind = kind;
-        self.held.push_str(&text);
-        // A whole one first: another may begin within it.
-        self.held = self.redaction.whole(std::mem::take(&mut self.held));
-        self.let_go(self.redaction.unfinished(&self.held), told);
+        let bytes = self.said.push(text.as_bytes());
+        self.tell(bytes, told);
     }
 
-    /// Tells what is held but for so many bytes.
-    fn let_go(&mut self, held: usize, told: &mut Vec<Delta>) {
-        let rest = self.held.split_off(self.held.len() - held);
-        let told_now = std::mem::replace(&mut self.held, rest);
-        if !told_now.is_empty() {
-            told.push((self.kind)(told_now));
+    fn end(&mut self, told: &mut Vec<Delta>) {
+        let bytes = std::mem::replace(&mut self.said, stream_of(self.redaction)).finish();
+        self.tell(bytes, told);
+    }
+
+    fn tell(&self, bytes: Vec<u8>, told: &mut Vec<Delta>) {
+        if !bytes.is_empty() {
+            told.push((self.kind)(String::from_utf8_lossy(&bytes).into_owned()));
         }
     }
+}
+
+fn stream_of(redaction: &Redaction) -> RedactionStream {
+    redaction.stream(Replacement::Mark, Edges::Whole)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::connection::Connection;
 use super::exchange::{Exchange, content_type};
 use super::model_list;
 use crate::error::{Cause, ModelError, Refusal, Said};
+use agent_core::visible::visible;
 use reqwest::Response;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
@@ -71,9 +72,10 @@ pub(super) fn with_advice(connection: &Connection, refusal: Refusal) -> Refusal 
 pub(super) fn quoted(exchange: &Exchange<'_>, message: &str) -> String {
     let plain = |character: &char| !character.is_control() || matches!(character, '\n' | '\t');
     let message = exchange.connection.redaction.text(message.trim().chars().filter(plain).collect());
+    let message = visible(&message);
     match message.char_indices().nth(MESSAGE) {
         Some((end, _)) => format!("{}…", &message[..end]),
-        None => message,
+        None => message.into_owned(),
     }
 }
 

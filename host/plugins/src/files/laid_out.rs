@@ -5,6 +5,8 @@ use super::walk::Place;
 use super::{FoundContent, FoundFile, FoundNames, GivenTree, LeftFile, NamedKind, look};
 use crate::answers::{Bytes, HostAnswer, HostAnswers, Read};
 use crate::grants::TreeGrant;
+use crate::sandbox::Sandbox;
+use crate::trees::{HostObject, HostTree};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 use std::collections::BTreeMap;
@@ -32,13 +34,17 @@ pub struct RecordedTrees {
     pub(crate) left: BTreeMap<Place, LeftFile>,
     pub(crate) changes: Read,
     /// By the number of a recorded tree: one of now under the same name, for what is not recorded.
-    pub(crate) now: Vec<Option<Arc<Dir>>>,
+    pub(crate) now: Vec<Option<Arc<HostTree>>>,
 }
 
 impl RecordedTrees {
     /// Lays out what was recorded. None: nothing was. What is not recorded is looked for in the granted trees of the same
     /// names, which are only read.
-    pub fn lay_out(recorded: &HostAnswers, granted: &[TreeGrant]) -> Result<Option<Self>, NotLaidOut> {
+    pub fn lay_out(
+        recorded: &HostAnswers,
+        granted: &[TreeGrant],
+        sandbox: &Sandbox,
+    ) -> Result<Option<Self>, NotLaidOut> {
         let given = recorded.answers.iter().find_map(|answer| match answer {
             HostAnswer::Trees { trees, changes } => Some((trees.clone(), *changes)),
             _ => None,
@@ -80,7 +86,7 @@ impl RecordedTrees {
         }
         let now = |tree: &GivenTree| {
             let same = granted.iter().find(|granted| granted.guest == tree.guest)?;
-            Dir::open_ambient_dir(&same.host, ambient_authority()).ok().map(Arc::new)
+            sandbox.host_tree(same).ok().map(Arc::new)
         };
         let now = trees.iter().map(now).collect();
         Ok(Some(Self { folder, trees, known, left, changes, now }))
@@ -111,16 +117,21 @@ pub(super) enum What {
 const MOST_NAMES: usize = 100_000;
 
 /// Copies something of a tree of now, which is only read.
-pub(super) fn fetch((now, from): (&Dir, &str), (root, to): (&Dir, &str), what: What) -> io::Result<FoundFile> {
+pub(super) fn fetch((tree, from): (&HostTree, &str), (root, to): (&Dir, &str), what: What) -> io::Result<FoundFile> {
+    let now = &tree.directory()?;
     let mut found = look::at(now, from).unwrap_or(FoundFile::Nothing);
     lay(root, to, &found)?;
     match (what, &mut found) {
         (What::Content, FoundFile::File { content, .. }) => {
             let mut file = root.open_with(to, OpenOptions::new().write(true))?;
-            io::copy(&mut look::open(now, from)?, &mut file)?;
+            let HostObject::File(mut content_now) = tree.open(from)? else {
+                return Err(io::ErrorKind::InvalidInput.into());
+            };
+            io::copy(&mut content_now, &mut file)?;
             *content = look::kept(Vec::new());
         }
         (What::Names, FoundFile::Directory { names, .. }) => {
+            tree.open(if from.is_empty() { "." } else { from })?;
             *names = look::names(now, from, MOST_NAMES)?;
             if let FoundNames::Listed { names, .. } = names {
                 lay_names(root, to, names)?;
@@ -191,6 +202,10 @@ mod tests {
     use crate::files::FileStat;
     use crate::manifest::Access;
 
+    fn sandbox() -> Sandbox {
+        Sandbox::new(crate::sandbox::SandboxOptions::default()).expect("a sandbox")
+    }
+
     fn recorded(files: Vec<(&str, FoundFile)>) -> HostAnswers {
         let given = GivenTree { guest: "docs".into(), access: Access::Read };
         let trees = HostAnswer::Trees { trees: vec![given], changes: Read::Whole };
@@ -219,7 +234,7 @@ mod tests {
             ("to", link("a/b")),
             ("out", link("/etc/passwd")),
         ];
-        let trees = RecordedTrees::lay_out(&recorded(files), &[]).expect("laid out").expect("trees");
+        let trees = RecordedTrees::lay_out(&recorded(files), &[], &sandbox()).expect("laid out").expect("trees");
         let grant = trees.grants().remove(0);
         let read = |name: &str| std::fs::read_to_string(grant.host.join(name)).ok();
         assert_eq!((grant.guest.as_str(), grant.access), ("docs", Access::Read));
@@ -230,7 +245,7 @@ mod tests {
         assert!(grant.host.join("a/d").is_dir() && !grant.host.join("a/none").exists());
         drop(trees);
         assert!(!grant.host.exists());
-        assert!(RecordedTrees::lay_out(&HostAnswers::default(), &[]).expect("nothing").is_none());
+        assert!(RecordedTrees::lay_out(&HostAnswers::default(), &[], &sandbox()).expect("nothing").is_none());
     }
 
     /// S6, row 12: a record is a document that somebody may have written: nothing of it is laid out elsewhere.
@@ -245,7 +260,7 @@ mod tests {
             vec![("l", link("../..")), ("l/forged", file("x"))],
         ] {
             // Whether it is refused or left out, nothing comes of it.
-            let _ = RecordedTrees::lay_out(&recorded(files), &[]);
+            let _ = RecordedTrees::lay_out(&recorded(files), &[], &sandbox());
         }
         assert_eq!(std::fs::read_dir(outside.path()).expect("it is there").count(), 0);
         assert!(

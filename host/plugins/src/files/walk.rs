@@ -2,6 +2,7 @@
 //! it has in its tree, and every name on the way is known.
 
 use super::FoundFile;
+pub(crate) use crate::trees::Last;
 use std::collections::VecDeque;
 
 /// Links on one path; the system follows no more.
@@ -53,13 +54,6 @@ impl From<&FoundFile> for Kind {
             FoundFile::Other { .. } => Kind::Other,
         }
     }
-}
-
-/// What is done with a link at a path's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Last {
-    Follow,
-    Keep,
 }
 
 /// Whether a path ends at a place.

@@ -15,6 +15,7 @@ use crate::grants::{Grants, TreeGrant, file_reading_advice, quoted};
 use crate::opening::SHOWN;
 use crate::record::{CallRecord, lock};
 use crate::text::clean;
+use crate::trees::HostTree;
 use cap_std::fs::Dir;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -29,7 +30,6 @@ pub(crate) struct FileWatch(Mutex<Option<Box<Watched>>>);
 
 struct Watched {
     trees: Vec<GivenTree>,
-    grants: Arc<Grants>,
     /// What it is held against.
     then: Option<Arc<RecordedTrees>>,
     /// By tree; empty until the guest asks for its trees.
@@ -61,7 +61,7 @@ enum Node {
 
 /// Something that is not recorded, and is looked for in a tree of now.
 struct Fetch {
-    now: Arc<Dir>,
+    now: Arc<HostTree>,
     root: Arc<Dir>,
     before: Place,
     place: Place,
@@ -115,7 +115,6 @@ impl CallRecord {
         };
         let mut watched = Watched {
             trees,
-            grants: Arc::clone(granted),
             named: HashMap::new(),
             then,
             roots: Vec::new(),

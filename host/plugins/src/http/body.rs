@@ -1,10 +1,11 @@
 //! Bodies that end: what a guest sends and what it is answered, each with its bound.
 
 use super::pool::Lease;
-use super::secret::Mask;
+use super::request_rules::BodySize;
 use crate::answers::RequestNumber;
 use crate::limits::Limit;
 use crate::record::{CallRecord, lock};
+use agent_core::redaction::{Edges, RedactionStream, Replacement};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -16,9 +17,22 @@ use wasmtime_wasi_http::{Error, WasiBody};
 /// What a guest sends, to its bound.
 pub(crate) struct Question {
     asked: Arc<Mutex<Asked>>,
+    may_have: MayHave,
     left: usize,
     number: RequestNumber,
     record: Arc<CallRecord>,
+}
+
+/// Whether a request has a body at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MayHave {
+    Body,
+    Nothing,
+}
+
+/// What is known of a guest's body before it is read.
+pub(crate) fn size_of(body: &WasiBody) -> BodySize {
+    if body.size_hint().lower() > 0 { BodySize::Something } else { BodySize::Unknown }
 }
 
 /// The guest's body, and what came of it so far.
@@ -29,15 +43,15 @@ struct Asked {
 }
 
 impl Question {
-    pub(crate) fn new(body: WasiBody, (number, record): (RequestNumber, Arc<CallRecord>)) -> Self {
+    pub(crate) fn new(body: WasiBody, may_have: MayHave, (number, record): (RequestNumber, Arc<CallRecord>)) -> Self {
         let asked = Asked { body, yielded: false, ended: false };
-        Self { asked: Arc::new(Mutex::new(asked)), left: record.limits.request_body, number, record }
+        Self { asked: Arc::new(Mutex::new(asked)), may_have, left: record.limits.request_body, number, record }
     }
 
     /// The same once more, for as long as nothing of it has been taken.
     pub(crate) fn again(&self) -> Self {
         let (asked, record) = (Arc::clone(&self.asked), Arc::clone(&self.record));
-        Self { asked, left: record.limits.request_body, number: self.number, record }
+        Self { asked, may_have: self.may_have, left: record.limits.request_body, number: self.number, record }
     }
 
     /// Whether nothing of it has been taken, to send it or to lose it.
@@ -51,6 +65,9 @@ impl Body for Question {
     type Error = Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if self.may_have == MayHave::Nothing {
+            return Poll::Ready(None);
+        }
         let mut asked = lock(&self.asked);
         if asked.ended {
             return Poll::Ready(None);
@@ -77,11 +94,14 @@ impl Body for Question {
 
     fn is_end_stream(&self) -> bool {
         let asked = lock(&self.asked);
-        asked.ended || asked.body.is_end_stream()
+        self.may_have == MayHave::Nothing || asked.ended || asked.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        lock(&self.asked).body.size_hint()
+        match self.may_have {
+            MayHave::Nothing => SizeHint::with_exact(0),
+            MayHave::Body => lock(&self.asked).body.size_hint(),
+        }
     }
 }
 
@@ -120,11 +140,12 @@ pub(crate) struct Times {
     pub(crate) between: Duration,
 }
 
-/// What the server says, to its bound and in its time, without the secrets that were sent.
+/// What the server says, to its bound and in its time, without anything that the agent keeps secret.
 pub(crate) struct Answer {
     body: Incoming,
     left: usize,
-    mask: Mask,
+    /// None where nothing is secret.
+    secrets: Option<RedactionStream>,
     times: Times,
     alarm: Pin<Box<Sleep>>,
     ended: bool,
@@ -135,14 +156,12 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn new(
-        body: Incoming,
-        times: Times,
-        (mask, number, record): (Mask, RequestNumber, Arc<CallRecord>),
-    ) -> Self {
+    pub(crate) fn new(body: Incoming, times: Times, (number, record): (RequestNumber, Arc<CallRecord>)) -> Self {
         let alarm = Box::pin(tokio::time::sleep_until(times.next()));
         let left = record.limits.response_body;
-        Self { body, left, mask, times, alarm, ended: false, number, record, lease: None }
+        let redaction = record.secrets.redaction();
+        let secrets = (!redaction.is_empty()).then(|| redaction.stream(Replacement::Stars, Edges::Cut));
+        Self { body, left, secrets, times, alarm, ended: false, number, record, lease: None }
     }
 
     /// Over this connection, which is kept where all of the answer is read.
@@ -193,7 +212,7 @@ impl Body for Answer {
                 None => {
                     self.ended = true;
                     self.lease.take().into_iter().for_each(Lease::give_back);
-                    let rest = self.mask.rest();
+                    let rest = self.secrets.as_mut().map(RedactionStream::finish).unwrap_or_default();
                     self.record.answers.given(self.number, &rest);
                     self.record.answers.ended(self.number);
                     return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest.into()))));
@@ -212,7 +231,10 @@ impl Body for Answer {
                     return self.end(Error::HttpResponseBodySize(Some(limit as u64)));
                 }
             }
-            let data = if self.mask.is_empty() { data } else { self.mask.piece(&data).into() };
+            let data = match &mut self.secrets {
+                Some(secrets) => secrets.push(&data).into(),
+                None => data,
+            };
             if !data.is_empty() {
                 self.record.answers.given(self.number, &data);
                 return Poll::Ready(Some(Ok(Frame::data(data))));

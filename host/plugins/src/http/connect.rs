@@ -48,6 +48,8 @@ pub(crate) struct Network {
 pub(crate) enum NoConnection {
     /// An address that no pattern admits, and what it is.
     Refused(IpAddr, &'static str),
+    /// A certificate of somebody whom this system does not trust.
+    Untrusted(String),
     /// Anything else.
     Failed(Error),
 }
@@ -110,9 +112,11 @@ impl Network {
             let is_about_trust = |error: &rustls::Error| matches!(error, rustls::Error::InvalidCertificate(_));
             let (host, inner) = (url.host_str(), error.get_ref().and_then(|inner| inner.downcast_ref()));
             if inner.is_some_and(is_about_trust) {
-                tracing::warn!(target: "plugin", host, %error, "the server's certificate is not trusted; if its \
-                    authority is one of your own, name its file in SSL_CERT_FILE");
-                return NoConnection::Failed(Error::TlsCertificateError);
+                return NoConnection::Untrusted(format!(
+                    "the certificate of {} is not trusted: {error}; if its authority is one of your own, name its file in \
+                     SSL_CERT_FILE",
+                    host.unwrap_or_default()
+                ));
             }
             tracing::debug!(target: "plugin", host, %error, "no TLS connection");
             NoConnection::Failed(Error::TlsProtocolError)

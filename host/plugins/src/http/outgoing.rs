@@ -1,22 +1,26 @@
 //! A guest's requests: each is counted, authorised, given its secrets and sent; its answer comes back bounded.
 
-use super::body::{Answer, End, Question, Times};
+use super::body::{Answer, End, MayHave, Question, Times, size_of};
 use super::connect::{Network, NoConnection};
 use super::exchange::{Way, exchange, headers_of_answer};
 use super::pattern::HttpPattern;
 use super::pool::Owner;
 use super::port::{HttpPort, HttpRefusal, by_port, refusal_of};
 use super::rate::TooMany;
-use super::secret::{Mask, Secret};
+use super::request_rules::{BodySize, ambiguous_path, has_body, method_override, refused_always};
 use crate::answers::{RequestNumber, digest_of_headers};
-use crate::grants::{Grants, http_denied};
+use crate::grants::{GrantAdvice, Grants, http_denied};
+use crate::in_force::GrantsInForce;
 use crate::limits::Limit;
 use crate::record::CallRecord;
 use crate::text::clean;
 use agent_core::message::Digest;
 use agent_core::plugin::TraceContext;
+use agent_core::redaction::{Edges, Redaction};
 use http_body_util::BodyExt;
-use hyper::header::{ACCEPT_ENCODING, HOST, HeaderValue};
+use hyper::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, HOST, HeaderName, HeaderValue, IF_RANGE, RANGE, TRANSFER_ENCODING,
+};
 use hyper::{HeaderMap, Request, Response, Uri};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +32,7 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 /// The requests of one call.
 pub(crate) struct Outgoing {
     record: Arc<CallRecord>,
-    grants: Arc<Grants>,
+    in_force: Arc<GrantsInForce>,
     agent: String,
     trace: Option<TraceContext>,
     network: Arc<Network>,
@@ -45,7 +49,6 @@ pub(super) struct Authorised {
     pub(super) own_headers: Digest,
     /// Those that allow it.
     patterns: Vec<HttpPattern>,
-    pub(super) mask: Mask,
     pub(super) end: End,
     pub(super) number: RequestNumber,
     options: RequestOptions,
@@ -59,14 +62,16 @@ pub(super) type Sent = Result<(Response<WasiBody>, Driver), Error>;
 impl Outgoing {
     pub(crate) fn new(
         record: Arc<CallRecord>,
-        grants: Arc<Grants>,
+        in_force: Arc<GrantsInForce>,
         (agent, trace): (String, Option<TraceContext>),
         (network, port): (Arc<Network>, Option<Arc<dyn HttpPort>>),
     ) -> Self {
-        Self { record, grants, agent, trace, network, port, sent: 0 }
+        Self { record, in_force, agent, trace, network, port, sent: 0 }
     }
 
+    /// Each request counts, also one that is refused: a guest that asks in a loop meets its limit.
     fn authorise(&mut self, request: Request<WasiBody>, options: RequestOptions) -> Result<Authorised, Error> {
+        self.count()?;
         let (mut parts, body) = request.into_parts();
         let method = parts.method.as_str().to_owned();
         let url = Url::parse(&parts.uri.to_string()).map_err(|_| Error::HttpRequestUriInvalid)?;
@@ -74,30 +79,67 @@ impl Outgoing {
             return Err(Error::HttpRequestUriInvalid);
         }
         let own_headers = digest_of_headers(&parts.headers);
-        let patterns: Vec<_> = self.grants.http.iter().filter(|one| one.allows(&method, &url)).cloned().collect();
-        if patterns.is_empty() {
-            let (thing, advice) = http_denied(&self.record.plugin.name, &shown(&method, &url), &line(&method, &url));
-            self.record.deny(thing, advice);
-            let number = self.record.answers.request(&method, &url, &own_headers);
-            self.record.answers.refused(number, HttpRefusal::Denied);
-            return Err(Error::HttpRequestDenied);
-        }
-        self.count()?;
+        let grants = self.in_force.now();
+        let number = self.record.answers.request(&method, &url, &own_headers);
+        let patterns = match self.judge(&grants, (&method, &url), &parts.headers, size_of(&body)) {
+            Ok(patterns) => patterns,
+            Err((thing, advice)) => {
+                self.record.deny(thing, advice);
+                self.record.answers.refused(number, HttpRefusal::Denied);
+                return Err(Error::HttpRequestDenied);
+            }
+        };
         self.record.request();
-        let secrets: Vec<_> = self.grants.secrets.iter().filter(|secret| secret.is_for(&method, &url)).collect();
         self.check_headers(&parts.headers)?;
-        dress(&mut parts.headers, &url, &secrets)?;
+        self.dress(&mut parts.headers, (&method, &url), &grants)?;
         self.trace.iter().for_each(|trace| carry(trace, &mut parts.headers));
         // The path and the query as they were judged: no dots to climb with.
         let target = &url[url::Position::BeforePath..];
         parts.uri = target.parse::<Uri>().map_err(|_| Error::HttpRequestUriInvalid)?;
-        let mask = Mask::new(secrets.into_iter());
-        let number = self.record.answers.request(&method, &url, &own_headers);
-        let request = Request::from_parts(parts, Question::new(body, (number, Arc::clone(&self.record))));
+        let may_have = if has_body(&method) { MayHave::Body } else { MayHave::Nothing };
+        let question = Question::new(body, may_have, (number, Arc::clone(&self.record)));
+        let request = Request::from_parts(parts, question);
         let end = End::of(&self.record);
         let owner = Owner::new(&self.agent, &self.record.plugin.name, &url);
-        let grants = Arc::clone(&self.grants);
-        Ok(Authorised { request, url, own_headers, patterns, mask, end, number, options, owner, grants })
+        Ok(Authorised { request, url, own_headers, patterns, end, number, options, owner, grants })
+    }
+
+    /// The patterns that allow the request, or what is denied.
+    fn judge(
+        &self,
+        grants: &Grants,
+        (method, url): (&str, &Url),
+        headers: &HeaderMap,
+        body: BodySize,
+    ) -> Result<Vec<HttpPattern>, (String, GrantAdvice)> {
+        let plugin = &self.record.plugin.name;
+        let request = shown(method, url);
+        let never = |reason: String| (http_denied(plugin, &format!("{request}: {reason}"), "").0, GrantAdvice::none());
+        if let Some(reason) = refused_always(method, headers, body) {
+            return Err(never(reason));
+        }
+        let allowed = |pattern: &&HttpPattern| pattern.allows(method, url);
+        let mut patterns: Vec<_> = grants.http.iter().filter(allowed).cloned().collect();
+        if patterns.is_empty() {
+            let would_be_allowed = grants.http.iter().any(|pattern| pattern.would_allow(method, url));
+            let reason = ambiguous_path(url.path()).filter(|_| would_be_allowed);
+            let thing = reason.map_or(request.clone(), |reason| format!("{request}: {reason}"));
+            return Err(http_denied(plugin, &thing, &line(method, url)));
+        }
+        if let Some(reason) = method_override(url, headers) {
+            patterns.retain(HttpPattern::is_for_each_method);
+            if patterns.is_empty() {
+                let origin = clean(&url[..url::Position::BeforePath], 256);
+                return Err(http_denied(plugin, &format!("{request}: {reason}"), &origin));
+            }
+        }
+        let parts = [RANGE, IF_RANGE].into_iter().find(|name| headers.contains_key(name));
+        match parts.filter(|_| self.record.secrets.are_known_to(url)) {
+            Some(name) => Err(never(format!(
+                "the header `{name}` asks for a part of an answer, and this server knows a secret that it could send in parts"
+            ))),
+            None => Ok(patterns),
+        }
     }
 
     fn count(&mut self) -> Result<(), Error> {
@@ -120,6 +162,22 @@ impl Outgoing {
             Err(TooMany { again_in }) => {
                 return too_many(Limit::RequestsPerMinute(limits.requests_per_minute, again_in));
             }
+        }
+        Ok(())
+    }
+
+    /// The headers as they go out. A secret replaces whatever the guest wrote in its header: libraries put something there that was
+    /// never meant to be sent.
+    fn dress(&self, headers: &mut HeaderMap, (method, url): (&str, &Url), grants: &Grants) -> Result<(), Error> {
+        let authority = &url[url::Position::BeforeHost..url::Position::AfterPort];
+        headers.insert(HOST, HeaderValue::from_str(authority).map_err(|_| Error::HttpRequestUriInvalid)?);
+        for secret in grants.secrets.iter().filter(|secret| secret.is_for(method, url)) {
+            let (name, value) = secret.filled();
+            headers.insert(name, value);
+        }
+        if self.record.secrets.are_known_to(url) {
+            // A secret that comes back compressed could not be found.
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         Ok(())
     }
@@ -170,22 +228,6 @@ pub(super) fn header_bytes(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
-/// The headers as they go out. A secret goes before whatever the guest wrote in its header: libraries put something there
-/// that was never meant to be sent.
-fn dress(headers: &mut HeaderMap, url: &Url, secrets: &[&Secret]) -> Result<(), Error> {
-    let authority = &url[url::Position::BeforeHost..url::Position::AfterPort];
-    headers.insert(HOST, HeaderValue::from_str(authority).map_err(|_| Error::HttpRequestUriInvalid)?);
-    for secret in secrets {
-        let (name, value) = secret.filled();
-        headers.insert(name, value);
-    }
-    if !secrets.is_empty() {
-        // A secret that is sent back compressed could not be found.
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    }
-    Ok(())
-}
-
 /// The call's trace context (P5), where the guest has put in none of its own.
 fn carry(trace: &TraceContext, headers: &mut HeaderMap) {
     if headers.contains_key("traceparent") || trace.traceparent.is_empty() {
@@ -202,13 +244,17 @@ fn carry(trace: &TraceContext, headers: &mut HeaderMap) {
 
 async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network) -> Sent {
     let method = authorised.request.method().as_str().to_owned();
-    let Authorised { request, url, patterns, mask, end, number, options, owner, grants, .. } = authorised;
+    let Authorised { request, url, patterns, end, number, options, owner, grants, .. } = authorised;
     let limits = record.limits;
     let way = Way { url: &url, patterns: &patterns, owner, grants, options, end, record: &record };
     let (response, lease) = exchange(request, &way, network).await.map_err(|problem| match problem {
         NoConnection::Failed(error) => {
             end.note(&record);
             error
+        }
+        NoConnection::Untrusted(problem) => {
+            record.warn(format_args!("{problem}"));
+            Error::TlsCertificateError
         }
         NoConnection::Refused(address, what) => {
             let thing = format!("{}: {address} is {what}", shown(&method, &url));
@@ -222,24 +268,57 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
     if header_bytes(&parts.headers) > limits.headers {
         return Err(headers_of_answer(&record));
     }
-    mask_headers(&mut parts.headers, &mask)?;
+    parts.headers = readable(parts.headers, &url, &record)?;
     record.answers.came(number, parts.status.as_u16(), &parts.headers);
     let between = options.between_bytes_timeout.unwrap_or(limits.request_time).max(Duration::from_millis(1));
-    let answer = Answer::new(body, Times { end, between }, (mask, number, record)).over(lease);
+    let answer = Answer::new(body, Times { end, between }, (number, record)).over(lease);
     // The connection drives itself, also after this answer.
     let driver = std::future::ready(Ok(()));
     Ok((Response::from_parts(parts, answer.boxed_unsync()), Box::new(driver)))
 }
 
-/// Overwrites secrets that a server repeats in its headers.
-pub(super) fn mask_headers(headers: &mut HeaderMap, mask: &Mask) -> Result<(), Error> {
-    for value in headers.values_mut() {
-        let mut bytes = value.as_bytes().to_vec();
-        if mask.whole(&mut bytes) {
-            *value = HeaderValue::from_bytes(&bytes).map_err(|_| Error::HttpProtocolError)?;
-        }
+/// The headers of an answer without secrets. From a server that knows a secret, an answer that is compressed in spite of what it was
+/// asked is refused: nobody could look for the secret there.
+pub(super) fn readable(headers: HeaderMap, url: &Url, record: &CallRecord) -> Result<HeaderMap, Error> {
+    let is_plain = |value: &HeaderValue| {
+        let value = value.as_bytes().trim_ascii();
+        value.is_empty() || value.eq_ignore_ascii_case(b"identity") || value.eq_ignore_ascii_case(b"chunked")
+    };
+    let encodings = headers.get_all(CONTENT_ENCODING).iter().chain(headers.get_all(TRANSFER_ENCODING));
+    let encoding = encodings.into_iter().find(|value| !is_plain(value));
+    if let Some(encoding) = encoding.filter(|_| record.secrets.are_known_to(url)) {
+        let encoding = clean(&String::from_utf8_lossy(encoding.as_bytes()), 64);
+        let problem = format!(
+            "the server compressed its answer ({encoding}) although it was asked not to; the host cannot look for secrets there"
+        );
+        record.warn(format_args!("{}: {problem}", clean(&url[..url::Position::BeforePath], 256)));
+        return Err(Error::InternalError(Some(problem)));
     }
-    Ok(())
+    without_secrets(headers, record.secrets.redaction())
+}
+
+/// Headers with a star for each byte of a secret, in their names and in their values.
+fn without_secrets(headers: HeaderMap, redaction: &Redaction) -> Result<HeaderMap, Error> {
+    if redaction.is_empty() {
+        return Ok(headers);
+    }
+    let mut clean = HeaderMap::with_capacity(headers.len());
+    let mut last = None;
+    for (name, value) in headers {
+        // A name that is given once is that of all values up to the next.
+        let name = name.or(last.take()).ok_or(Error::HttpProtocolError)?;
+        last = Some(name.clone());
+        let name = match redaction.bytes(name.as_str().as_bytes(), Edges::Cut) {
+            Some(bytes) => HeaderName::from_bytes(&bytes).map_err(|_| Error::HttpProtocolError)?,
+            None => name,
+        };
+        let value = match redaction.bytes(value.as_bytes(), Edges::Cut) {
+            Some(bytes) => HeaderValue::from_bytes(&bytes).map_err(|_| Error::HttpProtocolError)?,
+            None => value,
+        };
+        clean.append(name, value);
+    }
+    Ok(clean)
 }
 
 /// A request for people: without its query, in which credentials are often put.

@@ -1,6 +1,7 @@
 //! Patterns of requests: which methods, which host, which port, which paths.
 
 use super::address::{Class, class};
+use super::request_rules::ambiguous_path;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -64,8 +65,21 @@ enum HostPattern {
 impl HttpPattern {
     /// Whether this request is meant. The URL is a parsed one, so that its path has no dots to climb with.
     pub(crate) fn allows(&self, method: &str, url: &Url) -> bool {
-        let method_fits = self.methods.is_empty() || self.methods.iter().any(|allowed| allowed == method);
-        method_fits && self.is_destination(url) && self.is_path(url.path())
+        self.is_method(method) && self.is_destination(url) && self.is_path(url.path())
+    }
+
+    /// Whether it would allow this request if every server read its path as it is written.
+    pub(super) fn would_allow(&self, method: &str, url: &Url) -> bool {
+        self.is_method(method) && self.is_destination(url) && self.begins(url.path())
+    }
+
+    /// Whether it is for all methods.
+    pub(super) fn is_for_each_method(&self) -> bool {
+        self.methods.is_empty()
+    }
+
+    fn is_method(&self, method: &str) -> bool {
+        self.methods.is_empty() || self.methods.iter().any(|allowed| allowed == method)
     }
 
     /// Its methods that are none of the usual ones: most likely slips.
@@ -121,14 +135,14 @@ impl HttpPattern {
         whole.iter().any(|part| of_any_method(part)) || !self.methods.is_empty() && self.methods.iter().all(has_method)
     }
 
-    /// An encoded slash or backslash may be one for the server, so that it could climb out of the prefix.
+    /// A path that a server may read differently could lead out of the prefix there.
     fn is_path(&self, path: &str) -> bool {
+        self.prefix == "/" || self.begins(path) && ambiguous_path(path).is_none()
+    }
+
+    fn begins(&self, path: &str) -> bool {
         if self.prefix == "/" {
             return true;
-        }
-        let lower = path.to_ascii_lowercase();
-        if lower.contains("%2f") || lower.contains("%5c") {
-            return false;
         }
         let Some(rest) = path.strip_prefix(&self.prefix) else { return false };
         rest.is_empty() || self.prefix.ends_with('/') || rest.starts_with('/')
@@ -273,6 +287,9 @@ fn parse(text: &str) -> Result<HttpPattern, &'static str> {
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
         return Err("it has more than a host, a port and a path");
     }
+    if let Some(reason) = ambiguous_path(url.path()) {
+        return Err(reason);
+    }
     let host = match (below, url.host().ok_or("it has no host")?) {
         (Some(true), Host::Domain(name)) => HostPattern::Below(format!(".{}", bare(name))),
         (Some(false), Host::Domain("any")) => HostPattern::Any,
@@ -370,6 +387,8 @@ mod tests {
             ("https://a.example/v1/", "GET", "https://a.example/v1/..%2Fadmin"),
             ("https://a.example/v1/", "GET", "https://a.example/v1/..%5cadmin"),
             ("https://a.example/v1", "GET", "https://a.example/v10"),
+            ("https://a.example/v1/", "GET", "https://a.example/v1/..;/admin"),
+            ("https://a.example/v1/", "GET", "https://a.example/v1/.%252e/admin"),
             ("https://a.example", "GET", "https://user:password@b.example/"),
             ("http://*:81", "GET", "http://a.example/"),
         ];
@@ -405,6 +424,8 @@ mod tests {
             "https://a.example?x=1",
             "GET  ",
             "https://*.10.0.0.1",
+            "https://a.example/v1/..;/",
+            "https://a.example/v1%2fadmin/",
         ];
         for text in wrong {
             assert!(text.parse::<HttpPattern>().is_err(), "{text}");

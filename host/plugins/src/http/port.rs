@@ -3,10 +3,11 @@
 
 use super::body::Question;
 use super::exchange::headers_of_answer;
-use super::outgoing::{Authorised, Sent, header_bytes, mask_headers};
+use super::outgoing::{Authorised, Sent, header_bytes, readable};
 use crate::limits::Limit;
 use crate::record::CallRecord;
 use agent_core::message::Digest;
+use agent_core::redaction::Edges;
 use futures::stream;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Bytes, Frame};
@@ -114,7 +115,7 @@ pub(super) fn refusal_of(error: &Error) -> HttpRefusal {
 
 /// Has the port answer, in the request's time and within its bounds.
 pub(super) async fn by_port(authorised: Authorised, record: Arc<CallRecord>, port: &dyn HttpPort) -> Sent {
-    let Authorised { request, url, own_headers, mask, end, number, .. } = authorised;
+    let Authorised { request, url, own_headers, end, number, .. } = authorised;
     let question = question(request, &record, (url.to_string(), own_headers)).await?;
     let answer = match tokio::time::timeout(end.left(), port.answer(question)).await {
         Ok(answer) => answer?,
@@ -133,8 +134,8 @@ pub(super) async fn by_port(authorised: Authorised, record: Arc<CallRecord>, por
         record.cut_request(Limit::ResponseBody(limits.response_body));
         return Err(Error::HttpResponseBodySize(Some(limits.response_body as u64)));
     }
-    mask_headers(&mut headers, &mask)?;
-    mask.whole(&mut body);
+    headers = readable(headers, &url, &record)?;
+    body = record.secrets.redaction().bytes(&body, Edges::Cut).unwrap_or(body);
     record.give(body.len());
     record.answers.came(number, status, &headers);
     record.answers.given(number, &body);

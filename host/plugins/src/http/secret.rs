@@ -1,7 +1,8 @@
-//! Secrets: put into a request by the host, for the hosts that they are for, and taken out of its response where a server
-//! repeats them (P7). No guest ever sees one.
+//! Secrets: the host puts them into requests to the hosts that they are for, and takes them out of every response (P7). No guest
+//! ever sees one.
 
 use super::pattern::HttpPattern;
+use agent_core::redaction::Redaction;
 use hyper::header::{HeaderName, HeaderValue};
 use std::fmt;
 use url::Url;
@@ -115,61 +116,46 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Takes secrets out of what a server answers. Each is overwritten with as many stars, so that lengths stay true.
-#[derive(Default)]
-pub(crate) struct Mask {
-    secrets: Vec<Vec<u8>>,
-    /// The end of what was seen, where a secret may begin that goes on in the next piece.
-    held: Vec<u8>,
+/// Everything that an agent keeps secret, and which servers know some of it: what comes back from any server has none of it, whichever
+/// plugin asks (row 41).
+#[derive(Clone, Debug, Default)]
+pub struct KnownSecrets {
+    redaction: Redaction,
+    /// Where a secret may go.
+    hosts: Vec<HttpPattern>,
 }
 
-impl Mask {
-    pub(crate) fn new<'s>(secrets: impl Iterator<Item = &'s Secret>) -> Self {
-        Self { secrets: secrets.map(|secret| secret.value.clone().into_bytes()).collect(), held: Vec::new() }
+impl KnownSecrets {
+    /// Of these secrets for requests.
+    pub fn new<'s>(secrets: impl IntoIterator<Item = &'s Secret>) -> Self {
+        let secrets: Vec<_> = secrets.into_iter().collect();
+        let redaction = Redaction::new(secrets.iter().map(|secret| secret.value.as_str()));
+        Self { redaction, hosts: secrets.iter().flat_map(|secret| secret.hosts.iter().cloned()).collect() }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.secrets.is_empty()
+    /// With these texts, which are secret, too.
+    #[must_use]
+    pub fn with(&self, redaction: &Redaction) -> Self {
+        Self { redaction: self.redaction.and(redaction), hosts: self.hosts.clone() }
     }
 
-    /// All of a text at once.
-    pub(crate) fn whole(&self, text: &mut [u8]) -> bool {
-        let mut found = false;
-        for secret in &self.secrets {
-            let mut from = 0;
-            while let Some(at) = find(&text[from..], secret) {
-                text[from + at..from + at + secret.len()].fill(b'*');
-                from += at + secret.len();
-                found = true;
-            }
-        }
-        found
+    /// With what others know.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let mut both = self.with(&other.redaction);
+        both.hosts.extend(other.hosts.iter().filter(|host| !self.hosts.contains(host)).cloned());
+        both
     }
 
-    /// The next piece of a body: what may be given out of it.
-    pub(crate) fn piece(&mut self, piece: &[u8]) -> Vec<u8> {
-        let mut text = std::mem::take(&mut self.held);
-        text.extend_from_slice(piece);
-        self.whole(&mut text);
-        let kept = self.secrets.iter().map(|secret| beginning_at_end(&text, secret)).max().unwrap_or(0);
-        self.held = text.split_off(text.len() - kept);
-        text
+    /// Takes the secrets out of texts.
+    pub fn redaction(&self) -> &Redaction {
+        &self.redaction
     }
 
-    /// What was held back, when nothing follows.
-    pub(crate) fn rest(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.held)
+    /// Whether the server may know a secret: some secret may go to it, with whatever path.
+    pub(crate) fn are_known_to(&self, url: &Url) -> bool {
+        self.hosts.iter().any(|host| host.is_destination(url))
     }
-}
-
-fn find(text: &[u8], secret: &[u8]) -> Option<usize> {
-    text.windows(secret.len()).position(|window| window == secret)
-}
-
-/// How many bytes at the end of `text` are the beginning of `secret`.
-fn beginning_at_end(text: &[u8], secret: &[u8]) -> usize {
-    let longest = text.len().min(secret.len() - 1);
-    (1..=longest).rev().find(|length| text.ends_with(&secret[..*length])).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -214,16 +200,14 @@ mod tests {
         }
     }
 
-    /// P7, row 16: a server that repeats the secret does not tell the guest, however its answer is cut into pieces.
+    /// P7, row 41: a server that knows a secret for one path knows it for all of them.
     #[test]
-    fn row_16_an_echoed_secret_is_masked_across_pieces() {
-        let secret = Secret::new(template(&["a.example"], "X-Key", "{}"), "abcabcabd").expect("a secret");
-        let text = b"x abcabcabcabd y abcabcabd abcabcab".to_vec();
-        for size in 1..=text.len() {
-            let mut mask = Mask::new(std::iter::once(&secret));
-            let mut shown: Vec<u8> = text.chunks(size).flat_map(|piece| mask.piece(piece)).collect();
-            shown.extend(mask.rest());
-            assert_eq!(String::from_utf8_lossy(&shown), "x abc********* y ********* abcabcab", "pieces of {size}");
-        }
+    fn row_41_a_server_knows_its_secrets() {
+        let secret = Secret::new(template(&["a.example/v1/"], "X-Key", "{}"), "abcabcabd").expect("a secret");
+        let other = KnownSecrets::default().with(&Redaction::new(["a model's key"]));
+        let known = KnownSecrets::new([&secret]).and(&other);
+        assert!(known.are_known_to(&Url::parse("https://a.example/last").expect("a URL")));
+        assert!(!known.are_known_to(&Url::parse("https://b.example/v1/").expect("a URL")));
+        assert_eq!(known.redaction().whole("abcabcabd, a model's key".to_owned()), "(secret), (secret)");
     }
 }

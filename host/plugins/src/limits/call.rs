@@ -69,6 +69,10 @@ pub struct CallLimits {
     pub request_time: Duration,
     /// Bytes of the host's answers to the guest that are kept with the call. 0: none are kept.
     pub recorded: usize,
+    /// Bytes that a turn of an agent may add to a tree that it may write, more than were there when the turn began.
+    pub tree_bytes: u64,
+    /// Files, folders and links that it may add there.
+    pub tree_entries: u64,
 }
 
 type Row = LimitRow<CallLimits>;
@@ -120,7 +124,7 @@ macro_rules! timed {
 }
 
 /// Every limit of a call that can be configured, in order of reading.
-pub const CALL_LIMITS: [Row; 25] = [
+pub const CALL_LIMITS: [Row; 27] = [
     timed!(
         "tool_wall_ms",
         30_000,
@@ -222,6 +226,22 @@ pub const CALL_LIMITS: [Row; 25] = [
         "0",
         recorded * KIB
     ),
+    sized!(
+        "tree_mib",
+        1_024,
+        1..=1_048_576,
+        "MiB that the calls of a turn add to a tree that they may write; what they remove comes back.",
+        "4096",
+        tree_bytes * MIB
+    ),
+    sized!(
+        "tree_entries",
+        10_000,
+        1..=100_000_000,
+        "Files, folders and links that the calls of a turn add to a tree that they may write; what they remove comes back.",
+        "100000",
+        tree_entries * 1
+    ),
 ];
 
 fn milliseconds(time: Duration) -> u64 {
@@ -263,6 +283,8 @@ impl CallLimits {
         response_body: 0,
         request_time: Duration::ZERO,
         recorded: 0,
+        tree_bytes: 0,
+        tree_entries: 0,
     };
 
     /// With nothing above what the host allows.
@@ -337,7 +359,7 @@ mod tests {
         let table = "tool_wall_ms 30000, builder_wall_ms 2000, validator_wall_ms 250, memory_mib 64, core_instances 64, tables 64, \
             memories 16, table_elements 10000, handles 1000, random_kib 64, header_kib 32, result_kib 1024, log_lines 1000, \
             log_line_kib 4, log_kib 256, error_kib 4, requests 32, requests_per_minute 60, request_body_kib 1024, \
-            response_body_kib 10240, request_ms 30000, recorded_kib 512";
+            response_body_kib 10240, request_ms 30000, recorded_kib 512, tree_mib 1024, tree_entries 10000";
         assert_eq!(shown.join(", "), table);
     }
 }

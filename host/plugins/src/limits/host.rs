@@ -42,12 +42,24 @@ pub struct HostLimits {
     /// Time that compiling one component may take, and again for each 10 MiB that it has: of processors, all threads together,
     /// where a child compiles, else by the clock.
     pub compile_time: Duration,
+    /// Components, modules and types inside one another.
+    pub component_nesting: usize,
+    /// Types of one component, nested ones included.
+    pub component_types: usize,
+    /// Imports, and exports, of a component and of each type in it.
+    pub component_interfaces: usize,
+    /// Bytes of compiled code for each byte of a component. Every component may have 16 MiB.
+    pub compiled_ratio: u64,
+    /// Bytes of one component's compiled code.
+    pub compiled: u64,
+    /// Bytes of all compiled code that is kept on disk.
+    pub cache: u64,
 }
 
 type Row = LimitRow<HostLimits>;
 
 /// Every limit of the host that can be configured, in order of reading.
-pub const HOST_LIMITS: [Row; 8] = [
+pub const HOST_LIMITS: [Row; 14] = [
     Row {
         key: "guest_memory_mib",
         default: Is(2_048),
@@ -129,6 +141,67 @@ pub const HOST_LIMITS: [Row; 8] = [
         get: |limits| Some(limits.compile_time.as_millis() as u64),
         set: |limits, value| limits.compile_time = Duration::from_millis(value),
     },
+    Row {
+        key: "component_nesting",
+        default: Is(100),
+        least: 10,
+        most: 1_000,
+        meaning: "Levels of components, modules and types inside one another.",
+        example: "200",
+        get: |limits| Some(limits.component_nesting as u64),
+        set: |limits, value| limits.component_nesting = value as usize,
+    },
+    Row {
+        key: "component_types",
+        default: Is(100_000),
+        least: 1_000,
+        most: 1_000_000,
+        meaning: "Types of one component, with those of the components, modules and types in it.",
+        example: "200000",
+        get: |limits| Some(limits.component_types as u64),
+        set: |limits, value| limits.component_types = value as usize,
+    },
+    Row {
+        key: "component_interfaces",
+        default: Is(1_000),
+        least: 100,
+        most: 10_000,
+        meaning: "Imports, and exports, of a component and of each component and interface in it.",
+        example: "2000",
+        get: |limits| Some(limits.component_interfaces as u64),
+        set: |limits, value| limits.component_interfaces = value as usize,
+    },
+    Row {
+        key: "compiled_ratio",
+        default: Is(64),
+        least: 8,
+        most: 1_024,
+        meaning: "Bytes of compiled code that a component may have for each of its own; every component may have 16 MiB.",
+        example: "128",
+        get: |limits| Some(limits.compiled_ratio),
+        set: |limits, value| limits.compiled_ratio = value,
+    },
+    Row {
+        key: "compiled_mib",
+        default: Is(512),
+        least: 16,
+        most: 4_096,
+        meaning: "MiB of one component's compiled code.",
+        example: "1024",
+        get: |limits| Some(limits.compiled / MIB as u64),
+        set: |limits, value| limits.compiled = value * MIB as u64,
+    },
+    Row {
+        key: "cache_mib",
+        default: Is(4_096),
+        least: 64,
+        most: 1_048_576,
+        meaning: "MiB of all compiled code that is kept in the data folder. What was used least recently is deleted first, and nothing \
+                  that is in use.",
+        example: "8192",
+        get: |limits| Some(limits.cache / MIB as u64),
+        set: |limits, value| limits.cache = value * MIB as u64,
+    },
 ];
 
 /// Least that the common stack has beside the guest's own, for the host's functions.
@@ -145,6 +218,12 @@ impl Default for HostLimits {
             epoch_tick: Duration::ZERO,
             component: 0,
             compile_time: Duration::ZERO,
+            component_nesting: 0,
+            component_types: 0,
+            component_interfaces: 0,
+            compiled_ratio: 0,
+            compiled: 0,
+            cache: 0,
         };
         HOST_LIMITS.iter().for_each(|row| row.reset(&mut limits));
         limits
@@ -179,7 +258,8 @@ mod tests {
         }
         // The table of limits-and-threats.md.
         let table = "guest_memory_mib 2048, concurrent_calls 64, queue 256, wasm_stack_kib 512, async_stack_kib 2048, \
-            epoch_tick_ms 10, component_mib 32, compile_ms 20000";
+            epoch_tick_ms 10, component_mib 32, compile_ms 20000, component_nesting 100, component_types 100000, \
+            component_interfaces 1000, compiled_ratio 64, compiled_mib 512, cache_mib 4096";
         assert_eq!(shown.join(", "), table);
     }
 }

@@ -49,6 +49,10 @@ pub enum Limit {
     ResponseBody(usize),
     /// Time of one request.
     RequestTime(Duration),
+    /// Bytes that a turn adds to a tree.
+    TreeBytes(u64),
+    /// Files, folders and links that a turn adds to a tree.
+    TreeEntries(u64),
 }
 
 impl fmt::Display for Limit {
@@ -77,6 +81,19 @@ impl fmt::Display for Limit {
             Limit::RequestBody(bytes) => write!(formatter, "{} for a request's body", Bytes(*bytes)),
             Limit::ResponseBody(bytes) => write!(formatter, "{} for an answer's body", Bytes(*bytes)),
             Limit::RequestTime(time) => write!(formatter, "{time:?} for a request"),
+            Limit::TreeBytes(bytes) => {
+                write!(
+                    formatter,
+                    "{} more in a tree than at the start of the turn (`tree_mib`)",
+                    Bytes(*bytes as usize)
+                )
+            }
+            Limit::TreeEntries(count) => {
+                write!(
+                    formatter,
+                    "{count} more files and folders in a tree than at the start of the turn (`tree_entries`)"
+                )
+            }
         }
     }
 }

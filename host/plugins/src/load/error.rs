@@ -1,6 +1,6 @@
 //! Why a file is no plugin.
 
-use crate::compiler::CompileTime;
+use crate::compiler::{CodeTooLarge, CompileTime};
 use crate::failure::CallFailure;
 use crate::identity::{Kind, PluginIdentity};
 use crate::imports::InterfaceProblem;
@@ -8,6 +8,8 @@ use crate::manifest::ManifestError;
 use crate::plain::LeftOut;
 use crate::scan::NotAComponent;
 use crate::store::PluginStoreError;
+use crate::structure::StructureProblem;
+use agent_core::message::Digest;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -28,6 +30,9 @@ pub enum LoadError {
     /// It is something else.
     #[error(transparent)]
     NotAComponent(#[from] NotAComponent),
+    /// Its structure is more than this host parses.
+    #[error(transparent)]
+    Structure(#[from] StructureProblem),
     /// It needs or exports an interface that this host does not have.
     #[error(transparent)]
     Interface(#[from] InterfaceProblem),
@@ -53,6 +58,20 @@ pub enum LoadError {
     /// Compiling took too long.
     #[error(transparent)]
     CompileTime(#[from] CompileTime),
+    /// Its compiled code is too large.
+    #[error(transparent)]
+    CodeTooLarge(#[from] CodeTooLarge),
+    /// It has ended the process that examines components, and is not tried again.
+    #[error(
+        "it is in quarantine: {reason}; it is tried again when its file, this program or [host.limits] changes, or after \
+         `agent-host plugin quarantine --release {digest}`"
+    )]
+    Quarantined {
+        /// The component.
+        digest: Digest,
+        /// What it did.
+        reason: String,
+    },
     /// An import has another type than this host gives it.
     #[error("its imports do not fit: {reason}; rebuild it against agent-host:plugin@0.1.x and WASI 0.2")]
     Link {
@@ -103,6 +122,8 @@ impl LoadError {
         match self {
             LoadError::TooLarge { .. }
             | LoadError::NotAComponent(_)
+            | LoadError::Structure(_)
+            | LoadError::CodeTooLarge(_)
             | LoadError::Interface(_)
             | LoadError::Manifest(_)
             | LoadError::NothingOffered { .. }
@@ -116,6 +137,7 @@ impl LoadError {
             // A compiler may have been stopped by a machine that is full.
             LoadError::Compile { .. }
             | LoadError::CompileTime(_)
+            | LoadError::Quarantined { .. }
             | LoadError::Read(_)
             | LoadError::Refused(_)
             | LoadError::Store(_)

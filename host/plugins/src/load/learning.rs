@@ -8,7 +8,7 @@ use crate::failure::Stop;
 use crate::identity::{Authority, Kind, PluginIdentity};
 use crate::imports;
 use crate::limits::{CallLimits, DEFINITIONS_TIME};
-use crate::plain::{self, Told};
+use crate::plain::{self, Docs, Told};
 use crate::plugin::{Facts, Links};
 use crate::room::Room;
 use crate::run::{GuestStore, Ticket};
@@ -28,17 +28,24 @@ pub(super) struct New {
     pub(super) limits: CallLimits,
 }
 
+impl New {
+    /// With the limits that calls have by default.
+    pub(super) fn of(identity: Arc<PluginIdentity>, room: Arc<Room>) -> Self {
+        Self { identity, room, limits: CallLimits::default() }
+    }
+}
+
 impl Sandbox {
     /// Its tools and plain functions, which enter the facts.
     pub(super) async fn learn_all(
         &self,
         new: &New,
-        (component, bytes): (&Component, &Arc<Vec<u8>>),
+        (component, docs): (&Component, &Arc<Docs>),
         links: &Links,
         facts: &mut Facts,
     ) -> Result<Option<plain::PlainLinks>, LoadError> {
         facts.tools = self.learn(new, links).await?;
-        self.learn_functions(new, component, Arc::clone(bytes), facts).await
+        self.learn_functions(new, component, Arc::clone(docs), facts).await
     }
 
     /// Finds the plain functions (P3). They are looked at off the async threads, and the component is started once.
@@ -46,13 +53,13 @@ impl Sandbox {
         &self,
         new: &New,
         component: &Component,
-        bytes: Arc<Vec<u8>>,
+        docs: Arc<Docs>,
         facts: &mut Facts,
     ) -> Result<Option<plain::PlainLinks>, LoadError> {
         let (looked_at, known) = (component.clone(), facts.clone());
         let (found, tools) = blocking(move || {
             let (manifest, imports) = (known.manifest.as_ref(), known.imports.as_slice());
-            plain::survey(&looked_at, &Told { bytes: &bytes, manifest, imports, tools: &known.tools })
+            plain::survey(&looked_at, &Told { docs: &docs, manifest, imports, tools: &known.tools })
         })
         .await?;
         if facts.kinds.is_empty() && tools.is_empty() {
@@ -131,6 +138,7 @@ fn load_ticket(new: &New, kind: Kind) -> Ticket {
         lifted: new.limits.lifted(Authority::Inert),
         reach: Reach::nothing(kind.authority()),
         unmet: Arc::default(),
+        declared: Arc::default(),
         trial: None,
     }
 }

@@ -39,13 +39,27 @@ pub(super) fn digest_of_file(path: &Path, most: u64) -> Result<(Digest, u64), Lo
 }
 
 fn open(path: &Path, most: u64) -> Result<(File, u64), LoadError> {
-    // Opening a named pipe waits for its writer, so this comes first; what was opened counts.
+    // Opening some devices does something, so this comes first; what was opened counts.
     check_regular(&path.metadata()?)?;
-    let file = File::open(path)?;
+    let file = open_without_waiting(path)?;
     let metadata = file.metadata()?;
     check_regular(&metadata)?;
     check_size(metadata.len(), most)?;
     Ok((file, metadata.len()))
+}
+
+/// Opening a named pipe, which may have taken the file's place meanwhile, waits for its writer; and some files of the kernel
+/// would keep a reader waiting.
+#[cfg(unix)]
+pub(super) fn open_without_waiting(path: &Path) -> std::io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = rustix::fs::OFlags::NONBLOCK.union(rustix::fs::OFlags::NOCTTY).bits();
+    File::options().read(true).custom_flags(flags as i32).open(path)
+}
+
+#[cfg(not(unix))]
+pub(super) fn open_without_waiting(path: &Path) -> std::io::Result<File> {
+    File::open(path)
 }
 
 fn check_regular(metadata: &std::fs::Metadata) -> std::io::Result<()> {

@@ -55,7 +55,7 @@ fn ask(
         }
         Origin::Store => {
             let vouched = shared.store.as_ref().map(|store| store.vouched(&plugin.digest)).transpose()?.flatten();
-            vouched.map_or(Ok(()), |words| vetting.vet_kept(&words, plugin, &read).map_err(LoadError::Refused))
+            vetting.vet_kept(vouched.as_deref(), plugin, &read).map_err(LoadError::Refused)
         }
     }
 }

@@ -1,32 +1,34 @@
 //! What a component's WIT says about its functions: the custom section `package-docs`, which holds the documentation of
 //! a package as JSON behind a byte for its version.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wasmparser::{Parser, Payload};
 
 const SECTION: &str = "package-docs";
 /// The versions of the section that are read.
 const VERSIONS: [u8; 2] = [0, 1];
+/// Most bytes of all sections together.
+const DOCS_BYTES: usize = 4 * 1024 * 1024;
 /// Most bytes of one section.
 const SECTION_BYTES: usize = 1024 * 1024;
 /// Most sections.
 const SECTIONS: usize = 64;
 
 /// The documentation of all packages that the component describes.
-#[derive(Debug, Default)]
-pub(super) struct Docs {
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Docs {
     packages: Vec<Package>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Package {
     worlds: BTreeMap<String, World>,
     interfaces: BTreeMap<String, Interface>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct World {
     interfaces: BTreeMap<String, Interface>,
@@ -36,21 +38,21 @@ struct World {
     types: BTreeMap<String, TypeDocs>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Interface {
     funcs: BTreeMap<String, Function>,
     types: BTreeMap<String, TypeDocs>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Function {
     docs: Option<String>,
 }
 
 /// What is said about a type, and about its fields, cases or flags.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct TypeDocs {
     pub(super) docs: Option<String>,
@@ -58,14 +60,23 @@ pub(super) struct TypeDocs {
 }
 
 impl Docs {
-    /// Of a component, whichever of its parts carries them. What cannot be read says nothing.
-    pub(super) fn read(component: &[u8]) -> Self {
+    /// Of a component, whichever of its parts carries them. What cannot be read says nothing. This parses the whole component,
+    /// so it runs in the child process that examines components.
+    pub(crate) fn read(component: &[u8]) -> Self {
         let payloads = Parser::new(0).parse_all(component).map_while(Result::ok);
         let sections = payloads.filter_map(|payload| match payload {
             Payload::CustomSection(section) if section.name() == SECTION => Some(section.data()),
             _ => None,
         });
-        Self { packages: sections.take(SECTIONS).filter_map(package).collect() }
+        let mut left = DOCS_BYTES;
+        let bounded = sections.take(SECTIONS).take_while(|section| match left.checked_sub(section.len()) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        });
+        Self { packages: bounded.filter_map(package).collect() }
     }
 
     /// Of a function as the component exports it. Two packages that say different things say nothing.

@@ -117,6 +117,11 @@ impl Signature {
         Ok(Self { parameters, result })
     }
 
+    /// Types and names of cases in it.
+    pub(crate) fn parts(&self) -> usize {
+        self.parameters.iter().map(|(_, shape)| shape).chain(&self.result).map(Shape::parts).sum()
+    }
+
     /// As WIT would write it. Long ones are cut.
     pub(crate) fn wit(&self) -> String {
         let parameters: Vec<_> =
@@ -156,6 +161,21 @@ impl Shape {
                 cases.iter().filter(|(_, payload)| payload.is_none()).map(|(name, _)| name.as_str()).collect()
             }
             _ => Vec::new(),
+        }
+    }
+
+    fn parts(&self) -> usize {
+        let maybe = |shape: &Option<Box<Shape>>| shape.as_deref().map_or(0, Shape::parts);
+        1 + match self {
+            Shape::List(item) | Shape::Option(item) => item.parts(),
+            Shape::Tuple(items) => items.iter().map(Shape::parts).sum(),
+            Shape::Record(fields) => fields.iter().map(|(_, shape)| shape.parts()).sum(),
+            Shape::Variant(cases) => {
+                cases.iter().map(|(_, payload)| 1 + payload.as_ref().map_or(0, Shape::parts)).sum()
+            }
+            Shape::Result { ok, error } => maybe(ok) + maybe(error),
+            Shape::Enum(names) | Shape::Flags(names) => names.len(),
+            _ => 0,
         }
     }
 

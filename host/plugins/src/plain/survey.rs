@@ -20,12 +20,14 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
 const LOOKED_AT: usize = 4_096;
 /// Bytes of all schemas together.
 const SCHEMA_BYTES: usize = 4 * 1024 * 1024;
+/// Parts of all signatures together: a few bytes can declare a type of many parts, and thousands of functions that take it.
+const SIGNATURE_PARTS: usize = 256 * 1024;
 /// Functions of which it is said why they are no tools.
 const LEFT_OUT: usize = 64;
 
 /// What else is known of the component.
 pub(crate) struct Told<'a> {
-    pub(crate) bytes: &'a [u8],
+    pub(crate) docs: &'a Docs,
     pub(crate) manifest: Option<&'a Manifest>,
     pub(crate) imports: &'a [String],
     /// The tools that it describes itself.
@@ -34,7 +36,7 @@ pub(crate) struct Told<'a> {
 
 /// The tools among the component's own exports, in the order of its exports.
 pub(crate) fn survey(component: &Component, told: &Told<'_>) -> (PlainFacts, Vec<ToolDefinition>) {
-    let mut survey = Survey { left: LOOKED_AT, ..Survey::default() };
+    let mut survey = Survey { left: LOOKED_AT, parts: SIGNATURE_PARTS, ..Survey::default() };
     let (engine, whole) = (component.engine(), component.component_type());
     let mut functions = Vec::new();
     for (name, export) in whole.exports(engine) {
@@ -72,6 +74,8 @@ struct Survey {
     types: Vec<(Option<String>, String, Type)>,
     /// Functions that may still be looked at.
     left: usize,
+    /// Parts that their signatures may still have.
+    parts: usize,
 }
 
 /// A function that can be called with data.
@@ -97,6 +101,11 @@ impl Survey {
             self.left = left;
             match candidate(interface, name, function, &makers) {
                 Ok(Some(candidate)) => {
+                    let Some(parts) = self.parts.checked_sub(candidate.parts()) else {
+                        self.leave_out(interface, name, "the types of the component are too large together".to_owned());
+                        continue;
+                    };
+                    self.parts = parts;
                     if let Mark::Method(resource, _) = Mark::of(name) {
                         used.insert(resource.to_owned());
                     }
@@ -126,8 +135,8 @@ impl Survey {
     }
 
     fn finish(mut self, told: &Told<'_>) -> (PlainFacts, Vec<ToolDefinition>) {
-        let docs = Docs::read(told.bytes);
-        let words = Words::new(&docs, &self.types);
+        let docs = told.docs;
+        let words = Words::new(docs, &self.types);
         let traits = traits(told.imports);
         let taken = told.tools.iter().map(|tool| tool.name.clone()).collect();
         let candidates = std::mem::take(&mut self.candidates);
@@ -140,7 +149,7 @@ impl Survey {
                 if told.tools.len() + definitions.len() >= TOOLS {
                     return Err(format!("a component may have at most {TOOLS} tools"));
                 }
-                let definition = found.definition(name, (&docs, &words), told.manifest, traits);
+                let definition = found.definition(name, (docs, &words), told.manifest, traits);
                 schema_bytes += check(&definition)?;
                 if schema_bytes > SCHEMA_BYTES {
                     return Err("the types of the component are too large together".to_owned());
@@ -165,6 +174,11 @@ impl Survey {
 }
 
 impl Candidate {
+    /// Of its signature, and of those that make its instance.
+    fn parts(&self) -> usize {
+        self.signature.parts() + self.makers.iter().map(|maker| maker.signature.parts()).sum::<usize>()
+    }
+
     fn definition(
         &self,
         name: String,

@@ -18,7 +18,7 @@ use agent_core::text_dialect::ToolDialect;
 use agent_core::tool::{ToolDefinition, ToolSource};
 use agent_mcp::ServerConfig;
 use agent_memory::digest_of;
-use agent_plugins::{CallLimits, Grants, TreeGrant};
+use agent_plugins::{CallLimits, Grants, KnownSecrets, TreeGrant};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -126,6 +126,12 @@ pub struct AgentConfig {
 }
 
 impl AgentConfig {
+    /// Whether the configuration says something about a plugin: what it may do, or which part of the work it has.
+    pub fn names(&self, plugin: &str) -> bool {
+        let mut roles = self.context_builder.iter().chain(&self.validators).chain(self.media_policies.values());
+        self.plugins.contains_key(plugin) || roles.any(|name| name == plugin)
+    }
+
     /// An agent with all defaults.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -189,6 +195,8 @@ pub(super) struct Configured {
     pub(super) fingerprint: String,
     /// The host's own tools, agents that it may delegate to, and services.
     pub(super) tools: Vec<(ToolDefinition, ToolSource, Availability)>,
+    /// Of its plugins and MCP servers.
+    pub(super) secrets: KnownSecrets,
 }
 
 impl Configured {
@@ -215,6 +223,16 @@ impl Configured {
             (tool, source, availability)
         });
         let tools = tools.collect();
-        Ok(Arc::new(Self { config, output_schema, fingerprint, tools }))
+        let secrets = secrets_of(&config);
+        Ok(Arc::new(Self { config, output_schema, fingerprint, tools, secrets }))
     }
+}
+
+fn secrets_of(config: &AgentConfig) -> KnownSecrets {
+    let granted = config.plugins.values().flat_map(|allowance| {
+        let answered = [&allowance.answered.for_this_run, &allowance.answered.for_good];
+        std::iter::once(&allowance.grants).chain(answered).flat_map(|grants| &grants.secrets)
+    });
+    let servers = config.mcp.iter().map(agent_mcp::secrets_of);
+    servers.fold(KnownSecrets::new(granted), |known, server| known.with(&server))
 }

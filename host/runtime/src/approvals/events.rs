@@ -8,18 +8,23 @@ use crate::session::Session;
 use agent_core::approval::GrantScope;
 use agent_core::change::{Change, OutboxEffect, OutboxItem};
 use agent_core::cloud_event::CloudEvent;
-use agent_core::event::{ApprovalItem, EventKind};
+use agent_core::event::EventKind;
+use agent_core::event_type::HostEventType;
 use agent_core::message::CallId;
+use agent_core::outgoing_event::OutgoingEvent;
 use agent_core::run::{Emission, Run};
-use agent_memory::{MAX_PAGE, OutboxFilter};
+use agent_memory::MAX_PAGE;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Type of the event that asks; its data are the calls, as in the event `approval_requested`.
-pub const APPROVAL_REQUESTED: &str = "agent-host.approval.requested";
+pub const APPROVAL_REQUESTED: HostEventType = HostEventType::ApprovalRequested;
 /// Type of the event that answers: its `parentid` is the request's `id`, its `subject` the session.
-pub const APPROVAL_RESOLVED: &str = "agent-host.approval.resolved";
+pub const APPROVAL_RESOLVED: HostEventType = HostEventType::ApprovalResolved;
+
+/// What the ids of requests begin with.
+const REQUEST_ID: &str = "approval_";
 
 /// Data of an answer.
 #[derive(Debug, Deserialize)]
@@ -66,11 +71,9 @@ impl Session {
         }
         for event in &change.events {
             let EventKind::ApprovalRequested { calls } = &event.kind else { continue };
-            // No other request of the session has its number.
-            let id = self.run.unique_id(&format!("approval_{}", event.sequence));
-            let sent =
-                services::event(&self.scope(), (id.clone(), APPROVAL_REQUESTED.to_owned()), json!({"calls": calls}));
-            let sent = CloudEvent { deduplicationid: Some(id.clone()), ..sent };
+            let id = self.request_id(event.sequence);
+            let attributes = services::attributes(&self.scope(), id.clone());
+            let sent = OutgoingEvent::of_host(HostEventType::ApprovalRequested, attributes, json!({"calls": calls}));
             change.outbox.push(OutboxItem { id, effect: OutboxEffect::Event(sent) });
         }
     }
@@ -108,28 +111,41 @@ impl Session {
         Ok(Responded::Taken { violations: Vec::new(), waits: self.run.waits() })
     }
 
-    /// What a request of this session asked about; none where there is no such request.
+    /// What a request of this session asked about; none where there is no such request. Only what the host itself committed
+    /// counts, which is the session's durable events: nothing that stands in an event of the outbox, or that a plugin, a
+    /// service or a model wrote, can be taken for a request (row 51).
     async fn asked_with(&self, request: &str) -> Result<Option<Asked>, RespondError> {
-        let (mut after, mut asked): (_, Option<Asked>) = (0, None);
+        let Some(number) = self.request_number(request) else { return Ok(None) };
+        let (mut after, mut asked): (_, Option<Asked>) = (number.saturating_sub(1), None);
         loop {
-            let items =
-                self.shared.store.outbox(Some(&self.shared.subject), OutboxFilter::All, after, MAX_PAGE).await?;
-            let Some(last) = items.last() else { return Ok(asked) };
-            after = last.number;
-            for stored in &items {
-                let calls = match &stored.item.effect {
-                    OutboxEffect::Event(event) if event.event_type == APPROVAL_REQUESTED => calls_of(event),
-                    _ => continue,
-                };
+            let page = self.shared.store.events(&self.shared.subject, after, MAX_PAGE).await?;
+            let Some(last) = page.last() else { return Ok(asked) };
+            after = last.event.sequence;
+            for stored in page {
+                let EventKind::ApprovalRequested { calls } = stored.event.kind else { continue };
+                let calls = calls.into_iter().map(|item| item.call);
                 match &mut asked {
                     Some(asked) => asked.again.extend(calls),
-                    None if stored.item.id == request => {
+                    None if stored.event.sequence == number => {
                         asked = Some(Asked { calls: calls.collect(), again: BTreeSet::new() });
                     }
-                    None => {}
+                    None => return Ok(None),
                 }
             }
         }
+    }
+
+    /// The number of the durable event that a request's id stands for. The id must be whole: its ending is random, so that
+    /// nobody who has not seen the request can name it.
+    fn request_number(&self, request: &str) -> Option<u64> {
+        let digits: String = request.strip_prefix(REQUEST_ID)?.chars().take_while(char::is_ascii_digit).collect();
+        let number = digits.parse().ok()?;
+        (self.request_id(number) == request).then_some(number)
+    }
+
+    /// No other request of the session has its number.
+    fn request_id(&self, number: u64) -> String {
+        self.run.unique_id(&format!("{REQUEST_ID}{number}"))
     }
 }
 
@@ -137,10 +153,4 @@ impl Session {
 struct Asked {
     calls: BTreeSet<CallId>,
     again: BTreeSet<CallId>,
-}
-
-fn calls_of(event: &CloudEvent) -> impl Iterator<Item = CallId> {
-    let calls = event.data.as_ref().and_then(|data| data.get("calls")).cloned().unwrap_or_default();
-    let items: Vec<ApprovalItem> = serde_json::from_value(calls).unwrap_or_default();
-    items.into_iter().map(|item| item.call)
 }

@@ -1,11 +1,11 @@
-//! Reading in granted file trees, through capabilities: no path leads out of them (P6, row 12).
+//! Reads granted file trees through open descriptors: no path and no link leads out of them (P6, rows 12 and 39).
 
 use agent_core::message::Content;
 use agent_core::tool::{ToolDone, ToolError};
-use agent_plugins::TreeGrant;
-use cap_std::ambient_authority;
-use cap_std::fs::{Dir, FileType, Metadata};
+use agent_plugins::{HostObject, HostTree, Sandbox, TreeGrant};
+use cap_std::fs::FileType;
 use serde_json::json;
+use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
@@ -18,10 +18,26 @@ const MAX_BYTES: usize = 512 * 1024;
 /// Bytes of a file that one call goes through to find its lines.
 const MAX_SCANNED: u64 = 64 << 20;
 
+/// What the host's own tools may read.
+pub(super) struct HostTrees {
+    /// Holds the trees open.
+    pub(super) sandbox: Sandbox,
+    /// Those that are granted now.
+    pub(super) granted: Vec<TreeGrant>,
+}
+
 /// Entries of a directory, by name.
-pub(super) fn list(trees: &[TreeGrant], path: &str) -> Result<ToolDone, ToolError> {
-    let (tree, inner) = open(trees, path)?;
-    let entries = tree.read_dir(&inner).map_err(|error| explain(path, &error))?;
+pub(super) fn list(trees: &HostTrees, path: &str) -> Result<ToolDone, ToolError> {
+    let directory = match open(trees, path)? {
+        HostObject::Directory(directory) => directory,
+        HostObject::File(_) => {
+            return Err(ToolError::Failed { message: format!("`{path}` is a file, not a directory") });
+        }
+        HostObject::Special => {
+            return Err(ToolError::Failed { message: format!("`{path}` is a special file, not a directory") });
+        }
+    };
+    let entries = directory.entries().map_err(|error| explain(path, &error))?;
     let mut found = Vec::new();
     let mut left_out = 0_u64;
     for entry in entries {
@@ -48,14 +64,19 @@ pub(super) fn list(trees: &[TreeGrant], path: &str) -> Result<ToolDone, ToolErro
 }
 
 /// Lines of a text file, numbered.
-pub(super) fn read(trees: &[TreeGrant], path: &str, from_line: u64, lines: Option<u64>) -> Result<ToolDone, ToolError> {
+pub(super) fn read(trees: &HostTrees, path: &str, from_line: u64, lines: Option<u64>) -> Result<ToolDone, ToolError> {
     if path.ends_with('/') {
         return Err(ToolError::Failed { message: format!("`{path}` names a directory, not a file") });
     }
-    let (tree, inner) = open(trees, path)?;
-    let about = tree.metadata(&inner).map_err(|error| explain(path, &error))?;
-    require_file(path, &about)?;
-    let file = tree.open(&inner).map_err(|error| explain(path, &error))?;
+    let kind = match open(trees, path)? {
+        HostObject::File(file) => return lines_of(file, path, (from_line, lines)),
+        HostObject::Directory(_) => "directory",
+        HostObject::Special => "special file",
+    };
+    Err(ToolError::Failed { message: format!("`{path}` is a {kind}, not a file") })
+}
+
+fn lines_of(file: File, path: &str, (from_line, lines): (u64, Option<u64>)) -> Result<ToolDone, ToolError> {
     let mut reader = BufReader::new(file.take(MAX_SCANNED));
     let last = from_line.saturating_add(lines.unwrap_or(DEFAULT_LINES)) - 1;
     let (mut text, mut number, mut line) = (String::new(), 0, Vec::new());
@@ -94,10 +115,10 @@ pub(super) fn read(trees: &[TreeGrant], path: &str, from_line: u64, lines: Optio
     Ok(ToolDone::text(text))
 }
 
-/// The granted tree that the path lies in, and the path within it: of several the one that names most of it.
-fn open(trees: &[TreeGrant], path: &str) -> Result<(Dir, PathBuf), ToolError> {
+/// Opens the path in the granted tree that it lies in: of several in the one that names most of it.
+fn open(trees: &HostTrees, path: &str) -> Result<HostObject, ToolError> {
     let wanted = plain(Path::new(path));
-    let fitting = trees.iter().filter_map(|tree| {
+    let fitting = trees.granted.iter().filter_map(|tree| {
         let guest = plain(Path::new(&tree.guest));
         let host = plain(&tree.host);
         let root =
@@ -105,28 +126,20 @@ fn open(trees: &[TreeGrant], path: &str) -> Result<(Dir, PathBuf), ToolError> {
         root.filter(|root| root.is_absolute() == wanted.is_absolute()).map(|root| (tree, root))
     });
     let Some((tree, root)) = fitting.max_by_key(|(_, root)| root.as_os_str().len()) else {
-        let granted: Vec<_> = trees.iter().map(|tree| format!("`{}`", tree.guest)).collect();
+        let granted: Vec<_> = trees.granted.iter().map(|tree| format!("`{}`", tree.guest)).collect();
         let message = format!("`{path}` is in none of the granted trees: {}", granted.join(", "));
         return Err(ToolError::Denied { message });
     };
     let inner = wanted.strip_prefix(&root).unwrap_or(&wanted);
-    let inner = if inner.as_os_str().is_empty() { Path::new(".") } else { inner };
-    let directory =
-        Dir::open_ambient_dir(&tree.host, ambient_authority()).map_err(|error| explain(&tree.guest, &error))?;
-    Ok((directory, inner.to_owned()))
+    let inner = if inner.as_os_str().is_empty() { "." } else { inner.to_str().unwrap_or_default() };
+    let opened: HostTree =
+        trees.sandbox.host_tree(tree).map_err(|problem| ToolError::Failed { message: problem.to_string() })?;
+    opened.open(inner).map_err(|error| explain(path, &error))
 }
 
 /// Without `.` and empty components; `..` stays, for the capability to judge.
 fn plain(path: &Path) -> PathBuf {
     path.components().filter(|component| *component != Component::CurDir).collect()
-}
-
-fn require_file(path: &str, about: &Metadata) -> Result<(), ToolError> {
-    if about.is_file() {
-        return Ok(());
-    }
-    let kind = kind(about.file_type());
-    Err(ToolError::Failed { message: format!("`{path}` is a {kind}, not a file") })
 }
 
 fn kind(file_type: FileType) -> &'static str {
@@ -154,7 +167,7 @@ mod tests {
     use super::*;
     use agent_plugins::Access;
 
-    fn tree() -> (tempfile::TempDir, Vec<TreeGrant>) {
+    fn tree() -> (tempfile::TempDir, HostTrees) {
         let outside = tempfile::tempdir().unwrap();
         let inside = outside.path().join("inside");
         std::fs::create_dir_all(inside.join("sub")).unwrap();
@@ -164,7 +177,8 @@ mod tests {
         std::os::unix::fs::symlink("../canary", inside.join("link")).unwrap();
         std::os::unix::fs::symlink("/etc", inside.join("etc")).unwrap();
         let grant = TreeGrant { host: inside, guest: ".".to_owned(), access: Access::Read };
-        (outside, vec![grant])
+        let sandbox = Sandbox::new(agent_plugins::SandboxOptions::default()).unwrap();
+        (outside, HostTrees { sandbox, granted: vec![grant] })
     }
 
     #[test]
@@ -174,7 +188,7 @@ mod tests {
         assert_eq!(read(&trees, "./sub/../a.txt", 3, None).unwrap(), ToolDone::text("3\tthree\n"));
         let Content::Json(listing) = &list(&trees, ".").unwrap().content[0] else { panic!() };
         assert_eq!(listing["entries"][0], json!({"name": "a.txt", "kind": "file", "bytes": 13}));
-        let absolute = trees[0].host.join("a.txt");
+        let absolute = trees.granted[0].host.join("a.txt");
         assert!(read(&trees, absolute.to_str().unwrap(), 1, None).is_ok());
     }
 
@@ -191,7 +205,7 @@ mod tests {
     #[test]
     fn row_33_a_special_file_is_not_opened() {
         let (_directory, trees) = tree();
-        let fifo = trees[0].host.join("fifo");
+        let fifo = trees.granted[0].host.join("fifo");
         let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
         assert!(made.success());
         let error = read(&trees, "fifo", 1, None).unwrap_err();

@@ -1,6 +1,7 @@
 //! A line before each medium that a model is sent, so that it can name the medium to a tool.
 
 use agent_core::message::{Content, Media, Message, Part};
+use agent_core::visible::visible_name;
 
 /// Letters of a medium's name.
 const NAME_LENGTH: usize = 60;
@@ -48,8 +49,7 @@ fn label(media: &Media) -> String {
 
 /// Name, type and size of a medium.
 pub(crate) fn about(media: &Media) -> String {
-    let name = media.name.as_deref().unwrap_or("unnamed").chars().filter(|letter| !letter.is_control());
-    let name: String = name.take(NAME_LENGTH).collect();
+    let name = visible_name(media.name.as_deref().unwrap_or("unnamed"), NAME_LENGTH);
     let size = match media.dimensions {
         Some(size) => format!("{} × {} pixels", size.width, size.height),
         None => format!("{} bytes", media.size),
@@ -82,10 +82,10 @@ mod tests {
             message(Role::Tool, vec![Part::ToolResult(result)]),
         ];
         with_labels(&mut messages);
-        let digest = digest_of(b"bytes");
+        let (digest, name) = (digest_of(b"bytes"), r"a\u{1b}\u{a}.png");
         let expected = [
             Part::Text("look".to_owned()),
-            Part::Text(format!("[a.png: image/png, 4 × 3 pixels; {digest}]")),
+            Part::Text(format!("[{name}: image/png, 4 × 3 pixels; {digest}]")),
             Part::Media(sized),
         ];
         assert_eq!(messages[0].parts, expected);

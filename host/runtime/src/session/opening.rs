@@ -87,7 +87,6 @@ impl Session {
         let shared = Shared {
             store: host.store.clone(),
             sandbox: host.sandbox.clone(),
-            live,
             media: media.clone(),
             ports: Ports {
                 media: Some(media),
@@ -95,7 +94,9 @@ impl Session {
                 model: Some(model_of(&agent, &ledger, &subject)),
                 http: host.http.clone(),
                 then: None,
+                grants: Some(Arc::new(live.clone())),
             },
+            live,
             agent,
             ledger,
             downscaler: host.downscaler.clone(),
@@ -116,6 +117,7 @@ impl Session {
             owing: Owing::Nothing,
             denied: Vec::new(),
             opened_at: opened.last_event,
+            held_requests: HashMap::new(),
             held: None,
             lease: opened.lease,
             revision: opened.revision,

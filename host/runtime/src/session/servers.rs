@@ -49,6 +49,9 @@ impl Session {
             (false, false) => Arc::new(agent.with_catalogue(catalogue)?),
         };
         if is_new {
+            for (server, error) in agent.crowded_out() {
+                tracing::warn!("MCP server {server} is left out with all of its tools: {error}");
+            }
             warn_of_idle_rules(&agent, held.catalogue());
         }
         self.use_agent(agent);

@@ -304,7 +304,10 @@ fn in_words(grants: &Grants) -> Vec<String> {
     });
     let values = grants.key_value.map(|bytes| format!("key_value_mib {}", bytes >> 20));
     let model = grants.model_tokens.map(|tokens| format!("model_tokens {tokens}"));
-    trees.chain(variables).chain(settings).chain(requests).chain(secrets).chain(values).chain(model).collect()
+    let events = grants.events.iter().map(|event_type| format!("events {event_type}"));
+    let media = grants.media.then(|| "media".to_owned());
+    let lists = trees.chain(variables).chain(settings).chain(requests).chain(secrets);
+    lists.chain(values).chain(model).chain(events).chain(media).collect()
 }
 
 fn tree_in_words(tree: &TreeGrant) -> String {

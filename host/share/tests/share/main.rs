@@ -4,6 +4,8 @@ mod again;
 mod faults;
 mod hostile;
 mod index;
+mod many_signatures;
+mod origins;
 #[allow(dead_code, reason = "the tests of the whole house use the rest")]
 mod registry;
 mod signed;

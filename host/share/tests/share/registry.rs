@@ -27,6 +27,10 @@ pub(crate) struct Faults {
     pub tokens: bool,
     /// Has a list of referrers of its own.
     pub referrers: bool,
+    /// Referrers on one page of their list; none: all of them.
+    pub referrers_per_page: Option<usize>,
+    /// Lists referrers without the annotations of their manifests.
+    pub hide_annotations: bool,
     /// Statuses of the next answers, each with its `Retry-After`; they repeat what was sent in confidence.
     pub refuse: Vec<(u16, &'static str)>,
     /// Of so many answers with a manifest only the half is sent.
@@ -121,6 +125,13 @@ impl TestRegistry {
     pub(crate) fn manifest(&self, repository: &str, name: &str) -> Option<Bytes> {
         let key = (repository.to_owned(), name.to_owned());
         self.contents().manifests.get(&key).map(|(_, bytes)| bytes.clone())
+    }
+
+    /// All manifests and indexes of a repository, with each of their names.
+    pub(crate) fn manifests(&self, repository: &str) -> Vec<(String, Bytes)> {
+        let contents = self.contents();
+        let all = contents.manifests.iter().filter(|((other, _), _)| other == repository);
+        all.map(|((_, name), (_, bytes))| (name.clone(), bytes.clone())).collect()
     }
 
     /// Puts a manifest or an index there, as somebody with other tools could.
@@ -227,7 +238,7 @@ async fn answer(
         },
         ("GET", "tags") if contents.faults.hide_tags => status(StatusCode::METHOD_NOT_ALLOWED),
         ("GET", "tags") => tags(&contents, &repository),
-        ("GET", "referrers") if contents.faults.referrers => referrers(&contents, &repository, &name),
+        ("GET", "referrers") if contents.faults.referrers => referrers(&contents, &repository, (&name, &query)),
         _ => status(StatusCode::NOT_FOUND),
     }
 }
@@ -296,16 +307,32 @@ fn tags(contents: &Contents, repository: &str) -> Response<Body> {
     reply(StatusCode::OK).body(Body::from(serde_json::json!({"name": repository, "tags": names}).to_string())).unwrap()
 }
 
-fn referrers(contents: &Contents, repository: &str, subject: &str) -> Response<Body> {
+fn referrers(contents: &Contents, repository: &str, (subject, query): (&str, &str)) -> Response<Body> {
     let mut found = Vec::new();
     for ((other, name), (media_type, bytes)) in &contents.manifests {
         let json: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
         if other == repository && name.starts_with("sha256:") && json["subject"]["digest"] == subject {
             found.push(serde_json::json!({"mediaType": media_type, "digest": name, "size": bytes.len(), "artifactType": json["artifactType"]}));
+            if let (Some(entry), false) =
+                (found.last_mut(), contents.faults.hide_annotations || json["annotations"].is_null())
+            {
+                entry["annotations"] = json["annotations"].clone();
+            }
         }
     }
+    let from: usize = query.split("from=").nth(1).and_then(|from| from.parse().ok()).unwrap_or_default();
+    let most = contents.faults.referrers_per_page.unwrap_or(usize::MAX);
+    let is_last = found.len().saturating_sub(from) <= most;
+    let found: Vec<_> = found.into_iter().skip(from).take(most).collect();
     let index = serde_json::json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": found});
-    reply(StatusCode::OK).body(Body::from(index.to_string())).unwrap()
+    let reply = reply(StatusCode::OK);
+    let reply = match is_last {
+        true => reply,
+        false => {
+            reply.header("link", format!("</v2/{repository}/referrers/{subject}?from={}>; rel=\"next\"", from + most))
+        }
+    };
+    reply.body(Body::from(index.to_string())).unwrap()
 }
 
 fn refused(faults: &Faults, authorization: &str, address: SocketAddr) -> Option<Response<Body>> {

@@ -15,7 +15,7 @@ pub(crate) fn key() -> SigningKey {
 
 pub(crate) fn trust(registry: &TestRegistry, key: &SigningKey) -> Trust {
     let space = format!("{}/team", registry.host());
-    Trust { policy: SignaturePolicy::Required, keys: vec![(space, vec![key.public.clone()])] }
+    Trust { policy: SignaturePolicy::Required, keys: vec![(space, vec![key.public.clone()])], ..Trust::default() }
 }
 
 pub(crate) async fn signed(person: &Person, pushed: &Pushed, bytes: &[u8], key: &SigningKey) {

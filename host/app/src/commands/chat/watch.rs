@@ -43,7 +43,7 @@ pub(super) enum Told {
 
 fn watch_files(host: &Host, agents: &[MadeAgent], until: &CancellationToken) -> Receiver<Told> {
     let (sender, told) = channel(NOTICES);
-    tokio::spawn(files::watch(agents.to_vec(), host.store.clone(), sender, until.clone()));
+    tokio::spawn(files::watch(agents.to_vec(), (host.store.clone(), host.sandbox.clone()), sender, until.clone()));
     told
 }
 

@@ -154,7 +154,7 @@ fn show(
             }
         }
         Ok(ToolOutcome::Pending(request)) => {
-            let event = text::one_line(&request.event_type, 200);
+            let event = text::one_line(request.event_type.as_str(), 200);
             terminal
                 .note(format!("the tool asks for the service `{event}`: it goes on in a turn, when the answer comes"));
         }

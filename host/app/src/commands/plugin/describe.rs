@@ -119,7 +119,7 @@ fn asks(plugin: &LoadedPlugin) -> String {
 /// What it asks for, thing by thing; none where it has no manifest.
 pub(super) fn wants(plugin: &LoadedPlugin) -> Option<Vec<String>> {
     let manifest = plugin.manifest()?;
-    let Asks { files, env, config, http, secrets, key_value, model_tokens } = &manifest.asks;
+    let Asks { files, env, config, http, secrets, key_value, model_tokens, events, media } = &manifest.asks;
     let files = files.map(|access| match access {
         Access::Read => "reading files".to_owned(),
         Access::ReadWrite => "reading and writing files".to_owned(),
@@ -130,7 +130,9 @@ pub(super) fn wants(plugin: &LoadedPlugin) -> Option<Vec<String>> {
     let secrets = secrets.iter().map(|name| format!("the secret {name}"));
     let key_value = key_value.then(|| "keeping values between calls".to_owned());
     let model = model_tokens.map(|tokens| format!("asking the agent's model, {} tokens a turn", text::grouped(tokens)));
-    let others = http.chain(secrets).chain(key_value).chain(model);
+    let events = events.iter().map(|event_type| format!("sending the service event {event_type}"));
+    let media = media.then(|| "reading the media of the conversation".to_owned());
+    let others = http.chain(secrets).chain(key_value).chain(model).chain(events).chain(media);
     let all = files.into_iter().chain(env).chain(config).chain(others);
     Some(all.map(|thing| text::one_line(&thing, SHOWN)).collect())
 }
@@ -223,7 +225,7 @@ mod tests {
         assert!(shown.starts_with("    returns object\n      path (string) A granted file."), "{shown}");
         assert!(arguments(&json!(true)).is_empty());
         for kind in [json!("a\u{1b}[2J"), json!(["a\u{1b}[2J"])] {
-            assert_eq!(super::kind(&json!({"type": kind})), "a\u{fffd}[2J");
+            assert_eq!(super::kind(&json!({"type": kind})), r"a\u{1b}[2J");
         }
     }
 }

@@ -72,5 +72,10 @@ fn given(grants: &Grants) -> Vec<String> {
     let key_value = grants.key_value.map(|bytes| format!("keeping values of {} between calls", text::size(bytes)));
     let model =
         grants.model_tokens.map(|tokens| format!("asking the agent's model, {} tokens a turn", text::grouped(tokens)));
-    trees.chain(env).chain(config).chain(http).chain(secrets).chain(key_value).chain(model).collect()
+    let events = grants.events.iter().map(|event_type| {
+        format!("having the host send the service event {event_type}, as far as the service's own rules allow")
+    });
+    let media = grants.media.then(|| "reading the media of the conversation".to_owned());
+    let lists = trees.chain(env).chain(config).chain(http).chain(secrets);
+    lists.chain(key_value).chain(model).chain(events).chain(media).collect()
 }

@@ -16,10 +16,10 @@ use crate::data::DataDirectory;
 use crate::exit::Failure;
 use crate::terminal::{BOLD, DIM, Terminal, YELLOW, text};
 use crate::{environment, setup};
-use agent_plugins::{Introduction, LoadedPlugin, PluginStore, interfaces};
+use agent_plugins::{Introduction, LoadedPlugin, PluginStore, read_component};
 use agent_share::{
-    Again, Credentials, Downloads, NO_MOMENT, PluginFacts, Pushed, Registry, ShareError, Shelf, Source,
-    sign as signature_of,
+    Again, Credentials, Downloads, NO_MOMENT, PluginFacts, Pushed, Registry, ShareError, Shelf, Signatures, SigningKey,
+    Source, local_claims, place_local_signature, sign as signature_of,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -30,6 +30,7 @@ const SHOWN: usize = 100;
 fn registry(connection: &ConnectionArguments, terminal: &Terminal) -> Result<Registry, Failure> {
     let credentials = Credentials { file: environment::docker_configuration() };
     let registry = Registry::new(credentials, connection.plain()).map_err(failed)?;
+    let registry = registry.with_token_servers(&connection.token_servers);
     let terminal = terminal.clone();
     Ok(registry.telling(Arc::new(move |again: &Again| terminal.note(asked_again(again)))))
 }
@@ -57,18 +58,18 @@ fn failed(error: ShareError) -> Failure {
 }
 
 /// What others are told of a plugin.
-fn facts(plugin: &LoadedPlugin, component: &[u8]) -> Result<PluginFacts, Failure> {
-    let interfaces = interfaces(component).map_err(Failure::refused)?;
+fn facts(plugin: &LoadedPlugin) -> PluginFacts {
+    let interfaces = plugin.interfaces().clone();
     let manifest = plugin.manifest();
     let owned = |text: Option<&String>| text.map(|text| text::one_line(text, 1000)).unwrap_or_default();
-    Ok(PluginFacts {
+    PluginFacts {
         name: plugin.name().to_owned(),
         version: owned(manifest.map(|manifest| &manifest.version)),
         description: owned(manifest.map(|manifest| &manifest.description)),
         kinds: plugin.sorts().into_iter().map(str::to_owned).collect(),
         imports: interfaces.imports,
         exports: interfaces.exports,
-    })
+    }
 }
 
 /// Puts a component into a registry, signed and listed where that is asked for.
@@ -76,12 +77,12 @@ pub(super) async fn push(asked: PushArguments, data: Option<&Path>, terminal: &T
     let data = DataDirectory::open(data)?;
     let sandbox = setup::sandbox(&data)?;
     let plugin = load(&sandbox, &asked.file, terminal).await?;
-    let component = std::fs::read(&asked.file)
-        .map_err(|error| Failure::refused(format!("`{}` cannot be read: {error}", asked.file.display())))?;
+    let component = read_component(&asked.file, agent_plugins::HostLimits::default().component)
+        .map_err(|error| Failure::refused(format!("`{}`: {error}", asked.file.display())))?;
     if agent_plugins::digest_of(&component) != *plugin.digest() {
         return Err(Failure::refused(format!("`{}` is just being written; push it once more", asked.file.display())));
     }
-    let facts = facts(&plugin, &component)?;
+    let facts = facts(&plugin);
     // A password is asked for before anything is sent.
     let key = match &asked.sign {
         Some(path) => Some(key::open(path, terminal).await?),
@@ -122,10 +123,18 @@ fn shown(pushed: &Pushed, facts: &PluginFacts) -> String {
 pub(super) async fn sign(asked: SignArguments, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let data = DataDirectory::open(data)?;
     let key = key::open(&asked.key, terminal).await?;
+    let source = match &asked.reference {
+        Source::File(path) => return sign_file(path, &key, terminal),
+        Source::Web(url) => {
+            return Err(Failure::refused(format!(
+                "`{url}` cannot be signed where it is: sign its file, and serve both"
+            )));
+        }
+        source => source.clone(),
+    };
     let registry = registry(&asked.connection, terminal)?;
-    let source = Source::Registry(asked.reference.clone());
     let found = registry.find(&source).await.map_err(failed)?;
-    let fetched = candidate::fetch(&registry, &found, &shelf(&data), terminal).await?;
+    let fetched = candidate::fetch(&registry, &found, &shelf(&data), Signatures::Ignored, terminal).await?;
     let pushed = found.pushed().ok_or_else(|| Failure::failed("the registry names no manifest"))?;
     let Introduction { identity, manifest } = candidate::introduced(&fetched)?;
     let version = manifest.map(|manifest| text::one_line(&manifest.version, 1000)).unwrap_or_default();
@@ -134,6 +143,21 @@ pub(super) async fn sign(asked: SignArguments, data: Option<&Path>, terminal: &T
     registry.attach_signature(&pushed, &signature).await.map_err(failed)?;
     print(terminal, shown(&pushed, &facts))?;
     print(terminal, format!("  signed    {}", key.public))
+}
+
+/// Signs a component of this machine, whose signature is put beside it.
+fn sign_file(path: &Path, key: &SigningKey, terminal: &Terminal) -> Result<(), Failure> {
+    let component = read_component(path, agent_plugins::HostLimits::default().component)
+        .map_err(|error| Failure::refused(format!("`{}`: {error}", path.display())))?;
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let claims = local_claims(&stem, &component).map_err(failed)?;
+    let signature = signature_of(key, &component, &claims).map_err(failed)?;
+    let placed = place_local_signature(path, &signature).map_err(failed)?;
+    let (name, version) = (text::one_line(&claims.name, 64), text::one_line(&claims.version, 100));
+    print(
+        terminal,
+        format!("{BOLD}{name}{BOLD:#} {version}\n  signed    {}\n  file      {}", key.public, placed.display()),
+    )
 }
 
 /// Prints the plugins of an index that are nearest to some words.

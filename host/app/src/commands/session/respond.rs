@@ -59,12 +59,12 @@ pub(super) async fn respond(
     let event = read(&asked.event)?;
     let found = super::find_open(&*store, data, &asked.session).await.map_err(no_context)?;
     let names_agent = asked.agent != AgentArguments::default();
-    if event.event_type == APPROVAL_RESOLVED && !names_agent {
+    // What an approval is checked against must be there in any case.
+    let needs_agent = event.event_type == APPROVAL_RESOLVED.as_str();
+    if needs_agent && !names_agent {
         let advice = "an approval is checked against the agent's tools: give its options as before, --agent FILE, or --plugins, --model and --grant";
         return Err(Failure::refused(advice));
     }
-    // What an approval is checked against must be there in any case.
-    let needs_agent = event.event_type == APPROVAL_RESOLVED;
     let goes_on = asked.then == Then::GoOn && names_agent;
     let (mut session, kept, made) = match goes_on || needs_agent {
         true => {

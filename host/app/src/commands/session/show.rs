@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(shown(EndReason::Answered, None), "answered");
         assert_eq!(shown(EndReason::Limit, None), "answered at its bound");
         assert_eq!(shown(EndReason::Cancelled, None), "cancelled");
-        assert_eq!(shown(EndReason::Error, Some("the model\n\u{1b}[2J")), "failed: the model\n  \u{fffd}[2J");
+        assert_eq!(shown(EndReason::Error, Some("the model\n\u{1b}[2J")), "failed: the model\n  \\u{1b}[2J");
     }
 
     /// D3: what is open is shown with what it waits for.

@@ -16,8 +16,8 @@ pub(super) const MCP_PROCESS: Section = Section {
             of the sandbox that plugins have: it can do whatever you can. It is started when a turn begins. What stands from \
             `tools` on is also for servers with a `url`. No server is named `local`, `service` or `mcp`: calls in a reply's \
             text name other sources so. What `pass_env` and `header_env` pass, and values of `env` and `headers` that are \
-            named like secrets, are shown as `(secret)` where the server sends them back as they are and they have eight \
-            characters or more; what it encodes, cuts or changes is not recognised.",
+            named like secrets, are shown as `(secret)` where the server sends them back and they have eight characters or more, \
+            also in the usual encodings: see [secrets](secrets.md).",
     keys: &PROCESS_KEYS,
 };
 

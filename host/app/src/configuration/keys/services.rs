@@ -11,9 +11,9 @@ pub(super) const SERVICE: Section = Section {
     keys: &[
         Key {
             name: "type",
-            value: Value::Text(Form::Line),
+            value: Value::Text(Form::EventType),
             default: Default::Words("NAME"),
-            meaning: "CloudEvent type of its requests.",
+            meaning: "CloudEvent type of its requests. Types that begin with `agent-host.` are the host's own.",
             example: r#""com.example.payment.requested""#,
         },
         Key {

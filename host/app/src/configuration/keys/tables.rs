@@ -234,6 +234,22 @@ pub(super) const GRANTS: Section = Section {
             example: "20000",
         },
         Key {
+            name: "events",
+            value: Value::Texts(Form::EventType),
+            default: NONE,
+            meaning: "Types of the service events that its tools may have the host send, when they return `pending`. For a type \
+                      of one of the agent's `[services.*]`, that service's `accepts`, `domain` and approval rules hold, too. \
+                      Types that begin with `agent-host.` are the host's own and cannot be granted.",
+            example: r#"["com.example.payment.requested"]"#,
+        },
+        Key {
+            name: "media",
+            value: Value::Flag,
+            default: Default::Is("false"),
+            meaning: "Whether it may read the media of the conversation, by digest.",
+            example: "true",
+        },
+        Key {
             name: "ask",
             value: Value::Flag,
             default: Default::Is("true"),

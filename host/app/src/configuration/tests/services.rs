@@ -11,7 +11,10 @@ fn services_are_read() {
     );
     let file = file.expect("right");
     let pay = &file.services["pay.now"];
-    assert_eq!((pay.event_type.as_deref(), pay.priority), (Some("com.example.pay"), Some(-2)));
+    assert_eq!(
+        (pay.event_type.as_ref().map(|event_type| event_type.as_str()), pay.priority),
+        (Some("com.example.pay"), Some(-2))
+    );
     assert_eq!(pay.emits, BTreeMap::from([("*".to_owned(), serde_json::json!({"type": "object"}))]));
     assert_eq!(file.services["ship"].answer_within_ms, Some(5));
     let directory = file.outbox.directory.expect("it is there");

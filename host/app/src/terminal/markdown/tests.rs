@@ -159,7 +159,7 @@ fn code_in_a_quote_ends_with_the_quote() {
 
 #[test]
 fn foreign_control_characters_are_harmless() {
-    assert_eq!(styled(40, "a\u{1b}[31mb\r\n`\u{7}`"), "a\u{fffd}[31mb\n<c>\u{fffd}</>\n");
+    assert_eq!(styled(40, "a\u{1b}[31mb\r\n`\u{7}`"), "a\\u{1b}[31mb\n<c>\\u{7}</>\n");
 }
 
 const MARKS: &[&str] = &[

@@ -18,6 +18,8 @@ pub(crate) struct Call {
     pub(crate) record: CallRecord,
     pub(crate) disposition: Disposition,
     pub(crate) dispatches: u32,
+    /// It has run, and what it asks for was held until somebody allowed it.
+    pub(crate) held: bool,
     /// Somebody has allowed it.
     pub(crate) granted: bool,
     /// Digest of the tool that somebody is asked about.

@@ -5,7 +5,7 @@ use crate::{
     Approvals, Audit, CallFilter, Commit, Lease, MemoryFilter, MemoryKind, MessageRange, OpenMode, Options, Outbox,
     OutboxFilter, PluginVersions, RecordRange, SessionFilter, SessionLog, SessionMeta, SqliteStore, VersionFilter,
 };
-use crate::{Memories, digest_of};
+use crate::{Bucket, ENTRY_BYTES, KeyValue, Memories, StoreError, digest_of};
 use agent_core::change::{CallChange, CallState, Change, Departure, HiddenMessage};
 use agent_core::message::{CallId, Part, Role};
 use rusqlite::Connection;
@@ -39,6 +39,7 @@ INSERT INTO blobs VALUES (1, x'{digest}', 8, CAST('{text}' AS BLOB));
 INSERT INTO blob_references VALUES (7, 1, NULL, NULL, NULL, NULL);
 INSERT INTO memories VALUES (1, 'agent/1/1/final', 'ann', 'final', 'agent/1', 'a walrus', 1500000);
 INSERT INTO memory_words (rowid, text) VALUES (1, 'a walrus');
+INSERT INTO key_values VALUES (1, 'agent', 'notes', '', 'k', zeroblob(900));
 "#
         ))
         .unwrap();
@@ -73,6 +74,10 @@ async fn check_what_was_there(store: &SqliteStore) -> Lease {
     assert_eq!(store.allowed("agent").await.unwrap(), []);
     assert_eq!(store.audited(0, 0, 9).await.unwrap(), []);
     assert_eq!(store.versions(VersionFilter::default(), 9).await.unwrap(), []);
+    let bucket = |quota| Bucket { agent: "agent".into(), plugin: "notes".into(), name: String::new(), quota };
+    let refused = store.set(&bucket(2 * ENTRY_BYTES + 901), "n", Vec::new()).await;
+    assert!(matches!(refused, Err(StoreError::TooLarge { .. })), "what was there counts: {refused:?}");
+    store.set(&bucket(2 * ENTRY_BYTES + 902), "n", Vec::new()).await.unwrap();
     assert_eq!(store.unfinished("", 9).await.unwrap(), [("agent/1".to_owned(), br#"{"version":1}"#.to_vec())]);
     opened.lease
 }

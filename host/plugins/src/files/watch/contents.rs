@@ -6,7 +6,7 @@ use crate::files::laid_out::What;
 use crate::files::overlay::Origin;
 use crate::files::walk::{Kind, Last, Met, Place};
 use crate::files::{FileStat, FoundContent, FoundFile, FoundNames, NamedKind, look};
-use crate::http::Mask;
+use agent_core::redaction::Edges;
 use cap_std::fs::Dir;
 use std::fs::File;
 use std::sync::Arc;
@@ -124,9 +124,7 @@ impl CallRecord {
     }
 
     fn holds_secret(&self, bytes: &[u8]) -> bool {
-        let grants = self.files.with(|watched| Arc::clone(&watched.grants));
-        let mask = grants.map(|grants| Mask::new(grants.secrets.iter())).filter(|mask| !mask.is_empty());
-        mask.is_some_and(|mask| mask.whole(&mut bytes.to_vec()))
+        self.secrets.redaction().bytes(bytes, Edges::Whole).is_some()
     }
 
     /// The system did not let something be opened.

@@ -2,11 +2,14 @@
 //! taken back at once (P6, P10, L17).
 
 use super::Told;
+use crate::configuration::{MOST_BYTES, read_bounded};
 use crate::environment;
+use crate::protection;
 use crate::settings::Settings;
 use crate::setup::agents::MadeAgent;
 use crate::setup::{self, Taken};
 use agent_memory::Store;
+use agent_plugins::Sandbox;
 use agent_runtime::swap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,7 +40,7 @@ const OF_MODELS: [&str; 10] = [
 /// Looks until it is cancelled.
 pub(super) async fn watch(
     agents: Vec<MadeAgent>,
-    store: Arc<dyn Store>,
+    (store, sandbox): (Arc<dyn Store>, Sandbox),
     told: Sender<Told>,
     cancel: CancellationToken,
 ) {
@@ -48,7 +51,7 @@ pub(super) async fn watch(
             () = tokio::time::sleep(BETWEEN_LOOKS) => {}
         }
         for file in &mut files {
-            let Some(news) = file.look(Instant::now()) else { continue };
+            let Some(news) = file.look(Instant::now(), &sandbox) else { continue };
             if matches!(news, Told::Configured { .. })
                 && let Err(error) = swap::write_down_grants(&*store, &file.made.live).await
             {
@@ -83,7 +86,7 @@ impl Watched {
     }
 
     /// What is to be said, if there is anything.
-    fn look(&mut self, now: Instant) -> Option<Told> {
+    fn look(&mut self, now: Instant, sandbox: &Sandbox) -> Option<Told> {
         let stamp = stamp(&self.path);
         if stamp != self.seen.0 {
             self.seen = (stamp, now);
@@ -93,7 +96,7 @@ impl Watched {
         if self.settled == Some(stamp) || quiet < BETWEEN_LOOKS {
             return None;
         }
-        match self.take() {
+        match self.take(sandbox) {
             Ok(news) => {
                 self.settled = Some(stamp);
                 news
@@ -107,13 +110,14 @@ impl Watched {
     }
 
     /// Takes the file as it is now, whole or not at all.
-    fn take(&mut self) -> Result<Option<Told>, String> {
-        let text = std::fs::read_to_string(&self.path).ok();
+    fn take(&mut self, sandbox: &Sandbox) -> Result<Option<Told>, String> {
+        let text = read_bounded(&self.path, MOST_BYTES).ok();
         if text.is_some() && text == self.text {
             return Ok(None);
         }
         let settings =
             Settings::read(&self.made.arguments, &environment::variable).map_err(|failure| failure.message)?;
+        sandbox.protect(protection::of_agent(&settings));
         let changed = |keys: &[&'static str]| changed(self.text.as_deref(), text.as_deref(), keys);
         let (later, models) = (changed(&FOR_NEXT_START), !changed(&OF_MODELS).is_empty());
         let others = if models { setup::Asked::Anew } else { setup::Asked::AsBefore };

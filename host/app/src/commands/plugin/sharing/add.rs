@@ -10,7 +10,10 @@ use crate::exit::{Exit, Failure};
 use crate::setup;
 use crate::terminal::{Terminal, YELLOW, text};
 use agent_plugins::Sandbox;
-use agent_share::{Age, Fetched, LockedPlugin, Reference, Registry, Replace, Shelf, Signer, Source, State, age};
+use agent_share::{
+    Downgrade, Fetched, LockedPlugin, Reference, Registry, Replace, Shelf, Signatures, Signer, Source, State,
+    check_succession,
+};
 use std::path::Path;
 
 /// Takes one plugin, or all that is locked.
@@ -30,7 +33,7 @@ pub(in super::super) async fn add(
         registry: registry(&asked.folder.connection, terminal)?,
         shelf: shelf(&data),
         replace: if asked.replace { Replace::Anything } else { Replace::Locked },
-        downgrade: if asked.allow_downgrade { Downgrade::Allowed } else { Downgrade::Refused },
+        downgrade: asked.downgrade(),
         place,
         sandbox,
         terminal,
@@ -83,14 +86,6 @@ fn is_same_place(locked: &LockedPlugin, source: &Source) -> bool {
     }
 }
 
-/// Why an older version is not taken.
-pub(super) fn older(new: &LockedPlugin, locked: &LockedPlugin) -> String {
-    format!(
-        "{} has {} {}, which is older than {}, which is locked; --allow-downgrade takes it",
-        new.reference, new.name, new.version, locked.version
-    )
-}
-
 fn added(Candidate { locked, plugin, .. }: &Candidate, path: &Path) -> String {
     let signer = locked.signer.as_ref().map(|signer| format!("\n  signed    {signer}")).unwrap_or_default();
     let wants = describe::wants(plugin);
@@ -100,13 +95,6 @@ fn added(Candidate { locked, plugin, .. }: &Candidate, path: &Path) -> String {
         Some(wants) => wants.join(", "),
     };
     format!("{}\n  file      {}\n  asks      {wants}{signer}", named(locked), path.display())
-}
-
-/// Whether older versions are taken.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Downgrade {
-    Allowed,
-    Refused,
 }
 
 /// One `plugin add`.
@@ -126,7 +114,10 @@ impl Adding<'_> {
         let lock = self.place.folder.lock_file().map_err(failed)?;
         let before = lock.plugins().iter().find(|plugin| plugin.reference == source.to_string());
         let fetched = match (self.registry.find(source).await, before) {
-            (Ok(found), _) => candidate::fetch(&self.registry, &found, &self.shelf, self.terminal).await?,
+            (Ok(found), _) => {
+                let wanted = candidate::wanted(source, &self.place.trust);
+                candidate::fetch(&self.registry, &found, &self.shelf, wanted, self.terminal).await?
+            }
             (Err(error), Some(before)) if error.is_offline() && self.shelf.store.get(&before.component).is_ok() => {
                 let error = text::harmless(&error.to_string()).into_owned();
                 self.terminal
@@ -157,10 +148,7 @@ impl Adding<'_> {
                 ))),
             };
         }
-        match (age(&new.version, &before.version), self.downgrade) {
-            (Age::Older, Downgrade::Refused) => Err(Failure::refused(older(new, before))),
-            _ => Ok(()),
-        }
+        check_succession(new, before, &self.place.trust, self.downgrade).map_err(Failure::refused)
     }
 
     /// Puts back what is locked and not there, or not what it was.
@@ -202,7 +190,7 @@ impl Adding<'_> {
         };
         let source = plugin.source().map_err(failed)?;
         let signatures = plugin.signature.iter().cloned().collect();
-        let fetched = Fetched { source, manifest: plugin.manifest.clone(), bytes, signatures };
+        let fetched = Fetched { source, manifest: plugin.manifest.clone(), bytes, signatures, search_stopped: None };
         let judged = candidate::judged(fetched, &self.place.trust, self.terminal)?;
         if judged.locked.name != plugin.name {
             let name = text::one_line(&judged.locked.name, 100);
@@ -219,7 +207,9 @@ impl Adding<'_> {
             (source, _) => source,
         };
         let found = self.registry.find(&source).await.map_err(failed)?;
-        let fetched = candidate::fetch(&self.registry, &found, &self.shelf, self.terminal).await?;
+        // The signature is the one in the lock.
+        let ignored = Signatures::Ignored;
+        let fetched = candidate::fetch(&self.registry, &found, &self.shelf, ignored, self.terminal).await?;
         if fetched.digest() != plugin.component {
             return Err(Failure::failed(format!(
                 "{} is another one now: it has {}, and {} is locked; `agent-host plugin update {}` takes it",

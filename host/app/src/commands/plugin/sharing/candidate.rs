@@ -3,8 +3,10 @@
 use super::failed;
 use crate::exit::Failure;
 use crate::terminal::{Terminal, YELLOW, show_load, text};
-use agent_plugins::{Introduction, LoadedPlugin, Sandbox, introduction};
-use agent_share::{Claims, Fetched, Found, LockedPlugin, Registry, Shelf, Signatures, Signer, Source, Trust, place_of};
+use agent_plugins::{Introduction, LoadedPlugin, PluginIdentity, Sandbox, introduction};
+use agent_share::{
+    Claims, Fetched, Found, LockedPlugin, Registry, ShareError, Shelf, Signatures, Signer, Source, Trust, place_of,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,13 +29,20 @@ pub(super) async fn fetch(
     registry: &Registry,
     found: &Found,
     shelf: &Shelf,
+    signatures: Signatures<'_>,
     terminal: &Terminal,
 ) -> Result<Fetched, Failure> {
     let what = format!("downloading {}", found.source);
     let progress = |done, of| terminal.downloaded(&what, done, of);
-    let fetched = registry.fetch(found, shelf, Signatures::Wanted, &progress).await;
+    let fetched = registry.fetch(found, shelf, signatures, &progress).await;
     terminal.idle();
     fetched.map_err(failed)
+}
+
+/// The signatures that decide about a source: those of the keys that are trusted for it.
+pub(super) fn wanted<'t>(source: &Source, trust: &'t Trust) -> Signatures<'t> {
+    let place = place_of(source).filter(|_| trust.looks());
+    place.map_or(Signatures::Wanted, |place| Signatures::Of(trust.keys_for(&place)))
 }
 
 /// What it says of itself. Nothing of it runs.
@@ -56,9 +65,14 @@ fn stem(source: &Source) -> String {
 pub(super) fn judged(fetched: Fetched, trust: &Trust, terminal: &Terminal) -> Result<Judged, Failure> {
     let source = &fetched.source;
     let claims = claims(&fetched)?;
-    let signer = match place_of(source) {
-        Some(place) => trust.judge(&place, &fetched.bytes, &claims, &fetched.signatures).map_err(failed)?,
-        None => Signer::Nobody { because: String::new() },
+    let identity = PluginIdentity { name: claims.name.clone(), digest: fetched.digest() };
+    let signer = match (place_of(source), source) {
+        (Some(place), _) => {
+            let judged = trust.judge(&place, &fetched.bytes, &claims, &fetched.signatures);
+            with_stopped_search(judged, fetched.search_stopped.as_deref()).map_err(failed)?
+        }
+        (None, Source::File(path)) => trust.judge_file(path, &fetched.bytes, &identity).map_err(failed)?,
+        (None, _) => Signer::Nobody { because: String::new() },
     };
     let (signer, signature) = match signer {
         Signer::Trusted { key, signature } => (Some(key.to_string()), Some(signature)),
@@ -85,6 +99,20 @@ pub(super) fn judged(fetched: Fetched, trust: &Trust, terminal: &Terminal) -> Re
         signature,
     };
     Ok(Judged { fetched, locked })
+}
+
+/// Says of a verdict without a trusted signature that not all signatures were read.
+fn with_stopped_search(judged: Result<Signer, ShareError>, stopped: Option<&str>) -> Result<Signer, ShareError> {
+    let Some(stopped) = stopped else { return judged };
+    match judged {
+        Ok(Signer::Nobody { because }) if !because.is_empty() => {
+            Ok(Signer::Nobody { because: format!("{because}; {stopped}") })
+        }
+        Err(ShareError::Signature { place, reason }) => {
+            Err(ShareError::Signature { place, reason: format!("{reason}; {stopped}") })
+        }
+        judged => judged,
+    }
 }
 
 /// What its signature must say.

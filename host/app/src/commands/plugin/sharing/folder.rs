@@ -102,8 +102,15 @@ pub(in super::super) async fn verify(asked: FolderArguments, terminal: &Terminal
         print(terminal, format!("{mark}{sign}{mark:#} {}  {}", named(plugin), text::one_line(&said, 1000)))?;
     }
     for name in unlocked(&folder) {
+        let may_serve = folder.unlocked_may_serve(&folder.path().join(&name), &trust);
         let name = text::one_line(&name, 300);
-        print(terminal, format!("{DIM}- {name}  not locked: it was built or copied here{DIM:#}"))?;
+        match may_serve {
+            Ok(()) => print(terminal, format!("{DIM}- {name}  not locked: it was built or copied here{DIM:#}"))?,
+            Err(reason) => {
+                wrong += 1;
+                print(terminal, format!("{RED}✗{RED:#} {name}  not locked: {}", text::one_line(&reason, 1000)))?;
+            }
+        }
     }
     if lock.plugins().is_empty() {
         terminal.note(format!("`{}` locks no plugin; `agent-host plugin add` does", folder.path().display()));

@@ -1,7 +1,6 @@
 //! `plugin update`: what is newer behind the tags of locked plugins, what it changes, and taking it.
 
 use super::super::{describe, print};
-use super::add::older;
 use super::candidate::{self, Candidate};
 use super::folder::{Place, named};
 use super::{failed, registry, shelf};
@@ -11,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::setup;
 use crate::terminal::{BOLD, DIM, Terminal, YELLOW, text};
 use agent_plugins::{LoadedPlugin, Sandbox};
-use agent_share::{Age, LockFile, LockedPlugin, Registry, Replace, Shelf, Source, age};
+use agent_share::{Age, LockFile, LockedPlugin, Registry, Replace, Shelf, Source, age, check_succession};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -84,7 +83,8 @@ impl Updating<'_> {
         if found.manifest.is_some() && found.manifest == locked.manifest {
             return Ok(Outcome::Current);
         }
-        let fetched = candidate::fetch(&self.registry, &found, &self.shelf, self.terminal).await?;
+        let wanted = candidate::wanted(&source, &self.place.trust);
+        let fetched = candidate::fetch(&self.registry, &found, &self.shelf, wanted, self.terminal).await?;
         if found.manifest.is_none() && fetched.digest() == locked.component {
             return Ok(Outcome::Current);
         }
@@ -98,9 +98,7 @@ impl Updating<'_> {
                 locked.name
             )));
         }
-        if age(&new.version, &locked.version) == Age::Older && !self.asked.allow_downgrade {
-            return Err(Failure::failed(older(new, locked)));
-        }
+        check_succession(new, locked, &self.place.trust, self.asked.downgrade()).map_err(Failure::failed)?;
         let candidate = judged.load((&self.sandbox, &self.shelf), self.terminal).await?;
         print(self.terminal, self.changes(locked, &candidate).await)?;
         if !self.asked.check {

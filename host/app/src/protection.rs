@@ -1,0 +1,198 @@
+//! What agent-host reads to decide what plugins may do, so that no grant covers it (P13), and how granted trees lie to one another.
+
+use crate::configuration::{McpTable, Placed};
+use crate::data::DataDirectory;
+use crate::environment;
+use crate::exit::Failure;
+use crate::settings::{AGENT_FOLDER, Settings};
+use agent_plugins::{Access, Grants, ProtectedKind, ProtectedPath, Sandbox, TreeGrant};
+use std::path::{Path, PathBuf};
+
+/// What is protected for every agent: the data folder and the program itself.
+pub(crate) fn of_host(data: &DataDirectory) -> Vec<ProtectedPath> {
+    let folder = path(data.root().to_owned(), "the data folder of agent-host", ProtectedKind::PrivateFolder);
+    let program =
+        environment::this_program().map(|program| path(program, "the program agent-host", ProtectedKind::File));
+    std::iter::once(folder).chain(program).chain(agent_files(Path::new("."))).collect()
+}
+
+/// What is protected for an agent: its configuration, and everything that this names.
+pub(crate) fn of_agent(settings: &Settings) -> Vec<ProtectedPath> {
+    let file = &settings.file;
+    let folder = if file.folder.as_os_str().is_empty() { Path::new(".") } else { &file.folder };
+    let beside = |placed: &Placed| folder.join(&placed.value);
+    let own = settings.path.clone().map(|file| path(file, "the agent's configuration", ProtectedKind::File));
+    let delegates = file.agents.iter().map(|(tool, table)| {
+        let what = format!("the configuration of the agent behind `{tool}`");
+        path(beside(&table.agent), &what, ProtectedKind::File)
+    });
+    let plugins = settings.plugins.clone().map(|folder| path(folder, "the plugin folder", ProtectedKind::Folder));
+    let outbox = file.outbox.directory.as_ref().map(beside);
+    let outbox = outbox.map(|folder| path(folder, "the folder of the outbox", ProtectedKind::Folder));
+    let named = file
+        .named_files
+        .iter()
+        .map(|named| path(named.clone(), "a file that the agent's configuration names", ProtectedKind::File));
+    let scripts = settings.models.all_named().into_iter().filter_map(|model| {
+        let script = model.base.join(model.name.strip_prefix("scripted:")?);
+        Some(path(script, "the scripted model's replies", ProtectedKind::File))
+    });
+    let servers = file.mcp.iter().flat_map(|(name, table)| of_server(name, table, folder));
+    let lists = own.into_iter().chain(delegates).chain(plugins).chain(outbox).chain(named);
+    lists.chain(scripts).chain(servers).chain(agent_files(folder)).collect()
+}
+
+/// Files in which agents are looked for by name.
+fn agent_files(folder: &Path) -> [ProtectedPath; 2] {
+    let files = |folder: PathBuf| path(folder, "an agent's configuration", ProtectedKind::AgentFiles);
+    [files(folder.to_owned()), files(folder.join(AGENT_FOLDER))]
+}
+
+/// An MCP server is native code: its program, the scripts that it is started with, and the folders that they are in.
+fn of_server(name: &str, table: &McpTable, folder: &Path) -> Vec<ProtectedPath> {
+    let what = format!("what the MCP server `{name}` runs");
+    let directory = table.directory.as_ref().map(|directory| folder.join(directory));
+    let mut paths = Vec::new();
+    if let Some(command) = table.command.as_ref().filter(|command| command.value.contains(std::path::is_separator)) {
+        paths.push(path(folder.join(&command.value), &what, ProtectedKind::File));
+    }
+    let working = directory.as_deref().unwrap_or(folder);
+    // `--script=run.py` names a file, too.
+    let words = table.args.iter().flat_map(|arg| [Some(arg.as_str()), arg.split_once('=').map(|(_, value)| value)]);
+    for word in words.flatten().filter(|word| !word.is_empty()) {
+        for script in [working.join(word), folder.join(word)] {
+            let Ok(found) = std::fs::metadata(&script) else { continue };
+            let kind = if found.is_dir() { ProtectedKind::Folder } else { ProtectedKind::File };
+            if kind == ProtectedKind::File {
+                paths.extend(script.parent().and_then(|parent| code_folder(parent, folder, &what)));
+                paths.push(path(script, &what, kind));
+            } else {
+                paths.extend(code_folder(&script, folder, &what));
+            }
+        }
+    }
+    paths.extend(directory.and_then(|directory| code_folder(&directory, folder, &what)));
+    paths
+}
+
+/// A folder of code is protected with everything in it, since interpreters load what lies beside a script; not the folder of the
+/// whole agent, in which plugins are meant to work.
+fn code_folder(code: &Path, agent: &Path, what: &str) -> Option<ProtectedPath> {
+    let (whole, agent) = (code.canonicalize().ok()?, agent.canonicalize().ok()?);
+    (!agent.starts_with(&whole)).then(|| path(whole, what, ProtectedKind::Folder))
+}
+
+fn path(path: PathBuf, what: &str, kind: ProtectedKind) -> ProtectedPath {
+    ProtectedPath { path, what: what.to_owned(), kind }
+}
+
+/// All trees of an agent, each with who has it.
+pub(crate) fn trees(settings: &Settings) -> Vec<(String, TreeGrant)> {
+    let of_plugin = |(name, grants): (&String, &Grants)| {
+        grants.trees.iter().map(|tree| (name.clone(), tree.clone())).collect::<Vec<_>>()
+    };
+    let plugins = settings.grants.plugins.iter().flat_map(of_plugin);
+    let host = settings.grants.host.iter().map(|tree| ("host".to_owned(), tree.clone()));
+    plugins.chain(host).collect()
+}
+
+/// Opens all trees of these agents together, before any plugin could change where their paths lead.
+pub(crate) fn hold_trees<'s>(sandbox: &Sandbox, all: impl IntoIterator<Item = &'s Settings>) -> Result<(), Failure> {
+    let trees: Vec<_> = all.into_iter().flat_map(trees).map(|(_, tree)| tree).collect();
+    let problems: Vec<_> = sandbox.open_trees(&trees).iter().map(ToString::to_string).collect();
+    if problems.is_empty() { Ok(()) } else { Err(Failure::refused(problems.join("\n"))) }
+}
+
+/// What of a folder no grant for writing covers, as a person would write it there. Rules about names are left out.
+pub(crate) fn excluded(protected: &[ProtectedPath], folder: &Path) -> Vec<String> {
+    let Ok(folder) = folder.canonicalize() else { return Vec::new() };
+    let mut inside: Vec<String> = Vec::new();
+    for protected in protected.iter().filter(|protected| protected.kind != ProtectedKind::AgentFiles) {
+        let whole = canonical_as_far(&protected.path);
+        if protected.is_folder() && folder.starts_with(&whole) {
+            return vec![format!("all of it, since it is in {}", protected.what)];
+        }
+        let Ok(below) = whole.strip_prefix(&folder) else { continue };
+        let end = if protected.is_folder() { "/" } else { "" };
+        inside.push(format!("{}{end}", below.display()));
+    }
+    inside.sort();
+    inside.dedup();
+    inside
+}
+
+/// A path without links, also where its end does not exist.
+fn canonical_as_far(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    match (path.canonicalize(), path.parent(), path.file_name()) {
+        (Ok(whole), ..) => whole,
+        (Err(_), Some(parent), Some(name)) => canonical_as_far(parent).join(name),
+        _ => path,
+    }
+}
+
+/// Trees of which one lies in another that may be written: what is written there is read here.
+pub(crate) fn overlaps(trees: &[(String, TreeGrant)]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (writer, outer) in trees.iter().filter(|(_, tree)| tree.access == Access::ReadWrite) {
+        for (reader, inner) in trees.iter().filter(|(reader, tree)| (reader, &tree.guest) != (writer, &outer.guest)) {
+            let (Ok(above), Ok(below)) = (outer.host.canonicalize(), inner.host.canonicalize()) else { continue };
+            if below.starts_with(&above) && (below != above || reader != writer) {
+                found.push(format!(
+                    "`{}` of {reader} lies in `{}`, which {writer} may write: {writer} decides what {reader} finds there",
+                    inner.guest, outer.guest
+                ));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::AgentArguments;
+
+    fn settings(folder: &Path, text: &str) -> Settings {
+        std::fs::write(folder.join("agent.toml"), text).expect("written");
+        let arguments = AgentArguments { agent: Some(folder.join("agent.toml")), ..AgentArguments::default() };
+        Settings::read(&arguments, &|_| None).unwrap_or_else(|failure| panic!("{}", failure.message))
+    }
+
+    /// P13: everything that the configuration names is left out of a grant for the whole folder.
+    #[test]
+    fn p13_everything_that_is_read_to_decide_is_left_out() {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let folder = place.path();
+        for name in ["plugins", "out", "agents", "servers/notes", "docs"] {
+            std::fs::create_dir_all(folder.join(name)).expect("created");
+        }
+        for (name, text) in [("schema.json", "{\"type\": \"object\"}"), ("servers/notes/run.py", ""), ("top.py", "")] {
+            std::fs::write(folder.join(name), text).expect("written");
+        }
+        let text = "model = \"scripted:replies.json\"\nplugin_directory = \"plugins\"\noutput_schema = \"schema.json\"\n\
+                    [outbox]\ndirectory = \"out\"\n[agents.helper]\nagent = \"agents/helper.toml\"\ndescription = \"Helps.\"\n\
+                    [mcp.notes]\ncommand = \"python3\"\nargs = [\"notes/run.py\"]\ndirectory = \"servers\"\n\
+                    [mcp.other]\ncommand = \"bin/other\"\nargs = [\"--file=top.py\"]\n\
+                    [plugins.files.grants]\nwrite = [\".\"]\nread = [\"docs\"]\n[host.grants]\nread = [\"docs\"]\n";
+        let settings = settings(folder, text);
+        let excluded = excluded(&of_agent(&settings), folder);
+        let expected = [
+            "agent.toml",
+            "agents/helper.toml",
+            "bin/other",
+            "out/",
+            "plugins/",
+            "replies.json",
+            "schema.json",
+            "servers/",
+            "servers/notes/",
+            "servers/notes/run.py",
+            "top.py",
+        ];
+        assert_eq!(excluded, expected);
+        let below = super::excluded(&of_agent(&settings), &folder.join("plugins"));
+        assert_eq!(below, ["all of it, since it is in the plugin folder"]);
+        assert_eq!(overlaps(&trees(&settings)).len(), 2, "{:?}", overlaps(&trees(&settings)));
+    }
+}

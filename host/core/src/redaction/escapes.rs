@@ -1,0 +1,246 @@
+//! Undoes one layer of escapes in a text, and keeps for each byte where in the source it came from: percent encoding, JSON and
+//! C escapes, HTML character references and quoted-printable.
+
+/// A byte of a text, and which bytes of the source it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Symbol {
+    pub(super) byte: u8,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// Longest escape: `&#x0000074;`.
+const LONGEST: usize = 12;
+
+/// Named character references of characters that tokens are made of.
+const NAMED: [(&str, u8); 20] = [
+    ("amp", b'&'),
+    ("lt", b'<'),
+    ("gt", b'>'),
+    ("quot", b'"'),
+    ("apos", b'\''),
+    ("sol", b'/'),
+    ("bsol", b'\\'),
+    ("plus", b'+'),
+    ("equals", b'='),
+    ("lowbar", b'_'),
+    ("period", b'.'),
+    ("comma", b','),
+    ("colon", b':'),
+    ("semi", b';'),
+    ("num", b'#'),
+    ("excl", b'!'),
+    ("quest", b'?'),
+    ("commat", b'@'),
+    ("percnt", b'%'),
+    ("dollar", b'$'),
+];
+
+/// Whether an escape may begin with this byte.
+pub(super) fn may_begin(byte: u8) -> bool {
+    matches!(byte, b'%' | b'\\' | b'&' | b'=')
+}
+
+/// One layer, with the beginning of an escape whose rest has not come yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unescape {
+    pending: Vec<Symbol>,
+}
+
+/// What the pending bytes are.
+enum Escape {
+    /// Nothing that can be told yet.
+    Incomplete,
+    /// The first byte stands for itself.
+    Literal,
+    /// So many bytes stand for these.
+    Of(usize, Decoded),
+}
+
+/// What an escape stands for: up to four bytes.
+struct Decoded {
+    bytes: [u8; 4],
+    length: usize,
+}
+
+impl Unescape {
+    /// Takes the next byte; `tell` gets what is certain then.
+    pub(super) fn push(&mut self, symbol: Symbol, tell: &mut impl FnMut(Symbol)) {
+        if self.pending.is_empty() && !may_begin(symbol.byte) {
+            return tell(symbol);
+        }
+        self.pending.push(symbol);
+        self.settle(tell);
+    }
+
+    /// Nothing follows.
+    pub(super) fn finish(&mut self, tell: &mut impl FnMut(Symbol)) {
+        while !self.pending.is_empty() {
+            tell(self.pending.remove(0));
+            self.settle(tell);
+        }
+    }
+
+    /// Where the first byte stands of which nothing was told yet.
+    pub(super) fn pending_from(&self) -> Option<u64> {
+        self.pending.first().map(|symbol| symbol.start)
+    }
+
+    fn settle(&mut self, tell: &mut impl FnMut(Symbol)) {
+        while let Some(first) = self.pending.first() {
+            if !may_begin(first.byte) {
+                tell(self.pending.remove(0));
+                continue;
+            }
+            let mut bytes = [0; LONGEST];
+            let known = self.pending.len().min(LONGEST);
+            self.pending.iter().zip(&mut bytes).for_each(|(symbol, byte)| *byte = symbol.byte);
+            match read(&bytes[..known]) {
+                Escape::Incomplete if known < LONGEST => return,
+                Escape::Incomplete | Escape::Literal => tell(self.pending.remove(0)),
+                Escape::Of(length, decoded) => {
+                    let (start, end) = (self.pending[0].start, self.pending[length - 1].end);
+                    self.pending.drain(..length);
+                    decoded.bytes[..decoded.length].iter().for_each(|byte| tell(Symbol { byte: *byte, start, end }));
+                }
+            }
+        }
+    }
+}
+
+fn read(bytes: &[u8]) -> Escape {
+    match bytes[0] {
+        b'%' => hexadecimal(bytes, 1, 2),
+        b'\\' => backslash(bytes),
+        b'&' => reference(bytes),
+        b'=' => quoted_printable(bytes),
+        _ => Escape::Literal,
+    }
+}
+
+/// So many hexadecimal digits behind so many other bytes.
+fn hexadecimal(bytes: &[u8], before: usize, digits: usize) -> Escape {
+    let there = &bytes[before.min(bytes.len())..bytes.len().min(before + digits)];
+    if !there.iter().all(u8::is_ascii_hexdigit) {
+        return Escape::Literal;
+    }
+    if there.len() < digits { Escape::Incomplete } else { character(number(there, 16), before + digits, digits) }
+}
+
+fn backslash(bytes: &[u8]) -> Escape {
+    let Some(kind) = bytes.get(1) else { return Escape::Incomplete };
+    match kind {
+        b'u' if bytes.get(2) == Some(&b'{') => match bytes.iter().position(|byte| *byte == b'}') {
+            Some(end) if (4..=9).contains(&end) && bytes[3..end].iter().all(u8::is_ascii_hexdigit) => {
+                character(number(&bytes[3..end], 16), end + 1, 4)
+            }
+            None if bytes[3..].iter().all(u8::is_ascii_hexdigit) => Escape::Incomplete,
+            _ => Escape::Literal,
+        },
+        b'u' => hexadecimal(bytes, 2, 4),
+        b'x' => hexadecimal(bytes, 2, 2),
+        b'n' => one(2, b'\n'),
+        b'r' => one(2, b'\r'),
+        b't' => one(2, b'\t'),
+        b'\n' => Escape::Of(2, Decoded { bytes: [0; 4], length: 0 }),
+        other if other.is_ascii_punctuation() => one(2, *other),
+        _ => Escape::Literal,
+    }
+}
+
+fn reference(bytes: &[u8]) -> Escape {
+    let Some(end) = bytes.iter().position(|byte| *byte == b';') else {
+        let may_go_on = bytes[1..].iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'#');
+        return if may_go_on { Escape::Incomplete } else { Escape::Literal };
+    };
+    match &bytes[1..end] {
+        [b'#', b'x' | b'X', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit) => {
+            character(number(digits, 16), end + 1, 4)
+        }
+        [b'#', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) => {
+            character(number(digits, 10), end + 1, 4)
+        }
+        name => match NAMED.iter().find(|(named, _)| named.as_bytes() == name) {
+            Some((_, byte)) => one(end + 1, *byte),
+            None => Escape::Literal,
+        },
+    }
+}
+
+/// Of `=3D` only what quoted-printable encodes: letters and digits behind `=` are ordinary text far more often.
+fn quoted_printable(bytes: &[u8]) -> Escape {
+    match bytes.get(1) {
+        None => Escape::Incomplete,
+        Some(b'\n') => Escape::Of(2, Decoded { bytes: [0; 4], length: 0 }),
+        Some(b'\r') => match bytes.get(2) {
+            None => Escape::Incomplete,
+            Some(b'\n') => Escape::Of(3, Decoded { bytes: [0; 4], length: 0 }),
+            Some(_) => Escape::Literal,
+        },
+        Some(_) => {
+            let digits = &bytes[1..bytes.len().min(3)];
+            if !digits.iter().all(|byte| byte.is_ascii_digit() || (b'A'..=b'F').contains(byte)) {
+                return Escape::Literal;
+            }
+            match u8::try_from(number(digits, 16)) {
+                _ if digits.len() < 2 => Escape::Incomplete,
+                Ok(byte) if byte.is_ascii_punctuation() || byte == b' ' => one(3, byte),
+                _ => Escape::Literal,
+            }
+        }
+    }
+}
+
+fn number(digits: &[u8], radix: u32) -> u32 {
+    digits.iter().fold(0_u32, |number, digit| {
+        let digit = char::from(*digit).to_digit(radix).unwrap_or_default();
+        number.saturating_mul(radix).saturating_add(digit)
+    })
+}
+
+fn one(length: usize, byte: u8) -> Escape {
+    Escape::Of(length, Decoded { bytes: [byte, 0, 0, 0], length: 1 })
+}
+
+/// Two digits stand for a byte, more of them for a character in UTF-8.
+fn character(number: u32, length: usize, digits: usize) -> Escape {
+    match (u8::try_from(number), char::from_u32(number)) {
+        (Ok(byte), _) if digits == 2 || byte.is_ascii() => one(length, byte),
+        (_, Some(char)) => {
+            let mut bytes = [0; 4];
+            let encoded = char.encode_utf8(&mut bytes).len();
+            Escape::Of(length, Decoded { bytes, length: encoded })
+        }
+        _ => Escape::Literal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(text: &str) -> String {
+        let (mut unescape, mut bytes) = (Unescape::default(), Vec::new());
+        for (place, byte) in (0..).zip(text.bytes()) {
+            unescape.push(Symbol { byte, start: place, end: place + 1 }, &mut |symbol| bytes.push(symbol.byte));
+        }
+        unescape.finish(&mut |symbol| bytes.push(symbol.byte));
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Row 41: each escape is undone once, and what is none stays as it is.
+    #[test]
+    fn row_41_escapes_are_undone() {
+        for (text, plain) in [
+            ("a%2Bb%2f%zz%2", "a+b/%zz%2"),
+            (r#"a\u002b\/\"\x2b\u{2b}\n\q"#, "a+/\"++\n\\q"),
+            ("a&#43;&#x2B;&plus;&amp;amp;&none;& &#;", "a+++&amp;&none;& &#;"),
+            ("key=3D=2B=\r\nx=ab=AB=", "key=+x=ab=AB="),
+            ("%252B", "%2B"),
+            ("\\u00e9%C3%A9", "éé"),
+            ("&#99999999999999;", "&#99999999999999;"),
+        ] {
+            assert_eq!(decoded(text), plain, "{text}");
+        }
+    }
+}

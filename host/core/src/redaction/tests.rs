@@ -1,0 +1,169 @@
+use super::*;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE};
+use proptest::prelude::*;
+use serde_json::json;
+
+#[test]
+fn row_16_secrets_are_replaced_wherever_they_stand() {
+    let redaction =
+        Redaction::new(["sk-canary-1 ", "sk-canary-1-longer", "Bearer other-canary", "none", "sk-canary-1"]);
+    let text = "sk-canary-1 sk-canary-1-longer, other-canary none";
+    assert_eq!(redaction.text(text.into()), "(secret) (secret), (secret) none");
+    assert_eq!(redaction.text("cut off: sk-canary-1-lon".into()), "cut off: (secret)");
+    assert_eq!(redaction.text("cut off: sk-canar".into()), "cut off: (secret)");
+    assert_eq!(redaction.text("k-canary-1, cut off before".into()), "(secret), cut off before");
+    assert_eq!(redaction.whole("not cut off: sk-canar".into()), "not cut off: sk-canar");
+    assert_eq!(redaction.text("sk-cana".into()), "sk-cana");
+    let value = json!({"a sk-canary-1": ["x", {"b": "=sk-canary-1="}], "n": 1});
+    assert_eq!(redaction.value(value), json!({"a (secret)": ["x", {"b": "=(secret)="}], "n": 1}));
+    assert!(!redaction.is_clean(&json!([{"sk-canary-1": 1}])) && redaction.is_clean(&json!(["sk-ca", {"b": 1}])));
+    assert!(!format!("{redaction:?}").contains("canary"));
+}
+
+/// Row 41: a part of a secret is a secret when no honest text has it.
+#[test]
+fn row_41_parts_are_found() {
+    let redaction = Redaction::new(["tk-canary-5d1c77e0a4f94b6e"]);
+    let whole = |text: &str| redaction.whole(text.to_owned());
+    assert_eq!(whole("{\"first\": \"tk-canary-5d1\", \"second\": \"c77e0a4f94b6e\"}").matches("(secret)").count(), 2);
+    assert_eq!(whole("a canary in 5d1c77"), "a canary in 5d1c77");
+    assert_eq!(whole("Zoë tk-canary-5d1c77e0a4f94b6eż"), "Zoë (secret)ż");
+}
+
+/// Row 41: what the value of `Authorization: Basic` says is as secret as the value.
+#[test]
+fn row_41_the_password_of_basic_is_found() {
+    let redaction = Redaction::new([format!("Basic {}", STANDARD.encode("somebody:pass-canary")).as_str()]);
+    assert_eq!(redaction.whole("your password is pass-canary".into()), "your password is (secret)");
+    assert_eq!(redaction.whole("somebody:pass-canary".into()), "(secret)");
+}
+
+/// Ways of writing a text that the host undoes.
+fn encoded(secret: &str) -> Vec<(&'static str, String)> {
+    let each = |form: &dyn Fn(u8) -> String| secret.bytes().map(form).collect::<String>();
+    let joined = |form: &dyn Fn(u8) -> String, by: &str| secret.bytes().map(form).collect::<Vec<_>>().join(by);
+    let wrapped = |text: &str, columns: usize| {
+        let lines = text.as_bytes().chunks(columns).map(|line| String::from_utf8_lossy(line).into_owned());
+        lines.collect::<Vec<_>>().join("\r\n ")
+    };
+    let quoted = json!(secret).to_string();
+    let in_base64 = STANDARD.encode(secret);
+    vec![
+        ("as it is", secret.to_owned()),
+        ("in capitals", secret.to_ascii_uppercase()),
+        ("in small letters", secret.to_ascii_lowercase()),
+        ("backwards", secret.chars().rev().collect()),
+        ("percent", each(&|byte| format!("%{byte:02X}"))),
+        ("percent in small letters", each(&|byte| format!("%{byte:02x}"))),
+        (
+            "percent of what is no letter",
+            each(&|byte| match byte.is_ascii_alphanumeric() {
+                true => char::from(byte).to_string(),
+                false => format!("%{byte:02X}"),
+            }),
+        ),
+        ("percent twice", each(&|byte| format!("%25{byte:02X}"))),
+        ("JSON", quoted[1..quoted.len() - 1].to_owned()),
+        ("JSON in JSON", json!(quoted).to_string()),
+        ("\\u", each(&|byte| format!("\\u{byte:04x}"))),
+        ("\\u{}", each(&|byte| format!("\\u{{{byte:x}}}"))),
+        ("\\x", each(&|byte| format!("\\x{byte:02x}"))),
+        ("HTML, decimal", each(&|byte| format!("&#{byte};"))),
+        ("HTML, hexadecimal", each(&|byte| format!("&#x{byte:X};"))),
+        ("HTML", secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")),
+        ("hexadecimal", each(&|byte| format!("{byte:02x}"))),
+        ("hexadecimal in capitals", each(&|byte| format!("{byte:02X}"))),
+        ("hexadecimal with colons", joined(&|byte| format!("{byte:02x}"), ":")),
+        ("hexadecimal of a debugger", joined(&|byte| format!("0x{byte:02x}"), ", ")),
+        ("decimal bytes", joined(&|byte| byte.to_string(), ", ")),
+        ("UTF-16", each(&|byte| format!("{}\0", char::from(byte)))),
+        ("wrapped", wrapped(secret, 5)),
+        ("Base64", in_base64.clone()),
+        ("Base64 without its end", STANDARD_NO_PAD.encode(secret)),
+        ("Base64 for addresses", URL_SAFE.encode(secret)),
+        ("Base64, second place", STANDARD.encode(format!("x{secret}y"))),
+        ("Base64, third place", STANDARD.encode(format!("xx{secret}yyy"))),
+        ("Base64 of a header", STANDARD.encode(format!("somebody:{secret}"))),
+        ("Base64, wrapped", wrapped(&in_base64, 7)),
+        ("Base64, wrapped in JSON", wrapped(&in_base64, 7).replace("\r\n ", "\\n")),
+        ("Base64 in an address", in_base64.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D")),
+        ("quoted-printable", secret.replace('=', "=3D")),
+        ("quoted-printable, wrapped", {
+            let lines = secret.as_bytes().chunks(6).map(|line| String::from_utf8_lossy(line).replace('=', "=3D"));
+            lines.collect::<Vec<_>>().join("=\r\n")
+        }),
+    ]
+}
+
+fn secrets() -> impl Strategy<Value = String> {
+    "[A-Za-z0-9+/=_.~-]{8,60}"
+}
+
+/// Of a secret's letters in Base64 those at its ends are partly of what stands beside it.
+const AT_ENDS: usize = 3;
+
+proptest! {
+    /// Row 41: for each secret, each encoding and each way of cutting the text into pieces, nothing that is given on holds the secret
+    /// in that encoding, and what stands beside it is whole.
+    #[test]
+    fn row_41_no_encoding_and_no_cut_lets_a_secret_through(secret in secrets(), size in 1_usize..40) {
+        let redaction = Redaction::new([secret.as_str()]);
+        for (way, written) in encoded(&secret) {
+            let text = format!("<p> before\n\n{written}\n\n<p> after");
+            let mut stream = redaction.stream(Replacement::Stars, Edges::Cut);
+            let mut given: Vec<u8> = text.as_bytes().chunks(size).flat_map(|piece| stream.push(piece)).collect();
+            given.extend(stream.finish());
+            let given = String::from_utf8_lossy(&given).into_owned();
+            prop_assert_eq!(given.len(), text.len(), "{}", way);
+            prop_assert!(given.starts_with("<p> before\n\n") && given.ends_with("\n\n<p> after"), "{}: {}", way, given);
+            let shown = &given[12..given.len() - 11];
+            let left = shown.bytes().filter(|byte| *byte != b'*').count();
+            // What stands between the parts of a secret may stay, and so may digits of Base64 that stand for something else, too.
+            let of_secret = match way {
+                way if way.starts_with("Base64") => STANDARD_NO_PAD.encode(&secret).len() - 2 * AT_ENDS,
+                way if way.starts_with("hexadecimal") => 2 * secret.len(),
+                "decimal bytes" => written.bytes().filter(u8::is_ascii_digit).count(),
+                "UTF-16" | "wrapped" | "quoted-printable, wrapped" => secret.len(),
+                "JSON in JSON" => written.len() - 6,
+                _ => written.len(),
+            };
+            prop_assert!(written.len() - left >= of_secret, "{}: {} of {}", way, shown, written);
+        }
+    }
+
+    /// Row 41: a text without the secret stays as it is, however it is cut.
+    #[test]
+    fn row_41_other_texts_stay(secret in "[g-z]{20,40}", text in "[ -f\\n\\r]{0,200}", size in 1_usize..40) {
+        let redaction = Redaction::new([secret.as_str()]);
+        prop_assert_eq!(redaction.text(text.clone()), text.clone());
+        let mut stream = redaction.stream(Replacement::Stars, Edges::Cut);
+        let mut given: Vec<u8> = text.as_bytes().chunks(size).flat_map(|piece| stream.push(piece)).collect();
+        given.extend(stream.finish());
+        prop_assert_eq!(given, text.as_bytes());
+    }
+
+    /// Row 41: any bytes are taken, lengths stay true, and text stays text.
+    #[test]
+    fn row_41_any_bytes_are_taken(bytes in proptest::collection::vec(any::<u8>(), 0..300), text in ".{0,200}", size in 1_usize..40) {
+        let redaction = Redaction::new(["aaaaaaaaaaaaaaaaaaaaaaaa", "%41%41%41\\u0041", "00000000"]);
+        let mut stream = redaction.stream(Replacement::Stars, Edges::Cut);
+        let mut given: Vec<u8> = bytes.chunks(size).flat_map(|piece| stream.push(piece)).collect();
+        given.extend(stream.finish());
+        prop_assert_eq!(given.len(), bytes.len());
+        let clean = redaction.text(text.clone());
+        prop_assert!(clean == text || clean.contains(MARK));
+    }
+}
+
+/// Row 41: the time grows with the text and not with its square, also where every place looks like a beginning.
+#[test]
+fn row_41_long_texts_take_as_long_as_they_are() {
+    let secret = format!("{}b", "a".repeat(4_000));
+    let redaction = Redaction::new([secret.as_str()]);
+    for unit in ["a", "%", "\\", "&#9", "%25", "0x61 ", "97,"] {
+        let text = unit.repeat(200_000 / unit.len());
+        let mut stream = redaction.stream(Replacement::Stars, Edges::Cut);
+        let held = text.len() - stream.push(text.as_bytes()).len();
+        assert!(held < 200, "{held} bytes of {unit} wait");
+    }
+}

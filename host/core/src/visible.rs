@@ -1,0 +1,310 @@
+//! Makes characters visible that people do not see, or that move text around, in everything that a person or a model reads.
+//! Stored texts keep them: this is a view (invariant 4).
+
+use crate::message::{Content, Message, Part};
+use crate::model::{ModelRequest, OfferedTool};
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// The text with every invisible character written as `\u{200b}`. Line ends and tabs stay, and so do the joiners and variation
+/// selectors that scripts and emoji are written with.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    escaped(text, Lines::Kept)
+}
+
+/// The same for names, titles and everything else that stands in one line: line ends and tabs are escaped, too.
+pub fn visible_line(text: &str) -> Cow<'_, str> {
+    escaped(text, Lines::Escaped)
+}
+
+/// [`visible_line`] of at most so many characters; `…` stands for the rest. An escape counts as it is written.
+pub fn visible_name(text: &str, characters: usize) -> String {
+    let line = visible_line(text);
+    match line.char_indices().nth(characters) {
+        Some((cut, _)) => format!("{}…", &line[..cut]),
+        None => line.into_owned(),
+    }
+}
+
+/// Data in which every text and every key is [`visible`].
+pub fn visible_json(value: &mut Value) {
+    match value {
+        Value::String(text) => replace(text),
+        Value::Array(items) => items.iter_mut().for_each(visible_json),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(visible_json);
+            if fields.keys().any(|key| matches!(visible_line(key), Cow::Owned(_))) {
+                let all = std::mem::take(fields);
+                fields.extend(all.into_iter().map(|(key, value)| (visible_line(&key).into_owned(), value)));
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Makes everything visible that a model reads of a request. Only a provider's own data goes back as it came.
+pub fn visible_request(request: &mut ModelRequest) {
+    request.system.iter_mut().for_each(replace);
+    request.messages.iter_mut().for_each(visible_message);
+    request.tools.iter_mut().for_each(visible_tool);
+    if let Some(schema) = &mut request.output_schema {
+        visible_json(schema);
+    }
+}
+
+fn visible_message(message: &mut Message) {
+    for part in &mut message.parts {
+        match part {
+            Part::Text(text) | Part::Preface(text) => replace(text),
+            Part::Json(json) => visible_json(json),
+            Part::ToolCall(call) => visible_json(&mut call.arguments),
+            Part::ToolResult(result) => result.content.iter_mut().for_each(|content| match content {
+                Content::Text(text) => replace(text),
+                Content::Json(json) => visible_json(json),
+                Content::Media(_) => {}
+            }),
+            // A medium's name is not sent; what a provider wants back is signed.
+            Part::Media(_) | Part::Replay(_) => {}
+        }
+    }
+}
+
+/// Names of properties and allowed values are shown as they are, too: a tool that hides something in them cannot be called by
+/// what is shown, which is safer than a name that looks like another one.
+fn visible_tool(tool: &mut OfferedTool) {
+    replace(&mut tool.description);
+    visible_json(&mut tool.input_schema);
+}
+
+fn replace(text: &mut String) {
+    if let Cow::Owned(visible) = visible(text) {
+        *text = visible;
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lines {
+    Kept,
+    Escaped,
+}
+
+fn escaped(text: &str, lines: Lines) -> Cow<'_, str> {
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') || (lines == Lines::Kept && matches!(byte, b'\n' | b'\t'));
+    if text.bytes().all(is_plain) {
+        return text.into();
+    }
+    let mut shown = String::new();
+    // What has been copied to `shown` so far; nothing is copied until something has to be escaped.
+    let mut copied = 0;
+    let mut before = Before::Nothing;
+    let mut characters = text.char_indices().peekable();
+    while let Some((at, character)) = characters.next() {
+        let next = characters.peek().map(|(_, next)| *next);
+        let stays = match character {
+            '\n' | '\t' => lines == Lines::Kept,
+            '\r' => lines == Lines::Kept && next == Some('\n'),
+            character if !is_invisible(character) => true,
+            character => before.takes(character, next),
+        };
+        before = before.then(character);
+        if !stays {
+            shown.push_str(&text[copied..at]);
+            shown.extend(character.escape_unicode());
+            copied = at + character.len_utf8();
+        }
+    }
+    if copied == 0 {
+        return text.into();
+    }
+    shown.push_str(&text[copied..]);
+    shown.into()
+}
+
+/// What stands before a character, as far as it decides about joiners and variation selectors.
+#[derive(Clone, Copy)]
+enum Before {
+    Nothing,
+    /// A visible character.
+    Visible(char),
+    /// A visible character with the one variation selector that it may have.
+    Selected(char),
+}
+
+impl Before {
+    /// Whether an invisible character is part of how the one before it, and the next one, are written.
+    fn takes(self, character: char, next: Option<char>) -> bool {
+        let (before, is_selected) = match self {
+            Before::Nothing => return false,
+            Before::Visible(before) => (before, false),
+            Before::Selected(before) => (before, true),
+        };
+        let joins = |is_of: fn(char) -> bool| is_of(before) && next.is_some_and(is_of);
+        match character {
+            '\u{200d}' => joins(is_emoji) || (!is_selected && joins(is_joining)),
+            '\u{200c}' => !is_selected && joins(is_joining),
+            '\u{fe0e}' | '\u{fe0f}' => !is_selected && (is_emoji(before) || is_keycap(before)),
+            '\u{180b}'..='\u{180d}' | '\u{180f}' => !is_selected && matches!(before, '\u{1820}'..='\u{18aa}'),
+            _ => false,
+        }
+    }
+
+    fn then(self, character: char) -> Self {
+        match (self, character) {
+            (Before::Visible(before), '\u{fe0e}' | '\u{fe0f}' | '\u{180b}'..='\u{180d}' | '\u{180f}') => {
+                Before::Selected(before)
+            }
+            (_, character) if is_invisible(character) || character.is_control() => Before::Nothing,
+            (_, character) => Before::Visible(character),
+        }
+    }
+}
+
+/// Control characters, Unicode's `Default_Ignorable_Code_Point`, line and paragraph separators, and interlinear annotations.
+pub fn is_invisible(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+/// Symbols and pictures. Skin tones are among them, so that an emoji with one can be joined.
+fn is_emoji(character: char) -> bool {
+    matches!(
+        character,
+        '©' | '®' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}' | '\u{2190}'..='\u{27bf}' | '\u{2900}'..='\u{2bff}'
+            | '\u{3030}' | '\u{303d}' | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}'
+    )
+}
+
+fn is_keycap(character: char) -> bool {
+    matches!(character, '0'..='9' | '#' | '*')
+}
+
+/// Letters of scripts that are written with joiners: Arabic, Syriac, N'Ko, and those of South Asia.
+fn is_joining(character: char) -> bool {
+    matches!(character, '\u{620}'..='\u{64a}' | '\u{66e}'..='\u{6d5}' | '\u{6ee}'..='\u{7ff}' | '\u{8a0}'..='\u{dff}')
+        || matches!(character, '\u{64b}'..='\u{652}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17b3}')
+        || matches!(character, '\u{1820}'..='\u{18aa}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{CallId, Role, ToolResult};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    // Row 49: what nobody sees is shown as what it is.
+    #[test]
+    fn invisible_characters_become_visible() {
+        for (text, expected) in [
+            ("plain", "plain"),
+            ("a\u{200b}b", r"a\u{200b}b"),
+            ("a\u{e0041}\u{e007f}b", r"a\u{e0041}\u{e007f}b"),
+            ("a\u{202e}b\u{2066}c\u{200f}", r"a\u{202e}b\u{2066}c\u{200f}"),
+            ("a\u{200d}b\u{200c}c", r"a\u{200d}b\u{200c}c"),
+            ("\u{feff}a\u{ad}b\u{2060}\u{3164}", r"\u{feff}a\u{ad}b\u{2060}\u{3164}"),
+            ("a\u{1b}[2J\u{7f}\u{9b}\0", r"a\u{1b}[2J\u{7f}\u{9b}\u{0}"),
+            ("one\r\ntwo\rthree\tfour\n", "one\r\ntwo\\u{d}three\tfour\n"),
+            ("a\u{2028}b\u{85}c", r"a\u{2028}b\u{85}c"),
+            ("a\u{fe0f}\u{e0100}", r"a\u{fe0f}\u{e0100}"),
+            ("👍\u{fe0f}\u{fe0f}\u{fe0e}", "👍\u{fe0f}\\u{fe0f}\\u{fe0e}"),
+            ("👩\u{200d}x \u{200d}💻", r"👩\u{200d}x \u{200d}💻"),
+            ("🏴\u{e0067}\u{e0062}\u{e007f}", r"🏴\u{e0067}\u{e0062}\u{e007f}"),
+            ("م\u{200c}\u{200c}خ", r"م\u{200c}\u{200c}خ"),
+        ] {
+            assert_eq!(visible(text), expected, "{}", text.escape_unicode());
+        }
+    }
+
+    // Row 49: what people write stays as they wrote it.
+    #[test]
+    fn scripts_and_emoji_stay_readable() {
+        for text in [
+            "Grüße, naïve café, 漢字, עברית, العربية",
+            "👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 👩🏽\u{200d}🚀 1\u{fe0f}\u{20e3} ☺\u{fe0e} 👨\u{200d}👩\u{200d}👧",
+            "می\u{200c}خواهم",
+            "क्\u{200d}ष क्\u{200c}ष",
+            "ᠠ\u{180b}",
+            "a line\nanother\twith a tab\r\n",
+        ] {
+            assert!(matches!(visible(text), Cow::Borrowed(_)), "{text}: {}", visible(text));
+        }
+    }
+
+    #[test]
+    fn names_stay_in_one_line_and_are_bounded() {
+        assert_eq!(visible_line("a\r\nb\tc"), r"a\u{d}\u{a}b\u{9}c");
+        assert_eq!(visible_name("äöü", 3), "äöü");
+        assert_eq!(visible_name("äöüx", 3), "äöü…");
+        assert_eq!(visible_name("a\u{200b}", 3), r"a\u…");
+    }
+
+    // Row 49, invariant 4: everything that a model reads of a request, and nothing that a provider has signed.
+    #[test]
+    fn a_request_hides_nothing() {
+        const HIDDEN: &str = "\u{e0041}\u{202e}";
+        let text = || format!("x{HIDDEN}");
+        let result = ToolResult {
+            call_id: CallId("call_1".into()),
+            name: "read".into(),
+            content: vec![Content::Text(text()), Content::Json(json!({ text(): [text()] }))],
+            is_error: true,
+        };
+        let replay = crate::message::Replay { provider: "p".into(), data: json!(text()) };
+        let call = crate::message::ToolCall {
+            id: CallId("call_1".into()),
+            name: "read".into(),
+            arguments: json!({"a": text()}),
+        };
+        let parts = vec![
+            Part::Text(text()),
+            Part::Preface(text()),
+            Part::Json(json!(text())),
+            Part::ToolCall(call),
+            Part::ToolResult(result),
+        ];
+        let signed = Message { role: Role::Assistant, parts: vec![Part::Replay(replay)], seen_count: 0 };
+        let mut message = Message { role: Role::User, parts, seen_count: 0 };
+        let mut tool = OfferedTool {
+            name: "read".into(),
+            author_name: "read".into(),
+            description: text(),
+            input_schema: json!({"properties": {text(): {"description": text(), "enum": [text()]}}}),
+        };
+        visible_message(&mut message);
+        visible_tool(&mut tool);
+        for shown in [
+            format!("{:?}", message.parts),
+            serde_json::to_string(&message).expect("JSON"),
+            serde_json::to_string(&tool).expect("JSON"),
+        ] {
+            assert!(!shown.contains(HIDDEN) && shown.contains("e0041") && shown.contains("202e"), "{shown}");
+        }
+        let mut same = signed.clone();
+        visible_message(&mut same);
+        assert_eq!(same, signed);
+    }
+
+    proptest! {
+        // Whatever the text: the result has nothing to escape any more, and without invisible characters nothing changes.
+        #[test]
+        fn what_is_visible_stays_as_it_is(text in "[a-z👩💻❤🏽کخ \u{200b}-\u{200f}\u{202a}-\u{202e}\u{fe0f}\u{e0041}\u{1b}\r\n\t]{0,30}") {
+            let once = visible(&text).into_owned();
+            prop_assert_eq!(visible(&once), once.as_str());
+            let line = visible_line(&text).into_owned();
+            prop_assert_eq!(visible_line(&line), line.as_str());
+            let is_hidden = |character: char| {
+                character.is_control() || matches!(character, '\u{200b}' | '\u{200e}' | '\u{202a}'..='\u{202e}' | '\u{e0041}')
+            };
+            prop_assert!(!line.contains(is_hidden), "{}", line.escape_unicode());
+            if !text.contains(is_invisible) {
+                prop_assert_eq!(once, text);
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+use super::*;
+use std::io::Write;
+use std::net::TcpListener;
+use std::process::Command;
+
+/// Runs one ignored test of this program by itself, from a shell that has a file open: what it gives up would be missing in this
+/// process.
+fn probe(test: &str) -> (bool, String) {
+    let program = std::env::current_exe().expect("this program");
+    let script = format!(
+        "exec 9</dev/null; exec '{}' --ignored --exact compiler::confinement::tests::{test} --nocapture --test-threads=1",
+        program.display()
+    );
+    let output = Command::new("/bin/sh").args(["-c", &script]).output().expect("it runs");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output.status.success(), text)
+}
+
+// P15, row 36: the child can open no file, no socket and no program, and still has memory and threads.
+#[test]
+fn the_child_is_confined() {
+    let (succeeded, text) = probe("tries_what_is_denied");
+    assert!(succeeded && text.contains("everything was denied"), "{text}");
+}
+
+// P15: the child has no descriptor but its pipes, also where the host has inherited one.
+#[test]
+fn inherited_descriptors_are_closed() {
+    let (succeeded, text) = probe("closes_what_it_has_inherited");
+    assert!(succeeded && text.contains("it was closed"), "{text}");
+}
+
+#[test]
+#[ignore = "it closes descriptors of its whole process; `inherited_descriptors_are_closed` runs it in one of its own"]
+fn closes_what_it_has_inherited() {
+    let inherited = std::path::Path::new("/proc/self/fd/9");
+    assert!(inherited.symlink_metadata().is_ok(), "the shell has opened it");
+    close_inherited_descriptors();
+    assert!(inherited.symlink_metadata().is_err(), "it is still open");
+    writeln!(std::io::stdout(), "it was closed").expect("the parent listens");
+}
+
+#[test]
+#[ignore = "it gives up the rights of its whole process; `the_child_is_confined` runs it in one of its own"]
+fn tries_what_is_denied() {
+    let program = std::env::current_exe().expect("this program");
+    let new = std::env::temp_dir().join(format!("agent-host-never-written-{}", std::process::id()));
+    let parent = rustix::process::getppid().expect("a parent");
+    let confinement = confine_this_process();
+    // What the kernel has put into force must hold; what it lacks is reported.
+    assert!(confinement.seccomp && confinement.landlock, "this kernel lacks {:?}", confinement.missing());
+    assert!(std::fs::File::open(&program).is_err(), "a file was opened");
+    assert!(std::fs::read_dir("/").is_err(), "a folder was read");
+    assert!(std::fs::write(&new, b"x").is_err(), "a file was written");
+    assert!(std::fs::create_dir(&new).is_err(), "a folder was made");
+    assert!(TcpListener::bind("127.0.0.1:0").is_err(), "a socket was opened");
+    assert!(std::os::unix::net::UnixDatagram::unbound().is_err(), "a local socket was opened");
+    assert!(Command::new("/bin/true").spawn().is_err(), "a program was started");
+    assert!(rustix::process::kill_process(parent, rustix::process::Signal::CONT).is_err(), "a signal was sent");
+    let sum: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| vec![1_u8; 4 << 20].len())).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it ends")).sum()
+    });
+    assert_eq!(sum, 32 << 20);
+    writeln!(std::io::stdout(), "everything was denied").expect("the parent listens");
+}

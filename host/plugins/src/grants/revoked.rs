@@ -1,0 +1,91 @@
+//! What was taken away from a plugin: nobody is asked to give more than that back (P10, row 48).
+
+use super::{Grants, trees_within};
+use crate::http;
+
+impl Grants {
+    /// All that these give of each kind of which `now` gives less.
+    #[must_use]
+    pub fn revoked_by(&self, now: &Grants) -> Grants {
+        let keeps_trees = trees_within(&self.trees, &now.trees) == self.trees;
+        let keeps_http = self.http.iter().all(|pattern| pattern.is_covered_by(&now.http));
+        let keeps_env = self.env.keys().all(|name| now.env.contains_key(name));
+        let keeps_config = self.config.keys().all(|key| now.config.contains_key(key));
+        let all_if = |is_lost: bool, lost: Option<u64>| if is_lost { lost } else { None };
+        Grants {
+            trees: if keeps_trees { Vec::new() } else { self.trees.clone() },
+            http: if keeps_http { Vec::new() } else { self.http.clone() },
+            env: if keeps_env { Default::default() } else { self.env.clone() },
+            config: if keeps_config { Default::default() } else { self.config.clone() },
+            key_value: all_if(now.key_value < self.key_value, self.key_value),
+            model_tokens: all_if(now.model_tokens < self.model_tokens, self.model_tokens),
+            events: if self.events.is_subset(&now.events) { Default::default() } else { self.events.clone() },
+            media: self.media && !now.media,
+            ..Grants::default()
+        }
+    }
+
+    /// These without the kinds of which the others give something.
+    #[must_use]
+    pub fn without_kinds_of(self, others: &Grants) -> Grants {
+        let mut rest = self;
+        if !others.trees.is_empty() {
+            rest.trees.clear();
+        }
+        if !others.http.is_empty() {
+            rest.http.clear();
+        }
+        if !others.env.is_empty() {
+            rest.env.clear();
+        }
+        if !others.config.is_empty() {
+            rest.config.clear();
+        }
+        if !others.events.is_empty() {
+            rest.events.clear();
+        }
+        rest.media &= !others.media;
+        rest.key_value = rest.key_value.filter(|_| others.key_value.is_none());
+        rest.model_tokens = rest.model_tokens.filter(|_| others.model_tokens.is_none());
+        rest
+    }
+}
+
+impl http::HttpPattern {
+    /// What of this request these patterns grant.
+    pub fn narrowed_to(&self, patterns: &[http::HttpPattern]) -> Vec<http::HttpPattern> {
+        http::within(patterns, std::slice::from_ref(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grants::TreeGrant;
+    use crate::manifest::Access;
+
+    // Row 48: what is taken away is remembered whole, by kind; what stays is not.
+    #[test]
+    fn what_is_taken_away_is_known_by_kind() {
+        let tree = |access| TreeGrant { host: "/srv/docs".into(), guest: "docs".to_owned(), access };
+        let http = |text: &str| vec![text.parse().expect("a pattern")];
+        let before = Grants {
+            trees: vec![tree(Access::ReadWrite)],
+            http: http("https://a.example"),
+            key_value: Some(10),
+            ..Grants::default()
+        };
+        assert_eq!(before.revoked_by(&before), Grants::default());
+        let less = Grants { trees: vec![tree(Access::Read)], ..before.clone() };
+        assert_eq!(before.revoked_by(&less), Grants { trees: before.trees.clone(), ..Grants::default() });
+        let none = before.revoked_by(&Grants::default());
+        assert_eq!(none, before);
+        assert_eq!(
+            before.clone().without_kinds_of(&Grants { key_value: Some(1), ..Grants::default() }).key_value,
+            None
+        );
+        let asked: http::HttpPattern = "https://*".parse().expect("a pattern");
+        let narrowed: Vec<String> = asked.narrowed_to(&before.http).iter().map(ToString::to_string).collect();
+        assert_eq!(narrowed, ["https://a.example"]);
+    }
+}

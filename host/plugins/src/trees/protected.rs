@@ -1,0 +1,359 @@
+//! Files that no grant covers, because agent-host reads them to decide what plugins may do (P13): configurations, plugin
+//! folders, the lock, the data folder, the outbox. They are known by where they are: a guest may not change an entry of a
+//! directory on the way to one, so that what a protected path means never changes by a guest's hand.
+
+use super::beneath::SEARCH;
+use super::{FileId, Refusal};
+use crate::record::lock;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, openat, readlinkat, statat};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// Names that the host looks for in any folder.
+const READ_EVERYWHERE: [(&str, &str); 2] =
+    [("agent.toml", "an agent's configuration"), ("plugins.lock", "the lock of a plugin folder")];
+/// TOML files of other programs, which are never an agent's.
+const OTHER_PROGRAMS: [&str; 8] = [
+    "cargo.toml",
+    "pyproject.toml",
+    "rustfmt.toml",
+    ".rustfmt.toml",
+    "clippy.toml",
+    "rust-toolchain.toml",
+    "deny.toml",
+    "netlify.toml",
+];
+/// Links on one protected path.
+const MOST_LINKS: u32 = 40;
+/// Directories that a directory may be nested in.
+const DEEPEST: usize = 1024;
+/// Entries of protected folders that are compared with a file that has several names.
+const MOST_COMPARED: usize = 50_000;
+
+/// A file or folder that plugins must not change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProtectedPath {
+    /// Where it is. It need not exist.
+    pub path: PathBuf,
+    /// What it is, for people. Example: `the agent's configuration`.
+    pub what: String,
+    /// How much of it is protected.
+    pub kind: ProtectedKind,
+}
+
+/// How much of a path is protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtectedKind {
+    /// The file.
+    File,
+    /// The folder with everything in it.
+    Folder,
+    /// The folder with everything in it, which plugins don't read either.
+    PrivateFolder,
+    /// The files `*.toml` in the folder, in which agents are looked for. Those of other well-known programs are not.
+    AgentFiles,
+}
+
+impl ProtectedPath {
+    /// Whether a folder of this kind, with everything below it, is protected.
+    pub fn is_folder(&self) -> bool {
+        matches!(self.kind, ProtectedKind::Folder | ProtectedKind::PrivateFolder)
+    }
+}
+
+/// The protected paths of this process. The list only grows: what was read to decide once is not released.
+#[derive(Debug, Default)]
+pub(crate) struct ProtectedPaths(Mutex<Arc<Vec<ProtectedPath>>>);
+
+impl ProtectedPaths {
+    /// Protects these, too.
+    pub(crate) fn add(&self, paths: impl IntoIterator<Item = ProtectedPath>) {
+        let mut all = lock(&self.0);
+        for mut path in paths {
+            path.path = std::path::absolute(&path.path).unwrap_or(path.path);
+            if !all.contains(&path) {
+                Arc::make_mut(&mut all).push(path);
+            }
+        }
+    }
+
+    pub(crate) fn all(&self) -> Arc<Vec<ProtectedPath>> {
+        Arc::clone(&lock(&self.0))
+    }
+
+    /// Where all of them are at this moment.
+    pub(super) fn now(&self) -> Protection {
+        Protection::of(self.all().iter())
+    }
+
+    /// Where those are that guests do not even read.
+    pub(super) fn private_now(&self) -> Protection {
+        Protection::of(self.all().iter().filter(|path| path.kind == ProtectedKind::PrivateFolder))
+    }
+}
+
+/// What is protected at one moment, by identity. The user may replace folders at any time, so it is not kept for long.
+#[derive(Debug, Default)]
+pub(super) struct Protection {
+    /// Entries of directories that must stay as they are, also those that do not exist yet.
+    entries: HashMap<(FileId, String), String>,
+    folders: HashMap<FileId, (String, PathBuf)>,
+    files: HashMap<FileId, String>,
+    /// Directories whose `*.toml` are agents' files.
+    agent_folders: HashSet<FileId>,
+}
+
+impl Protection {
+    fn of<'p>(paths: impl Iterator<Item = &'p ProtectedPath>) -> Self {
+        let mut protection = Self::default();
+        for path in paths {
+            // A path that cannot be followed is protected as far as it can.
+            let _ = protection.trace(path);
+        }
+        protection
+    }
+
+    /// Notes every directory entry that decides where a path leads: those of links on the way, too.
+    fn trace(&mut self, protected: &ProtectedPath) -> rustix::io::Result<()> {
+        let mut current = open("/", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
+        let mut todo = components(&protected.path);
+        let mut links = 0;
+        while let Some(name) = todo.pop_front() {
+            if name == "/" {
+                current = open("/", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
+                continue;
+            }
+            if name == ".." {
+                current = openat(&current, "..", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
+                continue;
+            }
+            let directory = FileId::from(&fstat(&current)?);
+            if protected.kind != ProtectedKind::AgentFiles {
+                self.entries.entry((directory, folded(&name))).or_insert_with(|| protected.what.clone());
+            }
+            // It may not exist yet: then the entry that is missing is protected.
+            let stat = statat(&current, &name, AtFlags::SYMLINK_NOFOLLOW)?;
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Symlink => {
+                    links += 1;
+                    if links > MOST_LINKS {
+                        return Ok(());
+                    }
+                    let target = readlinkat(&current, &name, Vec::new())?.into_bytes();
+                    for component in components(Path::new(&OsString::from_vec(target))).into_iter().rev() {
+                        todo.push_front(component);
+                    }
+                }
+                FileType::Directory => {
+                    current = openat(&current, &name, SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+                }
+                _ => {
+                    self.files.insert(FileId::from(&stat), protected.what.clone());
+                    return Ok(());
+                }
+            }
+        }
+        let end = FileId::from(&fstat(&current)?);
+        match protected.kind {
+            ProtectedKind::File => {}
+            ProtectedKind::Folder | ProtectedKind::PrivateFolder => {
+                self.folders.insert(end, (protected.what.clone(), protected.path.clone()));
+            }
+            ProtectedKind::AgentFiles => {
+                self.agent_folders.insert(end);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to change an entry of a directory, if anything protected depends on it.
+    pub(super) fn check_entry(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), Refusal> {
+        let id = FileId::from(&fstat(parent)?);
+        let name_folded = folded(name);
+        let everywhere = READ_EVERYWHERE.iter().find(|(read, _)| *read == name_folded).map(|(_, what)| *what);
+        let is_agents = self.agent_folders.contains(&id) && is_agent_file(&name_folded);
+        let listed = self.entries.get(&(id, name_folded)).map(String::as_str);
+        if let Some(what) = listed.or(everywhere).or(is_agents.then_some("an agent's configuration")) {
+            return Err(protected(&name.to_string_lossy(), what));
+        }
+        // On a file system that ignores case, or by a hard link, one file has several names.
+        if let Ok(stat) = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            self.check_identity(FileId::from(&stat))?;
+        }
+        self.check_directory(parent)
+    }
+
+    /// Refuses a directory that is in a protected folder, or is one.
+    pub(super) fn check_directory(&self, directory: BorrowedFd<'_>) -> Result<(), Refusal> {
+        if self.folders.is_empty() {
+            return Ok(());
+        }
+        let mut id = FileId::from(&fstat(directory)?);
+        let mut above: Option<OwnedFd> = None;
+        for _ in 0..DEEPEST {
+            if let Some((what, path)) = self.folders.get(&id) {
+                return Err(protected(&path.to_string_lossy(), what));
+            }
+            let current = above.as_ref().map_or(directory, AsFd::as_fd);
+            let parent = openat(current, "..", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
+            let parent_id = FileId::from(&fstat(&parent)?);
+            if parent_id == id {
+                return Ok(());
+            }
+            (id, above) = (parent_id, Some(parent));
+        }
+        Err(Refusal::NotPermitted)
+    }
+
+    /// Refuses to change an open file that is protected under another name.
+    pub(super) fn check_file(&self, file: BorrowedFd<'_>) -> Result<(), Refusal> {
+        let stat = fstat(file)?;
+        let id = FileId::from(&stat);
+        self.check_identity(id)?;
+        if stat.st_nlink < 2 || !FileType::from_raw_mode(stat.st_mode).is_file() {
+            return Ok(());
+        }
+        let mut left = MOST_COMPARED;
+        for (what, path) in self.folders.values() {
+            if holds(path, id, &mut left) {
+                return Err(protected(&path.to_string_lossy(), what));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_identity(&self, id: FileId) -> Result<(), Refusal> {
+        let what = self.files.get(&id).or_else(|| self.folders.get(&id).map(|(what, _)| what));
+        what.map_or(Ok(()), |what| Err(Refusal::Protected(format!("it is {what}"))))
+    }
+}
+
+fn protected(name: &str, what: &str) -> Refusal {
+    Refusal::Protected(format!("`{}` is {what}", crate::text::clean(name, 256)))
+}
+
+/// Whether a file of this name is another program's, such as `Cargo.toml`: no agent is looked for in it.
+pub fn is_foreign_toml(name: &OsStr) -> bool {
+    OTHER_PROGRAMS.contains(&folded(name).as_str())
+}
+
+fn is_agent_file(folded: &str) -> bool {
+    folded.ends_with(".toml") && !OTHER_PROGRAMS.contains(&folded)
+}
+
+/// Whether a file is in a folder, under any name. A folder with too many entries counts as holding it.
+fn holds(folder: &Path, file: FileId, left: &mut usize) -> bool {
+    let mut open_folders = vec![folder.to_owned()];
+    while let Some(folder) = open_folders.pop() {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(directory) = open(&folder, flags, Mode::empty()) else { continue };
+        let Ok(entries) = Dir::read_from(&directory) else { continue };
+        for entry in entries.flatten() {
+            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
+            if name == "." || name == ".." {
+                continue;
+            }
+            *left = left.saturating_sub(1);
+            let Ok(stat) = statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            if *left == 0 || FileId::from(&stat) == file {
+                return true;
+            }
+            if FileType::from_raw_mode(stat.st_mode).is_dir() {
+                open_folders.push(folder.join(name));
+            }
+        }
+    }
+    false
+}
+
+/// The components of a path; a leading `/` is one of them.
+fn components(path: &Path) -> VecDeque<OsString> {
+    let components = path.components().filter(|component| *component != std::path::Component::CurDir);
+    components.map(|component| component.as_os_str().to_owned()).collect()
+}
+
+/// A name as file systems that ignore case compare it. Elsewhere this protects a little more than it must.
+fn folded(name: &OsStr) -> String {
+    name.to_string_lossy().to_uppercase().to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn path(path: PathBuf, kind: ProtectedKind) -> ProtectedPath {
+        ProtectedPath { path, what: "a test's file".to_owned(), kind }
+    }
+
+    fn is_refused(protection: &Protection, folder: &Path, name: &str) -> bool {
+        let folder = File::open(folder).expect("it opens");
+        protection.check_entry(folder.as_fd(), name.as_ref()).is_err()
+    }
+
+    // Row 40, P13: the file, every directory on the way to it, every link on the way, and what is not there yet.
+    #[test]
+    fn everything_on_the_way_is_protected() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let root = folder.path().canonicalize().expect("it is there");
+        std::fs::create_dir_all(root.join("real/below")).expect("created");
+        std::fs::write(root.join("real/below/x.toml"), "").expect("written");
+        std::fs::create_dir_all(root.join("plugins/deep")).expect("created");
+        std::os::unix::fs::symlink("real", root.join("way")).expect("linked");
+        let paths = ProtectedPaths::default();
+        paths.add([
+            path(root.join("way/below/x.toml"), ProtectedKind::File),
+            path(root.join("plugins"), ProtectedKind::Folder),
+            path(root.join("absent/later.toml"), ProtectedKind::File),
+            path(root.join("agents"), ProtectedKind::AgentFiles),
+        ]);
+        let protection = paths.now();
+        let cases = [
+            ("", "way"),
+            ("", "real"),
+            ("real", "below"),
+            ("real/below", "x.toml"),
+            ("real/below", "X.Toml"),
+            ("", "plugins"),
+            ("plugins", "new.wasm"),
+            ("plugins/deep", "new"),
+            ("", "absent"),
+            ("real", "agent.toml"),
+            ("real", "AGENT.TOML"),
+            ("real", "plugins.lock"),
+        ];
+        for (parent, name) in cases {
+            assert!(is_refused(&protection, &root.join(parent), name), "{parent}/{name}");
+        }
+        for (parent, name) in [("", "free"), ("real", "free"), ("real/below", "y.toml"), ("", "Cargo.toml")] {
+            assert!(!is_refused(&protection, &root.join(parent), name), "{parent}/{name}");
+        }
+        std::fs::create_dir(root.join("agents")).expect("created");
+        let protection = paths.now();
+        assert!(is_refused(&protection, &root.join("agents"), "new.toml"), "made since");
+        assert!(!is_refused(&protection, &root.join("agents"), "Cargo.toml"), "another program's");
+    }
+
+    // Row 40: a file that has another name is the same file, also one of a protected folder.
+    #[test]
+    fn another_name_is_the_same_file() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let root = folder.path();
+        std::fs::create_dir_all(root.join("plugins/deep")).expect("created");
+        for (file, link) in [("config", "config-link"), ("plugins/deep/code", "code-link"), ("free", "free-link")] {
+            std::fs::write(root.join(file), "").expect("written");
+            std::fs::hard_link(root.join(file), root.join(link)).expect("linked");
+        }
+        let paths = ProtectedPaths::default();
+        paths.add([path(root.join("config"), ProtectedKind::File), path(root.join("plugins"), ProtectedKind::Folder)]);
+        let protection = paths.now();
+        let is_refused =
+            |name: &str| protection.check_file(File::open(root.join(name)).expect("it opens").as_fd()).is_err();
+        assert!(is_refused("config-link") && is_refused("code-link"));
+        assert!(!is_refused("free-link"));
+    }
+}

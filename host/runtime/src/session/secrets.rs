@@ -1,0 +1,91 @@
+//! The last place where secrets are taken out: nothing that is stored, told or exported passes it by (row 41). Whoever was given a
+//! secret takes it out of what comes back first; this catches what came another way.
+
+use super::{Notes, SessionError};
+use agent_core::redaction::{Edges, Redaction};
+use agent_core::run::Input;
+use agent_memory::{StepRecord, StoreError, digest_of};
+use serde::Serialize;
+use serde_json::Value;
+
+/// The same without secrets.
+pub(super) fn without_secrets(
+    redaction: &Redaction,
+    input: Input,
+    notes: Notes,
+) -> Result<(Input, Notes), Box<SessionError>> {
+    if redaction.is_empty() {
+        return Ok((input, notes));
+    }
+    let input = clean(redaction, input).map_err(|problem| {
+        let what = "the next step of the session, which holds a secret,".to_owned();
+        Box::new(SessionError::Store(StoreError::Invalid { what, problem: problem.to_string() }))
+    })?;
+    Ok((input, clean_notes(redaction, notes)))
+}
+
+/// Nearly always there is nothing to take out, which one look at the whole of it tells.
+fn clean<T: Serialize + serde::de::DeserializeOwned>(redaction: &Redaction, value: T) -> serde_json::Result<T> {
+    let written = serde_json::to_vec(&value)?;
+    if redaction.bytes(&written, Edges::Whole).is_none() {
+        return Ok(value);
+    }
+    tracing::warn!("a secret came back to the host, which has taken it out of what is stored");
+    serde_json::from_value(redaction.whole_value(serde_json::to_value(value)?))
+}
+
+/// Records name texts by their digests, which change with the texts.
+fn clean_notes(redaction: &Redaction, mut notes: Notes) -> Notes {
+    let mut renamed = Vec::new();
+    for text in &mut notes.texts {
+        let before = digest_of(text.as_bytes()).to_string();
+        *text = redaction.whole(std::mem::take(text));
+        let after = digest_of(text.as_bytes()).to_string();
+        if before != after {
+            renamed.push((before, after));
+        }
+    }
+    for StepRecord { body, .. } in &mut notes.records {
+        let mut cleaned = redaction.whole_value(body.take());
+        renamed.iter().for_each(|renamed| rename(&mut cleaned, renamed));
+        *body = cleaned;
+    }
+    notes
+}
+
+fn rename(value: &mut Value, renamed: &(String, String)) {
+    match value {
+        Value::String(text) if *text == renamed.0 => text.clone_from(&renamed.1),
+        Value::Array(items) => items.iter_mut().for_each(|item| rename(item, renamed)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| rename(value, renamed)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_core::change::CallResult;
+    use agent_core::message::{CallId, Content};
+    use serde_json::json;
+
+    /// Row 41: what a call brings, the records of a step and the texts that they refer to hold no secret, and refer to what is stored.
+    #[test]
+    fn row_41_nothing_that_is_stored_holds_a_secret() {
+        let redaction = Redaction::new(["tk-canary-5d1c77e0"]);
+        let text = "a prompt with tk-canary-5d1c77e0".to_owned();
+        let digest = digest_of(text.as_bytes()).to_string();
+        let content =
+            vec![Content::Text("it is tk-canary-5d1c77e0".into()), Content::Json(json!({"tk-canary-5d1c77e0": 1}))];
+        let result = CallResult { content, ..CallResult::default() };
+        let input = Input::Outcome { call: CallId("call_1_1_1".into()), result };
+        let body = json!({"system": [digest], "raw": "dGstY2FuYXJ5LTVkMWM3N2Uw"});
+        let record = StepRecord { turn: 1, step: 1, kind: "prompt".into(), body };
+        let notes = Notes { records: vec![record], texts: vec![text], ..Notes::default() };
+        let (input, notes) = without_secrets(&redaction, input, notes).unwrap_or_else(|error| panic!("{error}"));
+        let shown = format!("{input:?} {:?} {:?}", notes.texts, notes.records);
+        assert!(!shown.contains("canary") && !shown.contains("dGst") && shown.contains("it is (secret)"), "{shown}");
+        let digest = digest_of(notes.texts[0].as_bytes()).to_string();
+        assert_eq!(notes.records[0].body["system"], json!([digest]));
+    }
+}

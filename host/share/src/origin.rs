@@ -1,0 +1,200 @@
+//! Credentials that are bound to one origin (scheme, host and port). They are handed out for a URL of that origin and for no other.
+
+use crate::credentials::Login;
+use crate::reference::is_loopback;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use std::fmt;
+use url::{Origin, Url};
+
+/// The value of an `Authorization` header together with the only origin that may see it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct OriginCredential {
+    origin: Origin,
+    authorization: String,
+}
+
+/// A login together with the only origin that may see it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct OriginLogin {
+    origin: Origin,
+    login: Login,
+}
+
+/// Token servers that may receive the login of a registry although they have another origin, because a person has said so.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TokenServers(Vec<Origin>);
+
+impl OriginCredential {
+    /// A bearer token for the origin of this URL.
+    pub(crate) fn bearer(token: &str, url: &Url) -> Self {
+        Self { origin: url.origin(), authorization: format!("Bearer {token}") }
+    }
+
+    /// The header's value, if the URL is of the credential's origin.
+    pub(crate) fn authorization_for(&self, url: &Url) -> Option<&str> {
+        (url.origin() == self.origin).then_some(self.authorization.as_str())
+    }
+
+    /// Every text that must not be shown: the header, and the parts of a Basic login.
+    pub(crate) fn secrets(&self) -> Vec<String> {
+        let mut secrets = vec![self.authorization.clone()];
+        secrets.extend(self.authorization.split_once(' ').map(|(_, value)| value.to_owned()));
+        let basic = self.authorization.strip_prefix("Basic ").and_then(|header| STANDARD.decode(header).ok());
+        let login = basic.and_then(|bytes| String::from_utf8(bytes).ok());
+        secrets.extend(login.as_ref().and_then(|login| Some(login.split_once(':')?.1.to_owned())));
+        secrets.extend(login);
+        secrets.retain(|secret| !secret.is_empty());
+        secrets
+    }
+}
+
+impl OriginLogin {
+    /// Binds a login to the origin of the registry that it was stored for.
+    pub(crate) fn new(login: Login, registry: &Url) -> Self {
+        Self { origin: registry.origin(), login }
+    }
+
+    /// The credential of Basic authentication. None: the login is a refresh token, which only a token server understands.
+    pub(crate) fn basic(&self) -> Option<OriginCredential> {
+        let Login::Password { user, password } = &self.login else { return None };
+        let authorization = format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
+        Some(OriginCredential { origin: self.origin.clone(), authorization })
+    }
+
+    /// The refresh token, if the URL is of the login's origin and the login is one.
+    pub(crate) fn refresh_token_for(&self, url: &Url) -> Option<&str> {
+        match &self.login {
+            Login::Identity(token) if url.origin() == self.origin => Some(token),
+            _ => None,
+        }
+    }
+
+    /// The same login for the token server that the registry itself has named. This is the only way by which a login gets
+    /// another origin, and [`TokenServers::admit`] decides about it.
+    pub(crate) fn for_token_server(&self, registry: &Url, realm: &Url, servers: &TokenServers) -> Option<Self> {
+        let admitted = registry.origin() == self.origin && servers.admit(registry, realm);
+        admitted.then(|| Self { origin: realm.origin(), login: self.login.clone() })
+    }
+}
+
+impl TokenServers {
+    pub(crate) fn of(urls: &[Url]) -> Self {
+        Self(urls.iter().map(Url::origin).collect())
+    }
+
+    /// Whether a registry's login may go to this token server: it is the registry's own origin, a person has named it, or both
+    /// use https and belong to one registrable domain, as `registry-1.docker.io` and `auth.docker.io` do. The domain says that
+    /// they have one owner; another port of a host does not say that, so the token server must have the standard port.
+    fn admit(&self, registry: &Url, realm: &Url) -> bool {
+        if realm.origin() == registry.origin() || self.0.contains(&realm.origin()) {
+            return true;
+        }
+        let both_https = registry.scheme() == "https" && realm.scheme() == "https" && realm.port().is_none();
+        let (Some(registry), Some(realm)) = (registry.domain(), realm.domain()) else { return false };
+        both_https
+            && !is_loopback(realm)
+            && registrable(registry).is_some_and(|domain| registrable(realm) == Some(domain))
+    }
+}
+
+/// The registrable domain of a host, by the public suffix list: `docker.io` of `auth.docker.io`. None where the list does not
+/// know the suffix, as for names of a local network.
+fn registrable(host: &str) -> Option<&str> {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let domain = psl::domain(host.as_bytes())?;
+    domain.suffix().is_known().then(|| std::str::from_utf8(domain.as_bytes()).ok())?
+}
+
+impl fmt::Debug for OriginCredential {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "OriginCredential({})", self.origin.ascii_serialization())
+    }
+}
+
+impl fmt::Debug for OriginLogin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "OriginLogin({})", self.origin.ascii_serialization())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).expect(text)
+    }
+
+    fn login() -> Login {
+        Login::Password { user: "ann".to_owned(), password: "very secret".to_owned() }
+    }
+
+    // Row 42: scheme, host and port must all be the credential's.
+    #[test]
+    fn a_credential_is_handed_out_for_its_origin_only() {
+        let registry = url("https://registry.example:5000/v2/");
+        let basic = OriginLogin::new(login(), &registry).basic().expect("a password");
+        let bearer = OriginCredential::bearer("token", &registry);
+        for credential in [&basic, &bearer] {
+            assert!(credential.authorization_for(&url("https://registry.example:5000/other?x=y")).is_some());
+            for other in [
+                "http://registry.example:5000/v2/",
+                "https://registry.example/v2/",
+                "https://registry.example:5001/v2/",
+                "https://evil.registry.example:5000/v2/",
+                "https://registry.example.:5000/v2/",
+                "https://registry.example.evil:5000/",
+                "file:///v2/",
+                "data:,x",
+            ] {
+                assert_eq!(credential.authorization_for(&url(other)), None, "{other}");
+            }
+        }
+        let token = OriginLogin::new(Login::Identity("refresh".to_owned()), &registry);
+        assert_eq!(token.refresh_token_for(&registry), Some("refresh"));
+        assert_eq!(token.refresh_token_for(&url("https://registry.example/")), None);
+        assert!(!format!("{basic:?} {token:?} {bearer:?}").contains("secret"), "row 16");
+    }
+
+    // Row 42, P11: token servers of real registries, and others.
+    #[test]
+    fn a_login_goes_to_token_servers_of_the_same_owner() {
+        let admits = |registry: &str, realm: &str| {
+            let registry = url(registry);
+            let login = OriginLogin::new(login(), &registry);
+            login.for_token_server(&registry, &url(realm), &TokenServers::default()).is_some()
+        };
+        for (registry, realm) in [
+            ("https://registry-1.docker.io/", "https://auth.docker.io/token"),
+            ("https://registry.gitlab.com/", "https://gitlab.com/jwt/auth"),
+            ("https://ghcr.io/", "https://ghcr.io/token"),
+            ("https://registry.example.co.uk:5000/", "https://auth.example.co.uk/token"),
+            ("http://127.0.0.1:5000/", "http://127.0.0.1:5000/token"),
+        ] {
+            assert!(admits(registry, realm), "{registry} {realm}");
+        }
+        for (registry, realm) in [
+            ("https://registry-1.docker.io/", "http://auth.docker.io/token"),
+            ("https://registry-1.docker.io/", "https://auth.docker.io:8443/token"),
+            ("https://registry-1.docker.io/", "https://auth.docker.io.evil.com/token"),
+            ("https://registry.example.com/", "https://example.org/token"),
+            ("https://registry.one.co.uk/", "https://auth.two.co.uk/token"),
+            ("https://one.github.io/", "https://two.github.io/token"),
+            ("https://registry.intranet/", "https://auth.intranet/token"),
+            ("https://10.0.0.1/", "https://10.0.0.2/token"),
+            ("https://registry.example.com/", "https://registry.example.com:5001/token"),
+            ("http://127.0.0.1:5000/", "http://127.0.0.1:5001/token"),
+            ("http://localhost:5000/", "http://localhost:5001/token"),
+            ("http://localhost:5000/", "https://localhost/token"),
+        ] {
+            assert!(!admits(registry, realm), "{registry} {realm}");
+        }
+        let named = TokenServers::of(&[url("http://127.0.0.1:5001/ignored")]);
+        let registry = url("http://127.0.0.1:5000/");
+        let of = |realm: &str| OriginLogin::new(login(), &registry).for_token_server(&registry, &url(realm), &named);
+        assert!(of("http://127.0.0.1:5001/token").is_some() && of("http://127.0.0.1:5002/token").is_none());
+        let other = OriginLogin::new(login(), &url("https://other.example/"));
+        assert!(other.for_token_server(&registry, &registry, &named).is_none(), "a login of another registry");
+    }
+}

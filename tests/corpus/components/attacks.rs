@@ -1,0 +1,178 @@
+//! Bytes that are made to hurt whoever parses or compiles them. Each is generated, so that nothing of it is kept.
+
+/// A component's header.
+const HEADER: [u8; 8] = *b"\0asm\x0d\0\x01\0";
+const MODULE_HEADER: [u8; 8] = *b"\0asm\x01\0\0\0";
+
+fn leb(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let byte = (value & 0x7f) as u8;
+        value >>= 7;
+        if value == 0 {
+            bytes.push(byte);
+            return bytes;
+        }
+        bytes.push(byte | 0x80);
+    }
+}
+
+fn section(id: u8, contents: &[u8]) -> Vec<u8> {
+    [&[id], leb(contents.len()).as_slice(), contents].concat()
+}
+
+fn component(sections: &[Vec<u8>]) -> Vec<u8> {
+    [HEADER.to_vec(), sections.concat()].concat()
+}
+
+fn text(text: &str) -> Vec<u8> {
+    wat::parse_str(text).expect("valid text")
+}
+
+/// One import of a name that no host knows, which makes a host look closer.
+fn unknown_import() -> Vec<u8> {
+    let name = b"acme:thing/api@1.0.0";
+    section(10, &[&[1, 0], leb(name.len()).as_slice(), name, &[5, 0]].concat())
+}
+
+/// Component types or instance types inside one another.
+pub(super) fn nested_types(levels: usize, kind: u8) -> Vec<u8> {
+    let mut contents = vec![2, 0x42, 0];
+    contents.extend([kind, 1, 1].repeat(levels - 1));
+    contents.extend([kind, 0]);
+    component(&[section(7, &contents), unknown_import()])
+}
+
+/// Components inside one another, written from the outermost to the innermost.
+pub(super) fn nested_components(levels: usize) -> Vec<u8> {
+    let mut sizes = vec![HEADER.len()];
+    for level in 0..levels {
+        let inner = sizes[level];
+        sizes.push(HEADER.len() + 1 + leb(inner).len() + inner);
+    }
+    let mut bytes = Vec::with_capacity(sizes[levels]);
+    for level in (0..levels).rev() {
+        bytes.extend(HEADER);
+        bytes.push(4);
+        bytes.extend(leb(sizes[level]));
+    }
+    bytes.extend(HEADER);
+    bytes
+}
+
+/// So many imports, each of five bytes.
+pub(super) fn imports(count: usize) -> Vec<u8> {
+    component(&[section(10, &[leb(count), [0, 1, b'a', 1, 0].repeat(count)].concat())])
+}
+
+/// Modules whose memories begin with two bytes, far from one another.
+pub(super) fn sparse_images(modules: usize, distance: usize) -> Vec<u8> {
+    let pages = distance / 65_536 + 1;
+    let module =
+        format!("(core module (memory {pages}) (data (i32.const 0) \"a\") (data (i32.const {}) \"b\"))", distance - 1);
+    text(&format!("(component {})", module.repeat(modules)))
+}
+
+/// A list of lists of lists, each type naming the one before.
+pub(super) fn list_chain(levels: usize) -> Vec<u8> {
+    let mut contents = leb(levels + 1);
+    contents.push(0x7d);
+    for level in 0..levels {
+        contents.push(0x70);
+        contents.extend(signed(level));
+    }
+    component(&[section(7, &contents)])
+}
+
+/// Tuples of two of the tuple before: a type of two to the power of `levels` parts.
+pub(super) fn doubling_tuples(levels: usize) -> Vec<u8> {
+    let mut contents = leb(levels + 1);
+    contents.push(0x7d);
+    for level in 0..levels {
+        contents.extend([0x6f, 2]);
+        contents.extend(signed(level));
+        contents.extend(signed(level));
+    }
+    component(&[section(7, &contents)])
+}
+
+/// Like `leb`, for numbers with a sign.
+fn signed(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let byte = (value & 0x7f) as u8;
+        value >>= 7;
+        if value == 0 && byte & 0x40 == 0 {
+            bytes.push(byte);
+            return bytes;
+        }
+        bytes.push(byte | 0x80);
+    }
+}
+
+/// A core module with this code section's only function, and a type `func()`.
+fn module_with_function(body: &[u8]) -> Vec<u8> {
+    let code = [leb(1), leb(body.len()), body.to_vec()].concat();
+    let sections = [section(1, &[1, 0x60, 0, 0]), section(3, &[1, 0]), section(10, &code)];
+    [MODULE_HEADER.to_vec(), sections.concat()].concat()
+}
+
+/// Blocks inside one another in one function.
+pub(super) fn nested_blocks(levels: usize) -> Vec<u8> {
+    let body = [vec![0], [0x02, 0x40].repeat(levels), vec![0x0b; levels + 1]].concat();
+    component(&[section(1, &module_with_function(&body))])
+}
+
+/// A function that claims four billion local variables.
+pub(super) fn many_locals() -> Vec<u8> {
+    let body = [vec![1], leb(u32::MAX as usize), vec![0x7f, 0x0b]].concat();
+    component(&[section(1, &module_with_function(&body))])
+}
+
+/// A name section of so many bytes, which names nothing.
+pub(super) fn giant_names(bytes: usize) -> Vec<u8> {
+    let names = [vec![4], b"name".to_vec(), vec![b'x'; bytes]].concat();
+    let module = [MODULE_HEADER.to_vec(), section(0, &names)].concat();
+    component(&[section(1, &module)])
+}
+
+/// Types of functions in one recursive group.
+pub(super) fn recursive_group(types: usize) -> Vec<u8> {
+    let group = [vec![1, 0x4e], leb(types), [0x60, 0, 0].repeat(types)].concat();
+    let module = [MODULE_HEADER.to_vec(), section(1, &group)].concat();
+    component(&[section(1, &module)])
+}
+
+/// Aliases of the types of an outer component.
+pub(super) fn aliases(count: usize) -> Vec<u8> {
+    let aliases = [leb(count), [3, 2, 1, 0].repeat(count)].concat();
+    let inner = component(&[section(6, &aliases)]);
+    component(&[section(7, &[1, 0x7d]), section(4, &inner)])
+}
+
+/// Sections without contents.
+pub(super) fn empty_sections(count: usize) -> Vec<u8> {
+    [HEADER.to_vec(), [0, 1, 0].repeat(count)].concat()
+}
+
+/// All of them, each with its name.
+pub(super) fn all() -> Vec<(&'static str, Vec<u8>)> {
+    vec![
+        ("component-types-628", nested_types(628, 0x41)),
+        ("component-types-100000", nested_types(100_000, 0x41)),
+        ("instance-types-100000", nested_types(100_000, 0x42)),
+        ("component-types-8000000", nested_types(8_000_000, 0x41)),
+        ("components-100000", nested_components(100_000)),
+        ("components-2000000", nested_components(2_000_000)),
+        ("imports-6000000", imports(6_000_000)),
+        ("sparse-images", sparse_images(60, 16 << 20)),
+        ("list-chain", list_chain(90_000)),
+        ("doubling-tuples", doubling_tuples(90)),
+        ("nested-blocks", nested_blocks(100_000)),
+        ("many-locals", many_locals()),
+        ("giant-names", giant_names(30 << 20)),
+        ("recursive-group", recursive_group(900_000)),
+        ("aliases", aliases(7_000_000)),
+        ("empty-sections", empty_sections(10_000_000)),
+    ]
+}

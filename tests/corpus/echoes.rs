@@ -1,0 +1,196 @@
+//! Row 41: a server that was given a secret says it again, later, elsewhere, in parts and in other words. No plugin reads it there.
+
+use crate::scene::{Scene, alone, granted};
+use crate::server::{Server, head};
+use agent_plugins::{CallLimits, Grants, Secret, SecretTemplate};
+use agent_runtime::AgentConfig;
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+const TOKEN: &str = "tk-canary+5d1c/77e0a4f94b6e";
+
+/// Ways in which the server says the token, with what must not be found in what the guest reads.
+fn ways() -> Vec<(&'static str, String)> {
+    let each = |form: &dyn Fn(u8) -> String| TOKEN.bytes().map(form).collect::<String>();
+    let in_lines = |text: &str, columns: usize| {
+        let lines = text.as_bytes().chunks(columns).map(|line| String::from_utf8_lossy(line).into_owned());
+        lines.collect::<Vec<_>>().join("\r\n")
+    };
+    vec![
+        ("plain", TOKEN.to_owned()),
+        ("capitals", TOKEN.to_ascii_uppercase()),
+        ("percent", TOKEN.replace('+', "%2B").replace('/', "%2F")),
+        ("all-percent", each(&|byte| format!("%{byte:02x}"))),
+        ("hex", each(&|byte| format!("{byte:02x}"))),
+        ("json", each(&|byte| format!("\\u{byte:04x}"))),
+        ("slashes", TOKEN.replace('/', "\\/")),
+        ("html", each(&|byte| format!("&#{byte};"))),
+        ("base64-0", STANDARD.encode(TOKEN)),
+        ("base64-1", STANDARD.encode(format!("u:{TOKEN}"))),
+        ("base64-2", STANDARD.encode(format!("user:{TOKEN}"))),
+        ("base64-url", URL_SAFE_NO_PAD.encode(TOKEN)),
+        ("base64-lines", in_lines(&STANDARD.encode(format!("{TOKEN}{TOKEN}{TOKEN}")), 64)),
+        ("base64-short-lines", in_lines(&STANDARD.encode(TOKEN), 9)),
+        ("lines", in_lines(TOKEN, 10)),
+        ("backwards", TOKEN.chars().rev().collect()),
+    ]
+}
+
+/// Keeps the token that comes to `/v1/`, and says it at every other path, as the path asks.
+fn repeating() -> (Server, Arc<Mutex<Vec<String>>>) {
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let seen = heads.clone();
+    let server = Server::new(move |mut stream| {
+        let Some(said) = head(&mut stream) else { return };
+        let path = said.split(' ').nth(1).unwrap_or_default().to_owned();
+        seen.lock().unwrap().push(said);
+        let answer = |headers: &str, body: &str| {
+            let length = body.len();
+            format!("HTTP/1.1 200 OK\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}")
+        };
+        let written = match path.trim_start_matches('/').split_once('=') {
+            Some(("as", way)) => {
+                let (_, said) = ways().into_iter().find(|(name, _)| *name == way).expect("a way");
+                answer("", &format!("{{\"token\": \"{said}\"}}"))
+            }
+            Some(("slice", range)) => {
+                let (from, to) = range.split_once('-').expect("a range");
+                answer("", &TOKEN[from.parse::<usize>().unwrap()..to.parse::<usize>().unwrap()])
+            }
+            _ => match &*path {
+                "/name" => answer("x-tkcanary5d1c77e0: 1\r\n", "ok"),
+                "/location" => answer(&format!("location: /x?token={TOKEN}\r\nx-{}: 1\r\n", "a"), "ok"),
+                "/ends-early" => format!("HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\nit is {}", &TOKEN[..15]),
+                "/chunks" => {
+                    let chunks: String = TOKEN.chars().map(|char| format!("1\r\n{char}\r\n")).collect();
+                    format!(
+                        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\nx-trailer: {TOKEN}\r\n\r\n"
+                    )
+                }
+                "/compressed" => answer("content-encoding: gzip\r\n", "not looked into"),
+                _ => answer("", "welcome"),
+            },
+        };
+        let _ = stream.write_all(written.as_bytes());
+    });
+    (server, heads)
+}
+
+/// The secret goes to `/v1/` only; the plugin may ask for everything.
+fn agent(server: &Server, value: &str, time: usize) -> AgentConfig {
+    let template = SecretTemplate {
+        name: "INTRUDER_TOKEN".to_owned(),
+        hosts: vec![format!("http://{}/v1/", server.address)],
+        header: "authorization".to_owned(),
+        format: "Bearer {}".to_owned(),
+    };
+    let secrets = vec![Secret::new(template, value).expect("a secret")];
+    let grants = Grants { secrets, ..server.grants() };
+    let limits = CallLimits { requests: 200, requests_per_minute: 2_000, ..CallLimits::default() };
+    let mut config = granted("intruder", grants, limits);
+    config.name = format!("attacker-{time}");
+    config
+}
+
+async fn told(scene: &Scene, config: AgentConfig, arguments: Value) -> Vec<String> {
+    let (is_error, text) = scene.call(config, "intruder.ask", arguments).await;
+    assert!(!is_error, "{text}");
+    let said: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+    said["told"].as_array().expect("a list").iter().map(|told| told.as_str().expect("text").to_owned()).collect()
+}
+
+/// Row 41: a secret that was sent to one path comes back from another one, in every usual encoding, and each time the guest reads
+/// stars.
+#[test]
+fn row_41_a_secret_said_later_in_other_words() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let (server, heads) = repeating();
+        let attack = async |time| {
+            let first = std::iter::once("/v1/login".to_owned());
+            let paths = first.chain(ways().into_iter().map(|(way, _)| format!("/as={way}")));
+            let urls: Vec<_> = paths.map(|path| server.url(&path)).collect();
+            let told = told(&scene, agent(&server, TOKEN, time), json!({"urls": urls})).await;
+            assert!(told[0].ends_with("welcome"), "{told:?}");
+            for ((way, said), told) in ways().into_iter().zip(&told[1..]) {
+                assert!(told.starts_with("200") && told.contains("********"), "{way}: {told}");
+                assert!(!told.contains(&said) && !told.contains(&said[4..said.len() - 4]), "{way}: {told}");
+            }
+        };
+        scene.repeat("row 41, encodings", attack).await;
+        let heads = heads.lock().unwrap();
+        assert!(heads[0].contains(&format!("Bearer {TOKEN}")), "the server gets it: {}", heads[0]);
+        assert!(heads.iter().filter(|head| !head.contains("/v1/")).all(|head| !head.contains("Bearer")));
+    });
+}
+
+/// Row 41: a secret in halves, in a header, at the end of an answer that is cut off, one byte at a time, and compressed.
+#[test]
+fn row_41_a_secret_in_parts() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let (server, _) = repeating();
+        let attack = async |time| {
+            let paths =
+                ["/slice=0-13", "/slice=13-27", "/slice=5-20", "/location", "/ends-early", "/chunks", "/compressed"];
+            let urls: Vec<_> = paths.iter().map(|path| server.url(path)).collect();
+            let told_of = told(&scene, agent(&server, TOKEN, time), json!({"urls": urls})).await;
+            for (path, told) in paths.iter().zip(&told_of) {
+                let found = (0..TOKEN.len() - 8).find(|from| told.contains(&TOKEN[*from..from + 8]));
+                assert_eq!(found, None, "{path}: {told}");
+            }
+            assert!(told_of[3].contains("location: /x?token=***"), "{}", told_of[3]);
+            assert!(told_of[4].contains("it is"), "what stands before it is given: {}", told_of[4]);
+            assert!(told_of[6].contains("compressed its answer"), "{}", told_of[6]);
+            // A name of a header has small letters and no plus.
+            let config = agent(&server, "tkcanary5d1c77e0", time);
+            let told_of = told(&scene, config, json!({"urls": [server.url("/name")]})).await;
+            assert!(told_of[0].contains("x-****************: 1"), "{}", told_of[0]);
+        };
+        scene.repeat("row 41, parts", attack).await;
+    });
+}
+
+/// Row 41: a server that knows a secret is not asked for parts of an answer, with which it could say the secret in pieces.
+#[test]
+fn row_41_no_ranges_where_a_secret_is_known() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let (server, heads) = repeating();
+        let other = Server::ok();
+        let attack = async |time| {
+            for (name, value) in [("Range", "bytes=0-12"), ("If-Range", "\"x\"")] {
+                let before = heads.lock().unwrap().len();
+                let arguments = json!({"urls": [server.url("/as=plain")], "headers": [[name, value]]});
+                let told_of = told(&scene, agent(&server, TOKEN, time), arguments).await;
+                assert!(told_of[0].contains("HttpRequestDenied"), "{told_of:?}");
+                assert_eq!(heads.lock().unwrap().len(), before, "nothing was sent");
+            }
+            let mut config = agent(&server, TOKEN, time);
+            let allowance = config.plugins.get_mut("intruder").expect("it is configured");
+            allowance.grants.http.extend(other.grants().http);
+            let arguments = json!({"urls": [other.url("/")], "headers": [["Range", "bytes=0-12"]]});
+            let told_of = told(&scene, config, arguments).await;
+            assert!(told_of[0].starts_with("200"), "others may be asked: {told_of:?}");
+        };
+        scene.repeat("row 41, ranges", attack).await;
+    });
+}
+
+/// Row 41: what one plugin was given, another one does not read, nor a key of the agent's model.
+#[test]
+fn row_41_secrets_of_other_plugins() {
+    alone(async {
+        let scene = Scene::new(&["intruder", "web"]).await;
+        let (server, _) = repeating();
+        let mut config = agent(&server, TOKEN, 0);
+        let limits = CallLimits::default();
+        let allowance = agent_runtime::PluginAllowance { grants: server.grants(), limits, ..Default::default() };
+        config.plugins.insert("web".to_owned(), allowance);
+        let (is_error, text) = scene.call(config, "web.fetch", json!({"url": server.url("/as=plain")})).await;
+        assert!(!text.contains("canary") && (is_error || text.contains("****")), "{text}");
+    });
+}

@@ -1,0 +1,391 @@
+//! Granted trees that overlap, that are replaced, filled and revoked: rows 39, 40, 44 and 48.
+
+use crate::files::{tree, trees};
+use crate::scene::{Scene, alone, granted};
+use crate::support::{calling, results, saying, turn};
+use agent_core::message::TurnInput;
+use agent_plugins::{Access, CallLimits, Grants, ProtectedKind, ProtectedPath, TreeGrant};
+use agent_runtime::{Agent, AgentConfig, LiveAgent, OpenSession, PluginAllowance, Session, TurnResult};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+/// What stands in every file outside.
+const CANARY: &str = "the canary sings";
+/// Longest wait for something that happens at once.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn grant(host: &Path, guest: &str, access: Access) -> TreeGrant {
+    TreeGrant { host: host.to_owned(), guest: guest.to_owned(), access }
+}
+
+fn deeds(deeds: &str) -> (&'static str, Value) {
+    ("intruder.deeds", json!({ "deeds": deeds }))
+}
+
+/// A folder outside with a canary, and a granted tree with a folder `docs` in it.
+struct Place {
+    outside: PathBuf,
+    tree: PathBuf,
+    docs: PathBuf,
+}
+
+impl Place {
+    fn new(scene: &Scene, name: &str) -> Self {
+        let tree = tree(scene, &format!("tree-{name}"));
+        let outside = scene.folder().join(format!("outside-{name}"));
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("canary"), CANARY).unwrap();
+        let docs = tree.join("docs");
+        std::fs::create_dir(&docs).unwrap();
+        std::fs::write(docs.join("canary"), "its own words").unwrap();
+        Self { outside, tree, docs }
+    }
+
+    fn assert_intact(&self, shown: &impl std::fmt::Debug) {
+        let names: Vec<_> = std::fs::read_dir(&self.outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["canary"], "{shown:#?}");
+        assert_eq!(std::fs::read_to_string(self.outside.join("canary")).unwrap(), CANARY, "{shown:#?}");
+    }
+}
+
+/// Row 39: a guest renames a granted folder and puts a link to the outside in its place. Neither its next call nor the host's own
+/// tools follow it, in this turn, in the next one, or from another agent's grant.
+#[test]
+fn row_39_a_granted_folder_that_a_guest_replaces_by_a_link() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let attack = async |time: usize| {
+            let place = Place::new(&scene, &format!("link-{time}"));
+            let name = place.outside.file_name().unwrap().to_str().unwrap();
+            let grants = Grants {
+                trees: vec![
+                    grant(&place.tree, "tree", Access::ReadWrite),
+                    grant(&place.docs, "docs", Access::ReadWrite),
+                ],
+                ..Grants::default()
+            };
+            let mut config = granted("intruder", grants, CallLimits::default());
+            config.host_trees = vec![grant(&place.docs, "docs", Access::Read)];
+            let swap = format!("read docs/canary; move tree/docs tree/moved; symlink ../{name} tree/docs; list tree");
+            let replies = [
+                calling(&[deeds(&swap)]),
+                calling(&[
+                    deeds("read docs/canary; write docs/made x; list docs; write tree/docs/made x"),
+                    ("read_file", json!({"path": "docs/canary"})),
+                    ("list_directory", json!({"path": "docs"})),
+                ]),
+                saying("Done."),
+                calling(&[deeds("read docs/canary; write docs/new x"), ("read_file", json!({"path": "docs/canary"}))]),
+                saying("Done."),
+            ];
+            let mut session = scene.session(config, &replies).await;
+            for _ in 0..2 {
+                let result = turn(&mut session, "Go.").await;
+                assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+            }
+            let results = results(&scene.house, &session).await;
+            session.close().await.expect("the session closes");
+            let text = format!("{results:?}");
+            assert!(text.contains("docs@"), "the link is there: {text}");
+            assert!(!text.contains("sings"), "{text}");
+            assert!(text.contains("its own words"), "what was granted is still read: {text}");
+            place.assert_intact(&text);
+            // Nobody has held this tree open before: the link is refused.
+            let config = granted("intruder", trees(&[(&place.docs, Access::ReadWrite)]), CallLimits::default());
+            let (_, text) = scene.call(config, "intruder.deeds", deeds("read docs/canary").1).await;
+            assert!(!text.contains("sings"), "{text}");
+            place.assert_intact(&text);
+            for folder in [&place.tree, &place.outside] {
+                std::fs::remove_dir_all(folder).unwrap();
+            }
+        };
+        scene.repeat("row 39, a folder that becomes a link", attack).await;
+    });
+}
+
+/// Everything that might put other bytes where the host reads `agent.toml`, and the like.
+const ATTACKS: [&str; 24] = [
+    "write tree/agent.toml x",
+    "append tree/agent.toml x",
+    "size tree/agent.toml 0",
+    "remove tree/agent.toml",
+    "move tree/agent.toml tree/away",
+    "write tree/new x; move tree/new tree/agent.toml",
+    "twin tree/agent.toml tree/twin; write tree/twin x",
+    "symlink agent.toml tree/link; write tree/link x",
+    "write tree/prepared-twin x",
+    "size tree/prepared-twin 1",
+    "move tree/plugins tree/away; mkdir tree/plugins",
+    "write tree/plugins/new.wasm x",
+    "write tree/plugins/deep/new x",
+    "mkdir tree/plugins/folder",
+    "rmdir tree/plugins/deep",
+    "symlink ../tree tree/plugins/link",
+    "write tree/sub/later/plan.toml x",
+    "mkdir tree/sub/later",
+    "symlink ../outside tree/sub/later",
+    "move tree/sub tree/other",
+    "write tree/sub/AGENT.TOML x",
+    "write tree/sub/plugins.lock x",
+    "write tree/agents/evil.toml x",
+    "append tree/code-twin x; write tree/./sub/../agent.toml x",
+];
+
+/// Row 40, P13: whatever is granted, no operation changes what the host reads to decide, or the way to it; also not what is not there
+/// yet. What lies beside it is written as before.
+#[test]
+fn row_40_no_grant_covers_what_the_host_decides_by() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let folder = tree(&scene, "guarded");
+        for name in ["plugins/deep", "sub", "agents", "data"] {
+            std::fs::create_dir_all(folder.join(name)).unwrap();
+        }
+        for name in ["agent.toml", "plugins/code.wasm", "data/secret"] {
+            std::fs::write(folder.join(name), CANARY).unwrap();
+        }
+        std::fs::hard_link(folder.join("agent.toml"), folder.join("prepared-twin")).unwrap();
+        std::fs::hard_link(folder.join("plugins/code.wasm"), folder.join("code-twin")).unwrap();
+        let protected = [
+            ("agent.toml", ProtectedKind::File),
+            ("plugins", ProtectedKind::Folder),
+            ("sub/later/plan.toml", ProtectedKind::File),
+            ("agents", ProtectedKind::AgentFiles),
+            ("data", ProtectedKind::PrivateFolder),
+        ];
+        scene.house.sandbox.protect(protected.map(|(path, kind)| ProtectedPath {
+            path: folder.join(path),
+            what: "the host's own file".to_owned(),
+            kind,
+        }));
+        let attack = async |_| {
+            let grants = || Grants { trees: vec![grant(&folder, "tree", Access::ReadWrite)], ..Grants::default() };
+            let config = || granted("intruder", grants(), CallLimits::default());
+            for attack in ATTACKS {
+                let (_, text) = scene.call(config(), "intruder.deeds", deeds(attack).1).await;
+                let is = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
+                assert_eq!(is("agent.toml").as_deref(), Some(CANARY), "{attack}: {text}");
+                assert_eq!(is("plugins/code.wasm").as_deref(), Some(CANARY), "{attack}: {text}");
+                let mut names: Vec<_> = std::fs::read_dir(folder.join("plugins"))
+                    .unwrap()
+                    .map(|entry| entry.unwrap().file_name())
+                    .collect();
+                names.sort();
+                assert_eq!(names, ["code.wasm", "deep"], "{attack}: {text}");
+                for absent in
+                    ["sub/later", "sub/AGENT.TOML", "sub/plugins.lock", "agents/evil.toml", "other", "plugins/deep/new"]
+                {
+                    assert!(folder.join(absent).symlink_metadata().is_err(), "{attack} made {absent}: {text}");
+                }
+                for made in ["new", "twin", "link", "away"] {
+                    let _ = std::fs::remove_file(folder.join(made));
+                }
+            }
+            let honest = "write tree/honest x; write tree/sub/honest x; write tree/Cargo.toml x; read tree/agent.toml; read tree/data/secret; list tree/data";
+            let (_, text) = scene.call(config(), "intruder.deeds", deeds(honest).1).await;
+            assert!(folder.join("honest").exists() && folder.join("sub/honest").exists(), "{text}");
+            assert!(
+                folder.join("Cargo.toml").exists() && text.matches("sings").count() == 1,
+                "only the configuration is read: {text}"
+            );
+            let failing = deeds("write tree/agent.toml x; fail").1;
+            let (is_error, text) = scene.call(config(), "intruder.deeds", failing).await;
+            assert!(is_error && text.contains("the host's own file") && text.contains("no grant covers"), "{text}");
+        };
+        scene.repeat("row 40, protected files", attack).await;
+    });
+}
+
+/// Row 44: bytes and entries that a turn adds to a tree are bounded, over all its calls and by whatever operation; what is removed
+/// comes back. The error names the limit and the plugin.
+#[test]
+fn row_44_what_a_turn_adds_to_a_tree_is_bounded() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let attack = async |time: usize| {
+            let folder = tree(&scene, &format!("filled-{time}"));
+            let limits = CallLimits { tree_bytes: 1 << 20, tree_entries: 20, ..CallLimits::default() };
+            let grants = || Grants { trees: vec![grant(&folder, "tree", Access::ReadWrite)], ..Grants::default() };
+            let config = || granted("intruder", grants(), limits);
+            for (attack, limit) in [
+                ("fill tree/full 2048; fail", "tree_mib"),
+                ("size tree/sparse 1099511627776; fail", "tree_mib"),
+                ("folders tree 1000; fail", "tree_entries"),
+            ] {
+                scene.stopped(config(), ("intruder", "intruder.deeds", deeds(attack).1), limit).await;
+            }
+            let bytes = |folder: &Path| -> u64 {
+                std::fs::read_dir(folder)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().metadata().unwrap())
+                    .filter(|found| found.is_file())
+                    .map(|found| found.len())
+                    .sum()
+            };
+            assert!(bytes(&folder) <= (1 << 20) + 16, "{}", bytes(&folder));
+            assert!(std::fs::read_dir(&folder).unwrap().count() <= 1 + 2 + 20);
+            std::fs::remove_dir_all(&folder).unwrap();
+            std::fs::create_dir(&folder).unwrap();
+            // The calls of a turn have one room; what is removed comes back.
+            let replies = [
+                calling(&[deeds("fill tree/a 700")]),
+                calling(&[deeds("fill tree/b 700; list tree")]),
+                calling(&[deeds("remove tree/a; remove tree/b; fill tree/c 1000; read tree/none")]),
+                saying("Done."),
+            ];
+            let mut session = scene.session(config(), &replies).await;
+            let result = turn(&mut session, "Go.").await;
+            assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+            let results = results(&scene.house, &session).await;
+            session.close().await.expect("the session closes");
+            assert!(!results[1].2.contains("fill tree/b 700: \n"), "the first call counts, too: {results:?}");
+            assert!(results[2].2.contains("fill tree/c 1000: \n"), "{results:?}");
+            std::fs::remove_dir_all(&folder).unwrap();
+        };
+        scene.repeat("row 44, a full tree", attack).await;
+    });
+}
+
+/// Row 48: a grant that is taken away while a call runs is gone with its next operation, also for handles that are open.
+#[test]
+fn row_48_a_running_call_loses_what_is_revoked() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let attack = async |time: usize| {
+            let folder = tree(&scene, &format!("revoked-{time}"));
+            let grants = Grants { trees: vec![grant(&folder, "tree", Access::ReadWrite)], ..Grants::default() };
+            let config = granted("intruder", grants, CallLimits::default());
+            let call = deeds("write tree/begun x; sleep 1500; write tree/after x; read tree/own.txt; list tree");
+            let provider = scene.folder().join(format!("revoked-{time}.json"));
+            let script = crate::support::script(&[calling(&[call]), saying("Done.")]);
+            std::fs::write(&provider, script.to_string()).unwrap();
+            let name = format!("scripted:{}", provider.display());
+            let model = agent_models::provider(&name, scene.folder()).unwrap_or_else(|error| panic!("{error}"));
+            let agent =
+                Agent::new(config.clone(), model, scene.generation.clone()).unwrap_or_else(|error| panic!("{error}"));
+            let live = LiveAgent::new(Arc::new(agent));
+            let mut session =
+                Session::open(&scene.house.host(), live.clone(), OpenSession::New).await.expect("it opens");
+            let running = tokio::spawn(async move {
+                let input = Some(TurnInput::Text("Go.".to_owned()));
+                let result = session.run(input, CancellationToken::new()).await;
+                (session, result)
+            });
+            let begun = Instant::now();
+            while !folder.join("begun").exists() {
+                assert!(begun.elapsed() < PATIENCE, "the call does not begin");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let nothing =
+                AgentConfig { plugins: [("intruder".to_owned(), PluginAllowance::default())].into(), ..config };
+            live.change(|agent| agent.with_config(nothing)).unwrap_or_else(|error| panic!("{error}"));
+            let (session, result) = running.await.unwrap();
+            assert!(matches!(result, Ok(TurnResult::Finished(_))), "{result:?}");
+            let results = results(&scene.house, &session).await;
+            session.close().await.expect("the session closes");
+            assert!(!folder.join("after").exists(), "{results:?}");
+            assert!(!results[0].2.contains("its own words"), "{results:?}");
+            assert_eq!(live.revoked("intruder").trees.len(), 1, "it is known what was taken away");
+            std::fs::remove_dir_all(&folder).unwrap();
+        };
+        scene.repeat_times("row 48, a revocation", 1, attack).await;
+    });
+}
+
+/// Chance, the same in every run.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % bound as u64).unwrap()
+    }
+
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len())]
+    }
+
+    /// Operations on the trees of these names.
+    fn deeds(&mut self, trees: &[&str], outside: &str) -> String {
+        let names =
+            ["docs", "docs/a", "a", "b", "docs/b", "agent.toml", "docs/agent.toml", "docs/docs", ".", "a/b", "own.txt"];
+        let targets = ["..", "../..", ".", "docs", "a", "agent.toml", "docs/a", "/etc"];
+        let mut all = Vec::new();
+        for _ in 0..40 {
+            let path = format!("{}/{}", self.pick(trees), self.pick(&names));
+            let other = format!("{}/{}", self.pick(trees), self.pick(&names));
+            let target = match self.below(3) {
+                0 => format!("../{outside}"),
+                1 => format!("../../{outside}"),
+                _ => self.pick(&targets).to_owned(),
+            };
+            all.push(match self.below(12) {
+                0 | 1 => format!("move {path} {other}"),
+                2 | 3 => format!("symlink {target} {path}"),
+                4 => format!("mkdir {path}"),
+                5 => format!("rmdir {path}"),
+                6 => format!("remove {path}"),
+                7 => format!("write {path}/canary x"),
+                8 => format!("write {path} x"),
+                9 => format!("twin {path} {other}"),
+                10 => format!("append {path} x"),
+                _ => format!("read {path}/canary"),
+            });
+        }
+        all.join("; ")
+    }
+}
+
+/// Rows 39 and 40, a model test: two guests and the host's tools act at random on overlapping trees at the same time. Whatever they do,
+/// what lies outside is neither read nor changed, and protected files stay as they are.
+#[test]
+fn row_39_two_guests_and_the_host_at_random() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let attack = async |time: usize| {
+            let place = Place::new(&scene, &format!("random-{time}"));
+            let configuration = place.docs.join("agent.toml");
+            std::fs::write(&configuration, CANARY.to_uppercase()).unwrap();
+            let what = "the agent's configuration".to_owned();
+            scene.house.sandbox.protect([ProtectedPath {
+                path: configuration.clone(),
+                what,
+                kind: ProtectedKind::File,
+            }]);
+            let outside = place.outside.file_name().unwrap().to_str().unwrap();
+            let mut chance = Chance(0x9E37_79B9_7F4A_7C15 ^ (time as u64 + 1));
+            let all = [grant(&place.tree, "tree", Access::ReadWrite), grant(&place.docs, "docs", Access::ReadWrite)];
+            let turns = [&all[..], &all[..1], &all[1..]].into_iter().enumerate().map(|(number, trees)| {
+                let names: Vec<_> = trees.iter().map(|tree| tree.guest.as_str()).collect();
+                let grants = Grants { trees: trees.to_vec(), ..Grants::default() };
+                let mut config = granted("intruder", grants, CallLimits::default());
+                config.name = format!("random-{time}-{number}");
+                config.host_trees = trees.to_vec();
+                let calls: Vec<_> = (0..3)
+                    .map(|_| deeds(&chance.deeds(&names, outside)))
+                    .chain(names.iter().flat_map(|name| {
+                        let read = json!({"path": format!("{name}/docs/canary")});
+                        [("read_file", read), ("list_directory", json!({"path": format!("{name}/docs")}))]
+                    }))
+                    .collect();
+                (config, calls)
+            });
+            let turns: Vec<_> = turns.collect();
+            let scene = &scene;
+            let working = turns.into_iter().map(|(config, calls)| async move { scene.calls(config, &calls).await });
+            let results = futures::future::join_all(working).await;
+            assert!(!format!("{results:?}").contains("sings"), "{results:#?}");
+            place.assert_intact(&results);
+            assert_eq!(std::fs::read_to_string(&configuration).unwrap(), CANARY.to_uppercase(), "{results:#?}");
+            for folder in [&place.tree, &place.outside] {
+                std::fs::remove_dir_all(folder).unwrap();
+            }
+        };
+        scene.repeat_times("row 39, at random", 12, attack).await;
+    });
+}
