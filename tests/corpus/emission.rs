@@ -48,7 +48,7 @@ fn with_payments(types: &[&str], policy: ApprovalPolicy) -> AgentConfig {
 
 /// A call of the intruder's tool that asks for this event.
 fn asking(event_type: &str, data: &Value) -> (&'static str, Value) {
-    ("intruder.ask", json!({"type": event_type, "data": data.to_string()}))
+    ("intruder.ask_service", json!({"type": event_type, "data": data.to_string()}))
 }
 
 async fn outbox(scene: &Scene, session: &Session) -> Vec<OutgoingEvent> {
@@ -152,7 +152,7 @@ fn row51_a_granted_event_has_the_hosts_attributes() {
         let forged =
             json!({"specversion": "9", "id": "x", "source": "x", "subject": "x", "parentid": "x", "domain": "x"});
         let call = json!({"type": "com.example.notice", "data": forged.to_string(), "domain": "anywhere"});
-        let replies = [calling(&[("intruder.ask", call)]), saying("Done.")];
+        let replies = [calling(&[("intruder.ask_service", call)]), saying("Done.")];
         let mut session = scene.session(agent(&["com.example.notice"]), &replies).await;
         let TurnResult::Suspended(suspension) = turn(&mut session, "Go.").await else { panic!() };
         let [sent] = &outbox(&scene, &session).await[..] else { panic!("one event") };
@@ -231,7 +231,7 @@ fn row51_a_person_is_asked_before_a_plugins_request_goes_out() {
             let [item] = &session.asked_approvals().await.unwrap()[..] else { panic!("{says}") };
             let details = item.details.as_ref().expect("a person is told all of it");
             assert_eq!((item.name.as_str(), &details.arguments), ("payments", &json!({"amount": 7})));
-            assert!(details.because.contains("intruder.ask"), "{}", details.because);
+            assert!(details.because.contains("intruder.ask_service"), "{}", details.because);
             let edited = Verdict::Allow { scope: GrantScope::Once, edited: Some(json!({"amount": 9})) };
             let edit = ApprovalDecision { call: item.call.clone(), verdict: edited };
             assert!(session.approve(vec![edit]).await.is_err(), "a plugin's request cannot be edited");
