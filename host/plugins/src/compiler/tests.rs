@@ -1,3 +1,5 @@
+//! What the host accepts from the examining child, and what it refuses (P15, row 37).
+
 use super::*;
 use wasmtime::Engine;
 

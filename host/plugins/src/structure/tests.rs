@@ -1,3 +1,5 @@
+//! Bounds of a component's structure, with generated and mutated components (row 36).
+
 use super::*;
 use proptest::prelude::*;
 use wasm_encoder::{

@@ -1,3 +1,5 @@
+//! The confinement of the examining child, tried in processes of their own (P15).
+
 use super::*;
 use std::io::Write;
 use std::net::TcpListener;
