@@ -1,5 +1,6 @@
 //! Approvals with a real plugin and a real database (L17; rows 17, 19, 20): what nobody has allowed never runs.
 
+mod bound;
 pub(crate) mod command_line;
 mod events;
 mod with_services;

@@ -3,16 +3,16 @@
 
 use crate::support::{calling, components, saying, script};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-struct Desk {
+pub(crate) struct Desk {
     folder: TempDir,
 }
 
 impl Desk {
-    fn new(agent: &str, replies: &[Value]) -> Self {
+    pub(crate) fn new(agent: &str, replies: &[Value]) -> Self {
         let desk = Self { folder: tempfile::tempdir().unwrap() };
         std::fs::write(desk.path("script.json"), script(replies).to_string()).unwrap();
         std::fs::write(desk.path("agent.toml"), format!("name = \"desk\"\nmodel = \"scripted:script.json\"\n{agent}"))
@@ -20,14 +20,19 @@ impl Desk {
         desk
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Exit code, what it printed, and what it said.
-    fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+    pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        self.run_in(&self.path("my data"), arguments)
+    }
+
+    /// The same in another data folder.
+    pub(crate) fn run_in(&self, data: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-        command.args(arguments).arg("--data").arg(self.path("my data")).current_dir(self.folder.path());
+        command.args(arguments).arg("--data").arg(data).current_dir(self.folder.path());
         let output = command.stdin(Stdio::null()).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.code(), text(output.stdout), text(output.stderr))

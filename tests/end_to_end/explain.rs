@@ -1,6 +1,6 @@
 //! `plugin explain`, `plugin list` and `config check`: what would be granted, and what would serve (P6, P10, S3).
 
-use crate::support::{components, scratch};
+use crate::support::{KeptCode, components};
 use agent_plugins::{Access, Asks, Manifest, with_manifest};
 use std::path::Path;
 use std::process::Command;
@@ -8,13 +8,10 @@ use tempfile::TempDir;
 
 fn place(file: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["plugins", "data", "docs"] {
+    for name in ["plugins", "docs"] {
         std::fs::create_dir(folder.path().join(name)).unwrap();
     }
-    let cache = scratch().join("terminal-cache");
-    std::fs::create_dir_all(&cache).unwrap();
-    #[cfg(unix)]
-    std::os::unix::fs::symlink(cache, folder.path().join("data/cache")).unwrap();
+    drop(KeptCode::in_data(&folder.path().join("data")));
     std::fs::write(folder.path().join("agent.toml"), file).unwrap();
     folder
 }

@@ -2,7 +2,9 @@
 //! changed (S1–S3, S5).
 
 use crate::peers::{node_peer, python_peer};
-use crate::support::{House, calling, components, events, records, repository, results, saying, script, turn};
+use crate::support::{
+    House, KeptCode, calling, components, events, records, repository, results, saying, script, turn,
+};
 use agent_core::event::EventKind;
 use agent_runtime::{AgentConfig, TurnResult};
 use serde_json::{Value, json};
@@ -11,21 +13,14 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 struct Desk {
+    _kept: KeptCode,
     folder: TempDir,
 }
 
 impl Desk {
     fn new() -> Self {
-        let desk = Self { folder: tempfile::tempdir().unwrap() };
-        // Compiled code is kept from test to test.
-        #[cfg(unix)]
-        {
-            let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("end-to-end/terminal-cache");
-            std::fs::create_dir_all(&cache).unwrap();
-            std::fs::create_dir(desk.path("data")).unwrap();
-            std::os::unix::fs::symlink(cache, desk.path("data/cache")).unwrap();
-        }
-        desk
+        let folder = tempfile::tempdir().unwrap();
+        Self { _kept: KeptCode::in_data(&folder.path().join("data")), folder }
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -479,6 +479,7 @@ as_the_real_store! {
         fn allow(grant: agent_core::approval::LastingGrant) -> ();
         fn allowed(agent: &str) -> Vec<StoredGrant>;
         fn revoke(id: &str) -> bool;
+        fn bind_rule(rule: agent_memory::NamedRule, identity: Digest) -> Digest;
     }
     Audit {
         fn audit(deeds: Vec<Deed>) -> ();
@@ -495,5 +496,7 @@ as_the_real_store! {
         fn trials(directory: &str) -> Vec<StoredTrial>;
         fn count_trial(counted: CountedTrial) -> Option<StoredTrial>;
         fn end_trial(directory: &str, plugin: &str) -> ();
+        fn note_begun(agent: &str, plugins: Vec<(String, Digest)>) -> ();
+        fn never_begun(agent: &str, plugins: Vec<(String, Digest)>) -> Vec<(String, Digest)>;
     }
 }

@@ -61,6 +61,58 @@ pub(crate) fn scratch() -> PathBuf {
     target.join("end-to-end")
 }
 
+/// Compiled code that is kept from test to test: a data folder begins with what earlier ones compiled, and gives back what it
+/// has compiled itself. The files are hard links, since nothing in a data folder may be a symbolic one.
+pub(crate) struct KeptCode {
+    cache: PathBuf,
+}
+
+impl KeptCode {
+    /// Makes the data folder, for its owner only.
+    pub(crate) fn in_data(data: &Path) -> Self {
+        let cache = data.join("cache");
+        make_private(&cache);
+        make_private(&Self::shared());
+        link_files(&Self::shared(), &cache);
+        Self { cache }
+    }
+
+    fn shared() -> PathBuf {
+        scratch().join("kept-code")
+    }
+}
+
+impl Drop for KeptCode {
+    fn drop(&mut self) {
+        let key = |folder: &Path| std::fs::read(folder.join("key")).ok();
+        // Code that was written under another key counts nowhere else.
+        if key(&Self::shared()).is_none_or(|shared| Some(shared) == key(&self.cache)) {
+            link_files(&self.cache, &Self::shared());
+        }
+    }
+}
+
+fn make_private(folder: &Path) {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).expect("a folder");
+}
+
+/// Files of a folder and of those in it. What is there already stays.
+fn link_files(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).into_iter().flatten().flatten() {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            make_private(&to);
+            link_files(&from, &to);
+        } else {
+            let _ = std::fs::hard_link(from, to);
+        }
+    }
+}
+
 /// A data directory with a store and a sandbox, and a directory of chosen plugins.
 pub(crate) struct House {
     pub(crate) directory: TempDir,

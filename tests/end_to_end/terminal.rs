@@ -13,10 +13,9 @@ mod screen;
 mod walk;
 mod watched;
 
-use crate::support::{calling, components, script};
+use crate::support::{KeptCode, calling, components, script};
 use screen::Screen;
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
@@ -28,24 +27,22 @@ const UP: &str = "\u{1b}[A";
 
 /// A place to work in: two plugins, a data folder, a granted folder, and a model that says what it is told to.
 struct Desk {
+    _kept: KeptCode,
     folder: TempDir,
 }
 
 impl Desk {
     fn new(replies: &[Value]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["plugins", "tree", "data"] {
+        let kept = KeptCode::in_data(&folder.path().join("data"));
+        for name in ["plugins", "tree"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         for plugin in ["probe.wasm", "text.wasm"] {
             std::fs::copy(components().join(plugin), folder.path().join("plugins").join(plugin)).unwrap();
         }
-        // Compiled code is kept from test to test.
-        let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("end-to-end/terminal-cache");
-        std::fs::create_dir_all(&cache).unwrap();
-        std::os::unix::fs::symlink(cache, folder.path().join("data/cache")).unwrap();
         std::fs::write(folder.path().join("script.json"), script(replies).to_string()).unwrap();
-        Self { folder }
+        Self { _kept: kept, folder }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {

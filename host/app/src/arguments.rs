@@ -133,14 +133,12 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Key(KeyCommand),
     /// List, show, answer, fork, carry and delete sessions
-    #[command(subcommand)]
-    Session(SessionCommand),
+    Session(ForUser<SessionCommand>),
     /// List and revoke what was allowed for good
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
     /// Show what goes out of sessions: requests to services, and more
-    #[command(subcommand)]
-    Outbox(OutboxCommand),
+    Outbox(ForUser<OutboxCommand>),
     /// Search, list and forget what is remembered of you over sessions
     #[command(subcommand)]
     Memory(MemoryCommand),
@@ -155,6 +153,17 @@ pub(crate) enum Command {
     /// What the host starts as its own child: a component comes on stdin, its compiled code goes to stdout
     #[command(hide = true, name = COMPILE)]
     Compile,
+}
+
+/// Commands on the sessions of one user.
+#[derive(Debug, Args)]
+pub(crate) struct ForUser<C: Subcommand> {
+    /// What is done with them
+    #[command(subcommand)]
+    pub(crate) command: C,
+    /// Whose sessions (default: who is logged in)
+    #[arg(long, value_name = "NAME", global = true, value_parser = user_name)]
+    pub(crate) user: Option<String>,
 }
 
 /// Name of the command that compiles for another process of this program.

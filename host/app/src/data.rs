@@ -1,8 +1,11 @@
 //! The data folder: what is kept between runs, for its owner only.
 
+mod private;
+
+use crate::environment;
 use crate::exit::Failure;
 use crate::terminal::text::shell_word;
-use std::fs::DirBuilder;
+use agent_memory::{SessionFilter, Unowned};
 use std::path::{Path, PathBuf};
 
 /// An existing data folder.
@@ -10,6 +13,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct DataDirectory {
     root: PathBuf,
     asked: bool,
+    /// Whose sessions are meant. None: of who is logged in.
+    user: Option<String>,
 }
 
 impl DataDirectory {
@@ -24,16 +29,42 @@ impl DataDirectory {
                     .ok_or_else(|| Failure::refused("there is no home folder for the data; name one with --data DIR"))?
             }
         };
-        let data = Self { root, asked: asked.is_some() };
-        for folder in [data.root.clone(), data.cache(), data.plugins()] {
-            create(&folder).map_err(|error| {
-                let shown = folder.display();
-                Failure::refused(format!(
-                    "the data folder `{shown}` cannot be used: {error}; name another with --data DIR"
-                ))
-            })?;
+        let data = Self { root, asked: asked.is_some(), user: None };
+        let unusable = |folder: &Path, problem: String| {
+            let shown = folder.display();
+            Failure::refused(format!("the data folder `{shown}` cannot be used: {problem}"))
+        };
+        let create = |folder: &Path| {
+            let elsewhere = |error| format!("{error}; name another with --data DIR");
+            private::create(folder).map_err(|error| unusable(folder, elsewhere(error)))
+        };
+        create(&data.root)?;
+        // Nobody else may read or replace what is in the folder, and nothing in it leads elsewhere (row 56).
+        private::check_owner(&data.root).map_err(|problem| unusable(&data.root, problem))?;
+        create(&data.cache())?;
+        create(&data.plugins())?;
+        for folder in [data.root.clone(), data.cache(), data.plugins(), data.downloads()] {
+            private::refuse_links(&folder).map_err(|problem| unusable(&data.root, problem))?;
         }
         Ok(data)
+    }
+
+    /// The same folder for a user: only their sessions are found in it (row 56).
+    pub(crate) fn for_user(self, user: Option<String>) -> Self {
+        Self { user, ..self }
+    }
+
+    /// Whose sessions are meant, where that is known.
+    pub(crate) fn user(&self) -> Option<String> {
+        self.user.clone().or_else(environment::user)
+    }
+
+    /// The filter, and only sessions of the user. Sessions of which no user is known belong to who is logged in.
+    pub(crate) fn sessions_of_user(&self, filter: SessionFilter) -> SessionFilter {
+        let owner = environment::user();
+        let is_owner = self.user.is_none() || self.user == owner;
+        let unowned = if is_owner { Unowned::Shown } else { Unowned::Hidden };
+        SessionFilter { user: self.user(), unowned, ..filter }
     }
 
     /// The folder.
@@ -77,17 +108,6 @@ impl DataDirectory {
     }
 }
 
-fn create(folder: &Path) -> std::io::Result<()> {
-    if folder.is_file() {
-        return Err(std::io::Error::other("there is a file of that name"));
-    }
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,5 +131,46 @@ mod tests {
         let failure = DataDirectory::open(Some(file.path())).expect_err("a file");
         assert!(failure.message.contains(&file.path().display().to_string()), "{}", failure.message);
         assert!(failure.message.contains("--data"), "{}", failure.message);
+    }
+
+    /// Row 56: a folder that others may read is refused, unless nothing is in it yet.
+    #[cfg(unix)]
+    #[test]
+    fn row_56_a_folder_that_is_open_to_others_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let parent = tempfile::tempdir().expect("a temporary folder");
+        let folder = parent.path().join("data");
+        std::fs::create_dir(&folder).expect("created");
+        let open_to = |mode: u32| std::fs::set_permissions(&folder, PermissionsExt::from_mode(mode)).expect("set");
+        open_to(0o755);
+        DataDirectory::open(Some(&folder)).expect("an empty folder is made private");
+        let mode = || std::fs::metadata(&folder).expect("there").permissions().mode() & 0o777;
+        assert_eq!(mode(), 0o700);
+        for wrong in [0o755, 0o710, 0o701, 0o770] {
+            open_to(wrong);
+            let message = DataDirectory::open(Some(&folder)).expect_err("open to others").message;
+            assert!(message.contains("chmod 700") && message.contains(&folder.display().to_string()), "{message}");
+            assert_eq!(mode(), wrong, "it is left as it is");
+        }
+        open_to(0o700);
+        DataDirectory::open(Some(&folder)).expect("private again");
+    }
+
+    /// Class 14: a symbolic link in the folder is refused, whatever it leads to.
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_the_folder_is_refused() {
+        let parent = tempfile::tempdir().expect("a temporary folder");
+        std::fs::create_dir(parent.path().join("elsewhere")).expect("created");
+        let names = ["agent-host.db", "agent-host.db-wal", "history", "cache", "plugins", "downloads", "cache/x"];
+        for name in names.into_iter().chain(["agent-host.db.owners", "plugins/x.wasm", "draft-1.json"]) {
+            let root = parent.path().join(name.replace(['/', '.'], "-"));
+            drop(DataDirectory::open(Some(&root)).expect("opened"));
+            let link = root.join(name);
+            let _ = std::fs::remove_dir(&link);
+            std::os::unix::fs::symlink(parent.path().join("elsewhere"), &link).expect("linked");
+            let message = DataDirectory::open(Some(&root)).expect_err(name).message;
+            assert!(message.contains(&link.display().to_string()) && message.contains("link"), "{name}: {message}");
+        }
     }
 }

@@ -19,7 +19,7 @@ mod terminal;
 #[cfg(all(debug_assertions, unix))]
 mod crash;
 
-use arguments::{Arguments, Command, SessionCommand};
+use arguments::{Arguments, Command, ForUser, RunArguments, SessionCommand};
 use clap::Parser;
 use data::DataDirectory;
 use exit::{Exit, Failure};
@@ -100,19 +100,22 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         Some(Command::Audit(arguments)) => {
             commands::audit::run(arguments, &DataDirectory::open(asked)?, terminal).await
         }
-        Some(Command::Outbox(command)) => commands::outbox::run(command, &DataDirectory::open(asked)?, terminal).await,
+        Some(Command::Outbox(ForUser { command, user })) => {
+            commands::outbox::run(command, &DataDirectory::open(asked)?.for_user(user), terminal).await
+        }
         Some(Command::Store(command)) => commands::store::run(command, &DataDirectory::open(asked)?, terminal).await,
         Some(Command::Memory(command)) => commands::memory::run(command, &DataDirectory::open(asked)?, terminal).await,
         Some(Command::Approvals(command)) => {
             commands::approvals::run(command, &DataDirectory::open(asked)?, terminal).await
         }
-        Some(Command::Session(SessionCommand::Resume(resumed))) => {
+        Some(Command::Session(ForUser { command: SessionCommand::Resume(resumed), user })) => {
             // A session that is not there is said before an agent is asked for.
-            commands::session::check(resumed.session.as_deref(), &DataDirectory::open(asked)?).await?;
-            commands::run::run(&resumed.into(), asked, terminal).await
+            let data = DataDirectory::open(asked)?.for_user(user.clone());
+            commands::session::check(resumed.session.as_deref(), &data).await?;
+            commands::run::run(&RunArguments { user, ..resumed.into() }, asked, terminal).await
         }
-        Some(Command::Session(command)) => {
-            commands::session::run(command, &DataDirectory::open(asked)?, terminal).await
+        Some(Command::Session(ForUser { command, user })) => {
+            commands::session::run(command, &DataDirectory::open(asked)?.for_user(user), terminal).await
         }
     }
 }

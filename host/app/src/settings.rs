@@ -18,6 +18,7 @@ use crate::exit::Failure;
 use crate::grants::{self, ResolvedGrants};
 use agent_mcp::ServerConfig;
 use agent_models::ProviderConfig;
+use agent_runtime::RuleBinding;
 use std::path::{Path, PathBuf};
 
 /// Reads variables of the environment.
@@ -37,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) path: Option<PathBuf>,
     /// For whom it works. None: for who is logged in.
     pub(crate) user: Option<String>,
+    /// What rules that allow a tool by its exact name are bound to.
+    pub(crate) rule_binding: RuleBinding,
     /// The models that it asks.
     pub(crate) models: WantedModels,
     /// The folder with the plugins.
@@ -96,7 +99,8 @@ impl Settings {
         let named = name(path.as_deref(), &file)
             .map_err(|error| Failure::refused(format!("this folder cannot be looked up: {error}")));
         let name = problems.take(named).unwrap_or_else(|| UNNAMED.to_owned());
-        Ok((Self { name, path, user: None, models, plugins, file, grants, spoken_of }, problems))
+        let (user, rule_binding) = (None, RuleBinding::default());
+        Ok((Self { name, path, user, rule_binding, models, plugins, file, grants, spoken_of }, problems))
     }
 
     /// The models in order, the one that summarises last, and how each provider is reached. Whatever is wrong with any of them is in the error, each

@@ -298,7 +298,8 @@ pub(crate) enum Taken {
 pub(crate) fn reconfigure(live: &LiveAgent, settings: &Settings, asked: Asked) -> Result<Taken, Failure> {
     let agent = live.current();
     refuse_unknown(settings, agent.generation())?;
-    let config = AgentConfig { name: agent.config().name.clone(), ..configuration(settings) };
+    let (name, rule_binding) = (agent.config().name.clone(), agent.config().rule_binding);
+    let config = AgentConfig { name, rule_binding, ..configuration(settings) };
     let models = match asked {
         Asked::Anew => models(settings)?,
         Asked::AsBefore => agent.models().clone(),
@@ -444,6 +445,8 @@ fn configuration(settings: &Settings) -> AgentConfig {
     let file = &settings.file;
     let defaults = AgentConfig::new(&settings.name);
     AgentConfig {
+        file: settings.path.as_deref().map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())),
+        rule_binding: settings.rule_binding,
         user: settings.user.clone().or_else(environment::user),
         bounds: bounds(settings),
         prompt: PromptParts {

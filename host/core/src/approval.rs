@@ -35,6 +35,26 @@ pub struct LastingGrant {
     /// Of the arguments' canonical JSON; none: any arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Digest>,
+    /// What else the yes was about. None: a host gave the grant that did not record it, so the grant does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<ApprovalScope>,
+}
+
+impl LastingGrant {
+    /// Names what the person was asked about: the grant of another identity is void (row 52).
+    pub fn identity(&self) -> &Digest {
+        self.scope.as_ref().map_or(&self.digest, |scope| &scope.identity)
+    }
+}
+
+/// Digests of everything that a yes was about beside the tool's name and its arguments (row 52).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ApprovalScope {
+    /// Of the agent's file, the user, and the executor: the plugin's component, the server's command or URL, the service,
+    /// or the agent below.
+    pub identity: Digest,
+    /// Of the grants that the executor had.
+    pub grants: Digest,
 }
 
 /// How long a grant is remembered.
@@ -83,7 +103,7 @@ impl Leave {
 pub struct AskedAgain {
     /// Which.
     pub call: CallId,
-    /// Of the tool as it is now.
+    /// Identity of the tool as it is now ([`LastingGrant::identity`]).
     pub digest: Digest,
 }
 

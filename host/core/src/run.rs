@@ -4,6 +4,7 @@
 //! function of that state; [`Run::apply`] takes one [`Input`] and returns the [`Change`] to commit with the new state.
 //! The same state and the same input always give the same next action, so a session goes on wherever its state is read.
 
+mod authority;
 mod batch;
 mod budget;
 mod config;
@@ -29,6 +30,7 @@ mod transition;
 mod turn;
 mod waiting;
 
+pub use authority::{Dropped, ImportTerms};
 pub use budget::PromptBudget;
 pub use config::{Announced, AtLimit, Emission, LoopConfig, UnitWeights, Weight};
 pub use end::{Output, TurnEnd, TurnError};

@@ -2,6 +2,7 @@
 
 use crate::StoreError;
 use agent_core::approval::LastingGrant;
+use agent_core::message::Digest;
 use async_trait::async_trait;
 use serde::Serialize;
 
@@ -16,6 +17,19 @@ pub trait Approvals: Send + Sync {
 
     /// Takes a grant back, which is an entry of the audit log; says whether it was there.
     async fn revoke(&self, id: &str) -> Result<bool, StoreError>;
+
+    /// Binds a rule that names a tool to the identity of who offers it, and returns the identity that the rule is bound
+    /// to: the first one stays (row 52).
+    async fn bind_rule(&self, rule: NamedRule, identity: Digest) -> Result<Digest, StoreError>;
+}
+
+/// A rule of a configuration that allows a tool by its exact name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NamedRule {
+    /// The agent, with the place of its file.
+    pub agent: String,
+    /// The tool's name.
+    pub tool: String,
 }
 
 /// A grant with its name and time.

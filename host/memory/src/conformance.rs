@@ -51,6 +51,7 @@ pub async fn run(mut new_place: impl FnMut() -> Place) {
     outbox::a_delivered_memory_leaves_no_text(new_place()).await;
     approvals::grants_by_agent_until_they_are_revoked(new_place()).await;
     approvals::a_grant_is_bound_to_all_it_says(new_place()).await;
+    approvals::a_rule_is_bound_once(new_place()).await;
     audit::entries_are_added_in_order(new_place()).await;
     audit::the_same_grants_are_one_entry(new_place()).await;
     audit::denials_and_approvals_come_with_their_commit(new_place()).await;
@@ -59,6 +60,7 @@ pub async fn run(mut new_place: impl FnMut() -> Place) {
     versions::a_plugin_is_taken_back_once(new_place()).await;
     versions::a_rollback_is_in_the_history_at_once(new_place()).await;
     versions::what_has_changed_is_said_once(new_place()).await;
+    versions::components_of_turns_by_agent_and_name(new_place()).await;
     versions::trials_add_up_until_they_end(new_place()).await;
     leases::a_session_has_one_holder(new_place()).await;
     leases::a_lost_lease_cannot_write(new_place()).await;

@@ -16,7 +16,7 @@ mod sqlite;
 mod versions;
 
 pub use agent_core::memory::{Memory, MemoryKind};
-pub use approvals::{Approvals, StoredGrant};
+pub use approvals::{Approvals, NamedRule, StoredGrant};
 pub use audit::{Audit, AuditEntry, Deed};
 pub use blobs::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, digest_of};
 pub use error::StoreError;
@@ -27,6 +27,7 @@ pub use projections::{Comparison, Projection, Projections, ReadStatus, Rebuilt};
 pub use session_log::{
     CallFilter, Commit, Deletion, Lease, MAX_JSON_DEPTH, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession,
     RecordRange, SessionFilter, SessionLog, SessionMeta, SessionSummary, Status, StepRecord, StoredRecord, TimedEvent,
+    Unowned,
 };
 pub use sqlite::{Indexes, Options, SqliteStore, Stats, Synchronous};
 pub use versions::{

@@ -226,10 +226,22 @@ pub struct SessionFilter {
     pub agent: Option<String>,
     /// Of this user.
     pub user: Option<String>,
+    /// With [`SessionFilter::user`]: what becomes of sessions of which the user is not known.
+    pub unowned: Unowned,
     /// In this state.
     pub state: Option<String>,
     /// Children of this session: those that it delegated work to (L16).
     pub delegated_by: Option<String>,
+}
+
+/// What becomes of sessions without a user where those of one user are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unowned {
+    /// They are left out.
+    #[default]
+    Hidden,
+    /// They are listed, too.
+    Shown,
 }
 
 /// A session as lists show it.

@@ -40,6 +40,16 @@ pub trait PluginVersions: Send + Sync {
     /// Lets the plugin's file decide again; says whether it did not.
     async fn undo_rollback(&self, directory: &str, plugin: &str) -> Result<bool, StoreError>;
 
+    /// Records that a turn of the agent begins with these components. What is known already is not written again.
+    async fn note_begun(&self, agent: &str, plugins: Vec<(String, Digest)>) -> Result<(), StoreError>;
+
+    /// Those of these components with which no turn of the agent has begun on this store under that name (row 38).
+    async fn never_begun(
+        &self,
+        agent: &str,
+        plugins: Vec<(String, Digest)>,
+    ) -> Result<Vec<(String, Digest)>, StoreError>;
+
     /// What is taken back in a directory, by plugin.
     async fn rollbacks(&self, directory: &str) -> Result<Vec<Rollback>, StoreError>;
 }

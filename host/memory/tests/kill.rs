@@ -36,7 +36,7 @@ fn commit(revision: u64) -> Commit {
         EventKind::StreamComplete { text: format!("{revision}"), model: "none".to_owned(), usage: Default::default() };
     let events = vec![Event { session: "s".to_owned(), turn: 1, sequence: revision, provisional: None, kind }];
     let (agent, tool, digest) = ("a".to_owned(), "t".to_owned(), Digest::from_sha256([1; 32]));
-    let effect = OutboxEffect::Allow(LastingGrant { agent, tool, digest, arguments: None });
+    let effect = OutboxEffect::Allow(LastingGrant { agent, tool, digest, arguments: None, scope: None });
     let outbox = vec![OutboxItem { id: revision.to_string(), effect }];
     let change = Change { messages, events, outbox, ..Change::default() };
     Commit { snapshot: revision.to_string().into_bytes(), change, ..Commit::default() }

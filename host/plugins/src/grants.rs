@@ -11,7 +11,7 @@ use agent_core::event_type::ServiceEventType;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 pub use partly::Partly;
 pub(crate) use partly::partly;
@@ -105,11 +105,18 @@ fn smaller(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 /// Of these trees what the current ones hold, too, with the smaller access.
 pub fn trees_within(trees: &[TreeGrant], current: &[TreeGrant]) -> Vec<TreeGrant> {
     let within = |tree: &TreeGrant| {
-        let holding = current.iter().filter(|other| tree.host.starts_with(&other.host));
+        let holding = current.iter().filter(|other| lies_within(&tree.host, &other.host));
         let access = holding.map(|other| other.access).max()?.min(tree.access);
         Some(TreeGrant { access, ..tree.clone() })
     };
     trees.iter().filter_map(within).collect()
+}
+
+/// Whether a path leads to the folder or to something below it: by components, and never where a `..` comes after the
+/// folder's own components.
+pub(crate) fn lies_within(path: &Path, folder: &Path) -> bool {
+    let below = path.strip_prefix(folder);
+    below.is_ok_and(|below| below.components().all(|component| matches!(component, Component::Normal(_))))
 }
 
 /// What is said where no grant helps, behind "to allow it,".
@@ -491,6 +498,7 @@ mod tests {
         assert_eq!(trees_within(&[tree("/srv/a")], &[tree("/srv")]), [tree("/srv/a")], "a tree above holds it");
         assert_eq!(trees_within(&[tree("/srv")], &[tree("/srv/a")]), [], "a tree below does not");
         assert_eq!(trees_within(&[tree("/srv2")], &[tree("/srv")]), []);
+        assert_eq!(trees_within(&[tree("/srv/../etc")], &[tree("/srv")]), [], "a path that leaves the tree");
     }
 
     // P6: a denial names the thing and the line to add.

@@ -1,18 +1,23 @@
-//! Grants as an open turn keeps them over a restart: what was granted, without the values (P10).
+//! Grants as an open turn keeps them over a restart: what was granted, without the values (P10). What is read back is a
+//! claim: it selects from the current grants and never adds to them (P14).
 
-use crate::grants::{Grants, TreeGrant};
-use crate::http::Secret;
+use crate::grants::{Grants, TreeGrant, lies_within};
+use crate::http::{self, Secret};
+use crate::manifest::Access;
 use agent_core::event_type::ServiceEventType;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Most patterns that are read of a stored state.
+const MAX_PATTERNS: usize = 1_000;
 
 /// What a plugin was granted when its turn began. Of variables, settings and secrets only the names are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PinnedGrants {
-    /// File trees.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub trees: Vec<TreeGrant>,
+    trees: Vec<PinnedTree>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     env: BTreeSet<String>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
@@ -33,12 +38,22 @@ pub struct PinnedGrants {
     media: bool,
 }
 
+/// A tree that was granted. Nothing is ever opened by this path: it is only compared with the trees of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct PinnedTree {
+    host: PathBuf,
+    guest: String,
+    access: Access,
+}
+
 impl Grants {
     /// As a turn keeps them.
     pub fn pinned(&self) -> PinnedGrants {
         let Grants { trees, env, config, http, secrets, key_value, model_tokens, events, media } = self;
+        let pinned_tree =
+            |tree: &TreeGrant| PinnedTree { host: tree.host.clone(), guest: tree.guest.clone(), access: tree.access };
         PinnedGrants {
-            trees: trees.clone(),
+            trees: trees.iter().map(pinned_tree).collect(),
             env: env.keys().cloned().collect(),
             config: config.keys().cloned().collect(),
             http: http.iter().map(ToString::to_string).collect(),
@@ -52,31 +67,40 @@ impl Grants {
 }
 
 impl PinnedGrants {
-    /// What was granted and still is, with the values that it has now.
-    pub fn with_values_of(&self, current: &Grants) -> Grants {
-        let of = |names: &BTreeSet<String>, values: &BTreeMap<String, String>| {
+    /// The part of the current grants that was granted when the turn began. Every path, value and secret of the result is
+    /// the current configuration's own, so that a stored state can narrow the grants and never widen them.
+    pub fn narrowing(&self, current: &Grants) -> Grants {
+        let Grants { trees, env, config, http, secrets, key_value, model_tokens, events, media } = current;
+        let named = |names: &BTreeSet<String>, values: &BTreeMap<String, String>| {
             let values = values.iter().filter(|(name, _)| names.contains(*name));
             values.map(|(name, value)| (name.clone(), value.clone())).collect()
         };
-        let begun_with = Grants {
-            trees: self.trees.clone(),
-            env: of(&self.env, &current.env),
-            config: of(&self.config, &current.config),
-            // What cannot be read any more grants nothing.
-            http: self.http.iter().filter_map(|pattern| pattern.parse().ok()).collect(),
-            secrets: current
-                .secrets
-                .iter()
-                .filter(|secret| self.secrets.contains(&place_of(secret)))
-                .cloned()
-                .collect(),
-            key_value: self.key_value,
-            model_tokens: self.model_tokens,
-            events: self.events.clone(),
-            media: self.media,
-        };
-        begun_with.within(current)
+        // What cannot be read any more grants nothing.
+        let patterns: Vec<_> = self.http.iter().take(MAX_PATTERNS).filter_map(|pattern| pattern.parse().ok()).collect();
+        Grants {
+            trees: trees.iter().filter_map(|tree| self.narrowing_tree(tree)).collect(),
+            env: named(&self.env, env),
+            config: named(&self.config, config),
+            http: http::granted_by_both(&patterns, http),
+            secrets: secrets.iter().filter(|secret| self.secrets.contains(&place_of(secret))).cloned().collect(),
+            key_value: self.key_value.zip(*key_value).map(|(pinned, current)| pinned.min(current)),
+            model_tokens: self.model_tokens.zip(*model_tokens).map(|(pinned, current)| pinned.min(current)),
+            events: self.events.intersection(events).cloned().collect(),
+            media: self.media && *media,
+        }
     }
+
+    /// A tree of the configuration, as far as the turn began with it or with a tree that holds it.
+    fn narrowing_tree(&self, current: &TreeGrant) -> Option<TreeGrant> {
+        let holding = self.trees.iter().filter(|pinned| is_held(&current.host, &pinned.host));
+        let access = holding.map(|pinned| pinned.access).max()?.min(current.access);
+        Some(TreeGrant { access, ..current.clone() })
+    }
+}
+
+/// Both paths as they were written, or the folder that the configured one leads to.
+fn is_held(current: &Path, pinned: &Path) -> bool {
+    lies_within(current, pinned) || std::fs::canonicalize(current).is_ok_and(|resolved| lies_within(&resolved, pinned))
 }
 
 /// A secret by its name, its header and its hosts, without its value.
@@ -124,17 +148,36 @@ mod tests {
     fn p10_what_a_turn_began_with_as_far_as_it_still_is_granted() {
         let begun = all("first-value");
         assert!(!serde_json::to_string(&begun.pinned()).expect("it serialises").contains("first-value"));
-        assert_eq!(stored(&begun).with_values_of(&all("other-value")), all("other-value"), "values are today's");
-        assert_eq!(stored(&begun).with_values_of(&Grants::default()), Grants::default(), "a revocation acts");
-        assert_eq!(
-            stored(&Grants::default()).with_values_of(&begun),
-            Grants::default(),
-            "nothing is granted meanwhile"
-        );
+        assert_eq!(stored(&begun).narrowing(&all("other-value")), all("other-value"), "values are today's");
+        assert_eq!(stored(&begun).narrowing(&Grants::default()), Grants::default(), "a revocation acts");
+        assert_eq!(stored(&Grants::default()).narrowing(&begun), Grants::default(), "nothing is granted meanwhile");
         let less = Grants { trees: vec![tree("/srv", Access::Read)], ..all("first-value") };
-        assert_eq!(stored(&begun).with_values_of(&less).trees, less.trees);
-        assert_eq!(stored(&less).with_values_of(&begun).trees, less.trees);
+        assert_eq!(stored(&begun).narrowing(&less).trees, less.trees);
+        assert_eq!(stored(&less).narrowing(&begun).trees, less.trees);
+        let below = Grants { trees: vec![tree("/srv/docs", Access::ReadWrite)], ..Grants::default() };
+        assert_eq!(stored(&begun).narrowing(&below), below, "a part of what the turn began with");
+        assert_eq!(stored(&below).narrowing(&begun).trees, [], "the whole of a tree of which it had a part");
         let elsewhere = Grants { secrets: vec![secret("b.example", "first-value")], ..all("first-value") };
-        assert_eq!(stored(&begun).with_values_of(&elsewhere).secrets, [], "a secret for another host is another one");
+        assert_eq!(stored(&begun).narrowing(&elsewhere).secrets, [], "a secret for another host is another one");
+    }
+
+    // P14, row 38: what a document says of trees is compared by components, and nothing of it is ever opened.
+    #[test]
+    fn p14_a_claimed_tree_never_leads_out_of_the_configured_ones() {
+        let current = Grants { trees: vec![tree("tree", Access::Read)], ..Grants::default() };
+        let outside = ["tree/../../../../etc", "/etc", "..", "tree/..", "tree2", "/tree", "tree/./../x", "a/tree"];
+        let inside = ["tree", "tree/", "./tree", "", "."];
+        let claiming = |host: &str| {
+            let tree = serde_json::json!({"host": host, "guest": "../..", "access": "read-write"});
+            serde_json::from_value::<PinnedGrants>(serde_json::json!({"trees": [tree]})).expect("it is read")
+        };
+        for host in outside {
+            assert_eq!(claiming(host).narrowing(&current), Grants::default(), "{host}");
+        }
+        for host in inside {
+            let narrowed = claiming(host).narrowing(&current).trees;
+            assert!(narrowed.is_empty() || narrowed == current.trees, "{host}: {narrowed:?}");
+        }
+        assert_eq!(claiming("tree").narrowing(&current), current);
     }
 }

@@ -2,7 +2,9 @@
 
 mod config;
 
-pub use self::config::{AgentConfig, Answered, Asking, DEFAULT_OFFERED_TOOLS, DEFAULT_REPLY_TOKENS, PluginAllowance};
+pub use self::config::{
+    AgentConfig, Answered, Asking, DEFAULT_OFFERED_TOOLS, DEFAULT_REPLY_TOKENS, PluginAllowance, RuleBinding,
+};
 
 use self::config::Configured;
 use crate::approvals;

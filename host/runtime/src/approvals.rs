@@ -2,6 +2,7 @@
 
 mod events;
 mod requests;
+mod scope;
 
 pub use events::{APPROVAL_REQUESTED, APPROVAL_RESOLVED};
 use requests::Standing;
@@ -12,8 +13,8 @@ use crate::outbox::{self, OutboxConfig, OutboxError};
 use crate::registry::{Availability, RegisteredTool};
 use crate::session::{Session, SessionError, Shared};
 use agent_core::approval::{
-    ApprovalAnswer, ApprovalPolicy, ApprovalRules, ApprovalVerdict, AskedAgain, GrantScope, LastingGrant, Leave,
-    Ruling, ScopedGrant, canonical_json, edit_note,
+    ApprovalAnswer, ApprovalPolicy, ApprovalRules, ApprovalScope, ApprovalVerdict, AskedAgain, GrantScope,
+    LastingGrant, Leave, Ruling, ScopedGrant, canonical_json, edit_note,
 };
 use agent_core::change::{CallChange, CallRecord, Change, Denial};
 use agent_core::event::{ApprovalDetails, ApprovalItem, EventKind};
@@ -170,6 +171,21 @@ fn changed_since(record: &CallRecord, tool: &RegisteredTool, asked: Asked) -> Op
     }
 }
 
+/// Says why an earlier approval of the tool does not count.
+fn warn_of_void_grants(given: &[&LastingGrant], tool: &RegisteredTool, now: &ApprovalScope) {
+    let name = &tool.definition.name;
+    let mut of_tool = given.iter().filter(|grant| grant.tool == *name && grant.arguments.is_none());
+    let Some(earlier) = of_tool.next() else { return };
+    let why = match &earlier.scope {
+        None => "an earlier version of this host did not record what it was about",
+        Some(about) if about.identity != now.identity => {
+            "the agent's file, the user, or the plugin or server that offers the tool is another one"
+        }
+        Some(_) => "the grants in force are others",
+    };
+    tracing::warn!("an earlier approval of `{name}` does not count for this call, so the host asks again: {why}");
+}
+
 fn denied(tool: &str, because: &str) -> String {
     format!("the agent's configuration denies `{tool}`: {because} = \"deny\"")
 }
@@ -202,6 +218,12 @@ impl Shared {
         of(&self.agent).strictest(of(&self.live.current()))
     }
 
+    /// The same beside rules with the tool's exact name.
+    fn general_ruling(&self, tool: &RegisteredTool) -> Ruling {
+        let of = |agent: &Agent| agent.config().approvals.general_ruling(&tool.definition, &tool.source);
+        of(&self.agent).strictest(of(&self.live.current()))
+    }
+
     /// The same for grants that hold for the same arguments only.
     fn binds_arguments(&self, tool: &str) -> bool {
         [&self.agent, &self.live.current()].iter().any(|agent| agent.config().approvals.binds_arguments(tool))
@@ -230,17 +252,16 @@ impl Session {
         let records = self.load_calls(&ids).await?;
         self.connect_for(&records, &CancellationToken::new()).await?;
         let mut answers = Vec::with_capacity(decisions.len());
-        for decision in decisions {
-            if let Some(held) = self.request_held_for(&decision.call).await? {
-                let call = decision.call.clone();
-                answers.push(ApprovalAnswer { call, verdict: self.decided_about_request(held, decision)? });
-                continue;
-            }
-            let ApprovalDecision { call, verdict } = decision;
+        for ApprovalDecision { call, verdict } in decisions {
             let record = records.iter().find(|record| record.id == call);
             let record = record.ok_or_else(|| Refused::UnknownCall(call.clone()))?;
+            if let Some(held) = self.request_held_for(&call).await? {
+                let verdict = self.decided_about_request(held, record, verdict).await?;
+                answers.push(ApprovalAnswer { call, verdict });
+                continue;
+            }
             let verdict = match verdict {
-                Verdict::Allow { scope, edited } => self.granted(record, scope, edited)?,
+                Verdict::Allow { scope, edited } => self.granted(record, scope, edited).await?,
                 Verdict::Deny { reason } => {
                     let reason = reason.map(|reason| reason.chars().take(REASON_CHARACTERS).collect());
                     ApprovalVerdict::Denied { reason }
@@ -256,46 +277,54 @@ impl Session {
         self.shared.agent.registry().get(tool).map_or(Ok(()), |tool| tool.check_arguments(edited))
     }
 
-    fn granted(
+    async fn granted(
         &self,
         record: &CallRecord,
         scope: GrantScope,
         edited: Option<Value>,
-    ) -> Result<ApprovalVerdict, ApprovalError> {
+    ) -> Result<ApprovalVerdict, SessionError> {
         let (call, name) = (record.id.clone(), record.name.clone());
-        let agent = &self.shared.agent;
-        let Some(tool) = agent.registry().get(&name) else { return Err(ApprovalError::Gone { call, tool: name }) };
-        let ruling = self.shared.ruling(tool);
+        let agent = self.shared.agent.clone();
+        let Some(tool) = agent.registry().get(&name) else {
+            return Err(ApprovalError::Gone { call, tool: name }.into());
+        };
+        let ruling = self.ruling(tool).await?;
         if ruling.policy == ApprovalPolicy::Deny {
-            return Err(ApprovalError::Forbidden { call, tool: name, because: ruling.because });
+            return Err(ApprovalError::Forbidden { call, tool: name, because: ruling.because }.into());
         }
         let edited = edited.filter(|edited| *edited != record.arguments);
         if let Some(Err(violations)) = edited.as_ref().map(|edited| tool.check_arguments(edited)) {
-            return Err(ApprovalError::Arguments { call, tool: name, violations });
+            return Err(ApprovalError::Arguments { call, tool: name, violations }.into());
         }
         let is_bound = edited.is_some() || scope == GrantScope::Once || self.shared.binds_arguments(&name);
         let arguments = is_bound.then(|| digest_of_arguments(edited.as_ref().unwrap_or(&record.arguments)));
-        let (agent, digest) = (agent.config().name.clone(), tool.digest.clone());
-        let grant = ScopedGrant { scope, grant: LastingGrant { agent, tool: name, digest, arguments } };
-        Ok(ApprovalVerdict::Granted { edited, grant })
+        let (about, digest) = (Some(self.approval_scope(tool)), tool.digest.clone());
+        let agent = agent.config().name.clone();
+        let grant = LastingGrant { agent, tool: name, digest, arguments, scope: about };
+        Ok(ApprovalVerdict::Granted { edited, grant: ScopedGrant { scope, grant } })
     }
 
     /// Says of each call of a reply whether somebody must allow it.
     pub(crate) async fn ask_where_needed(&self, mut calls: Vec<ResolvedCall>) -> Result<Vec<ResolvedCall>, StoreError> {
         let mut lasting = None;
         for call in calls.iter_mut().filter(|call| matches!(call.disposition, Disposition::Ready { .. })) {
-            let Some(tool) = self.shared.agent.registry().get(&call.name).filter(|tool| self.asks(tool)) else {
+            let Some(tool) = self.shared.agent.registry().get(&call.name) else { continue };
+            if self.ruling(tool).await?.policy != ApprovalPolicy::Ask {
                 continue;
-            };
+            }
             let lasting = match &mut lasting {
                 Some(lasting) => lasting,
                 none => none.insert(self.lasting().await?),
             };
-            let mut remembered = self.run.grants.iter().chain(lasting.iter());
-            let remembered = remembered.find(|grant| self.is_remembered_for(grant, tool, &call.arguments));
+            let scope = self.approval_scope(tool);
+            let given: Vec<_> = self.run.grants.iter().chain(lasting.iter()).collect();
+            let remembered = given.iter().find(|grant| self.is_remembered_for(grant, (tool, &scope), &call.arguments));
             call.approval = match remembered {
-                Some(grant) => Approval::Remembered(grant.clone()),
-                None => Approval::Needed(tool.digest.clone()),
+                Some(grant) => Approval::Remembered((*grant).clone()),
+                None => {
+                    warn_of_void_grants(&given, tool, &scope);
+                    Approval::Needed(scope.identity)
+                }
             };
         }
         Ok(calls)
@@ -333,7 +362,13 @@ impl Session {
                 let error = ToolError::Denied { message };
                 return Ok(Some((Input::Forbidden { call: record.id.clone(), error }, None)));
             }
-            let ruling = self.shared.ruling(tool);
+            if self.unverified.contains(&record.id)
+                && let Err(violations) = tool.check_arguments(record.effective_arguments())
+            {
+                let error = ToolError::InvalidArguments { violations };
+                return Ok(Some((Input::Forbidden { call: record.id.clone(), error }, None)));
+            }
+            let ruling = self.ruling(tool).await?;
             let asked = if ruling.policy == ApprovalPolicy::Ask { Asked::Somebody } else { Asked::Nobody };
             if let Some(error) = changed_since(record, tool, asked) {
                 return Ok(Some((Input::Forbidden { call: record.id.clone(), error }, None)));
@@ -346,11 +381,11 @@ impl Session {
                     return Ok(Some((Input::Forbidden { call: record.id.clone(), error }, None)));
                 }
             }
-            let arguments = record.effective_arguments();
+            let (arguments, scope) = (record.effective_arguments(), self.approval_scope(tool));
             let holds = match &dispatch.granted {
                 None => false,
-                Some(Leave::Answered(grant)) => self.is_bound_to(grant, tool, arguments),
-                Some(Leave::Remembered(grant)) if !self.is_remembered_for(grant, tool, arguments) => false,
+                Some(Leave::Answered(grant)) => self.is_bound_to(grant, (tool, &scope), arguments),
+                Some(Leave::Remembered(grant)) if !self.is_remembered_for(grant, (tool, &scope), arguments) => false,
                 Some(Leave::Remembered(grant)) if self.run.grants.contains(grant) => true,
                 Some(Leave::Remembered(grant)) => {
                     let lasting: &mut Vec<LastingGrant> = match &mut lasting {
@@ -361,7 +396,7 @@ impl Session {
                 }
             };
             if !holds {
-                again.push(AskedAgain { call: record.id.clone(), digest: tool.digest.clone() });
+                again.push(AskedAgain { call: record.id.clone(), digest: scope.identity });
             }
         }
         Ok((!again.is_empty()).then_some((Input::AskAgain { calls: again }, None)))
@@ -383,10 +418,6 @@ impl Session {
         Some((Some(call.clone()), denial))
     }
 
-    fn asks(&self, tool: &RegisteredTool) -> bool {
-        self.shared.ruling(tool).policy == ApprovalPolicy::Ask
-    }
-
     async fn lasting(&self) -> Result<Vec<LastingGrant>, StoreError> {
         let store = &*self.shared.store;
         remember_grants(store, None).await?;
@@ -394,17 +425,32 @@ impl Session {
         Ok(allowed.into_iter().map(|stored| stored.grant).collect())
     }
 
-    fn is_bound_to(&self, grant: &LastingGrant, tool: &RegisteredTool, arguments: &Value) -> bool {
+    /// Whether a person's answer about this call is about what would run now.
+    fn is_bound_to(
+        &self,
+        grant: &LastingGrant,
+        (tool, scope): (&RegisteredTool, &ApprovalScope),
+        arguments: &Value,
+    ) -> bool {
         grant.agent == self.shared.agent.config().name
             && grant.tool == tool.definition.name
             && grant.digest == tool.digest
+            && grant.scope.as_ref().is_some_and(|about| about.identity == scope.identity)
             && grant.arguments.as_ref().is_none_or(|digest| *digest == digest_of_arguments(arguments))
     }
 
-    /// The same for a grant that was given for another call: the configuration may ask for the same arguments.
-    fn is_remembered_for(&self, grant: &LastingGrant, tool: &RegisteredTool, arguments: &Value) -> bool {
+    /// The same for a grant that was given for another call: it holds for the grants that were in force then, and the
+    /// configuration may ask for the same arguments (row 52).
+    fn is_remembered_for(
+        &self,
+        grant: &LastingGrant,
+        (tool, scope): (&RegisteredTool, &ApprovalScope),
+        arguments: &Value,
+    ) -> bool {
         let may_differ = !self.shared.binds_arguments(&tool.definition.name);
-        (may_differ || grant.arguments.is_some()) && self.is_bound_to(grant, tool, arguments)
+        (may_differ || grant.arguments.is_some())
+            && grant.scope.as_ref() == Some(scope)
+            && self.is_bound_to(grant, (tool, scope), arguments)
     }
 
     /// Completes approval requests with what stands in the calls' records: who answers must know what they allow.
@@ -438,7 +484,7 @@ impl Session {
                 source: tool.source.clone(),
                 arguments: record.effective_arguments().clone(),
                 traits: tool.definition.traits,
-                because: self.shared.ruling(tool).because,
+                because: self.ruling(tool).await?.because,
             });
         }
         Ok(())

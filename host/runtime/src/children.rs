@@ -10,7 +10,7 @@ use agent_core::change::{CallRecord, CallResult};
 use agent_core::event::WaitCause;
 use agent_core::message::{CallId, TurnInput};
 use agent_core::plugin::TraceContext;
-use agent_core::run::{Answerer, Awaited, Input, LoopConfig, Run, TurnError};
+use agent_core::run::{Answerer, Awaited, Input, LoopConfig, RestoreError, Run, TurnError};
 use agent_core::tool::ToolError;
 use agent_memory::{Lease, OpenMode, Store, StoreError};
 use futures::FutureExt;
@@ -295,7 +295,15 @@ async fn open(work: &Work, mode: OpenMode) -> Result<Session, SessionError> {
 
 async fn open_now(work: &Work, mode: OpenMode) -> Result<Session, SessionError> {
     let watchers = Watchers::below(work.above.clone());
-    Session::open_as(&work.host, work.agent.clone(), (work.new.clone(), mode), watchers).await
+    let session = Session::open_as(&work.host, work.agent.clone(), (work.new.clone(), mode), watchers).await?;
+    if session.state().delegated_by == work.new.delegated_by {
+        return Ok(session);
+    }
+    // Such as an imported document under the subject that belongs to this call.
+    let subject = session.subject().to_owned();
+    session.close().await?;
+    let error = RestoreError::Inconsistent("the session under the call's subject was not delegated by this one");
+    Err(SessionError::Restore { session: subject, error })
 }
 
 /// The lease of a child that is being driven. Whoever drops the driver gives it back, so that the child can be taken up

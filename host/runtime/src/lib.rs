@@ -38,7 +38,7 @@ pub mod swap;
 mod trace;
 mod user;
 
-pub use agent::{Agent, AgentConfig, AgentError, Answered, Asking, PluginAllowance};
+pub use agent::{Agent, AgentConfig, AgentError, Answered, Asking, PluginAllowance, RuleBinding};
 pub use agent_core::run::{Announced, Emission};
 pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
 pub use checkpoint::{Checkpoint, CheckpointObserver};

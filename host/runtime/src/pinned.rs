@@ -1,12 +1,13 @@
-//! What an open turn keeps of its agent, and the agent as such a turn has it after a restart: what it began with, as far as
-//! it is still granted (P10).
+//! What an open turn keeps of its agent, and the agent as such a turn has it after a restart: what the current configuration
+//! says, narrowed to what the turn began with (P10, P14).
 
 use crate::agent::{Agent, AgentConfig, AgentError, PluginAllowance};
 use crate::builtins::loop_break;
 use crate::registry::{Availability, RegisteredTool};
 use agent_core::message::Digest;
-use agent_core::run::PinnedAgent;
+use agent_core::run::{PinnedAgent, Turn};
 use agent_core::tool::ToolSource;
+use agent_memory::{Store, StoreError};
 use agent_plugins::{Generation, Grants, PinnedGrants};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -88,29 +89,60 @@ pub(crate) fn pins_of(agent: &Agent) -> PinnedAgent {
     }
 }
 
-/// The agent as a turn has it that began with these plugins: what it kept, with the values and as far as granted now.
+/// The agent as a turn has it that began with these plugins. The configuration of now decides who builds the context,
+/// validates the output and prepares media, and with which values; what the turn kept only narrows its grants (P14).
 pub(crate) fn resumed(
     current: &Agent,
     generation: Generation,
     pinned: Option<&PinnedAgent>,
 ) -> Result<Agent, AgentError> {
-    let Some(pinned) = pinned else { return current.with_generation(generation) };
     let now = current.config();
+    let generation = with_roles(generation, current);
+    let Some(pinned) = pinned else { return current.with_generation(generation) };
     let plugins = now.plugins.iter().map(|(name, allowance)| {
-        let grants = pinned.grants.get(name).map(|grants| read(grants).with_values_of(&allowance.grants));
+        let grants = pinned.grants.get(name).map(|grants| read(grants).narrowing(&allowance.grants));
         (name.clone(), PluginAllowance { grants: grants.unwrap_or_default(), ..allowance.clone() })
     });
     let host = Grants { trees: now.host_trees.clone(), ..Grants::default() };
     let config = AgentConfig {
         plugins: plugins.collect(),
-        host_trees: read(&pinned.host_grants).with_values_of(&host).trees,
-        context_builder: pinned.context_builder.clone(),
-        validators: pinned.validators.clone(),
-        media_policies: pinned.media_policies.clone(),
+        host_trees: read(&pinned.host_grants).narrowing(&host).trees,
         ..now.clone()
     };
     let tools = PinnedTools { own: pinned.tools.clone(), servers: pinned.servers.clone() };
     current.resumed(config, generation, tools)
+}
+
+/// The same plugins, and those of the current agent that judge or prepare for it and that the turn did not begin with.
+fn with_roles(generation: Generation, current: &Agent) -> Generation {
+    let config = current.config();
+    let named = config.context_builder.iter().chain(&config.validators).chain(config.media_policies.values());
+    let missing: Vec<_> = named
+        .filter(|name| generation.plugin(name).is_none())
+        .filter_map(|name| current.generation().plugin(name).cloned())
+        .collect();
+    match missing.is_empty() {
+        true => generation,
+        false => Generation::new(generation.plugins().cloned().chain(missing)),
+    }
+}
+
+/// Components that a stored turn names and that this host cannot vouch for: they neither serve the agent now under that
+/// name, nor has a turn of the agent begun with them here. A turn that kept nothing of its agent may only name what serves.
+pub(crate) async fn unknown_components(
+    store: &dyn Store,
+    current: &Agent,
+    (turn, named): (&Turn, &[(String, Digest)]),
+) -> Result<Vec<(String, Digest)>, StoreError> {
+    let serves = |(name, digest): &&(String, Digest)| {
+        current.generation().plugin(name).is_some_and(|plugin| plugin.digest() == digest)
+    };
+    let others: Vec<_> = named.iter().filter(|component| !serves(component)).cloned().collect();
+    match turn.pinned {
+        _ if others.is_empty() => Ok(others),
+        Some(_) => store.never_begun(&current.config().record_name(), others).await,
+        None => Ok(others),
+    }
 }
 
 fn written(grants: &Grants) -> Value {

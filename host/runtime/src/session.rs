@@ -135,6 +135,8 @@ pub struct Session {
     messages: HashMap<MessageId, Arc<StoredMessage>>,
     calls: HashMap<CallId, CallRecord>,
     stored_texts: HashSet<Digest>,
+    /// Calls that the stored state brought along: their arguments are checked again before they run.
+    pub(crate) unverified: HashSet<CallId>,
 }
 
 impl Session {
@@ -218,6 +220,10 @@ impl Session {
             self.use_agent(self.shared.agent.for_user(Some(user.as_str()))?);
         }
         let (plugins, pinned) = (self.shared.agent.pins(), Some(pinned::pins_of(&self.shared.agent)));
+        let components = plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
+        // Before the turn's own record, which only counts together with this one (row 38).
+        self.shared.store.note_begun(&self.shared.agent.config().record_name(), components).await?;
+        self.bind_rules().await?;
         let config = match bounds {
             Bounds::Own => self.shared.agent.bounds(),
             Bounds::Given(config) => LoopConfig { user: self.shared.agent.config().user.clone(), ..config },

@@ -1,7 +1,7 @@
 //! Approvals with the real binary, where nobody sits at a terminal: what waits, who answers it, and what is left after the
 //! process was killed (L17, D3; rows 19 and 20).
 
-use crate::support::{calling, components, repository, saying, script, short};
+use crate::support::{KeptCode, calling, components, repository, saying, script, short};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -11,24 +11,19 @@ const PAY: &str = "payer.pay";
 
 /// A place to work in: the plugin, an agent's configuration, a data folder, and a model that says what it is told to.
 pub(crate) struct Desk {
+    _kept: KeptCode,
     folder: TempDir,
 }
 
 impl Desk {
     pub(crate) fn new(rules: &str, replies: &[Value]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["plugins", "tree", "data"] {
+        let kept = KeptCode::in_data(&folder.path().join("data"));
+        for name in ["plugins", "tree"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         std::fs::copy(components().join("payer.wasm"), folder.path().join("plugins/payer.wasm")).unwrap();
-        #[cfg(unix)]
-        {
-            // Compiled code is kept from test to test.
-            let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("end-to-end/terminal-cache");
-            std::fs::create_dir_all(&cache).unwrap();
-            std::os::unix::fs::symlink(cache, folder.path().join("data/cache")).unwrap();
-        }
-        let desk = Self { folder };
+        let desk = Self { _kept: kept, folder };
         std::fs::write(desk.path("script.json"), script(replies).to_string()).unwrap();
         desk.configure(rules);
         desk

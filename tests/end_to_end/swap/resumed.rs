@@ -73,18 +73,18 @@ async fn p10_grants_come_back_over_a_restart() {
     assert!(results(&house, &session).await.iter().all(|(_, is_error, _)| !is_error));
 }
 
-/// P10: validators that the configuration names by now are the next turn's; the pinned plugins are all there.
+/// P14: validators that the configuration names by now judge a turn that began without them, too.
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_a_turn_keeps_its_validators() {
+async fn p14_a_resumed_turn_is_judged_by_the_validators_of_now() {
     let house = House::new(&["probe"]).await;
     let subject = suspended(&house, AgentConfig::new("test")).await;
     let from = crate::support::components().join("bad-validator.wasm");
     std::fs::copy(from, house.directory.path().join("plugins/bad-validator.wasm")).unwrap();
     let config = AgentConfig { validators: vec!["bad-validator".to_owned()], ..AgentConfig::new("test") };
-    let agent = next(&house, config, &[saying("Done.")]).await;
+    let agent = next(&house, config, &[saying("fail")]).await;
     let mut session = open(&house, &agent, &subject).await.unwrap();
     let result = answered(&mut session).await;
-    assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
+    assert!(matches!(result, TurnResult::Failed(TurnError::PluginFailed { .. })), "{result:?}");
 }
 
 /// P10: a stored component that this host refuses for good ends the turn; until then it can be cancelled in any case.

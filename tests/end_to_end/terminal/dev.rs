@@ -2,7 +2,7 @@
 
 use super::screen::Screen;
 use super::{CTRL_BACKSLASH, CTRL_C, CTRL_D};
-use crate::support::components;
+use crate::support::{KeptCode, components};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,18 +10,16 @@ use tempfile::TempDir;
 
 /// A project in JavaScript whose `jco` copies the component that `app.js` names, or finds an error in it.
 struct Bench {
+    _kept: KeptCode,
     folder: TempDir,
 }
 
 impl Bench {
     fn new() -> Self {
-        let bench = Self { folder: tempfile::tempdir().unwrap() };
-        for name in ["project", "data"] {
-            std::fs::create_dir(bench.path(name)).unwrap();
-        }
-        let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("end-to-end/terminal-cache");
-        std::fs::create_dir_all(&cache).unwrap();
-        std::os::unix::fs::symlink(cache, bench.path("data/cache")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let kept = KeptCode::in_data(&folder.path().join("data"));
+        let bench = Self { _kept: kept, folder };
+        std::fs::create_dir(bench.path("project")).unwrap();
         std::fs::write(bench.path("project/plugin.toml"), "name = \"work\"\n").unwrap();
         let script = format!(
             "#!/bin/sh\nfor last; do :; done\nif grep -q bad app.js; then echo 'app.js:1: what is this?' >&2; exit 1; fi\n\

@@ -2,7 +2,7 @@
 
 use super::screen::Screen;
 use super::{CTRL_C, CTRL_D};
-use crate::support::{calling, components, saying, script};
+use crate::support::{KeptCode, calling, components, saying, script};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -14,26 +14,25 @@ const FILE: &str = "# my agent\nplugin_directory = \"../plugins\" # beside it\n\
 
 /// Plugins, a folder to work in, and a model that says what it is told to.
 pub(super) struct Place {
+    _kept: KeptCode,
     folder: TempDir,
 }
 
 impl Place {
     pub(super) fn new(file: &str, replies: &[Value]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["plugins", "work", "data", "other"] {
+        let kept = KeptCode::in_data(&folder.path().join("data"));
+        for name in ["plugins", "work", "other"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         for plugin in ["text.wasm", "notes.wasm", "probe.wasm", "project-context.wasm"] {
             std::fs::copy(components().join(plugin), folder.path().join("plugins").join(plugin)).unwrap();
         }
-        let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("end-to-end/terminal-cache");
-        std::fs::create_dir_all(&cache).unwrap();
-        std::os::unix::fs::symlink(cache, folder.path().join("data/cache")).unwrap();
         std::fs::write(folder.path().join("script.json"), script(replies).to_string()).unwrap();
         std::fs::write(folder.path().join("work/agent.toml"), file).unwrap();
         std::fs::write(folder.path().join("work/a.txt"), "one two\n").unwrap();
         std::fs::write(folder.path().join("other/b.txt"), "one two three\n").unwrap();
-        Self { folder }
+        Self { _kept: kept, folder }
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {

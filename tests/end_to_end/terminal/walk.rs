@@ -3,7 +3,7 @@
 use super::CTRL_D;
 use super::screen::Screen;
 use crate::page::{Block, Typed};
-use crate::support::{repository, scratch};
+use crate::support::{KeptCode, repository, scratch};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,7 @@ pub(super) fn file_of(block: &Block) -> &str {
 
 /// Somebody at a shell, with data of their own.
 pub(super) struct Walk {
+    _kept: KeptCode,
     top: PathBuf,
     /// Where the shell is.
     pub(super) place: PathBuf,
@@ -44,11 +45,8 @@ impl Walk {
         let place = top.join("here");
         std::fs::create_dir_all(&place).unwrap();
         // Compiled code is kept from test to test.
-        let cache = scratch().join("terminal-cache");
-        std::fs::create_dir_all(&cache).unwrap();
-        std::fs::create_dir(top.join("data")).unwrap();
-        std::os::unix::fs::symlink(cache, top.join("data/cache")).unwrap();
-        Self { top, place, variables: variables.to_vec() }
+        let kept = KeptCode::in_data(&top.join("data"));
+        Self { _kept: kept, top, place, variables: variables.to_vec() }
     }
 
     /// Does what the block says.

@@ -28,6 +28,9 @@ pub(crate) struct ReplayArguments {
     /// An agent's file, or its name in this folder: its limits, variables and configuration values hold
     #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
     pub(crate) agent: Option<PathBuf>,
+    /// Whose session (default: who is logged in)
+    #[arg(long, value_name = "NAME", value_parser = super::user_name)]
+    pub(crate) user: Option<String>,
     /// Only this turn
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) turn: Option<u32>,

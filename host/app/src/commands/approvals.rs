@@ -1,6 +1,5 @@
 //! `approvals list|revoke`: what was allowed for good (L17).
 
-use super::session;
 use crate::arguments::approval::ApprovalsCommand;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
@@ -50,7 +49,7 @@ async fn grants(store: &dyn Store, of: Option<String>) -> Result<Vec<StoredGrant
     let agents = match of {
         Some(agent) => BTreeSet::from([agent]),
         None => {
-            let sessions = session::sessions(store, SessionFilter::default(), MAX_PAGE).await?;
+            let sessions = store.sessions(SessionFilter::default(), MAX_PAGE).await.map_err(Failure::failed)?;
             sessions.into_iter().map(|session| session.agent).collect()
         }
     };

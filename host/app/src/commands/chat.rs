@@ -305,7 +305,7 @@ impl Chat<'_> {
             Asked::Sessions => self.list_sessions().await?,
             Asked::NewSession => self.go_to(OpenSession::New).await?,
             Asked::OtherSession(id) => {
-                let which = opening::existing(&id, &self.settings.name, &*self.host.store).await?;
+                let which = opening::existing(&id, &self.settings.name, (&*self.host.store, &self.kept.data)).await?;
                 if which == OpenSession::Existing(self.session.subject().to_owned()) {
                     self.show_session();
                 } else {
@@ -370,7 +370,7 @@ impl Chat<'_> {
 
     async fn list_sessions(&self) -> Result<(), Failure> {
         let filter = SessionFilter { agent: Some(self.settings.name.clone()), ..SessionFilter::default() };
-        for session in session::sessions(&*self.host.store, filter, LATEST).await? {
+        for session in session::sessions(&*self.host.store, &self.kept.data, filter, LATEST).await? {
             self.say(session::summary(&session));
         }
         Ok(())

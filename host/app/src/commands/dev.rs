@@ -16,6 +16,7 @@ use agent_core::message::TurnInput;
 use agent_kit::build::{BuildEvent, BuiltPlugin, Written, projects_at};
 use agent_kit::dev::{News, Workshop};
 use agent_plugins::Kind;
+use agent_runtime::RuleBinding;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
@@ -120,6 +121,8 @@ impl Bench {
     /// A session with what was built. Where nobody has named an agent, it uses what it has of every kind.
     async fn open(&self, built: &[BuiltPlugin], terminal: &Terminal) -> Result<Opened, Failure> {
         let mut settings = setup::settings(&self.run.agent, terminal).await?;
+        // Who develops a plugin replaces it with each build, and has not to allow it again each time.
+        settings.rule_binding = RuleBinding::Name;
         if !self.has_agent {
             use_all(&mut settings, built);
         }

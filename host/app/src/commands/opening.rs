@@ -1,5 +1,6 @@
 //! From the command line to an open session.
 
+use super::session;
 use crate::arguments::RunArguments;
 use crate::data::DataDirectory;
 use crate::environment;
@@ -11,7 +12,7 @@ use crate::setup::agents::{self, MadeAgent, Projects};
 use crate::terminal::turn::Kept;
 use crate::terminal::{BOLD, Terminal, YELLOW, text};
 use agent_mcp::McpServers;
-use agent_memory::{Rollback, SessionLog, SqliteStore, Store, StoreError};
+use agent_memory::{MAX_PAGE, Rollback, SessionFilter, SqliteStore, Store, StoreError};
 use agent_runtime::{
     CheckpointObserver, Downscaler, FirstUse, Host, LiveAgent, Notice, OpenSession, Session, SessionError, swap,
 };
@@ -60,7 +61,7 @@ pub(crate) fn files(made: &[MadeAgent]) -> BTreeMap<String, PathBuf> {
 /// Builds and loads the plugins, and opens the session that is asked for.
 pub(crate) async fn open(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Opened, Failure> {
     let settings = setup::settings(&run.agent, terminal).await?;
-    open_in(run, (settings, DataDirectory::open(data)?), Duration::ZERO, terminal).await
+    open_in(run, (settings, DataDirectory::open(data)?.for_user(run.user.clone())), Duration::ZERO, terminal).await
 }
 
 /// The same in a data folder, waiting for as long as is said for another process that has the session open.
@@ -70,9 +71,10 @@ pub(crate) async fn open_in(
     patience: Duration,
     terminal: &Terminal,
 ) -> Result<Opened, Failure> {
-    settings.user.clone_from(&run.user);
+    settings.user = run.user.clone().or_else(|| data.user());
+    let data = data.for_user(settings.user.clone());
     let store = setup::store(&data)?;
-    let which = which(run, &settings, &store).await?;
+    let which = which(run, &settings, (&*store, &data)).await?;
     let sandbox = setup::sandbox_of(&settings, &data)?;
     let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
     setup::refuse(&problems)?;
@@ -154,16 +156,22 @@ pub(crate) async fn close(session: Session, store: &dyn Store) -> Result<(), Fai
     Ok(())
 }
 
-async fn which(run: &RunArguments, settings: &Settings, store: &SqliteStore) -> Result<OpenSession, Failure> {
+async fn which(
+    run: &RunArguments,
+    settings: &Settings,
+    (store, data): (&SqliteStore, &DataDirectory),
+) -> Result<OpenSession, Failure> {
     let agent = &settings.name;
     if run.continue_latest {
-        let latest = store.latest(agent).await.map_err(Failure::refused)?;
-        return latest.map(OpenSession::Existing).ok_or_else(|| {
+        let filter = SessionFilter { agent: Some(agent.clone()), ..SessionFilter::default() };
+        let sessions = session::sessions(store, data, filter, MAX_PAGE).await?;
+        let latest = sessions.into_iter().find(|session| session.delegated_by.is_none() && session.revision > 0);
+        return latest.map(|session| OpenSession::Existing(session.subject)).ok_or_else(|| {
             Failure::refused(format!("the agent `{agent}` has no session yet: leave --continue out to begin one"))
         });
     }
     match &run.session {
-        Some(asked) => existing(asked, agent, store).await,
+        Some(asked) => existing(asked, agent, (store, data)).await,
         None => Ok(OpenSession::New),
     }
 }
@@ -172,9 +180,9 @@ async fn which(run: &RunArguments, settings: &Settings, store: &SqliteStore) -> 
 pub(crate) async fn existing(
     asked: &str,
     agent: &str,
-    store: &dyn agent_memory::Store,
+    (store, data): (&dyn Store, &DataDirectory),
 ) -> Result<OpenSession, Failure> {
-    let session = super::session::find(store, Some(asked)).await?;
+    let session = session::find(store, data, Some(asked)).await?;
     if session.agent != agent {
         let (subject, owner) = (session.subject, session.agent);
         return Err(Failure::refused(format!(

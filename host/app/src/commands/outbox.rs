@@ -1,14 +1,16 @@
 //! `outbox list` and `outbox deliver`: what commits have asked to be done outside their sessions, whether it was done, and
 //! doing it (D2, D6).
 
+use super::session;
 use crate::arguments::OutboxCommand;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::setup;
 use crate::terminal::{BOLD, DIM, Terminal, text};
 use agent_core::change::OutboxEffect;
-use agent_memory::{OutboxFilter, Store, StoredOutboxItem};
+use agent_memory::{MAX_PAGE, OutboxFilter, SessionFilter, Store, StoredOutboxItem};
 use agent_runtime::{OutboxConfig, outbox};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,19 +24,21 @@ pub(crate) async fn run(command: OutboxCommand, data: &DataDirectory, terminal: 
     let store = setup::store(data)?;
     match command {
         OutboxCommand::List { session, all, json } => {
-            let session = subject(&*store, session).await?;
-            list(&*store, session.as_deref(), (all, json), terminal).await
+            let session = subject(&*store, data, session).await?;
+            let own = session::sessions(&*store, data, SessionFilter::default(), MAX_PAGE).await?;
+            let own = own.into_iter().map(|session| session.subject).collect();
+            list(&*store, (session.as_deref(), &own), (all, json), terminal).await
         }
         OutboxCommand::Deliver { directory, session } => {
-            let session = subject(&*store, session).await?;
+            let session = subject(&*store, data, session).await?;
             deliver(&*store, directory, session.as_deref(), terminal).await
         }
     }
 }
 
-async fn subject(store: &dyn Store, asked: Option<String>) -> Result<Option<String>, Failure> {
+async fn subject(store: &dyn Store, data: &DataDirectory, asked: Option<String>) -> Result<Option<String>, Failure> {
     Ok(match asked {
-        Some(asked) => Some(super::session::find(store, Some(&asked)).await?.subject),
+        Some(asked) => Some(session::find(store, data, Some(&asked)).await?.subject),
         None => None,
     })
 }
@@ -64,7 +68,7 @@ async fn deliver(
 
 async fn list(
     store: &dyn Store,
-    session: Option<&str>,
+    (session, own): (Option<&str>, &BTreeSet<String>),
     (all, json): (bool, bool),
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
@@ -74,8 +78,8 @@ async fn list(
         let items = store.outbox(session, which, after, PAGE).await.map_err(Failure::failed)?;
         let Some(last) = items.last() else { break };
         after = last.number;
-        found = true;
-        for item in &items {
+        for item in items.iter().filter(|item| own.contains(&item.session)) {
+            found = true;
             let line = if json { serde_json::to_string(item).map_err(Failure::failed)? } else { shown(item) };
             terminal.print(line).map_err(Failure::output)?;
         }

@@ -27,7 +27,7 @@ const MAX_DOCUMENT: u64 = 1 << 30;
 
 /// Runs it.
 pub(crate) async fn run(asked: ReplayArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
-    let data = DataDirectory::open(data)?;
+    let data = DataDirectory::open(data)?.for_user(asked.user.clone());
     let granted = granted(&asked)?;
     let agent = configured(&asked)?;
     let sandbox = match &agent {
@@ -139,7 +139,7 @@ async fn session(asked: &str, data: &DataDirectory) -> Result<(Arc<dyn Store>, a
             return Err(Failure::refused(format!("there is no session `{asked}`, and no file of that name")));
         }
         let store = setup::store(data)?;
-        let session = find(&*store, Some(asked)).await?;
+        let session = find(&*store, data, Some(asked)).await?;
         return Ok((store, session));
     }
     let unreadable = |error: std::io::Error| Failure::refused(format!("`{asked}` cannot be read: {error}"));

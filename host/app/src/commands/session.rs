@@ -21,6 +21,7 @@ use crate::arguments::SessionCommand;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::setup;
+use crate::terminal::text::shell_word;
 use crate::terminal::turn::Format;
 use crate::terminal::{BOLD, DIM, Terminal, text, waits};
 use agent_memory::{MAX_PAGE, SessionFilter, SessionSummary, SqliteStore, Store};
@@ -45,11 +46,11 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
     match command {
         SessionCommand::List { limit, children_of, json } => {
             let parent = match &children_of {
-                Some(asked) => Some(find(&*store, Some(asked)).await?.subject),
+                Some(asked) => Some(find(&*store, data, Some(asked)).await?.subject),
                 None => None,
             };
             let filter = SessionFilter { delegated_by: parent.clone(), ..SessionFilter::default() };
-            let mut found = sessions(&*store, filter, limit as usize).await?;
+            let mut found = sessions(&*store, data, filter, limit as usize).await?;
             below::tell_ready(&*store, &mut found).await?;
             if found.is_empty() && !json {
                 terminal.note(match parent {
@@ -65,7 +66,7 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             }
         }
         SessionCommand::Show { session, json, call } => {
-            let mut session = find(&*store, session.as_deref()).await?;
+            let mut session = find(&*store, data, session.as_deref()).await?;
             below::tell_ready(&*store, std::slice::from_mut(&mut session)).await?;
             if let Some(asked) = call {
                 return call::show(&*store, &session, &asked, terminal).await;
@@ -80,7 +81,7 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             print_events(&*store, &session.subject, terminal).await?;
         }
         SessionCommand::Search { words, limit, json } => {
-            return search::search(&*store, search::Asked { words, limit, json }, terminal).await;
+            return search::search((&*store, data), search::Asked { words, limit, json }, terminal).await;
         }
         // It is a turn like any other, and begun as those are.
         SessionCommand::Resume(_) => {}
@@ -103,18 +104,18 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             return respond::respond(asked, store, data, terminal).await;
         }
         SessionCommand::Answer { session, text } => {
-            let session = find_open(&*store, &session).await?;
+            let session = find_open(&*store, data, &session).await?;
             return answer::answer(session, text, store, data, terminal).await;
         }
         SessionCommand::Cancel { session } => {
-            let session = find_open(&*store, &session).await?;
+            let session = find_open(&*store, data, &session).await?;
             return cancel::cancel(session, store, data, terminal).await;
         }
         SessionCommand::Fork { session, at } => return portable::fork(&*store, (&session, at), data, terminal).await,
         SessionCommand::Undo { session } => return portable::undo(store, &session, data, terminal).await,
         SessionCommand::Export { session, output, force } => {
             let existing = if force { Existing::Replace } else { Existing::Keep };
-            return portable::export(&*store, &session, (&output, existing), terminal).await;
+            return portable::export((&*store, data), &session, (&output, existing), terminal).await;
         }
         SessionCommand::Import { file, subject } => {
             return portable::import(&*store, (&file, subject), data, terminal).await;
@@ -129,16 +130,20 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
 
 /// Refuses what names no session.
 pub(crate) async fn check(asked: Option<&str>, data: &DataDirectory) -> Result<(), Failure> {
-    find(&*setup::store(data)?, asked).await.map(drop)
+    find(&*setup::store(data)?, data, asked).await.map(drop)
 }
 
-/// The session that is meant: by its whole id, or by a beginning that no other has; the latest without one.
-pub(crate) async fn find(store: &dyn Store, asked: Option<&str>) -> Result<SessionSummary, Failure> {
+/// The user's session that is meant: by its whole id, or by a beginning that no other has; the latest without one.
+pub(crate) async fn find(
+    store: &dyn Store,
+    data: &DataDirectory,
+    asked: Option<&str>,
+) -> Result<SessionSummary, Failure> {
     let Some(asked) = asked else {
-        let latest = sessions(store, SessionFilter::default(), 1).await?;
+        let latest = sessions(store, data, SessionFilter::default(), 1).await?;
         return latest.into_iter().next().ok_or_else(|| Failure::refused("there are no sessions yet"));
     };
-    let mut all = sessions(store, SessionFilter::default(), MAX_PAGE).await?;
+    let mut all = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
     if let Some(exact) = all.iter().position(|session| session.subject == asked) {
         return Ok(all.swap_remove(exact));
     }
@@ -149,29 +154,43 @@ pub(crate) async fn find(store: &dyn Store, asked: Option<&str>) -> Result<Sessi
     }
     match all.len() {
         1 => Ok(all.swap_remove(0)),
-        0 => Err(Failure::refused(format!("there is no session `{asked}`; `agent-host session list` shows all"))),
+        0 => Err(missing(store, asked).await?),
         number => Err(Failure::refused(format!("{number} sessions begin with `{asked}`; write more of the id"))),
     }
 }
 
+/// Why the user has no such session: there is none, or it is another user's (row 56).
+async fn missing(store: &dyn Store, asked: &str) -> Result<Failure, Failure> {
+    let all = store.sessions(SessionFilter::default(), MAX_PAGE).await.map_err(Failure::refused)?;
+    let other = all.into_iter().find(|session| session.subject.starts_with(asked));
+    Ok(Failure::refused(match other.and_then(|other| other.user) {
+        Some(owner) => {
+            let owner = text::one_line(&owner, 128);
+            format!("session `{asked}` belongs to the user `{owner}`; `--user {}` names its user", shell_word(&owner))
+        }
+        None => format!("there is no session `{asked}`; `agent-host session list` shows all"),
+    }))
+}
+
 /// The same for who has something to say to an open turn: of several sessions with that beginning, the one whose turn is
 /// open is meant.
-pub(crate) async fn find_open(store: &dyn Store, asked: &str) -> Result<SessionSummary, Failure> {
-    let mut open = sessions(store, SessionFilter::default(), MAX_PAGE).await?;
+pub(crate) async fn find_open(store: &dyn Store, data: &DataDirectory, asked: &str) -> Result<SessionSummary, Failure> {
+    let mut open = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
     open.retain(|session| session.subject.starts_with(asked) && tree::OPEN.contains(&session.state.as_str()));
     match open.as_slice() {
         [_] => Ok(open.remove(0)),
-        _ => find(store, Some(asked)).await,
+        _ => find(store, data, Some(asked)).await,
     }
 }
 
-/// Sessions that pass the filter, the last changed first. Those whose process died are called interrupted.
+/// The user's sessions that pass the filter, the last changed first. Those whose process died are called interrupted.
 pub(crate) async fn sessions(
     store: &dyn Store,
+    data: &DataDirectory,
     filter: SessionFilter,
     limit: usize,
 ) -> Result<Vec<SessionSummary>, Failure> {
-    let mut found = store.sessions(filter, limit).await.map_err(Failure::refused)?;
+    let mut found = store.sessions(data.sessions_of_user(filter), limit).await.map_err(Failure::refused)?;
     for session in found.iter_mut().filter(|session| session.state == "running" && session.open_in.is_none()) {
         INTERRUPTED.clone_into(&mut session.state);
     }

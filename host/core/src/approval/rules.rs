@@ -46,7 +46,12 @@ impl ApprovalRules {
         if let Some(policy) = self.tools.get(name) {
             return Ruling { policy: *policy, because: key_of(name) };
         }
-        let traits = definition.traits;
+        self.general_ruling(definition, source)
+    }
+
+    /// What holds for a tool beside a rule with its exact name: the strictest of all other rules that fit.
+    pub fn general_ruling(&self, definition: &ToolDefinition, source: &ToolSource) -> Ruling {
+        let (name, traits) = (definition.name.as_str(), definition.traits);
         // The host's own tools read what is granted and what is the session's: `default` speaks of foreign ones.
         let default = if *source == ToolSource::BuiltIn { ApprovalPolicy::Allow } else { self.default };
         let mut strictest = Ruling { policy: default, because: "approval.default".to_owned() };

@@ -19,15 +19,6 @@ pub struct NoPlace {
 }
 
 impl Run {
-    /// The same state without what somebody has allowed: it is asked for again (L17). For a state that comes from elsewhere.
-    pub fn without_grants(mut self) -> Self {
-        self.grants.clear();
-        if let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn {
-            batch.calls.iter_mut().for_each(|call| call.granted = None);
-        }
-        self
-    }
-
     /// The same state under another subject.
     pub fn renamed(mut self, subject: impl Into<String>) -> Self {
         self.session = subject.into();

@@ -1,5 +1,6 @@
 //! What a run remembers: enough to go on anywhere, and nothing that grows with the history.
 
+use super::authority::MAX_BUILDER_STATE;
 use super::turn::{Phase, Turn};
 use crate::approval::LastingGrant;
 use crate::event::{Event, EventKind};
@@ -184,6 +185,9 @@ impl Run {
         let Some(turn) = &self.turn else { return Ok(()) };
         if u64::from(turn.interactions.max(turn.corrections).max(turn.attempt)) > MOST {
             return Err("a counter is out of range");
+        }
+        if turn.state.as_ref().is_some_and(|state| state.len() > MAX_BUILDER_STATE) {
+            return Err("the context builder's state is larger than 64 KiB");
         }
         match &turn.phase {
             Phase::Working(batch) if batch.calls.is_empty() || batch.is_done() => Err("a batch waits for nothing"),

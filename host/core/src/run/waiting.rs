@@ -144,7 +144,7 @@ impl Run {
                 ApprovalVerdict::Granted { edited, grant } if self.is_about(&call, &grant.grant) => {
                     self.grant(call, edited, grant, change);
                 }
-                ApprovalVerdict::Granted { grant, .. } => self.void(call, grant.grant.digest, change),
+                ApprovalVerdict::Granted { grant, .. } => self.void(call, grant.grant.identity().clone(), change),
                 ApprovalVerdict::Denied { reason } => denied.push((call, reason)),
             }
         }
@@ -174,7 +174,7 @@ impl Run {
             return false;
         };
         let asked = batch.calls.iter().find(|call| call.id == *id).and_then(|call| call.asked_about.as_ref());
-        asked.is_some_and(|digest| *digest == grant.digest)
+        asked.is_some_and(|digest| digest == grant.identity())
     }
 
     fn grant(&mut self, id: CallId, edited: Option<Value>, scoped: ScopedGrant, change: &mut Change) {

@@ -5,9 +5,9 @@ use agent_core::approval::{
     ApprovalAnswer, ApprovalVerdict, ApprovalWord, AskedAgain, GrantScope, LastingGrant, Leave, ScopedGrant,
 };
 use agent_core::change::{CallChange, CallState, Change, OutboxEffect};
-use agent_core::event::EventKind;
+use agent_core::event::{EventKind, WaitCause};
 use agent_core::message::{CallId, Digest};
-use agent_core::run::{Action, Approval, Decision, Dispatch, Input, LoopConfig, Refused, ResolvedCall};
+use agent_core::run::{Action, Approval, Decision, Dispatch, ImportTerms, Input, LoopConfig, Refused, ResolvedCall};
 use agent_core::tool::ToolError;
 use agent_core::view::result_text;
 use serde_json::{Value, json};
@@ -196,12 +196,15 @@ fn row_20_an_answer_counts_once_and_for_its_own_session() {
 }
 
 #[test]
-fn l17_a_state_from_elsewhere_brings_no_leave() {
+fn l17_an_imported_state_brings_no_approval_and_runs_nothing() {
     let (mut session, _) = with(vec![asking("pay"), asking("write")]);
     answer(&mut session, &[allow(1, GrantScope::Session, grant("pay"))]);
-    let run = session.run.without_grants();
+    let (run, dropped) = session.run.clone().imported(&ImportTerms::default());
     assert!(run.grants.is_empty());
-    assert_eq!(run.action(), Action::Dispatch(vec![dispatch(1, None)]), "who dispatches it finds no leave");
+    assert_eq!((dropped.approvals, dropped.calls.as_slice()), (2, &[id(1)][..]));
+    let Action::Suspended(suspension) = run.action() else { panic!("{:?}", run.action()) };
+    let causes: Vec<_> = suspension.waits.iter().map(|wait| wait.cause.clone()).collect();
+    assert_eq!(causes, [WaitCause::OutcomeUnknown, WaitCause::Approval], "a person decides about both calls");
 }
 
 #[test]

@@ -220,7 +220,8 @@ pub(crate) fn respond_to(run: &Run, call: CallId, result: CallResult) -> Input {
 
 /// A grant for a tool.
 pub(crate) fn grant(tool: &str) -> LastingGrant {
-    LastingGrant { agent: "agent".into(), tool: tool.into(), digest: Digest::from_sha256([7; 32]), arguments: None }
+    let digest = Digest::from_sha256([7; 32]);
+    LastingGrant { agent: "agent".into(), tool: tool.into(), digest, arguments: None, scope: None }
 }
 
 pub(crate) fn outcome(call: &str, text: &str) -> Input {

@@ -181,7 +181,7 @@ impl Going {
                 let asked = self.run.asking().into_iter().find(|item| item.call == call).expect("it is asked for");
                 let digest = asked.digest.expect("it is asked about a tool");
                 let (agent, tool) = (self.run.agent.clone(), asked.name);
-                let grant = LastingGrant { agent, tool, digest, arguments: None };
+                let grant = LastingGrant { agent, tool, digest, arguments: None, scope: None };
                 let grant = ScopedGrant { scope: GrantScope::Once, grant };
                 let verdict = ApprovalVerdict::Granted { edited: None, grant };
                 Input::Approval { answers: vec![ApprovalAnswer { call, verdict }] }

@@ -1,12 +1,13 @@
 //! L17: what is allowed for good is bound to all that it says, and holds until it is revoked.
 
 use super::Place;
-use agent_core::approval::LastingGrant;
+use crate::NamedRule;
+use agent_core::approval::{ApprovalScope, LastingGrant};
 use agent_core::message::Digest;
 
 fn grant(agent: &str, tool: &str) -> LastingGrant {
     let (agent, tool) = (agent.to_owned(), tool.to_owned());
-    LastingGrant { agent, tool, digest: Digest::from_sha256([1; 32]), arguments: None }
+    LastingGrant { agent, tool, digest: Digest::from_sha256([1; 32]), arguments: None, scope: None }
 }
 
 pub(super) async fn grants_by_agent_until_they_are_revoked(place: Place) {
@@ -44,7 +45,10 @@ pub(super) async fn a_grant_is_bound_to_all_it_says(place: Place) {
         LastingGrant { tool: "tool2".to_owned(), ..plain.clone() },
         LastingGrant { digest: digest(2), ..plain.clone() },
         LastingGrant { arguments: Some(digest(1)), ..plain.clone() },
-        LastingGrant { arguments: Some(digest(2)), ..plain },
+        LastingGrant { arguments: Some(digest(2)), ..plain.clone() },
+        LastingGrant { scope: Some(ApprovalScope { identity: digest(1), grants: digest(1) }), ..plain.clone() },
+        LastingGrant { scope: Some(ApprovalScope { identity: digest(1), grants: digest(2) }), ..plain.clone() },
+        LastingGrant { scope: Some(ApprovalScope { identity: digest(2), grants: digest(1) }), ..plain },
     ];
     for grant in &grants {
         store.allow(grant.clone()).await.unwrap();
@@ -52,4 +56,18 @@ pub(super) async fn a_grant_is_bound_to_all_it_says(place: Place) {
     let stored = store.allowed("a").await.unwrap();
     assert_eq!(stored.len(), grants.len());
     assert!(grants.iter().all(|grant| stored.iter().any(|stored| stored.grant == *grant)), "{stored:?}");
+}
+
+/// Row 52: a rule stays bound to the identity that was first seen, for each agent and tool.
+pub(super) async fn a_rule_is_bound_once(place: Place) {
+    let store = &place.store;
+    let digest = |byte: u8| Digest::from_sha256([byte; 32]);
+    let rule = |agent: &str, tool: &str| NamedRule { agent: agent.to_owned(), tool: tool.to_owned() };
+    assert_eq!(store.bind_rule(rule("a", "tool"), digest(1)).await, Ok(digest(1)));
+    assert_eq!(store.bind_rule(rule("a", "tool"), digest(2)).await, Ok(digest(1)));
+    assert_eq!(store.bind_rule(rule("b", "tool"), digest(2)).await, Ok(digest(2)));
+    assert_eq!(store.bind_rule(rule("a", "other"), digest(3)).await, Ok(digest(3)));
+    if let Some(another) = &place.another {
+        assert_eq!(another.bind_rule(rule("a", "tool"), digest(4)).await, Ok(digest(1)));
+    }
 }

@@ -116,7 +116,7 @@ pub(super) async fn host_grants_and_revocations_are_entries(place: Place) {
         store.audit(vec![deed]).await.unwrap();
     }
     let (agent, tool) = ("tester".to_owned(), "files.write".to_owned());
-    let grant = LastingGrant { agent, tool, digest: digest(1), arguments: None };
+    let grant = LastingGrant { agent, tool, digest: digest(1), arguments: None, scope: None };
     store.allow(grant.clone()).await.unwrap();
     let id = store.allowed("tester").await.unwrap().remove(0).id;
     assert_eq!(store.revoke(&id).await, Ok(true));

@@ -28,7 +28,7 @@ fn item(id: &str) -> OutboxItem {
 
 fn grant(id: &str) -> OutboxItem {
     let (agent, tool, digest) = ("a".to_owned(), "files.write".to_owned(), Digest::from_sha256([1; 32]));
-    let effect = OutboxEffect::Allow(LastingGrant { agent, tool, digest, arguments: None });
+    let effect = OutboxEffect::Allow(LastingGrant { agent, tool, digest, arguments: None, scope: None });
     OutboxItem { id: id.to_owned(), effect }
 }
 

@@ -149,3 +149,15 @@ pub(super) async fn trials_add_up_until_they_end(place: Place) {
     store.end_trial("/one", "text").await.unwrap();
     assert_eq!(store.trials("/one").await, Ok(Vec::new()));
 }
+
+/// Row 38: which components turns have begun with is known by agent and name.
+pub(super) async fn components_of_turns_by_agent_and_name(place: Place) {
+    let store = &place.store;
+    let component = |name: &str, byte: u8| (name.to_owned(), Digest::from_sha256([byte; 32]));
+    let all = || vec![component("calc", 1), component("calc", 2), component("files", 1)];
+    assert_eq!(store.never_begun("a", all()).await.unwrap(), all());
+    store.note_begun("a", vec![component("calc", 1)]).await.unwrap();
+    store.note_begun("a", vec![component("calc", 1), component("files", 2)]).await.unwrap();
+    assert_eq!(store.never_begun("a", all()).await.unwrap(), all()[1..]);
+    assert_eq!(store.never_begun("b", all()).await.unwrap(), all());
+}

@@ -5,25 +5,25 @@ use super::audit;
 use super::failure::{Failure, invalid};
 use super::queries::{collect, now, page, rfc3339};
 use super::writer::Effort;
-use crate::{Approvals, Deed, MAX_PAGE, StoreError, StoredGrant, digest_of};
-use agent_core::approval::LastingGrant;
+use crate::{Approvals, Deed, MAX_PAGE, NamedRule, StoreError, StoredGrant, digest_of};
+use agent_core::approval::{ApprovalScope, LastingGrant};
 use agent_core::message::Digest;
 use async_trait::async_trait;
-use rusqlite::{Row, params};
+use rusqlite::{Connection, Row, params};
 
 #[async_trait]
 impl Approvals for SqliteStore {
     async fn allow(&self, grant: LastingGrant) -> Result<(), StoreError> {
         let id = id_of(&grant)?;
         self.write(Effort::Short, move |connection| {
-            let LastingGrant { agent, tool, digest, arguments } = &grant;
+            let LastingGrant { agent, tool, digest, arguments, scope } = &grant;
             let arguments = arguments.as_ref().map(Digest::as_str);
-            connection
-                .prepare_cached(
-                    "INSERT INTO approvals (id, agent, tool, digest, arguments, given) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                     ON CONFLICT (id) DO NOTHING",
-                )?
-                .execute(params![id, agent, tool, digest.as_str(), arguments, now()])?;
+            let identity = scope.as_ref().map(|scope| scope.identity.as_str());
+            let grants = scope.as_ref().map(|scope| scope.grants.as_str());
+            let sql = "INSERT INTO approvals (id, agent, tool, digest, arguments, given, identity, grants)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO NOTHING";
+            let parameters = params![id, agent, tool, digest.as_str(), arguments, now(), identity, grants];
+            connection.prepare_cached(sql)?.execute(parameters)?;
             Ok(())
         })
         .await
@@ -32,7 +32,7 @@ impl Approvals for SqliteStore {
     async fn allowed(&self, agent: &str) -> Result<Vec<StoredGrant>, StoreError> {
         let agent = agent.to_owned();
         self.read(move |connection| {
-            let sql = "SELECT id, agent, tool, digest, arguments, given FROM approvals
+            let sql = "SELECT id, agent, tool, digest, arguments, given, identity, grants FROM approvals
                        WHERE agent = ?1 ORDER BY given DESC, id LIMIT ?2";
             collect(connection, sql, params![agent, page(MAX_PAGE)], stored_grant)
         })
@@ -42,7 +42,8 @@ impl Approvals for SqliteStore {
     async fn revoke(&self, id: &str) -> Result<bool, StoreError> {
         let id = id.to_owned();
         self.write(Effort::Short, move |connection| {
-            let sql = "DELETE FROM approvals WHERE id = ?1 RETURNING id, agent, tool, digest, arguments, given";
+            let sql = "DELETE FROM approvals WHERE id = ?1
+                       RETURNING id, agent, tool, digest, arguments, given, identity, grants";
             let Some(StoredGrant { id, grant, .. }) = collect(connection, sql, [id], stored_grant)?.pop() else {
                 return Ok(false);
             };
@@ -51,6 +52,29 @@ impl Approvals for SqliteStore {
         })
         .await
     }
+
+    async fn bind_rule(&self, rule: NamedRule, identity: Digest) -> Result<Digest, StoreError> {
+        let named = rule.clone();
+        if let Some(bound) = self.read(move |connection| bound_to(connection, &named)).await? {
+            return Ok(bound);
+        }
+        self.write(Effort::Short, move |connection| {
+            let sql = "INSERT INTO rule_bindings (agent, tool, identity, bound) VALUES (?1, ?2, ?3, ?4)
+                       ON CONFLICT (agent, tool) DO NOTHING";
+            connection.prepare_cached(sql)?.execute(params![rule.agent, rule.tool, identity.as_str(), now()])?;
+            Ok(bound_to(connection, &rule)?.unwrap_or(identity.clone()))
+        })
+        .await
+    }
+}
+
+fn bound_to(connection: &Connection, rule: &NamedRule) -> Result<Option<Digest>, Failure> {
+    let sql = "SELECT identity FROM rule_bindings WHERE agent = ?1 AND tool = ?2";
+    Ok(collect(connection, sql, [&rule.agent, &rule.tool], |row| digest_in(row.get(0)?))?.pop())
+}
+
+fn digest_in(text: String) -> Result<Digest, Failure> {
+    Digest::parse(&text).map_err(|error| Failure::Unreadable(error.to_string()))
 }
 
 /// The digits of the digest of its JSON, whose keys have one order.
@@ -60,14 +84,19 @@ fn id_of(grant: &LastingGrant) -> Result<String, StoreError> {
 }
 
 fn stored_grant(row: &Row<'_>) -> Result<StoredGrant, Failure> {
-    let digest = |text: String| Digest::parse(&text).map_err(|error| Failure::Unreadable(error.to_string()));
+    let optional = |text: Option<String>| text.map(digest_in).transpose();
+    let scope = match (optional(row.get(6)?)?, optional(row.get(7)?)?) {
+        (Some(identity), Some(grants)) => Some(ApprovalScope { identity, grants }),
+        _ => None,
+    };
     Ok(StoredGrant {
         id: row.get(0)?,
         grant: LastingGrant {
             agent: row.get(1)?,
             tool: row.get(2)?,
-            digest: digest(row.get(3)?)?,
-            arguments: row.get::<_, Option<String>>(4)?.map(digest).transpose()?,
+            digest: digest_in(row.get(3)?)?,
+            arguments: optional(row.get(4)?)?,
+            scope,
         },
         given: rfc3339(row.get(5)?)?,
     })

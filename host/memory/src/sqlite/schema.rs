@@ -9,7 +9,7 @@ use std::path::Path;
 const APPLICATION_ID: i64 = 0x6167_686f;
 
 /// In order; `user_version` counts those that a file has.
-const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, KEY_VALUE_USAGE];
+const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, KEY_VALUE_USAGE, BOUND_APPROVALS];
 
 /// Refuses what another program or a newer host has written. Writes nothing.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure> {
@@ -294,6 +294,28 @@ CREATE TABLE plugin_trials (
     calls INTEGER NOT NULL,
     traps INTEGER NOT NULL,
     PRIMARY KEY (directory, plugin)
+) STRICT, WITHOUT ROWID;
+";
+
+/// What lasting approvals and rules by name are bound to, and which components turns of an agent have begun with. An
+/// approval that was given before has no identity: the host asks again.
+const BOUND_APPROVALS: &str = "
+ALTER TABLE approvals ADD COLUMN identity TEXT;
+ALTER TABLE approvals ADD COLUMN grants TEXT;
+
+CREATE TABLE rule_bindings (
+    agent TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    identity TEXT NOT NULL,
+    bound INTEGER NOT NULL,
+    PRIMARY KEY (agent, tool)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE turn_plugins (
+    agent TEXT NOT NULL,
+    plugin TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (agent, plugin, digest)
 ) STRICT, WITHOUT ROWID;
 ";
 

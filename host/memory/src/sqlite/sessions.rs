@@ -13,7 +13,7 @@ use super::search;
 use super::writer::Effort;
 use crate::{
     CallFilter, Commit, Deletion, Lease, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession, RecordRange,
-    SessionFilter, SessionLog, SessionMeta, SessionSummary, StepRecord, StoreError, StoredRecord, TimedEvent,
+    SessionFilter, SessionLog, SessionMeta, SessionSummary, StepRecord, StoreError, StoredRecord, TimedEvent, Unowned,
 };
 use agent_core::change::{CallRecord, Departure, HiddenMessage};
 use agent_core::event::Event;
@@ -88,17 +88,17 @@ impl SessionLog for SqliteStore {
     async fn sessions(&self, filter: SessionFilter, limit: usize) -> Result<Vec<SessionSummary>, StoreError> {
         let owner = self.owner.clone();
         self.read(move |connection| {
-            let SessionFilter { subject, agent, user, state, delegated_by } = filter;
+            let SessionFilter { subject, agent, user, unowned, state, delegated_by } = filter;
             // Written out, so that a session and its children are found by their indexes.
             let one = if subject.is_some() { "subject = ?6" } else { "?6 IS NULL" };
             let parent = if delegated_by.is_some() { "delegated_by = ?4" } else { "?4 IS NULL" };
             let sql = format!(
                 "SELECT subject, agent, user, created, updated, revision, turns, last_message, state, title, owner,
-                 delegated_by FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2)
+                 delegated_by FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2 OR (?7 AND user IS NULL))
                  AND (?3 IS NULL OR state = ?3) AND {parent} AND {one}
                  ORDER BY updated DESC, id DESC LIMIT ?5"
             );
-            let parameters = params![agent, user, state, delegated_by, page(limit), subject];
+            let parameters = params![agent, user, state, delegated_by, page(limit), subject, unowned == Unowned::Shown];
             collect(connection, &sql, parameters, |row| summary(&owner, row))
         })
         .await

@@ -96,6 +96,43 @@ impl PluginVersions for SqliteStore {
         .await
     }
 
+    async fn note_begun(&self, agent: &str, plugins: Vec<(String, Digest)>) -> Result<(), StoreError> {
+        let new = self.never_begun(agent, plugins).await?;
+        if new.is_empty() {
+            return Ok(());
+        }
+        let agent = agent.to_owned();
+        self.write(Effort::Short, move |connection| {
+            let sql = "INSERT INTO turn_plugins (agent, plugin, digest) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+            let mut statement = connection.prepare_cached(sql)?;
+            for (plugin, digest) in &new {
+                statement.execute([agent.as_str(), plugin, digest.as_str()])?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn never_begun(
+        &self,
+        agent: &str,
+        plugins: Vec<(String, Digest)>,
+    ) -> Result<Vec<(String, Digest)>, StoreError> {
+        let agent = agent.to_owned();
+        self.read(move |connection| {
+            let sql = "SELECT 1 FROM turn_plugins WHERE agent = ?1 AND plugin = ?2 AND digest = ?3";
+            let mut statement = connection.prepare_cached(sql)?;
+            let mut unknown = Vec::new();
+            for (plugin, digest) in plugins {
+                if !statement.exists([agent.as_str(), &plugin, digest.as_str()])? {
+                    unknown.push((plugin, digest));
+                }
+            }
+            Ok(unknown)
+        })
+        .await
+    }
+
     async fn roll_back(&self, rollback: Rollback) -> Result<(), StoreError> {
         self.write(Effort::Short, move |connection| {
             let Rollback { directory, plugin, from, to, why } = &rollback;

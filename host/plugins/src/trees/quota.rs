@@ -19,18 +19,26 @@ pub(crate) struct TurnKey {
     pub(crate) turn: u32,
 }
 
-/// What the turns of a process have added to each of their trees.
+/// An agent's session and one of its trees.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct TreeOfSession {
+    agent: String,
+    session: String,
+    tree: FileId,
+}
+
+/// What the latest turn of each session has added to each of its trees: the turn's number and its usage.
 #[derive(Debug, Default)]
-pub(crate) struct Quotas(Mutex<HashMap<(String, String, FileId), (u32, Arc<TreeUsage>)>>);
+pub(crate) struct Quotas(Mutex<HashMap<TreeOfSession, (u32, Arc<TreeUsage>)>>);
 
 impl Quotas {
-    /// What this turn has added to the tree so far. A new turn of a session begins anew.
+    /// What this turn has added to the tree so far. A new turn of a session starts from zero.
     pub(super) fn of(&self, turn: &TurnKey, tree: FileId) -> Arc<TreeUsage> {
         let mut all = lock(&self.0);
         if all.len() >= MOST_TURNS {
             all.retain(|_, (_, usage)| Arc::strong_count(usage) > 1);
         }
-        let key = (turn.agent.clone(), turn.session.clone(), tree);
+        let key = TreeOfSession { agent: turn.agent.clone(), session: turn.session.clone(), tree };
         let (number, usage) = all.entry(key).or_insert_with(|| (turn.turn, Arc::default()));
         if *number != turn.turn {
             (*number, *usage) = (turn.turn, Arc::default());

@@ -21,6 +21,7 @@ use agent_memory::digest_of;
 use agent_plugins::{CallLimits, Grants, KnownSecrets, TreeGrant};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Tokens kept for the reply unless configured otherwise.
@@ -61,11 +62,25 @@ pub struct Answered {
     pub for_good: Grants,
 }
 
+/// What a rule that allows a tool by its exact name is bound to (row 52).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RuleBinding {
+    /// The component by its digest, or the server by how it is reached.
+    #[default]
+    Identity,
+    /// The plugin's name: while its author develops it, each build is another component.
+    Name,
+}
+
 /// What is configured for one agent.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
     /// Its name; also the beginning of its sessions' subjects.
     pub name: String,
+    /// Its file, where it has one. Approvals and rules belong to the agent of this file (row 52).
+    pub file: Option<PathBuf>,
+    /// What rules that allow a tool by its exact name are bound to. Default: the component or server that offers it.
+    pub rule_binding: RuleBinding,
     /// Whose long-term memory it uses. None: nobody's.
     pub user: Option<String>,
     /// What of it (D4). Default: the answers of all agents of the user, and what its own tools brought.
@@ -121,6 +136,8 @@ impl AgentConfig {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            file: None,
+            rule_binding: RuleBinding::default(),
             user: None,
             memory: MemoryUse::default(),
             bounds: LoopConfig::default(),
@@ -147,6 +164,12 @@ impl AgentConfig {
 }
 
 impl AgentConfig {
+    /// The agent as the store's records of approvals and components name it: a file elsewhere is another agent.
+    pub(crate) fn record_name(&self) -> String {
+        let file = self.file.as_deref().map(|file| file.to_string_lossy().into_owned());
+        file.map_or_else(|| self.name.clone(), |file| format!("{} {file}", self.name))
+    }
+
     /// What the plugin is allowed.
     pub(crate) fn allowance(&self, plugin: &str) -> PluginAllowance {
         self.plugins.get(plugin).cloned().unwrap_or_else(|| PluginAllowance::with(self.limits))

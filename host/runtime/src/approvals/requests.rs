@@ -1,13 +1,15 @@
 //! Requests of plugins to services (P2). A tool that returns `pending` is treated as if the model had called the service:
 //! the type must be granted, the service's own schema holds, and its approval rules decide (L17, row 51).
 
-use super::{ApprovalDecision, ApprovalError, Verdict, allowing, denied, digest_of_arguments};
+use super::{ApprovalError, Verdict, allowing, denied, digest_of_arguments};
 use crate::calls::PendingCall;
 use crate::drive::Deed;
 use crate::registry::RegisteredTool;
 use crate::services::{HandedOn, ServiceConfig, ServiceContract, hand_on, reserved_key};
 use crate::session::{Notes, Session, SessionError};
-use agent_core::approval::{ApprovalPolicy, ApprovalVerdict, AskedAgain, GrantScope, LastingGrant, Leave, ScopedGrant};
+use agent_core::approval::{
+    ApprovalPolicy, ApprovalScope, ApprovalVerdict, AskedAgain, GrantScope, LastingGrant, Leave, ScopedGrant,
+};
 use agent_core::change::{CallRecord, Denial};
 use agent_core::cloud_event::MAX_EVENT_BYTES;
 use agent_core::event::{ApprovalDetails, ApprovalItem};
@@ -37,7 +39,7 @@ struct Permitted {
     denial: Option<Denial>,
 }
 
-/// The same, with the digest of the service's tool where somebody must be asked first.
+/// The same, with the identity of what somebody must be asked about first ([`LastingGrant::identity`]).
 #[derive(Debug)]
 struct Judged {
     permitted: Permitted,
@@ -106,18 +108,25 @@ impl Session {
             Ok(permitted) => permitted,
             Err(refused) => return Ok(Err(refused)),
         };
-        let asks = match &permitted.service {
-            Some(service) if self.asks(service) && !self.is_allowed_already(service, &request.data).await? => {
-                Some(service.digest.clone())
+        let mut asks = None;
+        if let Some(service) = &permitted.service
+            && self.ruling(service).await?.policy == ApprovalPolicy::Ask
+        {
+            let scope = self.shared.request_scope(service, record);
+            if !self.is_allowed_already((service, &scope), &request.data).await? {
+                asks = Some(scope.identity);
             }
-            _ => None,
-        };
+        }
         Ok(Ok(Judged { permitted, asks }))
     }
 
-    async fn is_allowed_already(&self, service: &RegisteredTool, data: &Value) -> Result<bool, StoreError> {
+    async fn is_allowed_already(
+        &self,
+        (service, scope): (&RegisteredTool, &ApprovalScope),
+        data: &Value,
+    ) -> Result<bool, StoreError> {
         let lasting = self.lasting().await?;
-        Ok(self.run.grants.iter().chain(&lasting).any(|grant| self.is_remembered_for(grant, service, data)))
+        Ok(self.run.grants.iter().chain(&lasting).any(|grant| self.is_remembered_for(grant, (service, scope), data)))
     }
 
     /// Whether a request that somebody was asked about may go out now.
@@ -129,17 +138,19 @@ impl Session {
             Ok(permitted) => permitted,
             Err(refused) => return Ok(Standing::Forbidden(refused)),
         };
-        let Some(service) = permitted.service.filter(|service| self.asks(service)) else {
-            return Ok(Standing::Holds);
-        };
-        let holds = match &dispatch.granted {
-            Some(Leave::Answered(grant)) => self.is_bound_to(grant, &service, &request.data),
-            Some(Leave::Remembered(_)) | None => false,
-        };
-        if holds || self.is_allowed_already(&service, &request.data).await? {
+        let Some(service) = permitted.service else { return Ok(Standing::Holds) };
+        if self.ruling(&service).await?.policy != ApprovalPolicy::Ask {
             return Ok(Standing::Holds);
         }
-        Ok(Standing::Asks(AskedAgain { call: record.id.clone(), digest: service.digest.clone() }))
+        let scope = self.shared.request_scope(&service, record);
+        let holds = match &dispatch.granted {
+            Some(Leave::Answered(grant)) => self.is_bound_to(grant, (&service, &scope), &request.data),
+            Some(Leave::Remembered(_)) | None => false,
+        };
+        if holds || self.is_allowed_already((&service, &scope), &request.data).await? {
+            return Ok(Standing::Holds);
+        }
+        Ok(Standing::Asks(AskedAgain { call: record.id.clone(), digest: scope.identity }))
     }
 
     /// What an allowed request is handed on as. Everything is checked again: grants and rules may have changed meanwhile.
@@ -170,23 +181,24 @@ impl Session {
     ) -> Result<Option<ApprovalDetails>, StoreError> {
         let Some((held, request)) = self.request_held_for(&item.call).await? else { return Ok(None) };
         let Some(service) = self.shared.agent.registry().get(&held.service) else { return Ok(None) };
-        let asker = record.source.as_ref().map(ToString::to_string).unwrap_or_default();
+        let (asker, because) = (who(record), self.ruling(service).await?.because);
         Ok(Some(ApprovalDetails {
             source: service.source.clone(),
             arguments: request.data,
             traits: service.definition.traits,
-            because: format!("{}; `{}` of {asker} asks for it", self.shared.ruling(service).because, record.name),
+            because: format!("{because}; `{}` of {asker} asks for it", record.name),
         }))
     }
 
     /// Somebody's yes or no about a held request. It is bound to the service and to the request's data, which cannot be
     /// changed: the plugin's tool has run already.
-    pub(super) fn decided_about_request(
+    pub(super) async fn decided_about_request(
         &self,
         (held, request): (HeldRequest, ServiceRequest),
-        decision: ApprovalDecision,
-    ) -> Result<ApprovalVerdict, ApprovalError> {
-        let ApprovalDecision { call, verdict } = decision;
+        record: &CallRecord,
+        verdict: Verdict,
+    ) -> Result<ApprovalVerdict, SessionError> {
+        let call = record.id.clone();
         let (scope, edited) = match verdict {
             Verdict::Deny { reason } => {
                 let reason = reason.map(|reason| reason.chars().take(super::REASON_CHARACTERS).collect());
@@ -196,19 +208,20 @@ impl Session {
         };
         let tool = held.service;
         if edited.is_some_and(|edited| edited != request.data) {
-            return Err(ApprovalError::RequestEdited { call, tool });
+            return Err(ApprovalError::RequestEdited { call, tool }.into());
         }
         let Some(service) = self.shared.agent.registry().get(&tool) else {
-            return Err(ApprovalError::Gone { call, tool });
+            return Err(ApprovalError::Gone { call, tool }.into());
         };
-        let ruling = self.shared.ruling(service);
+        let ruling = self.ruling(service).await?;
         if ruling.policy == ApprovalPolicy::Deny {
-            return Err(ApprovalError::Forbidden { call, tool, because: ruling.because });
+            return Err(ApprovalError::Forbidden { call, tool, because: ruling.because }.into());
         }
         let is_bound = scope == GrantScope::Once || self.shared.binds_arguments(&tool);
         let arguments = is_bound.then(|| digest_of_arguments(&request.data));
         let (agent, digest) = (self.shared.agent.config().name.clone(), service.digest.clone());
-        let grant = ScopedGrant { scope, grant: LastingGrant { agent, tool, digest, arguments } };
+        let about = Some(self.shared.request_scope(service, record));
+        let grant = ScopedGrant { scope, grant: LastingGrant { agent, tool, digest, arguments, scope: about } };
         Ok(ApprovalVerdict::Granted { edited: None, grant })
     }
 

@@ -1,23 +1,27 @@
 //! A document into a new session: everything in it is checked before anything is written, and then it is written in one
 //! commit.
 
+mod facts;
+
 use super::document::{
     Document, DocumentEvent, DocumentMedium, DocumentRecord, DocumentSession, DocumentText, FORMAT, Kind, VERSION,
 };
 use super::{PortableError, summary};
+use crate::media::describe;
 use crate::session::{TITLE_CHARACTERS, new_id_ending, status};
 use crate::user::UserName;
 use agent_core::change::{Body, CallChange, CallRecord, Change, HiddenMessage, NewMessage};
 use agent_core::event::Event;
-use agent_core::message::{CallId, Content, Digest, Media, Part};
+use agent_core::message::{CallId, Digest, Media};
 use agent_core::run::Run;
 use agent_memory::digest_of;
 use agent_memory::{Commit, MediaDescription, OpenMode, OpenedSession, SessionMeta, StepRecord, Store, StoreError};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use facts::harmless;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Bytes of a session's, an agent's or a call's name.
 const MAX_NAME: usize = 200;
@@ -31,6 +35,15 @@ pub enum ImportAs {
     Subject(String),
 }
 
+/// How a session is imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// Under which subject.
+    pub subject: ImportAs,
+    /// Who imports it, and owns it from then on. What the document says of its user is a claim.
+    pub user: Option<String>,
+}
+
 /// What was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
@@ -40,6 +53,9 @@ pub struct Imported {
     pub agent: String,
     /// Messages, hidden ones included.
     pub messages: u64,
+    /// What the document says and this host did not take over, in words, since a document carries conversation and no
+    /// authority (P14).
+    pub dropped: Vec<String>,
 }
 
 /// A session as the document has it, checked.
@@ -50,30 +66,38 @@ struct Checked {
     records: Vec<StepRecord>,
     texts: Vec<String>,
     media: Vec<(Media, Vec<u8>)>,
+    dropped: Vec<String>,
 }
 
-/// Imports what [`super::export`] wrote, under a subject that no session has. Its times are those of the import.
+/// Imports what [`super::export`] wrote, under a subject that no session has. Its times are those of the import, and it
+/// belongs to no user.
 pub async fn import(store: &dyn Store, document: &[u8], subject: ImportAs) -> Result<Imported, PortableError> {
+    import_for(store, document, ImportOptions { subject, user: None }).await
+}
+
+/// The same for a user.
+pub async fn import_for(
+    store: &dyn Store,
+    document: &[u8],
+    ImportOptions { subject, user }: ImportOptions,
+) -> Result<Imported, PortableError> {
     if let ImportAs::Subject(subject) = &subject {
         let refused = |problem| PortableError::Name { name: subject.escape_debug().to_string(), problem };
         check_name(subject).map_err(refused)?;
     }
-    let checked = Checked::read(document)?.renamed(subject);
+    let mut checked = Checked::read(document)?.renamed(subject);
+    checked.drop_authority(user);
     let session = checked.head.subject.clone();
-    let meta = SessionMeta {
-        agent: checked.head.agent.clone(),
-        user: checked.head.user.clone(),
-        delegated_by: checked.head.delegated_by.clone(),
-    };
-    let opened = make(store, &session, meta).await?;
-    let (agent, messages) = (checked.head.agent.clone(), checked.change.messages.len() as u64);
+    let (agent, user) = (checked.head.agent.clone(), checked.head.user.clone());
+    let opened = make(store, &session, SessionMeta { agent: agent.clone(), user, delegated_by: None }).await?;
+    let (messages, dropped) = (checked.change.messages.len() as u64, std::mem::take(&mut checked.dropped));
     let written = write(store, &opened, checked).await;
     store.release(opened.lease).await?;
     if let Err(error) = written {
         store.delete(&session).await?;
         return Err(error.into());
     }
-    Ok(Imported { session, agent, messages })
+    Ok(Imported { session, agent, messages, dropped })
 }
 
 /// A new session, or one that an import left empty when its process died.
@@ -116,15 +140,13 @@ impl Checked {
         let document: Document<'_> = serde_json::from_slice(document).map_err(|error| damaged("its members", error))?;
         let head: DocumentSession = one("session", document.session)?;
         let run = Run::restore(Some(document.snapshot.get().as_bytes())).map_err(|error| damaged("snapshot", error))?;
-        // A file is nobody's leave to run anything. The session that it was written from may go on, too.
-        let run = run.without_grants().with_id_ending(new_id_ending());
+        // The session that the document was written from may go on, too.
+        let run = run.with_id_ending(new_id_ending());
         if (&run.session, &run.agent) != (&head.subject, &head.agent) {
             return Err(damaged("snapshot", "it is another session's or another agent's"));
         }
         let names = [("session.subject", &head.subject), ("session.agent", &head.agent)];
-        for (place, name) in
-            names.into_iter().chain(head.delegated_by.iter().map(|name| ("session.delegated_by", name)))
-        {
+        for (place, name) in names {
             check_name(name).map_err(|problem| damaged(place, problem))?;
         }
         if let Some(user) = &head.user {
@@ -134,17 +156,21 @@ impl Checked {
             return Err(damaged("session.title", format!("it has more than {TITLE_CHARACTERS} characters")));
         }
         let change = change(&document)?;
-        let checked = Self {
+        let mut checked = Self {
             records: records(&document.records)?,
             texts: texts(&document.texts)?,
             media: media(&document.media)?,
             change,
             head,
             run,
+            dropped: Vec::new(),
         };
         checked.check_numbers()?;
+        checked.check_turns()?;
         checked.check_calls()?;
+        checked.check_roles()?;
         checked.check_media()?;
+        checked.derive_facts()?;
         Ok(checked)
     }
 
@@ -192,40 +218,18 @@ impl Checked {
                 return Err(damaged(format!("messages[{place}]"), format!("call `{call}` has no result")));
             }
         }
-        match self.run.open_calls().find(|call| !calls.contains_key(call)) {
-            Some(call) => Err(damaged("calls", format!("the open call `{call}` is missing"))),
+        for (call, name, is_done) in self.run.claimed_calls() {
+            let Some(record) = calls.get(call) else {
+                return Err(damaged("calls", format!("the open call `{call}` is missing")));
+            };
+            if record.name != name || record.turn != self.run.turns || record.result.is_some() != is_done {
+                return Err(damaged("calls", format!("the record of the open call `{call}` is another call's")));
+            }
+        }
+        match calls.values().find(|call| call.turn == 0 || call.turn > self.run.turns) {
+            Some(call) => Err(damaged("calls", format!("the call `{}` is of a turn that has not begun", call.id))),
             None => Ok(()),
         }
-    }
-
-    /// A medium that a message shows must be there, or the next step could not send it.
-    fn check_media(&self) -> Result<(), PortableError> {
-        let there: HashSet<&Digest> = self.media.iter().map(|(media, _)| &media.digest).collect();
-        let missing = |contents: &[Content]| {
-            let media = contents.iter().filter_map(|content| match content {
-                Content::Media(media) => Some(media.digest.clone()),
-                Content::Text(_) | Content::Json(_) => None,
-            });
-            media.into_iter().find(|digest| !there.contains(digest))
-        };
-        for (place, message) in self.change.messages.iter().enumerate() {
-            let Body::Parts(parts) = &message.body else { continue };
-            let lost = parts.iter().find_map(|part| match part {
-                Part::Media(media) => missing(&[Content::Media(media.clone())]),
-                Part::ToolResult(result) => missing(&result.content),
-                _ => None,
-            });
-            if let Some(digest) = lost {
-                return Err(damaged(format!("messages[{place}]"), format!("its medium {digest} is missing")));
-            }
-        }
-        for (place, call) in self.change.calls.iter().enumerate() {
-            let CallChange::Requested(CallRecord { result: Some(result), .. }) = call else { continue };
-            if let Some(digest) = missing(&result.content) {
-                return Err(damaged(format!("calls[{place}]"), format!("its medium {digest} is missing")));
-            }
-        }
-        Ok(())
     }
 
     fn renamed(mut self, subject: ImportAs) -> Self {
@@ -286,6 +290,8 @@ fn texts(items: &[&RawValue]) -> Result<Vec<String>, PortableError> {
     Ok(texts.into_iter().map(|text| text.text).collect())
 }
 
+/// The bytes decide what a medium is: its digest and type must be those that the document gives, and its size and
+/// dimensions are read again.
 fn media(items: &[&RawValue]) -> Result<Vec<(Media, Vec<u8>)>, PortableError> {
     let mut media = Vec::with_capacity(items.len());
     for (place, item) in items.iter().enumerate() {
@@ -293,6 +299,10 @@ fn media(items: &[&RawValue]) -> Result<Vec<(Media, Vec<u8>)>, PortableError> {
         let DocumentMedium { media: described, base64 } = one(&place, item)?;
         let bytes = STANDARD.decode(base64).map_err(|error| damaged(&place, error))?;
         check_digest(&place, &described.digest, &bytes)?;
+        let name = described.name.map(|name| harmless(&name, MAX_NAME));
+        let MediaDescription { mime_type, dimensions, name } =
+            describe(&bytes, &described.mime_type, name).map_err(|problem| damaged(&place, problem))?;
+        let described = Media { digest: described.digest, mime_type, size: bytes.len() as u64, dimensions, name };
         media.push((described, bytes));
     }
     Ok(media)

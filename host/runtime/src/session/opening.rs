@@ -10,6 +10,7 @@ use crate::media::StoredMedia;
 use crate::outbox::Owing;
 use crate::pinned;
 use agent_core::message::ID_ENDING;
+use agent_core::prompt::system_sections;
 use agent_core::run::{Input, Run, TurnError};
 use agent_memory::{OpenMode, SessionMeta};
 use agent_plugins::{Generation, MediaPort, Ports};
@@ -123,6 +124,7 @@ impl Session {
             messages: HashMap::new(),
             calls: HashMap::new(),
             stored_texts: HashSet::new(),
+            unverified: HashSet::new(),
         };
         match session.take_up(purpose).await {
             Ok(()) => {
@@ -139,7 +141,8 @@ impl Session {
         }
     }
 
-    /// Goes on where another process stopped: with the plugins of the open turn, and with what was running decided.
+    /// Goes on where another process stopped: with the plugins of the open turn, and with what was running decided. What
+    /// the stored turn says of its agent only narrows what the configuration says (P14).
     async fn take_up(&mut self, purpose: Purpose) -> Result<(), SessionError> {
         if !self.run.is_open() {
             return Ok(());
@@ -147,8 +150,24 @@ impl Session {
         if let Some(user) = self.run.turn.as_ref().and_then(|turn| turn.config.user.clone()) {
             self.use_agent(self.shared.agent.for_user(Some(&user))?);
         }
+        if purpose == Purpose::GoOn {
+            self.run.narrow(&self.shared.agent.bounds());
+        }
         self.recover().await?;
         self.expire_due().await?;
+        self.unverified = self.run.claimed_calls().map(|(call, ..)| call.clone()).collect();
+        if !self.run.is_open() {
+            return Ok(());
+        }
+        self.take_up_agent(purpose).await?;
+        if purpose == Purpose::GoOn {
+            self.take_up_imported().await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the agent as the open turn has it, or ends the turn.
+    async fn take_up_agent(&mut self, purpose: Purpose) -> Result<(), SessionError> {
         let Some(turn) = &self.run.turn else { return Ok(()) };
         let plugins: Vec<_> = turn.plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
         let (current, pinned) = (self.shared.agent.clone(), turn.pinned.clone());
@@ -156,9 +175,20 @@ impl Session {
         if is_current && pinned.as_ref().is_none_or(|pinned| *pinned == pinned::pins_of(&current)) {
             return Ok(());
         }
-        let generation = match is_current {
-            true => Ok(current.generation().clone()),
-            false => Generation::from_digests(&self.shared.sandbox, &plugins).await,
+        let unknown = pinned::unknown_components(&*self.shared.store, &current, (turn, &plugins)).await?;
+        if !unknown.is_empty() && purpose == Purpose::GoOn {
+            let names: Vec<_> = unknown.iter().map(|(name, digest)| format!("{name}@{}", digest.short())).collect();
+            let reason = format!(
+                "the stored turn names {}, with which no turn of this agent has begun on this host, so it is not loaded; \
+                 begin another turn",
+                names.join(", ")
+            );
+            return self.apply(Input::Failed(TurnError::PluginChanged { reason }), Notes::default()).await;
+        }
+        let generation = match (is_current, unknown.is_empty()) {
+            (_, false) => return Ok(()),
+            (true, true) => Ok(current.generation().clone()),
+            (false, true) => Generation::from_digests(&self.shared.sandbox, &plugins).await,
         };
         let agent = match generation {
             Ok(generation) => pinned::resumed(&current, generation, pinned.as_ref()).map_err(|error| error.to_string()),
@@ -176,6 +206,26 @@ impl Session {
             Err(_) if purpose == Purpose::Decide => {}
             Err(reason) => {
                 self.apply(Input::Failed(TurnError::PluginChanged { reason }), Notes::default()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Derives again what an imported turn did not bring along: its system sections, and what approvals are about.
+    async fn take_up_imported(&mut self) -> Result<(), SessionError> {
+        if !self.run.is_unpinned() {
+            return Ok(());
+        }
+        let agent = self.shared.agent.clone();
+        if let Some(turn) = self.run.turn.as_mut().filter(|turn| turn.sections.is_empty() && turn.begun_until > 0) {
+            let config = agent.config();
+            turn.sections = system_sections(&config.prompt, config.bounds.finish, Vec::new());
+        }
+        let asking = self.run.asked_about_nothing();
+        for record in self.load_calls(&asking).await? {
+            if let Some(tool) = agent.registry().get(&record.name) {
+                let identity = self.approval_scope(tool).identity;
+                self.run.ask_about(&record.id, identity);
             }
         }
         Ok(())

@@ -145,7 +145,7 @@ async fn has_waited(store: &dyn Store, session: &str) -> Result<bool, Failure> {
 /// What is to be done when a session has gone on that works for another one.
 pub(crate) async fn parent_waits(store: &dyn Store, parent: &str, data: &DataDirectory) -> Result<String, Failure> {
     let filter = SessionFilter { subject: Some(parent.to_owned()), ..SessionFilter::default() };
-    if super::sessions(store, filter, 1).await?.is_empty() {
+    if store.sessions(filter, 1).await.map_err(Failure::refused)?.is_empty() {
         return Ok(format!("session {parent}, which had delegated this, is gone: nobody waits for the answer"));
     }
     let flag = data.flag();

@@ -27,7 +27,7 @@ pub(super) async fn delete(
     // All of them before the first is gone: what one beginning means must not depend on another.
     let mut meant = Vec::with_capacity(sessions.len());
     for session in sessions {
-        let found = find(store, Some(session)).await?;
+        let found = find(store, data, Some(session)).await?;
         if !meant.contains(&found) {
             meant.push(found);
         }
@@ -47,7 +47,7 @@ pub(super) async fn delete(
         }
     }
     for session in &meant {
-        let mut children = tree::children(store, &session.subject).await?;
+        let mut children = tree::children(store, data, &session.subject).await?;
         children.retain(|child| meant.iter().all(|other| other.subject != child.subject));
         let deleted = store.delete(&session.subject).await.map_err(Failure::refused)?;
         let memories = match deleted.memories {

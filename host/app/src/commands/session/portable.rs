@@ -7,7 +7,7 @@ use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
 use agent_memory::{SqliteStore, Store, StoreError};
-use agent_runtime::portable::{self, ForkAt, ImportAs, PortableError};
+use agent_runtime::portable::{self, ForkAt, ImportAs, ImportOptions, PortableError};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(super) async fn fork(
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let session = find(store, Some(session)).await?;
+    let session = find(store, data, Some(session)).await?;
     let at = at.map_or(ForkAt::Last, ForkAt::Message);
     let forked = portable::fork(store, &session.subject, at).await.map_err(failure)?;
     terminal.print(&forked.session).map_err(Failure::output)?;
@@ -50,7 +50,7 @@ pub(super) async fn undo(
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let session = find(&*store, Some(session)).await?;
+    let session = find(&*store, data, Some(session)).await?;
     let mut open = super::open_to_decide(store, &session, data, Duration::ZERO).await?;
     if open.state().is_open() {
         let turn = open.state().turns;
@@ -74,12 +74,12 @@ pub(super) async fn undo(
 
 /// Writes the session into one JSON document. A file appears when it is whole.
 pub(super) async fn export(
-    store: &dyn Store,
+    (store, data): (&dyn Store, &DataDirectory),
     session: &str,
     (output, existing): (&Path, Existing),
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let session = find(store, Some(session)).await?.subject;
+    let session = find(store, data, Some(session)).await?.subject;
     let exported = if output == Path::new(PIPE) {
         portable::export(store, &session, &mut tokio::io::stdout()).await.map_err(failure)?
     } else {
@@ -105,7 +105,8 @@ pub(super) async fn import(
 ) -> Result<Exit, Failure> {
     let document = read(file).await?;
     let subject = subject.map_or(ImportAs::Itself, ImportAs::Subject);
-    let imported = portable::import(store, &document, subject).await.map_err(|error| match error {
+    let options = ImportOptions { subject, user: data.user() };
+    let imported = portable::import_for(store, &document, options).await.map_err(|error| match error {
         PortableError::Store(StoreError::SessionExists { session }) => {
             Failure::refused(format!("session `{session}` exists already: --as ID imports it under another id"))
         }
@@ -114,6 +115,9 @@ pub(super) async fn import(
     terminal.print(&imported.session).map_err(Failure::output)?;
     let (messages, flag) = (text::count(imported.messages as usize, "message"), data.flag());
     let (session, agent) = (imported.session, imported.agent);
+    for dropped in &imported.dropped {
+        terminal.note(format!("not taken over: {}", text::harmless(dropped)));
+    }
     terminal.note(format!(
         "imported {session} with {messages}, a session of the agent `{agent}`; go on with agent-host --session {session}{flag}"
     ));

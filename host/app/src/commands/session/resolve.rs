@@ -34,8 +34,8 @@ pub(super) async fn resolve(
     let decision = decision(asked.decision, asked.text)?;
     let (session, call) = place(&asked.call, asked.session.as_deref());
     let session = match session {
-        Some(session) => super::find_open(&*store, session).await?,
-        None => waiting_session(&*store, call).await?,
+        Some(session) => super::find_open(&*store, data, session).await?,
+        None => waiting_session(&*store, data, call).await?,
     };
     let mut open = super::open_to_decide(store.clone(), &session, data, Duration::ZERO).await?;
     let resolved = open.resolve(CallId(call.to_owned()), decision).await;
@@ -91,8 +91,8 @@ fn place<'a>(call: &'a str, session: Option<&'a str>) -> (Option<&'a str>, &'a s
 }
 
 /// The latest session that waits for a decision about a call of this id.
-async fn waiting_session(store: &dyn Store, call: &str) -> Result<SessionSummary, Failure> {
-    for session in super::sessions(store, SessionFilter::default(), 1000).await? {
+async fn waiting_session(store: &dyn Store, data: &DataDirectory, call: &str) -> Result<SessionSummary, Failure> {
+    for session in super::sessions(store, data, SessionFilter::default(), 1000).await? {
         let unknown = unknown_calls(store, &session.subject).await?;
         if unknown.iter().any(|record| record.id.0 == call) {
             return Ok(session);

@@ -57,7 +57,7 @@ pub(super) async fn respond(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let event = read(&asked.event)?;
-    let found = super::find_open(&*store, &asked.session).await.map_err(no_context)?;
+    let found = super::find_open(&*store, data, &asked.session).await.map_err(no_context)?;
     let names_agent = asked.agent != AgentArguments::default();
     // What an approval is checked against must be there in any case.
     let needs_agent = event.event_type == APPROVAL_RESOLVED.as_str();

@@ -1,9 +1,11 @@
 //! `session search`: messages of all sessions by their words, those that are no longer shown to the model included.
 
+use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::text::one_line;
 use crate::terminal::{BOLD, DIM, Terminal};
-use agent_memory::Store;
+use agent_memory::{MAX_PAGE, SessionFilter, Store};
+use std::collections::BTreeSet;
 
 /// Characters of an excerpt.
 const EXCERPT: usize = 200;
@@ -16,9 +18,17 @@ pub(super) struct Asked {
 }
 
 /// Prints what was found, the nearest first.
-pub(super) async fn search(store: &dyn Store, asked: Asked, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn search(
+    (store, data): (&dyn Store, &DataDirectory),
+    asked: Asked,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let words = asked.words.join(" ");
-    let hits = store.search_messages(&words, asked.limit as usize).await.map_err(Failure::refused)?;
+    let sessions = super::sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
+    let own: BTreeSet<String> = sessions.into_iter().map(|session| session.subject).collect();
+    let mut hits = store.search_messages(&words, MAX_PAGE).await.map_err(Failure::refused)?;
+    hits.retain(|hit| own.contains(&hit.session));
+    hits.truncate(asked.limit as usize);
     if hits.is_empty() && !asked.json {
         terminal.note(format!("no message has every word of `{}`", one_line(&words, EXCERPT)));
     }

@@ -29,7 +29,7 @@ pub(crate) async fn show(
     if let Some(parent) = &session.delegated_by {
         line(format!("  {DIM}works for{DIM:#} {parent}"))?;
     }
-    for child in tree::children(store, &session.subject).await? {
+    for child in tree::children(store, data, &session.subject).await? {
         line(format!("  {DIM}delegated to{DIM:#} {}  {}", child.subject, child.state))?;
     }
     said(store, &session.subject, terminal).await?;

@@ -1,5 +1,6 @@
 //! Sessions with those below them that work for them (L16).
 
+use crate::data::DataDirectory;
 use crate::exit::Failure;
 use crate::terminal::{DIM, text};
 use agent_memory::{MAX_PAGE, SessionFilter, SessionSummary, Store};
@@ -53,9 +54,13 @@ pub(super) fn line(depth: usize, session: &SessionSummary) -> String {
 }
 
 /// Those that work for a session, the last changed first.
-pub(super) async fn children(store: &dyn Store, session: &str) -> Result<Vec<SessionSummary>, Failure> {
+pub(super) async fn children(
+    store: &dyn Store,
+    data: &DataDirectory,
+    session: &str,
+) -> Result<Vec<SessionSummary>, Failure> {
     let filter = SessionFilter { delegated_by: Some(session.to_owned()), ..SessionFilter::default() };
-    let mut children = super::sessions(store, filter, MAX_PAGE).await?;
+    let mut children = super::sessions(store, data, filter, MAX_PAGE).await?;
     super::below::tell_ready(store, &mut children).await?;
     Ok(children)
 }
