@@ -1,6 +1,6 @@
 //! Components that hurt whoever parses or compiles them, offered to the real binary and its examining child: rows 36 and 37.
 
-mod attacks;
+pub(crate) mod attacks;
 
 use crate::scene::alone;
 use crate::support::components;
@@ -211,7 +211,7 @@ fn row_37_compiled_code_is_bounded() {
     });
 }
 
-fn bytes_below(directory: &Path) -> u64 {
+pub(crate) fn bytes_below(directory: &Path) -> u64 {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries
         .map(|entry| {

@@ -193,7 +193,7 @@ fn row_40_no_grant_covers_what_the_host_decides_by() {
             );
             let failing = deeds("write tree/agent.toml x; fail").1;
             let (is_error, text) = scene.call(config(), "intruder.deeds", failing).await;
-            assert!(is_error && text.contains("the host's own file") && text.contains("no grant covers"), "{text}");
+            assert!(is_error && text.contains("the host's own file") && text.contains("no grant allows"), "{text}");
         };
         scene.repeat("row 40, protected files", attack).await;
     });

@@ -1,6 +1,7 @@
 //! Every limit that can be configured: the configured value is what acts, and where it stops a call the error names it and the
 //! plugin with its digest.
 
+use crate::components::{attacks, bytes_below};
 use crate::guests::{ONE, USUAL, component, guest, numbers};
 use crate::scene::{Scene, alone, granted};
 use crate::server::Server;
@@ -17,7 +18,7 @@ use agent_plugins::{
 use agent_runtime::AgentConfig;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -239,9 +240,13 @@ fn limits_of_builders_and_validators_act() {
 fn sandbox(keys: &[(&str, u64)]) -> Result<Sandbox, String> {
     let mut limits = HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() };
     keys.iter().for_each(|key| set(&HOST_LIMITS, &mut limits, *key));
+    sandbox_in(None, limits)
+}
+
+fn sandbox_in(cache_directory: Option<PathBuf>, limits: HostLimits) -> Result<Sandbox, String> {
     let program = env!("CARGO_BIN_EXE_agent-host").into();
     let compiler = CompilerCommand { program, arguments: vec!["compile-component".into()] };
-    let options = SandboxOptions { limits, compiler: Some(compiler), ..SandboxOptions::default() };
+    let options = SandboxOptions { limits, compiler: Some(compiler), cache_directory, ..SandboxOptions::default() };
     Sandbox::new(options).map_err(|error| error.to_string())
 }
 
@@ -276,6 +281,7 @@ fn limits_each_key_of_the_host_acts() {
             tried.extend(keys.iter().map(|(key, _)| *key));
             sandbox(keys)
         };
+        let with: &mut Keyed = &mut with;
         let short = CallLimits { tool_time: Duration::from_millis(500), ..CallLimits::default() };
         let busy = |said: &[String]| said.iter().filter(|text| text.contains("not called")).count();
         let large = CallLimits { memory: 256 << 20, ..short };
@@ -311,17 +317,66 @@ fn limits_each_key_of_the_host_acts() {
         assert!(matches!(refused, Err(LoadError::TooLarge { most: 1_048_576, .. })), "{refused:?}");
         let refused = with(&[("component_mib", 2)]).unwrap().load_bytes("large", bytes).await;
         assert!(matches!(refused, Err(LoadError::NotAComponent(_))), "{refused:?}");
-        let bomb = Arc::new(bomb());
-        let refused = with(&[("compile_ms", 1_000)]).unwrap().load_bytes("bomb", bomb.to_vec()).await;
+        let bomb = attacks::nested_blocks(1_000_000);
+        let refused = with(&[("compile_ms", 1_000)]).unwrap().load_bytes("bomb", bomb).await;
         let refused = refused.expect_err("it takes longer").to_string();
         let is_named = refused.contains("more than 1.") && refused.contains("of processor time");
         assert!(is_named && refused.contains("compile_ms"), "{refused}");
+        components_are_limited(with).await;
+        cache_is_limited(with).await;
         assert_eq!(tried, HOST_LIMITS.iter().map(|row| row.key).collect(), "each key has its case");
     });
 }
 
-/// A component whose one function takes a compiler long.
-fn bomb() -> Vec<u8> {
-    let work = "local.get 0 local.get 0 i32.const 3 i32.rotl i32.add local.tee 0 i32.const 5 i32.xor local.set 0\n";
-    numbers(&format!(r#"(func (export "f") (result i32) (local i32) {} local.get 0)"#, work.repeat(400_000)), &["f"])
+/// Makes a sandbox with these keys set.
+type Keyed<'k> = dyn FnMut(&[(&'static str, u64)]) -> Result<Sandbox, String> + 'k;
+
+/// Of each key, a component that is refused with the first value, by the key's name, and not with the second.
+async fn components_are_limited(with: &mut Keyed<'_>) {
+    let one = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
+    let image = attacks::with_image(&one, 20 << 20, b'x');
+    let cases = [
+        ("component_nesting", [10, 50], attacks::nested_types(20, 0x41)),
+        ("component_types", [1_000, 10_000], attacks::list_chain(2_000)),
+        ("component_interfaces", [100, 1_000], attacks::imports(500)),
+        // Code of 60 MiB from a component of one.
+        ("compiled_ratio", [8, 128], [attacks::sparse_images(60, (1 << 20) - 65_536), padding(1 << 20)].concat()),
+        ("compiled_mib", [16, 64], image),
+    ];
+    for (key, [refusing, sufficient], bytes) in cases {
+        let mut refusal = async |value| {
+            let loaded = with(&[(key, value)]).unwrap().load_bytes("limited", bytes.clone()).await;
+            loaded.err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        let refused = refusal(refusing).await;
+        assert!(refused.contains(key), "{key} = {refusing}: {refused}");
+        let other = refusal(sufficient).await;
+        assert!(!other.contains(key), "{key} = {sufficient}: {other}");
+    }
+}
+
+/// A custom section of so many bytes.
+fn padding(bytes: usize) -> Vec<u8> {
+    let size = u32::try_from(bytes + 2).expect("it is small");
+    let size = [size as u8 | 0x80, (size >> 7) as u8 | 0x80, (size >> 14) as u8 | 0x80, (size >> 21) as u8 & 0x7f];
+    [&[0], size.as_slice(), &[1, b'x'], &vec![0; bytes]].concat()
+}
+
+/// `cache_mib`: what is kept of three components whose code has 24 MiB each.
+async fn cache_is_limited(with: &mut Keyed<'_>) {
+    let one = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
+    for (most, all_stay) in [(64, false), (128, true)] {
+        let folder = tempfile::tempdir().expect("a directory");
+        with(&[("cache_mib", most)]).expect("it is within its bounds");
+        let mut limits = HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() };
+        set(&HOST_LIMITS, &mut limits, ("cache_mib", most));
+        let cached = sandbox_in(Some(folder.path().to_owned()), limits).expect("within its bounds");
+        for filled_with in *b"abc" {
+            let bytes = attacks::with_image(&one, 24 << 20, filled_with);
+            drop(cached.load_bytes("cached", bytes).await.expect("an honest component"));
+        }
+        let kept = bytes_below(folder.path()) >> 20;
+        assert!(kept <= most, "{kept} MiB of {most}");
+        assert_eq!(kept >= 72, all_stay, "{kept} MiB of {most}");
+    }
 }

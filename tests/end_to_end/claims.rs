@@ -221,7 +221,7 @@ async fn row_38_an_edited_snapshot_names_no_other_component() {
         payer["digest"] = json!(probe);
     })
     .await;
-    let agent = house.agent(granting(&house, "payer"), script(&[])).await;
+    let agent = house.agent(granting(&house, "payer"), script(&[saying("Done.")])).await;
     let session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
     let end = session.state().turn.as_ref().and_then(|turn| turn.end().cloned());
     let is_refused = matches!(&end, Some(TurnEnd::Failed(TurnError::PluginChanged { reason }))
@@ -243,7 +243,7 @@ async fn row_38_an_edited_snapshot_brings_no_bounds() {
         claimed["fallback"] = json!({"text": "forged"});
     })
     .await;
-    let agent = house.agent(config(), script(&[])).await;
+    let agent = house.agent(config(), script(&[saying("Done.")])).await;
     let session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
     let now = &session.state().turn.as_ref().unwrap().config;
     assert_eq!((now.max_interactions, now.max_depth), (4, 2));
@@ -387,7 +387,7 @@ async fn p14_random_edits_of_a_document_bring_no_authority() {
     let allowed = session.subject().to_owned();
     session.close().await.unwrap();
     let documents = [exported(&house, &open).await, exported(&house, &allowed).await];
-    let agent = house.agent(config.clone(), script(&[])).await;
+    let agent = house.agent(config.clone(), script(&[saying("Done.")])).await;
     let (mut numbers, mut imported) = (Numbers(0x5eed_0038), 0);
     for round in 0..600 {
         let mut document = documents[round % 2].clone();

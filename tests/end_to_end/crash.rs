@@ -113,7 +113,7 @@ impl Ground {
             let call = format!("{session}/{id}");
             let data = self.path("data");
             let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-            command.args(["session", "resolve", &call, decision]).arg("--data").arg(&data);
+            command.args(["session", "resolve", &call, decision, "--user", USER]).arg("--data").arg(&data);
             if decision == "result" {
                 command.arg("counted");
             }
@@ -332,7 +332,7 @@ fn a_plugin_that_is_replaced_in_mid_turn() {
             let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
             let model = format!("scripted:{}", ground.path("script.json").display());
             command.arg("--plugins").arg(ground.path("plugins")).arg("--data").arg(ground.path("data"));
-            command.args(["--model", &model]).args(arguments).current_dir(ground.path("tree"));
+            command.args(["--model", &model, "--user", USER]).args(arguments).current_dir(ground.path("tree"));
             command.stdin(Stdio::null()).output().unwrap()
         };
         if store == "gone" {

@@ -296,7 +296,7 @@ async fn l7_a_server_with_the_name_of_a_plugins_tool_is_left_out() {
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
     let source = session.agent().registry().get("probe.echo").unwrap().source.to_string();
     assert!(source.contains("probe@"), "{source}");
-    assert!(session.agent().registry().get("probe.image").is_none(), "the server's other tools are left out, too");
+    assert!(session.agent().registry().get("probe.structured").is_none(), "the server's other tools are left out, too");
     assert!(!results(&house, &session).await[0].1, "the plugin answers");
     assert_eq!(diary.count("tools/call"), 0, "the server is not called");
     closed(session).await;

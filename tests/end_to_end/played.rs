@@ -57,7 +57,11 @@ impl Folder {
 
 /// Kept between runs for its compiled code, which other tests have, too.
 fn data() -> PathBuf {
-    crate::support::scratch()
+    let data = crate::support::scratch();
+    // A data folder belongs to its owner only.
+    #[cfg(unix)]
+    std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    data
 }
 
 /// `plugins = [...]` of a scenario that lies elsewhere.

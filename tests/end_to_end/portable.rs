@@ -2,7 +2,7 @@
 
 use crate::support::{House, calling, granting, results, saying, script, turn, view};
 use agent_core::event::EventKind;
-use agent_core::message::{Part, TurnInput};
+use agent_core::message::{Dimensions, Part, TurnInput};
 use agent_core::run::Output;
 use agent_memory::{MediaDescription, Memories, MessageRange, OpenMode, SessionFilter, SessionLog, SessionMeta, Store};
 use agent_memory::{RecordRange, StoreError};
@@ -28,8 +28,11 @@ async fn talked(house: &House) -> Session {
     finished(turn(&mut session, "Echo both.").await);
     finished(turn(&mut session, "Never mind.").await);
     session.undo().await.unwrap();
-    let about =
-        MediaDescription { mime_type: "image/png".to_owned(), name: Some("dot.png".to_owned()), dimensions: None };
+    let about = MediaDescription {
+        mime_type: "image/png".to_owned(),
+        name: Some("dot.png".to_owned()),
+        dimensions: Some(Dimensions { width: 1, height: 1 }),
+    };
     let picture = house.store.clone();
     let media = agent_memory::Blobs::put(&*picture, session.subject(), dot(), about).await.unwrap();
     let input = TurnInput::Message(vec![Part::Text("What is this?".to_owned()), Part::Media(media)]);
@@ -154,7 +157,7 @@ async fn d5_an_open_turn_travels_with_its_calls() {
     let exported = document(&*house.store, &subject).await;
     import(&*other.store, &exported, ImportAs::Itself).await.unwrap();
     let listed = other.store.sessions(SessionFilter::default(), 9).await.unwrap().remove(0);
-    assert_eq!((listed.state.as_str(), listed.open_in, listed.title.as_deref()), ("running", None, Some("Count.")));
+    assert_eq!((listed.state.as_str(), listed.open_in, listed.title.as_deref()), ("suspended", None, Some("Count.")));
 
     let agent = other.agent(granting(&other, "probe"), script(&[saying("Spent."), saying("Decided.")])).await;
     let which = OpenSession::Existing(subject.clone());

@@ -428,7 +428,7 @@ async fn i6_who_cancels_a_turn_need_not_know_what_it_announces() {
         session.close().await.unwrap();
 
         let stranger = house.agent(AgentConfig::new("buyer"), script(&[saying("x")])).await;
-        let mut session = Session::open(&house.host(), stranger, OpenSession::Existing(subject)).await.unwrap();
+        let mut session = Session::open(&house.host(), stranger, OpenSession::ToDecide(subject)).await.unwrap();
         let cancel = CancellationToken::new();
         cancel.cancel();
         assert_eq!(session.run(None, cancel).await.unwrap(), TurnResult::Cancelled);

@@ -24,9 +24,9 @@ fn found(desk: &Desk) -> [usize; 3] {
         printed.lines().filter(|line| line.starts_with('{')).count()
     };
     [
-        lines(&["session", "search", "otter", "--json"]),
+        lines(&["session", "search", "otter", "--user", "ann", "--json"]),
         lines(&["memory", "search", "otter", "--user", "ann", "--json"]),
-        lines(&["session", "list", "--json"]),
+        lines(&["session", "list", "--user", "ann", "--json"]),
     ]
 }
 

@@ -50,7 +50,10 @@ impl Desk {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.arg("--plugins").arg(path("plugins")).arg("--data").arg(path("data"));
         command.args(["--model", &format!("scripted:{}", path("script.json").display())]);
-        command.args(["--grant", "probe:write=.", "--grant", "text:read=."]).args(arguments);
+        for grant in ["probe:write=.", "probe:events=com.example.probe.v1", "probe:media=true", "text:read=."] {
+            command.args(["--grant", grant]);
+        }
+        command.args(arguments);
         command.current_dir(path("tree")).env_remove("NO_COLOR").env("TERM", "xterm-256color");
         command
     }

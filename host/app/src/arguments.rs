@@ -162,7 +162,8 @@ pub(crate) struct ForUser<C: Subcommand> {
     #[command(subcommand)]
     pub(crate) command: C,
     /// Whose sessions (default: who is logged in)
-    #[arg(long, value_name = "NAME", global = true, value_parser = user_name)]
+    // The id differs from that of the option of a turn: clap gives the value of a global option to every argument with its id.
+    #[arg(long = "user", id = "sessions_of", value_name = "NAME", global = true, value_parser = user_name)]
     pub(crate) user: Option<String>,
 }
 

@@ -146,6 +146,7 @@ mod tests {
         DataDirectory::open(Some(&folder)).expect("an empty folder is made private");
         let mode = || std::fs::metadata(&folder).expect("there").permissions().mode() & 0o777;
         assert_eq!(mode(), 0o700);
+        std::fs::write(folder.join("history"), "").expect("written");
         for wrong in [0o755, 0o710, 0o701, 0o770] {
             open_to(wrong);
             let message = DataDirectory::open(Some(&folder)).expect_err("open to others").message;

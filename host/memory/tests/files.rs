@@ -128,7 +128,7 @@ async fn a_newer_database_is_refused() {
     let folder = Folder::new().with_session().await;
     let path = folder.database();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
-    assert_eq!(refused(&path), StoreError::Newer { path, found: 999, supported: 7 });
+    assert_eq!(refused(&path), StoreError::Newer { path, found: 999, supported: 8 });
 }
 
 /// Limit 28.

@@ -79,6 +79,9 @@ pub(crate) struct Request {
 #[derive(Clone)]
 struct Secrets(Vec<String>);
 
+/// Characters of the shortest password or token that is taken out of a registry's words.
+const SHORTEST_LOGIN: usize = 3;
+
 impl Request {
     pub(crate) fn new(method: Method, url: Url) -> Self {
         let repeat = if method == Method::POST { Repeat::IfRefused } else { Repeat::Always };
@@ -355,16 +358,24 @@ pub(crate) async fn explained(response: Response) -> String {
     let status = response.status();
     let later = asked_for(response.headers()).filter(|_| Repeat::IfRefused.after(status));
     let later = later.map(|wait| format!("; it wants to be asked again in {} s", wait.as_secs())).unwrap_or_default();
-    let secrets = response.extensions().get::<Secrets>().cloned();
-    let redaction = Redaction::new(secrets.iter().flat_map(|Secrets(secrets)| secrets).map(String::as_str));
+    let secrets = response.extensions().get::<Secrets>().cloned().map(|Secrets(secrets)| secrets).unwrap_or_default();
+    let redaction = Redaction::new(secrets.iter().map(String::as_str));
     let text = body(response, EXPLANATION, "").await.unwrap_or_default();
     let json: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
     let error = &json["errors"][0];
     let words = [&error["code"], &error["message"], &json["details"], &json["error"]];
     let words = words.iter().filter_map(|word| word.as_str());
-    let words: Vec<_> = words.map(|word| shown(&redaction.text(word.to_owned()))).collect();
+    let words: Vec<_> = words.map(|word| shown(&redaction.text(without_short(&secrets, word)))).collect();
     let words = if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) };
     format!("it answers {status}{words}{later}")
+}
+
+/// The text without those secrets that [`Redaction`] takes for words because they are short.
+fn without_short(secrets: &[String], text: &str) -> String {
+    let values = secrets.iter().map(|secret| secret.rsplit(' ').next().unwrap_or_default());
+    values
+        .filter(|value| value.len() >= SHORTEST_LOGIN)
+        .fold(text.to_owned(), |text, value| text.replace(value, "(secret)"))
 }
 
 #[cfg(test)]

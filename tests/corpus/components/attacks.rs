@@ -36,7 +36,7 @@ fn unknown_import() -> Vec<u8> {
 }
 
 /// Component types or instance types inside one another.
-pub(super) fn nested_types(levels: usize, kind: u8) -> Vec<u8> {
+pub(crate) fn nested_types(levels: usize, kind: u8) -> Vec<u8> {
     let mut contents = vec![2, 0x42, 0];
     contents.extend([kind, 1, 1].repeat(levels - 1));
     contents.extend([kind, 0]);
@@ -61,20 +61,28 @@ pub(super) fn nested_components(levels: usize) -> Vec<u8> {
 }
 
 /// So many imports, each of five bytes.
-pub(super) fn imports(count: usize) -> Vec<u8> {
+pub(crate) fn imports(count: usize) -> Vec<u8> {
     component(&[section(10, &[leb(count), [0, 1, b'a', 1, 0].repeat(count)].concat())])
 }
 
 /// Modules whose memories begin with two bytes, far from one another.
-pub(super) fn sparse_images(modules: usize, distance: usize) -> Vec<u8> {
+pub(crate) fn sparse_images(modules: usize, distance: usize) -> Vec<u8> {
     let pages = distance / 65_536 + 1;
     let module =
         format!("(core module (memory {pages}) (data (i32.const 0) \"a\") (data (i32.const {}) \"b\"))", distance - 1);
     text(&format!("(component {})", module.repeat(modules)))
 }
 
+/// The component with one more module, whose memory begins with so many bytes: they become a part of its code.
+pub(crate) fn with_image(component: &[u8], bytes: usize, filled_with: u8) -> Vec<u8> {
+    let memory = section(5, &[&[1, 0], leb(bytes.div_ceil(65_536)).as_slice()].concat());
+    let data = [&[1, 0, 0x41, 0, 0x0b], leb(bytes).as_slice(), &vec![filled_with; bytes]].concat();
+    let module = [MODULE_HEADER.to_vec(), memory, section(11, &data)].concat();
+    [component, &section(1, &module)].concat()
+}
+
 /// A list of lists of lists, each type naming the one before.
-pub(super) fn list_chain(levels: usize) -> Vec<u8> {
+pub(crate) fn list_chain(levels: usize) -> Vec<u8> {
     let mut contents = leb(levels + 1);
     contents.push(0x7d);
     for level in 0..levels {
@@ -118,7 +126,7 @@ fn module_with_function(body: &[u8]) -> Vec<u8> {
 }
 
 /// Blocks inside one another in one function.
-pub(super) fn nested_blocks(levels: usize) -> Vec<u8> {
+pub(crate) fn nested_blocks(levels: usize) -> Vec<u8> {
     let body = [vec![0], [0x02, 0x40].repeat(levels), vec![0x0b; levels + 1]].concat();
     component(&[section(1, &module_with_function(&body))])
 }

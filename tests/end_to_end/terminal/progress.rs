@@ -5,8 +5,8 @@ use crate::compiling::bomb;
 use std::path::Path;
 use std::process::Command;
 
-/// Takes a compiler about a second.
-const ADDITIONS: usize = 25_000;
+/// Takes a compiler one second or more.
+const ADDITIONS: usize = 120_000;
 
 fn command(data: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));

@@ -150,7 +150,10 @@ impl Turn {
         for call in &mut batch.calls {
             dropped.approvals += usize::from(call.granted.take().is_some());
             call.asked_about = None;
-            if matches!(call.state, Progress::Waiting | Progress::Running) {
+            // What a plugin asked of a service is the document's word only: nobody may be asked to allow it, and it is not sent.
+            let had_request = call.request.take().is_some();
+            let asks_for_it = had_request && call.state == Progress::Asking;
+            if asks_for_it || matches!(call.state, Progress::Waiting | Progress::Running) {
                 call.state = Progress::Unknown;
                 dropped.calls.push(call.id.clone());
             }

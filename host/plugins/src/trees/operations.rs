@@ -56,18 +56,18 @@ impl Change {
     pub(crate) fn make(self) -> Result<(), Refusal> {
         match self {
             Change::MakeDirectory { base, path } => {
-                let target = Target::find(&base, &path, Last::Keep)?;
+                let target = Target::find(&base, &path, Errno::EXIST)?;
                 base.add_entry(|| Ok(mkdirat(&target.entry.parent, &target.name, Mode::from(0o777))?))
             }
             Change::RemoveDirectory { base, path } => {
-                let target = Target::find(&base, &path, Last::Keep)?;
+                let target = Target::find(&base, &path, Errno::INVAL)?;
                 let mut counted = base.tree.usage.lock();
                 unlinkat(&target.entry.parent, &target.name, AtFlags::REMOVEDIR)?;
                 counted.remove_entry();
                 Ok(())
             }
             Change::Unlink { base, path } => {
-                let target = Target::find(&base, &path, Last::Keep)?.not_a_directory()?;
+                let target = Target::find(&base, &path, Errno::ISDIR)?.not_a_directory()?;
                 let mut counted = base.tree.usage.lock();
                 let before = target.stat();
                 unlinkat(&target.entry.parent, &target.name, AtFlags::empty())?;
@@ -78,12 +78,12 @@ impl Change {
                 if to.starts_with('/') {
                     return Err(Refusal::NotPermitted);
                 }
-                let target = Target::find(&base, &path, Last::Keep)?.not_a_directory()?;
+                let target = Target::find(&base, &path, Errno::EXIST)?.not_a_directory()?;
                 base.add_entry(|| Ok(symlinkat(&*to, &target.entry.parent, &target.name)?))
             }
             Change::Link { from: (from, from_path), to: (to, to_path) } => {
-                let source = Target::find(&from, &from_path, Last::Keep)?.not_a_directory()?;
-                let target = Target::find(&to, &to_path, Last::Keep)?.not_a_directory()?;
+                let source = Target::find(&from, &from_path, Errno::PERM)?.not_a_directory()?;
+                let target = Target::find(&to, &to_path, Errno::EXIST)?.not_a_directory()?;
                 let (old, new) = (&source.entry.parent, &target.entry.parent);
                 to.add_entry(|| Ok(linkat(old, &source.name, new, &target.name, AtFlags::empty())?))
             }
@@ -111,8 +111,8 @@ fn set_times_at(base: &Base, path: &str, last: Last, times: Times) -> Result<(),
 }
 
 fn rename((from, from_path): (&Base, &str), (to, to_path): (&Base, &str)) -> Result<(), Refusal> {
-    let source = Target::find(from, from_path, Last::Keep)?;
-    let target = Target::find(to, to_path, Last::Keep)?;
+    let source = Target::find(from, from_path, Errno::BUSY)?;
+    let target = Target::find(to, to_path, Errno::BUSY)?;
     let is_directory = source.stat().is_some_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir());
     if (source.entry.names_directory || target.entry.names_directory) && !is_directory {
         return Err(Errno::NOTDIR.into());
@@ -177,10 +177,12 @@ struct Target {
 }
 
 impl Target {
-    fn find(base: &Base, path: &str, last: Last) -> Result<Self, Refusal> {
+    /// Finds the entry that a path names. A path such as `.` names the directory itself and no entry in it: the change fails
+    /// with `without_name` then, as the system call would.
+    fn find(base: &Base, path: &str, without_name: Errno) -> Result<Self, Refusal> {
         base.check_writable()?;
-        let entry = beneath::resolve(&base.directory, path, last)?;
-        let name = entry.name.clone().ok_or(Errno::INVAL)?;
+        let entry = beneath::resolve(&base.directory, path, Last::Keep)?;
+        let name = entry.name.clone().ok_or(without_name)?;
         base.tree.protected.now().check_entry(entry.parent.as_fd(), &name)?;
         Ok(Self { entry, name })
     }
