@@ -25,6 +25,7 @@ mod fixture;
 mod guests;
 mod hidden_text;
 mod history;
+mod host_files;
 mod host_model;
 mod keeping;
 mod kit;

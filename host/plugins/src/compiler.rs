@@ -5,6 +5,8 @@ mod child;
 mod confinement;
 mod report;
 
+#[cfg(fuzzing)]
+pub(crate) use child::examine_bytes;
 pub use child::serve_compiler;
 pub(crate) use report::BytesFacts;
 

@@ -19,6 +19,8 @@ mod engine;
 mod failure;
 mod files;
 mod first_use;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod generation;
 mod grants;
 mod host_model;

@@ -36,7 +36,7 @@ pub(crate) fn challenge_of(response: &Response) -> Option<Challenge> {
 }
 
 /// Reads `WWW-Authenticate`; nothing where it asks for something that is not known here.
-fn challenge(header: &str) -> Option<Challenge> {
+pub(crate) fn challenge(header: &str) -> Option<Challenge> {
     let (scheme, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
     if scheme.eq_ignore_ascii_case("basic") {
         return Some(Challenge::Basic);
@@ -152,7 +152,7 @@ fn token_request(mut url: Url, (service, scope): (Option<&str>, &str), login: Op
 }
 
 /// Where a registry has its tokens given out.
-fn tokens_at(asker: (&Url, Reach), realm: &str) -> Result<Url, String> {
+pub(crate) fn tokens_at(asker: (&Url, Reach), realm: &str) -> Result<Url, String> {
     let url = Url::parse(realm).map_err(|_| "it names no address for its tokens".to_owned())?;
     let host = shown(url.host_str().unwrap_or_default());
     may_lead(asker, &url).map_err(|why| format!("it wants a login to be sent to `{host}`, {why}; it is not"))?;

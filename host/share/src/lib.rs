@@ -11,6 +11,8 @@ mod error;
 mod fetch;
 mod files;
 mod folder;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod http;
 mod index;
 mod keys;

@@ -94,6 +94,35 @@ fn p6_a_changed_file_counts_from_the_next_turn() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
+/// Row 47: a pipe in place of agent.toml is refused at once; the session goes on with what held before, and takes the next file.
+#[cfg(unix)]
+#[test]
+fn row_47_a_pipe_in_place_of_agent_toml_stops_nothing() {
+    let place = Place::new(GRANTED, &[count(), saying("Answer 1."), count(), saying("Answer 2.")]);
+    let mut screen = place.session();
+    let (pipe, file) = (place.path("work/pipe"), place.path("work/agent.toml"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::fs::rename(&pipe, &file).unwrap();
+    wait_until_said(&mut screen, "not a file");
+    screen.send("Count.\r");
+    screen.wait_for("\nAnswer 1.\n");
+    assert_eq!(screen.raw().matches("a.txt has 1 line").count(), 1, "{}", screen.text());
+    screen.wait_for_end("\n>");
+    save(&place, &format!("{GRANTED}\n[approval.tools]\n\"text.count_file\" = \"deny\"\n"));
+    wait_until_said(&mut screen, "agent.toml has changed: the next turn has it");
+    screen.send("Again.\r");
+    screen.wait_for("\nAnswer 2.\n");
+    assert!(screen.text().contains("denies `text.count_file`"), "{}", screen.text());
+    screen.send(CTRL_D);
+    assert_eq!(screen.exit_code(), Some(0));
+    // A start finds the pipe itself, and does not wait for who writes to it.
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::fs::rename(&pipe, &file).unwrap();
+    let output = place.command(&["Count."]).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("not a file"), "{said}");
+}
+
 /// P6, P10, L17: what is taken back counts at once, also for calls of the turn that runs.
 #[test]
 fn p10_what_is_taken_back_counts_at_once() {

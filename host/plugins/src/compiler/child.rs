@@ -74,6 +74,17 @@ fn examine(engine: &Engine, component: &[u8], request: &Request) -> (Verdict, Ve
     }
 }
 
+/// All that happens before a component is compiled, for the fuzzer: the report as JSON.
+#[cfg(fuzzing)]
+pub(crate) fn examine_bytes(component: &[u8], limits: crate::structure::StructureLimits) -> String {
+    let verdict = match BytesFacts::read(component, limits) {
+        Ok(facts) => Verdict::Unserved(Box::new(facts)),
+        Err(verdict) => verdict,
+    };
+    let report = written(verdict, Confinement::default()).expect("a report is JSON");
+    String::from_utf8(report).expect("JSON is UTF-8")
+}
+
 /// The document as JSON. Documentation is left out where it alone makes the document too large.
 fn written(verdict: Verdict, confinement: Confinement) -> Result<Vec<u8>, String> {
     let mut report = Report { verdict, confinement };

@@ -5,46 +5,52 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::process::Command;
 
-/// Runs one ignored test of this program by itself, from a shell that has a file open: what it gives up would be missing in this
-/// process.
-fn probe(test: &str) -> (bool, String) {
+/// Set where a test runs in the process that it gives things up in.
+const ALONE: &str = "AGENT_HOST_TEST_ALONE";
+
+/// Whether this is the process in which the test gives things up. In any other, it runs the same test in a process of its own,
+/// from a shell that has a file open, and checks that it succeeds: what it gives up would be missing here.
+fn is_alone(test: &str) -> bool {
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
     let program = std::env::current_exe().expect("this program");
     let script = format!(
-        "exec 9</dev/null; exec '{}' --ignored --exact compiler::confinement::tests::{test} --nocapture --test-threads=1",
+        "exec 9</dev/null; exec '{}' --exact compiler::confinement::tests::{test} --nocapture --test-threads=1",
         program.display()
     );
-    let output = Command::new("/bin/sh").args(["-c", &script]).output().expect("it runs");
+    let output = Command::new("/bin/sh").args(["-c", &script]).env(ALONE, "1").output().expect("it runs");
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    (output.status.success(), text)
+    assert!(output.status.success() && text.contains(DONE), "{text}");
+    false
 }
 
-// P15, row 36: the child can open no file, no socket and no program, and still has memory and threads.
-#[test]
-fn the_child_is_confined() {
-    let (succeeded, text) = probe("tries_what_is_denied");
-    assert!(succeeded && text.contains("everything was denied"), "{text}");
+/// What a test in a process of its own writes at its end.
+const DONE: &str = "everything was tried";
+
+fn done() {
+    writeln!(std::io::stdout(), "{DONE}").expect("the parent listens");
 }
 
 // P15: the child has no descriptor but its pipes, also where the host has inherited one.
 #[test]
 fn inherited_descriptors_are_closed() {
-    let (succeeded, text) = probe("closes_what_it_has_inherited");
-    assert!(succeeded && text.contains("it was closed"), "{text}");
-}
-
-#[test]
-#[ignore = "it closes descriptors of its whole process; `inherited_descriptors_are_closed` runs it in one of its own"]
-fn closes_what_it_has_inherited() {
+    if !is_alone("inherited_descriptors_are_closed") {
+        return;
+    }
     let inherited = std::path::Path::new("/proc/self/fd/9");
     assert!(inherited.symlink_metadata().is_ok(), "the shell has opened it");
     close_inherited_descriptors();
     assert!(inherited.symlink_metadata().is_err(), "it is still open");
-    writeln!(std::io::stdout(), "it was closed").expect("the parent listens");
+    done();
 }
 
+// P15, row 36: the child can open no file, no socket and no program, and still has memory and threads.
 #[test]
-#[ignore = "it gives up the rights of its whole process; `the_child_is_confined` runs it in one of its own"]
-fn tries_what_is_denied() {
+fn the_child_is_confined() {
+    if !is_alone("the_child_is_confined") {
+        return;
+    }
     let program = std::env::current_exe().expect("this program");
     let new = std::env::temp_dir().join(format!("agent-host-never-written-{}", std::process::id()));
     let parent = rustix::process::getppid().expect("a parent");
@@ -64,5 +70,5 @@ fn tries_what_is_denied() {
         threads.into_iter().map(|thread| thread.join().expect("it ends")).sum()
     });
     assert_eq!(sum, 32 << 20);
-    writeln!(std::io::stdout(), "everything was denied").expect("the parent listens");
+    done();
 }

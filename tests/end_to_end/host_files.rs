@@ -1,0 +1,210 @@
+//! With the real binary: what the host reads to decide is nobody's to write (row 40), and what is revoked in agent.toml is gone
+//! from the call that runs (row 48).
+
+use crate::support::{KeptCode, calling, components, saying, script};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tempfile::TempDir;
+
+/// A folder with an agent, its plugins and its data, all of which the plugin `intruder` may write as far as a grant says so.
+struct Place {
+    _kept: KeptCode,
+    folder: TempDir,
+}
+
+impl Place {
+    fn new(agent: &str, operations: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = KeptCode::in_data(&folder.path().join("data"));
+        let place = Self { _kept: kept, folder };
+        for name in ["plugins", "agents", "out"] {
+            std::fs::create_dir(place.path(name)).unwrap();
+        }
+        std::fs::copy(components().join("intruder.wasm"), place.path("plugins/intruder.wasm")).unwrap();
+        std::fs::write(place.path("agents/below.toml"), "name = \"below\"\nmodel = \"offline\"\n").unwrap();
+        let replies = [calling(&[("intruder.deeds", json!({"deeds": operations}))]), saying("Done.")];
+        let mut script = script(&replies);
+        script["answers"] = json!([saying("Yes."), saying("Yes.")]);
+        std::fs::write(place.path("script.json"), script.to_string()).unwrap();
+        place.configure(agent);
+        place
+    }
+
+    fn configure(&self, agent: &str) {
+        let text =
+            format!("name = \"clerk\"\nmodel = \"scripted:script.json\"\nplugin_directory = \"plugins\"\n{agent}");
+        std::fs::write(self.path("agent.new"), text).unwrap();
+        std::fs::rename(self.path("agent.new"), self.path("agent.toml")).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        command.args(arguments).args(["--data", "data"]).current_dir(self.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Everything that was printed.
+    fn run(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    }
+
+    /// Every file but the host's own work in its data folder, with its contents.
+    fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut files = BTreeMap::new();
+        let mut todo = vec![self.path("")];
+        while let Some(folder) = todo.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let kind = path.symlink_metadata().unwrap();
+                match kind.is_dir() {
+                    true if path.ends_with("data") => {}
+                    true => todo.push(path),
+                    false if kind.is_symlink() => drop(files.insert(path, b"a link".to_vec())),
+                    false => drop(files.insert(path.clone(), std::fs::read(path).unwrap())),
+                }
+            }
+        }
+        files
+    }
+}
+
+/// Row 40: with `write = ["."]` on the folder of the agent itself, nothing that the host reads to decide is changed, and
+/// people see beforehand what the grant leaves out.
+#[test]
+fn row_40_a_grant_of_the_agents_own_folder_leaves_out_what_decides() {
+    let attacks = [
+        "write agent.toml x",
+        "append agent.toml x",
+        "remove agent.toml",
+        "move agent.toml old.toml",
+        "size agent.toml 0",
+        "write evil.toml x",
+        "move evil.toml agent.toml",
+        "twin agent.toml twin",
+        "write plugins/evil.wasm x",
+        "write plugins/intruder.wasm x",
+        "write plugins/plugins.lock x",
+        "mkdir plugins/new",
+        "move plugins elsewhere",
+        "symlink /etc plugins/link",
+        "symlink agent.toml link",
+        "write link x",
+        "write agents/below.toml x",
+        "move agents elsewhere",
+        "write data/agent-host.db x",
+        "write data/stray x",
+        "read data/agent-host.db",
+        "move data elsewhere",
+        "write out/forged.json x",
+        "symlink / out/link",
+    ];
+    let agent = "agents.below = { agent = \"agents/below.toml\", description = \"Helps.\" }\n[outbox]\ndirectory = \"out\"\n\
+                 [plugins.intruder.grants]\nwrite = [\".\"]\n";
+    let place = Place::new(agent, &format!("{}; write honest x", attacks.join("; ")));
+    let checked = place.run(&["config", "check", "agent.toml"]);
+    for excluded in ["agent.toml", "plugins", "data", "out"] {
+        assert!(checked.contains(excluded), "{excluded}: {checked}");
+    }
+    let before = place.files();
+    let said = place.run(&["--agent", "agent.toml", "--json", "Go."]);
+    assert_eq!(std::fs::read(place.path("honest")).unwrap(), b"x", "the grant itself works: {said}");
+    let mut after = place.files();
+    for made in ["honest", "evil.toml", "twin", "link"] {
+        after.remove(&place.path(made));
+    }
+    assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>(), "{said}");
+    assert!(before == after, "{said}");
+    assert!(!place.path("data/stray").exists() && place.path("data/agent-host.db").exists(), "{said}");
+    assert!(!said.contains("SQLite format"), "the database is not read either: {said}");
+    let listed = place.run(&["session", "list", "--json"]);
+    assert!(listed.contains("\"subject\""), "the store is whole: {listed}");
+}
+
+/// A server that answers every request, and counts them.
+struct Counting {
+    address: SocketAddr,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Counting {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, requests) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&requests);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (Ok(mut stream), counted) = (stream, Arc::clone(&counted)) else { continue };
+                std::thread::spawn(move || {
+                    let mut buffer = [0; 4096];
+                    while stream.read(&mut buffer).is_ok_and(|read| read > 0) {
+                        counted.fetch_add(1, Ordering::SeqCst);
+                        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+                    }
+                });
+            }
+        });
+        Self { address, requests }
+    }
+}
+
+/// Runs the agent as a script would, and edits agent.toml once the plugin's call has begun; the result of that call.
+fn result_after_edit(place: &Place, begun: &Path, edited: &str) -> String {
+    let mut running = place.command(&["--agent", "agent.toml", "--json", "Go."]).spawn().unwrap();
+    let lines = BufReader::new(running.stdout.take().unwrap()).lines();
+    let started = std::time::Instant::now();
+    while !begun.exists() {
+        assert!(started.elapsed().as_secs() < 60, "the call does not begin");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    place.configure(edited);
+    let all: Vec<String> = lines.map(|line| line.unwrap()).collect();
+    assert!(running.wait().unwrap().success(), "{all:#?}");
+    let result = all.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let result = result.filter(|event| event["type"].as_str().is_some_and(|kind| kind.starts_with("tool_result")));
+    result.map(|event| event.to_string()).collect::<Vec<_>>().concat()
+}
+
+/// Row 48: each kind of grant that is revoked in agent.toml while a call runs fails at its next use, and the others stay.
+#[test]
+fn row_48_what_agent_toml_revokes_is_gone_from_the_running_call() {
+    let server = Counting::start();
+    let url = format!("http://{}/", server.address);
+    let get = format!("get {url}");
+    let kinds = [
+        ("write = [\"tree\", \"begun\"]".to_owned(), "write tree/x x"),
+        (format!("http = [\"GET {url}\"]"), get.as_str()),
+        ("key_value_mib = 1".to_owned(), "keep x"),
+        ("model_tokens = 10000".to_owned(), "ask Really?"),
+    ];
+    let each = kinds.each_ref().map(|(_, operation)| *operation).join("; ");
+    for revoked in 0..kinds.len() {
+        let mut grants = kinds.each_ref().map(|(grant, _)| grant.clone());
+        let agent = |grants: &[String]| format!("[plugins.intruder.grants]\nask = false\n{}\n", grants.join("\n"));
+        let place = Place::new(&agent(&grants), &format!("{each}; write begun/now x; sleep 4000; {each}"));
+        for folder in ["tree", "begun"] {
+            std::fs::create_dir(place.path(folder)).unwrap();
+        }
+        grants[revoked] = if revoked == 0 { "write = [\"begun\"]".to_owned() } else { String::new() };
+        let before = server.requests.load(Ordering::SeqCst);
+        let result = result_after_edit(&place, &place.path("begun/now"), &agent(&grants));
+        for (kind, (grant, operation)) in kinds.iter().enumerate() {
+            // An operation that fails is followed by the kind of its error.
+            let succeeded = result.matches(&format!("{operation}: \\n")).count();
+            assert_eq!(succeeded, if kind == revoked { 1 } else { 2 }, "{grant}, without {revoked}: {result}");
+        }
+        let sent = server.requests.load(Ordering::SeqCst) - before;
+        assert_eq!(sent, if revoked == 1 { 1 } else { 2 }, "without {revoked}: {result}");
+    }
+}

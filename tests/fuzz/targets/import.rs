@@ -1,0 +1,85 @@
+//! Edits an exported session at random places and imports it: what comes of it is conversation without authority.
+
+#![no_main]
+
+use agent_memory::SqliteStore;
+use agent_runtime::portable::{ImportAs, ImportOptions, export, import_for};
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use serde_json::{Value, json};
+
+/// Exported by the host: a turn that waits for the approval of a call.
+const DOCUMENT: &str = include_str!("../session.json");
+
+#[derive(Arbitrary, Debug)]
+struct Edit<'a> {
+    place: u16,
+    other: u16,
+    kind: u8,
+    number: i64,
+    text: &'a str,
+}
+
+fn places(value: &Value, at: String, found: &mut Vec<String>) {
+    match value {
+        Value::Object(object) => object.iter().for_each(|(key, value)| places(value, format!("{at}/{key}"), found)),
+        Value::Array(list) => {
+            list.iter().enumerate().for_each(|(place, value)| places(value, format!("{at}/{place}"), found));
+        }
+        _ => {}
+    }
+    found.push(at);
+}
+
+fn edit(document: &mut Value, edit: &Edit<'_>) {
+    let mut all = Vec::new();
+    places(document, String::new(), &mut all);
+    let donor = document.pointer(&all[usize::from(edit.other) % all.len()]).cloned().unwrap_or_default();
+    let Some(target) = document.pointer_mut(&all[usize::from(edit.place) % all.len()]) else { return };
+    *target = match edit.kind % 8 {
+        0 => Value::Null,
+        1 => json!(edit.number),
+        2 => json!(edit.text),
+        3 => json!([donor]),
+        4 => json!({edit.text: donor}),
+        5 => json!([]),
+        6 => json!({}),
+        _ => donor,
+    };
+}
+
+fn check(document: &Value) {
+    let (snapshot, session) = (&document["snapshot"], &document["session"]);
+    let is_nothing = |value: &Value| value.is_null() || *value == json!([]) || *value == json!({});
+    assert!(is_nothing(&snapshot["grants"]) && is_nothing(&snapshot["delegation"]), "{snapshot}");
+    assert!(snapshot["delegated_by"].is_null() && session["delegated_by"].is_null(), "{snapshot}");
+    assert_eq!(session["user"], json!("me"), "{session}");
+    let turn = &snapshot["turn"];
+    if turn.is_object() && turn["phase"]["ended"].is_null() {
+        assert!(turn["pinned"].is_null(), "{turn}");
+        assert_eq!(turn["config"]["user"], json!("me"), "{turn}");
+        for call in turn["phase"]["working"]["calls"].as_array().into_iter().flatten() {
+            assert!(call["granted"].is_null() && call["request"].is_null(), "{call}");
+            assert!(call["state"] != json!("waiting") && call["state"] != json!("running"), "{call}");
+        }
+    }
+    for event in document["events"].as_array().into_iter().flatten() {
+        let kind = &event["event"]["type"];
+        assert!(*kind != json!("approval_resolved") && *kind != json!("denied"), "{event}");
+    }
+}
+
+fuzz_target!(|edits: Vec<Edit<'_>>| {
+    let mut document: Value = serde_json::from_str(DOCUMENT).expect("JSON");
+    edits.iter().take(6).for_each(|one| edit(&mut document, one));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let store = SqliteStore::open_in_memory().expect("a store");
+        let options = ImportOptions { subject: ImportAs::Subject("agent/x".to_owned()), user: Some("me".to_owned()) };
+        if import_for(&store, document.to_string().as_bytes(), options).await.is_ok() {
+            let mut again = Vec::new();
+            export(&store, "agent/x", &mut again).await.expect("what was imported is exported");
+            check(&serde_json::from_slice(&again).expect("JSON"));
+        }
+    });
+});

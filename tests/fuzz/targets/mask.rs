@@ -1,0 +1,69 @@
+//! Hides a secret in a text, in one of the encodings that `host/docs/secrets.md` promises to find, and cuts the text into pieces.
+
+#![no_main]
+
+use agent_core::redaction::{Edges, Redaction, Replacement};
+use arbitrary::Arbitrary;
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use libfuzzer_sys::fuzz_target;
+
+#[derive(Arbitrary, Debug)]
+struct Input {
+    secret: [u8; 24],
+    before: Vec<u8>,
+    after: Vec<u8>,
+    encoding: u8,
+    pieces: Vec<u8>,
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+fn encoded(secret: &str, before: &[u8], after: &[u8], encoding: u8) -> Vec<u8> {
+    let bytes = secret.bytes();
+    match encoding % 6 {
+        0 => [before, secret.as_bytes(), after].concat(),
+        1 => [before, bytes.map(|byte| format!("%{byte:02X}")).collect::<String>().as_bytes(), after].concat(),
+        2 => [before, bytes.map(|byte| format!("{byte:02x}")).collect::<String>().as_bytes(), after].concat(),
+        3 => [before, bytes.map(|byte| format!("\\u{byte:04x}")).collect::<String>().as_bytes(), after].concat(),
+        // Base64 in all alignments: what stands around the secret is encoded with it.
+        4 => STANDARD.encode([before, secret.as_bytes(), after].concat()).into_bytes(),
+        _ => URL_SAFE_NO_PAD.encode([before, secret.as_bytes(), after].concat()).into_bytes(),
+    }
+}
+
+fn in_pieces(redaction: &Redaction, text: &[u8], pieces: &[u8]) -> Vec<u8> {
+    let mut stream = redaction.stream(Replacement::Mark, Edges::Whole);
+    let (mut rest, mut out, mut at) = (text, Vec::new(), 0);
+    while !rest.is_empty() {
+        let size = pieces.get(at % pieces.len().max(1)).map_or(rest.len(), |size| usize::from(*size).max(1)).min(rest.len());
+        out.extend(stream.push(&rest[..size]));
+        rest = &rest[size..];
+        at += 1;
+    }
+    out.extend(stream.finish());
+    out
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+fuzz_target!(|input: Input| {
+    let secret: String = input.secret.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 64)])).collect();
+    let redaction = Redaction::new([secret.as_str()]);
+    let text = encoded(&secret, &input.before, &input.after, input.encoding);
+    let whole = in_pieces(&redaction, &text, &[]);
+    assert!(!contains(&whole, secret.as_bytes()), "the secret itself is in the output");
+    if input.encoding % 6 < 4 {
+        let hidden = encoded(&secret, b"", b"", input.encoding);
+        assert!(!contains(&whole, &hidden), "the encoded secret is in the output");
+    } else {
+        let decoded = match input.encoding % 6 {
+            4 => STANDARD.decode(&whole).ok(),
+            _ => URL_SAFE_NO_PAD.decode(&whole).ok(),
+        };
+        assert!(!decoded.is_some_and(|decoded| contains(&decoded, secret.as_bytes())), "Base64 still has the secret");
+    }
+    assert_eq!(in_pieces(&redaction, &text, &input.pieces), whole, "pieces change what is found");
+});
