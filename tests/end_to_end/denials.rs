@@ -1,13 +1,16 @@
 //! What is denied is told, whoever was denied it and however the call ended: an event, and an entry of the audit log (P6,
 //! O3).
 
-use crate::support::{House, calling, events, results, saying, script, sending, turn};
+use crate::support::{House, calling, events, results, saying, script, sending, short, turn};
 use agent_core::approval::ApprovalPolicy;
 use agent_core::event::EventKind;
+use agent_core::message::TurnInput;
 use agent_core::tool::ToolSource;
 use agent_memory::{Audit, Deed};
 use agent_runtime::{AgentConfig, TurnResult};
 use serde_json::{Value, json};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// What was denied in a session whose model makes this call: as events, and as the log has it.
 async fn denied(house: &House, config: AgentConfig, call: (&str, Value)) -> Vec<(String, bool, bool)> {
@@ -62,6 +65,39 @@ async fn o3_files_and_variables_are_denied_however_the_call_ends() {
     // It looks for no files.
     let variable = denied(&house, config(), ("probe.env", json!({"name": "PROBE"}))).await;
     assert_eq!(variable, [of_call("the environment variable PROBE")]);
+}
+
+/// O3: a call that is cancelled reports nothing; what it was denied before is told all the same, and belongs to the call.
+#[tokio::test(flavor = "multi_thread")]
+async fn o3_what_a_cancelled_call_was_denied_is_told() {
+    use agent_plugins::{Access, Grants, TreeGrant};
+    let house = House::new(&["intruder"]).await;
+    let mut config = AgentConfig::new("test");
+    let tree = TreeGrant { host: house.tree(), guest: "tree".to_owned(), access: Access::ReadWrite };
+    let grants = Grants { trees: vec![tree], ..Grants::default() };
+    config.plugins.insert("intruder".to_owned(), agent_runtime::PluginAllowance { grants, ..Default::default() });
+    let operations = "get http://127.0.0.1:9/; write tree/begun x; sleep 600000";
+    let call = calling(&[("intruder.deeds", json!({"deeds": operations}))]);
+    let mut session = house.session(config, script(&[call])).await;
+    let (cancel, begun) = (CancellationToken::new(), house.tree().join("begun"));
+    let cancelling = async {
+        while !begun.exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        cancel.cancel();
+    };
+    let input = Some(TurnInput::Text("Go.".to_owned()));
+    let (result, ()) = tokio::join!(session.run(input, cancel.clone()), cancelling);
+    assert_eq!(result.unwrap(), TurnResult::Cancelled);
+    let denied = events(&house, &session).await.into_iter().filter_map(|event| match event.kind {
+        EventKind::Denied { call, denial } => Some((call.map(|call| short(&call.0)), denial.thing)),
+        _ => None,
+    });
+    let denied: Vec<_> = denied.collect();
+    let things = ["the configuration value \"intruder\"", "the request GET http://127.0.0.1:9/"];
+    assert_eq!(denied, things.map(|thing| (Some("call_1_1_1".to_owned()), thing.to_owned())));
+    let audited = house.store.audited(0, 0, 1_000).await.unwrap();
+    assert!(audited.iter().any(|entry| matches!(&entry.deed, Deed::Denied { call: Some(_), .. })), "{audited:?}");
 }
 
 /// P6: a path that leads out of a granted tree, and writing where only reading is granted.

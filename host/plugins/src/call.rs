@@ -311,6 +311,7 @@ pub(crate) fn reach(setup: &PluginSetup, scope: &Scope, ports: &Ports) -> Reach 
         http: ports.http.clone(),
         then: ports.then.clone(),
         current: ports.grants.clone(),
+        stopped: ports.stopped.clone(),
         turn: scope.turn,
         trace: Trace::Told(scope.trace.clone()),
         secrets: Arc::clone(&setup.secrets),

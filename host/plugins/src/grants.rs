@@ -209,6 +209,14 @@ pub struct Denial {
     pub advice: GrantAdvice,
 }
 
+/// As events and the audit log have it.
+impl From<&Denial> for agent_core::change::Denial {
+    fn from(denial: &Denial) -> Self {
+        let Denial { plugin, thing, advice } = denial;
+        Self { plugin: plugin.to_string(), thing: thing.clone(), grant: advice.to_string() }
+    }
+}
+
 impl fmt::Display for Denial {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} was denied {}; to allow it, {}", self.plugin, self.thing, self.advice)

@@ -10,6 +10,7 @@ use crate::in_force::CurrentGrants;
 use crate::key_value::KeyValuePort;
 use crate::limits::{MEDIA_CHUNK_BYTES, NEW_MEDIA_BYTES};
 use crate::state::CallState;
+use crate::stopped::StoppedCalls;
 use crate::text::cut;
 use agent_core::change::Denial;
 use agent_core::message::{Digest, Media};
@@ -32,6 +33,8 @@ pub struct Ports {
     pub then: Option<Arc<Then>>,
     /// What the agent grants at each moment. None: grants stay as the call begins with them.
     pub grants: Option<Arc<dyn CurrentGrants>>,
+    /// Takes the denials of calls that are stopped before they can report them. None: they are lost.
+    pub stopped: Option<Arc<StoppedCalls>>,
 }
 
 /// What a call saw of time, chance and files when it first ran.

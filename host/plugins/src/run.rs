@@ -14,6 +14,7 @@ use crate::record::CallRecord;
 use crate::room::Room;
 use crate::sandbox::Sandbox;
 use crate::state::{CallState, Reach};
+use crate::stopped::UnlessReported;
 use crate::trial::Trial;
 use crate::turns::Waiter;
 use agent_core::tool::CallCost;
@@ -147,6 +148,7 @@ impl Sandbox {
         let record = CallRecord::new(ticket.plugin, ticket.call, (wall, self.shared.epoch_tick), limits);
         let record = Arc::new(record.lacking(ticket.unmet).knowing(&ticket.reach.secrets));
         record.give(ticket.asked);
+        let unless_reported = UnlessReported::new(&record, ticket.reach.stopped.clone());
         let result = match CallState::new(Arc::clone(&record), ticket.reach, &self.shared) {
             Ok(state) => {
                 let store = fresh_store(state, &ticket.room, lifted);
@@ -174,6 +176,7 @@ impl Sandbox {
             cost.fuel = None;
         }
         let answers = record.answers.finish(answers);
+        unless_reported.reported();
         CallReport { result, cost, denials: record.denials(), lost_log, answers, effects }
     }
 }

@@ -14,6 +14,7 @@ use crate::media::{MediaPort, Then};
 use crate::plain::command::Program;
 use crate::record::CallRecord;
 use crate::sandbox::Shared;
+use crate::stopped::StoppedCalls;
 use crate::trees::{CallTree, Circumstances, Handles, TreeError, TreeHost, TurnKey};
 use agent_core::plugin::TraceContext;
 use sha2::{Digest as _, Sha256};
@@ -106,6 +107,8 @@ pub(crate) struct Reach {
     pub(crate) then: Option<Arc<Then>>,
     /// What the agent grants at each moment, so that a revocation ends what the call may do.
     pub(crate) current: Option<Arc<dyn CurrentGrants>>,
+    /// Takes the call's denials if it is stopped.
+    pub(crate) stopped: Option<Arc<StoppedCalls>>,
     /// Number of the turn in its session.
     pub(crate) turn: u32,
     pub(crate) trace: Trace,
@@ -155,6 +158,7 @@ impl Reach {
             http: None,
             then: None,
             current: None,
+            stopped: None,
             turn: 0,
             program: None,
             trace: Trace::None,

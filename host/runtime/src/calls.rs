@@ -11,7 +11,7 @@ use agent_core::plugin::Scope;
 use agent_core::run::TurnError;
 use agent_core::tool::{CallCost, ServiceRequest, ToolDone, ToolError, ToolOutcome, ToolSource};
 use agent_core::view::result_text;
-use agent_plugins::{CallFailure, HostAnswers, ToolCallContext, ToolCallRequest};
+use agent_plugins::{CallFailure, HostAnswers, StoppedCalls, ToolCallContext, ToolCallRequest};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
@@ -79,18 +79,14 @@ pub(crate) async fn run(shared: &Shared, record: &CallRecord, attempt: u32, scop
         }
     };
     let mut tried = 0;
-    let mut denials: Vec<Denial> = Vec::new();
+    let mut earlier =
+        EarlierDenials { stopped: shared.ports.stopped.as_deref(), call: &record.id, denials: Vec::new() };
     loop {
         let mut brought = once(shared, tool, record, (attempt, scope.clone())).await?;
         tried += 1;
-        // What an earlier try was denied was denied to the call (O3).
-        for denial in std::mem::take(&mut brought.denials) {
-            if !denials.contains(&denial) {
-                denials.push(denial);
-            }
-        }
-        brought.denials.clone_from(&denials);
+        brought.denials = earlier.with(std::mem::take(&mut brought.denials));
         if let Some(request) = brought.request.take() {
+            earlier.denials.clear();
             let ran = Ran::Pending(request, brought.cost, brought.denials);
             return Ok(HasRun { ran, answers: brought.answers });
         }
@@ -102,6 +98,7 @@ pub(crate) async fn run(shared: &Shared, record: &CallRecord, attempt: u32, scop
         match wait_before_retry(tool, &brought.outcome, tried) {
             Some(wait) => tokio::time::sleep(wait).await,
             None => {
+                earlier.denials.clear();
                 let answers = brought.answers.take();
                 return Ok(HasRun { ran: Ran::Done(result(brought)), answers });
             }
@@ -168,12 +165,35 @@ async fn in_plugin(
 
 /// What a plugin was refused, for events and the audit log.
 pub(crate) fn denials_in(denials: &[agent_plugins::Denial]) -> Vec<Denial> {
-    let denials = denials.iter().map(|denial| Denial {
-        plugin: denial.plugin.to_string(),
-        thing: denial.thing.clone(),
-        grant: denial.advice.to_string(),
-    });
-    denials.collect()
+    denials.iter().map(Denial::from).collect()
+}
+
+/// What earlier tries of a call were denied was denied to the call (O3). It is told with the result of the last try, or where
+/// the call is stopped before that.
+struct EarlierDenials<'s> {
+    stopped: Option<&'s StoppedCalls>,
+    call: &'s CallId,
+    denials: Vec<Denial>,
+}
+
+impl EarlierDenials<'_> {
+    /// All of them with those of one more try.
+    fn with(&mut self, denials: Vec<Denial>) -> Vec<Denial> {
+        for denial in denials {
+            if !self.denials.contains(&denial) {
+                self.denials.push(denial);
+            }
+        }
+        self.denials.clone()
+    }
+}
+
+impl Drop for EarlierDenials<'_> {
+    fn drop(&mut self) {
+        if let Some(stopped) = self.stopped {
+            stopped.note(&self.call.0, std::mem::take(&mut self.denials));
+        }
+    }
 }
 
 impl Brought {

@@ -6,6 +6,7 @@ use crate::registry::tokens_of;
 use crate::session::{Notes, Session};
 use crate::trace;
 use agent_core::change::Denial;
+use agent_core::message::CallId;
 use agent_core::plugin::{
     BuilderMemory, BuilderRequest, BuilderTool, BuiltPrompt, Lifecycle, PluginFailure, Recollection, Scope,
 };
@@ -74,6 +75,17 @@ impl Session {
     /// What was refused to a plugin that no call has asked is told with the next thing that is committed (O3).
     pub(crate) fn note_denials(&mut self, denials: &[agent_plugins::Denial]) {
         self.denied.extend(denials_in(denials).into_iter().map(|denial| (None, denial)));
+    }
+
+    /// The same for calls that were stopped before they could report it.
+    pub(crate) fn note_denials_of_stopped_calls(&mut self) {
+        let denials = self.shared.ports.stopped.as_ref().map(|stopped| stopped.take()).unwrap_or_default();
+        for (call, denial) in denials {
+            // Validators and context builders run under names that are no calls of the turn.
+            let call = CallId(call);
+            let is_call = self.run.claimed_calls().any(|(open, ..)| *open == call);
+            self.denied.push((is_call.then_some(call), denial));
+        }
     }
 
     pub(crate) fn ports(&self) -> Ports {

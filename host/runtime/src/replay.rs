@@ -230,6 +230,7 @@ impl Past {
             http: Some(host.clone()),
             then: Some(Arc::new(then(recorded, trees))),
             grants: None,
+            stopped: None,
         };
         let allowance = PluginAllowance { grants, limits: allowance.limits, ..PluginAllowance::default() };
         Ok(Circumstances { host, allowance, ports })

@@ -323,6 +323,7 @@ impl Session {
             let step = self.run.turn.as_ref().map_or(0, |turn| turn.interactions);
             self.note(&mut notes, step, REQUEST_KIND, json!({"call": call, "request": request}));
         }
+        self.note_denials_of_stopped_calls();
         let mut denials = std::mem::take(&mut notes.denials);
         if self.run.is_open() && !(self.denied.is_empty() && denials.is_empty()) {
             denials.splice(0..0, self.denied.drain(..));

@@ -95,6 +95,7 @@ impl Session {
                 http: host.http.clone(),
                 then: None,
                 grants: Some(Arc::new(live.clone())),
+                stopped: Some(Arc::default()),
             },
             live,
             agent,
