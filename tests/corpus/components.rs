@@ -152,6 +152,26 @@ fn row_36_what_kills_the_child_is_quarantined() {
     });
 }
 
+/// Row 37: a child that claims a report or code beyond its limits, and would write for ever, is not read, however much there is.
+#[test]
+fn row_37_the_host_reads_no_more_than_the_limits_allow() {
+    alone(async {
+        let folder = tempfile::tempdir().expect("a directory");
+        let calc = std::fs::read(components().join("calc.wasm")).expect("it is built");
+        // Digests of the engine and of the answer, and the sizes of the report and of the code.
+        for sizes in [[1_u64 << 40, 0], [0, 1 << 40], [u64::MAX, u64::MAX], [64 << 20, 1 << 10], [1 << 10, 2 << 30]] {
+            let header: String =
+                sizes.iter().flat_map(|size| size.to_le_bytes()).map(|byte| format!("\\{byte:03o}")).collect();
+            let script = format!("head -c 64 /dev/zero; printf '{header}'; exec cat /dev/zero");
+            let liar = sandbox(folder.path(), child(&script), HostLimits::default());
+            let loading = tokio::time::timeout(Duration::from_secs(60), liar.load_bytes("calc", calc.clone()));
+            let refused = loading.await.expect("the host reads no further").expect_err("a lie");
+            assert!(matches!(refused, LoadError::Compile { .. }), "{sizes:?}: {refused}");
+            assert!(!refused.to_string().contains("quarantine"), "the component is not to blame: {refused}");
+        }
+    });
+}
+
 /// Row 36, by hand: a compile bomb is stopped once, told of, and let out.
 #[test]
 fn row_36_people_see_why_and_let_it_out() {

@@ -176,3 +176,21 @@ async fn row_52_a_rule_by_name_is_bound_to_the_plugin() {
     drop(replaced(&house, named.clone(), replies()).await);
     finished(pays(&house, named).await);
 }
+
+/// Row 52: an approval that was given and not used yet is void where the call would run under another agent's file.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_52_an_approval_is_compared_again_before_the_call_runs() {
+    let house = House::new(&["payer"]).await;
+    let mut session = house.session(granting(&house, "payer"), replies()).await;
+    turn(&mut session, "Pay.").await;
+    session.approve(vec![allow("call_1_1_1", GrantScope::Once)]).await.unwrap();
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+    let moved = AgentConfig { file: Some("/elsewhere/agent.toml".into()), ..granting(&house, "payer") };
+    // This agent's turns have begun with the component, too.
+    let _ = pays(&house, moved.clone()).await;
+    let agent = house.agent(moved, replies()).await;
+    let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
+    assert_eq!(asked(&go_on(&mut session).await), ["call_1_1_1"]);
+    assert!(ledger(&house).is_empty(), "nothing was paid");
+}
