@@ -129,6 +129,23 @@ fn row_43_requests_that_say_two_things() {
             let sent = heads.lock().unwrap().last().cloned().unwrap_or_default();
             assert!(told_of[0].starts_with("200") || told_of[0].contains("Denied"), "{told_of:?}");
             assert!(!sent.to_lowercase().contains("content-length: 2") && !sent.contains("chunked"), "{sent}");
+            // Neither does the body of a POST name another method.
+            let post = || agent(format!("POST http://{}/pub/", server.address), time);
+            let form = ("application/x-www-form-urlencoded", "a=b&_method=DELETE");
+            let parts = (
+                "multipart/form-data; boundary=x",
+                "--x\r\nContent-Disposition: form-data; name=\"_method\"\r\n\r\nPUT\r\n--x--",
+            );
+            let object = ("application/json", r#"{"a": 1, "_method": "DELETE"}"#);
+            for (kind, body) in [form, parts, object] {
+                let arguments =
+                    json!({"urls": url(), "method": "POST", "headers": [["Content-Type", kind]], "body": body});
+                let told_of = told(&scene, post(), arguments).await;
+                assert!(!told_of[0].starts_with("200"), "{body}: {told_of:?}");
+            }
+            let honest = json!({"urls": url(), "method": "POST", "body": "payment_method=card&text=_method"});
+            let told_of = told(&scene, post(), honest).await;
+            assert!(told_of[0].starts_with("200"), "{told_of:?}");
             // Where every method is granted, a header may name one.
             let config = agent(format!("http://{}", server.address), time);
             let arguments = json!({"urls": url(), "method": "POST", "headers": [["X-HTTP-Method-Override", "GET"]]});

@@ -5,6 +5,7 @@ mod address;
 mod body;
 mod connect;
 mod exchange;
+mod method_field;
 mod outgoing;
 mod pattern;
 mod pool;

@@ -1,8 +1,10 @@
 //! Bodies that end: what a guest sends and what it is answered, each with its bound.
 
+use super::method_field::MethodFieldSearch;
 use super::pool::Lease;
 use super::request_rules::BodySize;
 use crate::answers::RequestNumber;
+use crate::grants::GrantAdvice;
 use crate::limits::Limit;
 use crate::record::{CallRecord, lock};
 use agent_core::redaction::{Edges, RedactionStream, Replacement};
@@ -40,11 +42,30 @@ struct Asked {
     body: WasiBody,
     yielded: bool,
     ended: bool,
+    /// Where no field of the body may name another method.
+    methods: Option<MethodGuard>,
+}
+
+/// Ends a body in which a field names another method than the one that is granted.
+pub(crate) struct MethodGuard {
+    search: MethodFieldSearch,
+    /// What is denied then.
+    denial: (String, GrantAdvice),
+}
+
+impl MethodGuard {
+    pub(crate) fn new(denial: (String, GrantAdvice)) -> Self {
+        Self { search: MethodFieldSearch::new(), denial }
+    }
 }
 
 impl Question {
-    pub(crate) fn new(body: WasiBody, may_have: MayHave, (number, record): (RequestNumber, Arc<CallRecord>)) -> Self {
-        let asked = Asked { body, yielded: false, ended: false };
+    pub(crate) fn new(
+        body: WasiBody,
+        (may_have, methods): (MayHave, Option<MethodGuard>),
+        (number, record): (RequestNumber, Arc<CallRecord>),
+    ) -> Self {
+        let asked = Asked { body, yielded: false, ended: false, methods };
         Self { asked: Arc::new(Mutex::new(asked)), may_have, left: record.limits.request_body, number, record }
     }
 
@@ -74,6 +95,14 @@ impl Body for Question {
         }
         let frame = ready!(Pin::new(&mut asked.body).poll_frame(context));
         (asked.yielded, asked.ended) = (asked.yielded || frame.is_some(), frame.is_none());
+        if let (Some(Ok(frame)), Some(guard)) = (&frame, &mut asked.methods)
+            && frame.data_ref().is_some_and(|data| guard.search.finds(data))
+        {
+            let (thing, advice) = guard.denial.clone();
+            (asked.ended, asked.methods) = (true, None);
+            self.record.deny(thing, advice);
+            return Poll::Ready(Some(Err(Error::HttpRequestDenied)));
+        }
         drop(asked);
         if let Some(Ok(frame)) = &frame {
             let data = frame.data_ref();

@@ -1,6 +1,6 @@
 //! A guest's requests: each is counted, authorised, given its secrets and sent; its answer comes back bounded.
 
-use super::body::{Answer, End, MayHave, Question, Times, size_of};
+use super::body::{Answer, End, MayHave, MethodGuard, Question, Times, size_of};
 use super::connect::{Network, NoConnection};
 use super::exchange::{Way, exchange, headers_of_answer};
 use super::pattern::HttpPattern;
@@ -97,7 +97,8 @@ impl Outgoing {
         let target = &url[url::Position::BeforePath..];
         parts.uri = target.parse::<Uri>().map_err(|_| Error::HttpRequestUriInvalid)?;
         let may_have = if has_body(&method) { MayHave::Body } else { MayHave::Nothing };
-        let question = Question::new(body, may_have, (number, Arc::clone(&self.record)));
+        let methods = self.method_guard(&patterns, (&method, &url));
+        let question = Question::new(body, (may_have, methods), (number, Arc::clone(&self.record)));
         let request = Request::from_parts(parts, question);
         let end = End::of(&self.record);
         let owner = Owner::new(&self.agent, &self.record.plugin.name, &url);
@@ -140,6 +141,16 @@ impl Outgoing {
             ))),
             None => Ok(patterns),
         }
+    }
+
+    /// Frameworks read another method from a POST's body. That is nothing new where all methods are granted.
+    fn method_guard(&self, patterns: &[HttpPattern], (method, url): (&str, &Url)) -> Option<MethodGuard> {
+        if method != "POST" || patterns.iter().any(HttpPattern::is_for_each_method) {
+            return None;
+        }
+        let request = format!("{}: the field `_method` of its body could stand for another method", shown(method, url));
+        let origin = clean(&url[..url::Position::BeforePath], 256);
+        Some(MethodGuard::new(http_denied(&self.record.plugin.name, &request, &origin)))
     }
 
     fn count(&mut self) -> Result<(), Error> {

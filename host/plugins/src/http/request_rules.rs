@@ -113,7 +113,9 @@ pub(super) fn method_override(url: &Url, headers: &HeaderMap) -> Option<String> 
         return Some(format!("the header `{name}` could stand for another method"));
     }
     let mut fields = url.query_pairs().map(|(name, _)| name);
-    let field = fields.find(|name| plain_name(name) == "-method" || is_override(name))?;
+    // PHP takes `.`, `[` and a space in the name of a field for `_`.
+    let is_field = |name: &str| matches!(plain_name(name.trim_start()).as_str(), "-method" | ".method" | "[method");
+    let field = fields.find(|name| is_field(name) || is_override(name))?;
     Some(format!("the field `{}` of its query could stand for another method", crate::text::clean(&field, 64)))
 }
 
@@ -279,7 +281,14 @@ mod tests {
         for name in ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "x_http_method_override"] {
             assert!(found("http://a.example/", &[(name, "DELETE")]), "{name}");
         }
-        for query in ["_method=DELETE", "a=b&_METHOD=PUT", "%5Fmethod=PUT", "x-http-method-override=PUT"] {
+        for query in [
+            "_method=DELETE",
+            "a=b&_METHOD=PUT",
+            "%5Fmethod=PUT",
+            ".method=PUT",
+            "a=b&+%5Bmethod=PUT",
+            "x-http-method-override=PUT",
+        ] {
             assert!(found(&format!("http://a.example/?{query}"), &[]), "{query}");
         }
         assert!(!found("http://a.example/?method=a&payment_method=b", &[("access-control-request-method", "PUT")]));
