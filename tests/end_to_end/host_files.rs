@@ -132,6 +132,42 @@ fn row_40_a_grant_of_the_agents_own_folder_leaves_out_what_decides() {
     assert!(listed.contains("\"subject\""), "the store is whole: {listed}");
 }
 
+/// Row 40: what lies beside the script of an MCP server, or is read by its package manager, would run as native code at the next
+/// start. A plugin writes none of it, and moves no folder with such files there.
+#[test]
+fn row_40_nothing_is_written_that_an_mcp_server_would_load() {
+    let attacks = [
+        "write json.py x",
+        "write JSON.PY x",
+        "append server.py x",
+        "mkdir typing; write typing/__init__.py x",
+        "write work/re.py x",
+        "write notes.txt x; move notes.txt re.py",
+        "write notes.txt x; twin notes.txt abc.py",
+        "symlink notes.txt os.py",
+        "mkdir node_modules",
+        "write .npmrc x",
+        "write package.json x",
+    ];
+    let agent = "[mcp.one]\ncommand = \"python3\"\nargs = [\"server.py\"]\n[mcp.two]\ncommand = \"npx\"\nargs = [\"--offline\", \"absent-server\"]\n\
+                 [plugins.intruder.grants]\nwrite = [\".\"]\n";
+    let place = Place::new(agent, &format!("mkdir work; {}; write honest x", attacks.join("; ")));
+    std::fs::write(place.path("server.py"), "raise SystemExit(3)\n").unwrap();
+    let checked = place.run(&["config", "check", "agent.toml"]);
+    for excluded in ["server.py", "what the MCP server `one` runs", "what the MCP server `two` runs"] {
+        assert!(checked.contains(excluded), "{excluded}: {checked}");
+    }
+    let said = place.run(&["--agent", "agent.toml", "--json", "Go."]);
+    assert!(place.path("honest").exists() && place.path("work").is_dir(), "the grant itself works: {said}");
+    assert_eq!(std::fs::read_to_string(place.path("server.py")).unwrap(), "raise SystemExit(3)\n");
+    for made in place.files().keys() {
+        let name = made.file_name().unwrap().to_string_lossy().to_lowercase();
+        let is_loaded = name.ends_with(".py") && name != "server.py" || name == ".npmrc" || name == "package.json";
+        assert!(!is_loaded && !made.to_string_lossy().contains("node_modules"), "{}: {said}", made.display());
+    }
+    assert!(!place.path("node_modules").exists(), "{said}");
+}
+
 /// A server that answers every request, and counts them.
 struct Counting {
     address: SocketAddr,

@@ -1,11 +1,14 @@
 //! What agent-host reads to decide what plugins may do, so that no grant covers it (P13), and how granted trees lie to one another.
 
-use crate::configuration::{McpTable, Placed};
+mod servers;
+
+use crate::configuration::Placed;
 use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::Failure;
 use crate::settings::{AGENT_FOLDER, Settings};
 use agent_plugins::{Access, Grants, ProtectedKind, ProtectedPath, Sandbox, TreeGrant};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// What is protected for every agent: the data folder and the program itself.
@@ -37,7 +40,7 @@ pub(crate) fn of_agent(settings: &Settings) -> Vec<ProtectedPath> {
         let script = model.base.join(model.name.strip_prefix("scripted:")?);
         Some(path(script, "the scripted model's replies", ProtectedKind::File))
     });
-    let servers = file.mcp.iter().flat_map(|(name, table)| of_server(name, table, folder));
+    let servers = file.mcp.iter().flat_map(|(name, table)| servers::of_server(name, table, folder));
     let lists = own.into_iter().chain(delegates).chain(plugins).chain(outbox).chain(named);
     lists.chain(scripts).chain(servers).chain(agent_files(folder)).collect()
 }
@@ -46,40 +49,6 @@ pub(crate) fn of_agent(settings: &Settings) -> Vec<ProtectedPath> {
 fn agent_files(folder: &Path) -> [ProtectedPath; 2] {
     let files = |folder: PathBuf| path(folder, "an agent's configuration", ProtectedKind::AgentFiles);
     [files(folder.to_owned()), files(folder.join(AGENT_FOLDER))]
-}
-
-/// An MCP server is native code: its program, the scripts that it is started with, and the folders that they are in.
-fn of_server(name: &str, table: &McpTable, folder: &Path) -> Vec<ProtectedPath> {
-    let what = format!("what the MCP server `{name}` runs");
-    let directory = table.directory.as_ref().map(|directory| folder.join(directory));
-    let mut paths = Vec::new();
-    if let Some(command) = table.command.as_ref().filter(|command| command.value.contains(std::path::is_separator)) {
-        paths.push(path(folder.join(&command.value), &what, ProtectedKind::File));
-    }
-    let working = directory.as_deref().unwrap_or(folder);
-    // `--script=run.py` names a file, too.
-    let words = table.args.iter().flat_map(|arg| [Some(arg.as_str()), arg.split_once('=').map(|(_, value)| value)]);
-    for word in words.flatten().filter(|word| !word.is_empty()) {
-        for script in [working.join(word), folder.join(word)] {
-            let Ok(found) = std::fs::metadata(&script) else { continue };
-            let kind = if found.is_dir() { ProtectedKind::Folder } else { ProtectedKind::File };
-            if kind == ProtectedKind::File {
-                paths.extend(script.parent().and_then(|parent| code_folder(parent, folder, &what)));
-                paths.push(path(script, &what, kind));
-            } else {
-                paths.extend(code_folder(&script, folder, &what));
-            }
-        }
-    }
-    paths.extend(directory.and_then(|directory| code_folder(&directory, folder, &what)));
-    paths
-}
-
-/// A folder of code is protected with everything in it, since interpreters load what lies beside a script; not the folder of the
-/// whole agent, in which plugins are meant to work.
-fn code_folder(code: &Path, agent: &Path, what: &str) -> Option<ProtectedPath> {
-    let (whole, agent) = (code.canonicalize().ok()?, agent.canonicalize().ok()?);
-    (!agent.starts_with(&whole)).then(|| path(whole, what, ProtectedKind::Folder))
 }
 
 fn path(path: PathBuf, what: &str, kind: ProtectedKind) -> ProtectedPath {
@@ -103,22 +72,50 @@ pub(crate) fn hold_trees<'s>(sandbox: &Sandbox, all: impl IntoIterator<Item = &'
     if problems.is_empty() { Ok(()) } else { Err(Failure::refused(problems.join("\n"))) }
 }
 
-/// What of a folder no grant for writing covers, as a person would write it there. Rules about names are left out.
+/// Entries of a long list that are named.
+const NAMED: usize = 4;
+
+/// What of a folder no grant for writing covers, as a person would write it there. Rules about agents' names are left out.
 pub(crate) fn excluded(protected: &[ProtectedPath], folder: &Path) -> Vec<String> {
     let Ok(folder) = folder.canonicalize() else { return Vec::new() };
-    let mut inside: Vec<String> = Vec::new();
+    // By what they are, since a package manager reads many files.
+    let mut inside: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for protected in protected.iter().filter(|protected| protected.kind != ProtectedKind::AgentFiles) {
         let whole = canonical_as_far(&protected.path);
         if protected.is_folder() && folder.starts_with(&whole) {
             return vec![format!("all of it, since it is in {}", protected.what)];
         }
-        let Ok(below) = whole.strip_prefix(&folder) else { continue };
-        let end = if protected.is_folder() { "/" } else { "" };
-        inside.push(format!("{}{end}", below.display()));
+        let list = inside.entry(&protected.what).or_default();
+        match protected.kind {
+            ProtectedKind::CodeFiles(endings) if folder.starts_with(&whole) || whole.starts_with(&folder) => {
+                list.extend(endings.iter().map(|ending| pattern(ending)));
+            }
+            ProtectedKind::CodeFiles(_) => {}
+            _ => list.extend(whole.strip_prefix(&folder).ok().map(|below| {
+                let end = if protected.is_folder() { "/" } else { "" };
+                format!("{}{end}", below.display())
+            })),
+        }
     }
-    inside.sort();
-    inside.dedup();
-    inside
+    let mut all = Vec::new();
+    for (what, list) in inside {
+        let (patterns, mut names): (Vec<_>, Vec<_>) = list.into_iter().partition(|name| name.starts_with('*'));
+        names.extend(patterns);
+        // Where one is left, to name it is as short as to say so.
+        if names.len() <= NAMED + 1 {
+            all.extend(names);
+        } else {
+            let more = names.len() - NAMED;
+            all.push(format!("{} and {more} more ({what})", names[..NAMED].join(", ")));
+        }
+    }
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn pattern(ending: &str) -> String {
+    if ending.starts_with('.') { format!("*{ending}") } else { ending.to_owned() }
 }
 
 /// A path without links, also where its end does not exist.
@@ -153,7 +150,7 @@ mod tests {
     use super::*;
     use crate::arguments::AgentArguments;
 
-    fn settings(folder: &Path, text: &str) -> Settings {
+    pub(super) fn settings(folder: &Path, text: &str) -> Settings {
         std::fs::write(folder.join("agent.toml"), text).expect("written");
         let arguments = AgentArguments { agent: Some(folder.join("agent.toml")), ..AgentArguments::default() };
         Settings::read(&arguments, &|_| None).unwrap_or_else(|failure| panic!("{}", failure.message))
@@ -180,7 +177,7 @@ mod tests {
         let expected = [
             "agent.toml",
             "agents/helper.toml",
-            "bin/other",
+            "bin/other, top.py, *.pth, *.py and 5 more (what the MCP server `other` runs)",
             "out/",
             "plugins/",
             "replies.json",
@@ -188,7 +185,6 @@ mod tests {
             "servers/",
             "servers/notes/",
             "servers/notes/run.py",
-            "top.py",
         ];
         assert_eq!(excluded, expected);
         let below = super::excluded(&of_agent(&settings), &folder.join("plugins"));

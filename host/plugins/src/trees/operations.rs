@@ -117,6 +117,12 @@ fn rename((from, from_path): (&Base, &str), (to, to_path): (&Base, &str)) -> Res
     if (source.entry.names_directory || target.entry.names_directory) && !is_directory {
         return Err(Errno::NOTDIR.into());
     }
+    // What is in a directory may be code in one place and not in the other: libraries copy it then.
+    let has_same_code =
+        |protection: &Protection| protection.has_same_code(source.entry.parent.as_fd(), target.entry.parent.as_fd());
+    if is_directory && !has_same_code(&to.tree.protected.now())? {
+        return Err(Errno::XDEV.into());
+    }
     if from.tree.is_same(&to.tree) {
         let mut counted = to.tree.usage.lock();
         let replaced = target.stat();

@@ -56,6 +56,16 @@ pub enum ProtectedKind {
     PrivateFolder,
     /// The files `*.toml` in the folder, in which agents are looked for. Those of other well-known programs are not.
     AgentFiles,
+    /// The files below the folder, at any depth, whose names end with one of these, in small letters: code that an
+    /// interpreter loads from there. Example: `&[".py", ".pth"]`.
+    CodeFiles(&'static [&'static str]),
+}
+
+impl ProtectedKind {
+    /// Whether files are protected by their names, and not the folder that they are in.
+    pub fn is_about_names(self) -> bool {
+        matches!(self, Self::AgentFiles | Self::CodeFiles(_))
+    }
 }
 
 impl ProtectedPath {
@@ -105,7 +115,12 @@ pub(super) struct Protection {
     files: HashMap<FileId, String>,
     /// Directories whose `*.toml` are agents' files.
     agent_folders: HashSet<FileId>,
+    /// Directories below which files of these kinds are code.
+    code_folders: HashMap<FileId, Vec<CodeFiles>>,
 }
+
+/// Endings of names, and what the files are for people.
+type CodeFiles = (&'static [&'static str], String);
 
 impl Protection {
     fn of<'p>(paths: impl Iterator<Item = &'p ProtectedPath>) -> Self {
@@ -132,7 +147,7 @@ impl Protection {
                 continue;
             }
             let directory = FileId::from(&fstat(&current)?);
-            if protected.kind != ProtectedKind::AgentFiles {
+            if !protected.kind.is_about_names() {
                 self.entries.entry((directory, folded(&name))).or_insert_with(|| protected.what.clone());
             }
             // It may not exist yet: then the entry that is missing is protected.
@@ -166,6 +181,9 @@ impl Protection {
             ProtectedKind::AgentFiles => {
                 self.agent_folders.insert(end);
             }
+            ProtectedKind::CodeFiles(endings) => {
+                self.code_folders.entry(end).or_default().push((endings, protected.what.clone()));
+            }
         }
         Ok(())
     }
@@ -184,7 +202,30 @@ impl Protection {
         if let Ok(stat) = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             self.check_identity(FileId::from(&stat))?;
         }
+        self.check_code(parent, name)?;
         self.check_directory(parent)
+    }
+
+    /// Refuses to change code that an interpreter could load.
+    fn check_code(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), Refusal> {
+        let name = folded(name);
+        let is_code = |(endings, _): &&CodeFiles| endings.iter().any(|ending| name.ends_with(ending));
+        if !self.code_folders.values().flatten().any(|files| is_code(&files)) {
+            return Ok(());
+        }
+        for id in above(parent, |id| self.code_folders.contains_key(&id))? {
+            if let Some((_, what)) = self.code_folders[&id].iter().find(is_code) {
+                return Err(protected(&name, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the same folders of code are above two directories, so that a directory may be moved from one to the other with
+    /// all that is in it.
+    pub(super) fn has_same_code(&self, one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<bool, Refusal> {
+        let is_code_folder = |id| self.code_folders.contains_key(&id);
+        Ok(self.code_folders.is_empty() || above(one, is_code_folder)? == above(other, is_code_folder)?)
     }
 
     /// Refuses a directory that is in a protected folder, or is one.
@@ -192,21 +233,10 @@ impl Protection {
         if self.folders.is_empty() {
             return Ok(());
         }
-        let mut id = FileId::from(&fstat(directory)?);
-        let mut above: Option<OwnedFd> = None;
-        for _ in 0..DEEPEST {
-            if let Some((what, path)) = self.folders.get(&id) {
-                return Err(protected(&path.to_string_lossy(), what));
-            }
-            let current = above.as_ref().map_or(directory, AsFd::as_fd);
-            let parent = openat(current, "..", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
-            let parent_id = FileId::from(&fstat(&parent)?);
-            if parent_id == id {
-                return Ok(());
-            }
-            (id, above) = (parent_id, Some(parent));
+        match above(directory, |id| self.folders.contains_key(&id))?.first() {
+            Some(id) => Err(protected(&self.folders[id].1.to_string_lossy(), &self.folders[id].0)),
+            None => Ok(()),
         }
-        Err(Refusal::NotPermitted)
     }
 
     /// Refuses to change an open file that is protected under another name.
@@ -230,6 +260,25 @@ impl Protection {
         let what = self.files.get(&id).or_else(|| self.folders.get(&id).map(|(what, _)| what));
         what.map_or(Ok(()), |what| Err(Refusal::Protected(format!("it is {what}"))))
     }
+}
+
+/// Of a directory and those above it the ones that are looked for, the innermost first.
+fn above(directory: BorrowedFd<'_>, is_looked_for: impl Fn(FileId) -> bool) -> Result<Vec<FileId>, Refusal> {
+    let mut id = FileId::from(&fstat(directory)?);
+    let (mut found, mut above): (Vec<FileId>, Option<OwnedFd>) = (Vec::new(), None);
+    for _ in 0..DEEPEST {
+        if is_looked_for(id) {
+            found.push(id);
+        }
+        let current = above.as_ref().map_or(directory, AsFd::as_fd);
+        let parent = openat(current, "..", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
+        let parent_id = FileId::from(&fstat(&parent)?);
+        if parent_id == id {
+            return Ok(found);
+        }
+        (id, above) = (parent_id, Some(parent));
+    }
+    Err(Refusal::NotPermitted)
 }
 
 fn protected(name: &str, what: &str) -> Refusal {
@@ -336,6 +385,31 @@ mod tests {
         let protection = paths.now();
         assert!(is_refused(&protection, &root.join("agents"), "new.toml"), "made since");
         assert!(!is_refused(&protection, &root.join("agents"), "Cargo.toml"), "another program's");
+    }
+
+    // Row 40: code below a folder, at any depth and under any spelling of its name; nothing else there.
+    #[test]
+    fn code_is_protected_at_any_depth() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let root = folder.path().canonicalize().expect("it is there");
+        std::fs::create_dir_all(root.join("agent/deep/er")).expect("created");
+        std::fs::create_dir_all(root.join("other")).expect("created");
+        let paths = ProtectedPaths::default();
+        paths.add([path(root.join("agent"), ProtectedKind::CodeFiles(&[".py", "package.json"]))]);
+        let protection = paths.now();
+        for (parent, name) in
+            [("agent", "json.py"), ("agent/deep/er", "__init__.py"), ("agent", "X.PY"), ("agent/deep", "package.json")]
+        {
+            assert!(is_refused(&protection, &root.join(parent), name), "{parent}/{name}");
+        }
+        for (parent, name) in [("agent", "notes.txt"), ("agent", "deep"), ("other", "json.py"), ("", "agent.py")] {
+            assert!(!is_refused(&protection, &root.join(parent), name), "{parent}/{name}");
+        }
+        let same = |one: &str, other: &str| {
+            let [one, other] = [one, other].map(|name| File::open(root.join(name)).expect("it opens"));
+            protection.has_same_code(one.as_fd(), other.as_fd()).expect("known")
+        };
+        assert!(same("agent", "agent/deep") && same("other", "") && !same("other", "agent/deep"));
     }
 
     // Row 40: a file that has another name is the same file, also one of a protected folder.
