@@ -79,7 +79,7 @@ const NAMED: usize = 4;
 pub(crate) fn excluded(protected: &[ProtectedPath], folder: &Path) -> Vec<String> {
     let Ok(folder) = folder.canonicalize() else { return Vec::new() };
     // By what they are, since a package manager reads many files.
-    let mut inside: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let mut inside: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for protected in protected.iter().filter(|protected| protected.kind != ProtectedKind::AgentFiles) {
         let whole = canonical_as_far(&protected.path);
         if protected.is_folder() && folder.starts_with(&whole) {
@@ -101,6 +101,8 @@ pub(crate) fn excluded(protected: &[ProtectedPath], folder: &Path) -> Vec<String
     for (what, list) in inside {
         let (patterns, mut names): (Vec<_>, Vec<_>) = list.into_iter().partition(|name| name.starts_with('*'));
         names.extend(patterns);
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(name.clone()));
         // Where one is left, to name it is as short as to say so.
         if names.len() <= NAMED + 1 {
             all.extend(names);
@@ -177,7 +179,7 @@ mod tests {
         let expected = [
             "agent.toml",
             "agents/helper.toml",
-            "bin/other, top.py, *.pth, *.py and 5 more (what the MCP server `other` runs)",
+            "bin/other, top.py, *.py, *.pyw and 5 more (what the MCP server `other` runs)",
             "out/",
             "plugins/",
             "replies.json",

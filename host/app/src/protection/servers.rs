@@ -210,11 +210,11 @@ impl Found<'_> {
 
     /// These need not exist: a plugin could make them.
     fn launcher(&mut self, working: &Path, launcher: &Launcher) {
-        for file in launcher.files {
-            self.add(working.join(file), ProtectedKind::File);
-        }
         for folder in launcher.folders {
             self.add(working.join(folder), ProtectedKind::Folder);
+        }
+        for file in launcher.files {
+            self.add(working.join(file), ProtectedKind::File);
         }
     }
 
