@@ -38,6 +38,7 @@ pub struct SqliteStore {
     readers: Option<Readers>,
     owner: Arc<Owner>,
     counters: Arc<Counters>,
+    begun: versions::BegunComponents,
 }
 
 /// How a file is used.
@@ -151,7 +152,8 @@ impl SqliteStore {
         let counters = Arc::new(Counters::default());
         let readers = owner.shares_a_file().then(|| Readers::new(path.clone()));
         let writer = Writer::start(connection, path, conduct, counters.clone())?;
-        Ok(Self { writer, readers, owner: Arc::new(owner), counters })
+        let begun = versions::BegunComponents::default();
+        Ok(Self { writer, readers, owner: Arc::new(owner), counters, begun })
     }
 
     /// Moves the write-ahead log into the file and empties it, as far as nobody reads in it now: what was deleted stands

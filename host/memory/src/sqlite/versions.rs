@@ -12,6 +12,31 @@ use crate::{
 use agent_core::message::Digest;
 use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+
+/// Agents whose components are remembered. Behind them all are forgotten, and read from the database again.
+const REMEMBERED_AGENTS: usize = 1_000;
+
+/// Components with which a turn of an agent has begun, as far as this process has stored or read it.
+#[derive(Debug, Default)]
+pub(super) struct BegunComponents(Mutex<HashMap<String, HashSet<(String, Digest)>>>);
+
+impl BegunComponents {
+    fn retain_unknown(&self, agent: &str, plugins: &mut Vec<(String, Digest)>) {
+        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(agent) {
+            plugins.retain(|component| !known.contains(component));
+        }
+    }
+
+    fn add(&self, agent: &str, plugins: Vec<(String, Digest)>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= REMEMBERED_AGENTS && !all.contains_key(agent) {
+            all.clear();
+        }
+        all.entry(agent.to_owned()).or_default().extend(plugins);
+    }
+}
 
 #[async_trait]
 impl PluginVersions for SqliteStore {
@@ -96,21 +121,27 @@ impl PluginVersions for SqliteStore {
         .await
     }
 
-    async fn note_begun(&self, agent: &str, plugins: Vec<(String, Digest)>) -> Result<(), StoreError> {
-        let new = self.never_begun(agent, plugins).await?;
-        if new.is_empty() {
+    async fn note_begun(&self, agent: &str, mut plugins: Vec<(String, Digest)>) -> Result<(), StoreError> {
+        // No row is ever deleted, so what this process has seen there needs no other look.
+        self.begun.retain_unknown(agent, &mut plugins);
+        if plugins.is_empty() {
             return Ok(());
         }
-        let agent = agent.to_owned();
-        self.write(Effort::Short, move |connection| {
-            let sql = "INSERT INTO turn_plugins (agent, plugin, digest) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-            let mut statement = connection.prepare_cached(sql)?;
-            for (plugin, digest) in &new {
-                statement.execute([agent.as_str(), plugin, digest.as_str()])?;
-            }
-            Ok(())
-        })
-        .await
+        let new = self.never_begun(agent, plugins.clone()).await?;
+        if !new.is_empty() {
+            let agent = agent.to_owned();
+            self.write(Effort::Short, move |connection| {
+                let sql = "INSERT INTO turn_plugins (agent, plugin, digest) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+                let mut statement = connection.prepare_cached(sql)?;
+                for (plugin, digest) in &new {
+                    statement.execute([agent.as_str(), plugin, digest.as_str()])?;
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        self.begun.add(agent, plugins);
+        Ok(())
     }
 
     async fn never_begun(

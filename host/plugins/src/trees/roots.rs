@@ -7,7 +7,7 @@ use crate::grants::TreeGrant;
 use crate::manifest::Access;
 use crate::record::lock;
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, fstat, open, openat, readlinkat};
+use rustix::fs::{Mode, OFlags, fstat, open, openat, readlinkat, stat};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsString;
@@ -55,6 +55,11 @@ enum Reach {
 }
 
 impl OpenTree {
+    /// Whether the path leads to this directory now.
+    fn is_at(&self, path: &Path) -> bool {
+        stat(path).is_ok_and(|stat| FileId::from(&stat) == self.id)
+    }
+
     /// Whether the directory was removed.
     fn is_removed(&self) -> bool {
         fstat(&self.directory).is_ok_and(|stat| stat.st_nlink == 0) || self.is_marked_removed()
@@ -98,16 +103,19 @@ impl TreeRoots {
                 state.writable.insert(open.id);
             }
         }
-        let opened = trees.iter().map(|tree| state.tree(&tree.host)).collect();
-        state.open.retain(|_, tree| !tree.is_removed());
-        opened
+        trees.iter().map(|tree| state.tree(&tree.host)).collect()
     }
 }
 
 impl State {
     fn tree(&mut self, path: &Path) -> Result<Arc<OpenTree>, TreeError> {
         let path = std::path::absolute(path)?;
-        let kept = self.open.get(&path).filter(|tree| !tree.is_removed());
+        // As a rule the path still leads to the directory that is open, whoever has written above it.
+        if let Some(kept) = self.open.get(&path).filter(|kept| kept.is_at(&path)) {
+            return Ok(Arc::clone(kept));
+        }
+        self.open.retain(|_, tree| !tree.is_removed());
+        let kept = self.open.get(&path);
         let found = open_root(&path, &self.writable);
         if let Some(kept) = kept {
             // Where a guest can change the way, the directory that was opened first stays the granted one.
