@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
 /// A folder with an agent, its plugins and its data, all of which the plugin `intruder` may write as far as a grant says so.
-struct Place {
+pub(crate) struct Place {
     _kept: KeptCode,
     folder: TempDir,
 }
 
 impl Place {
-    fn new(agent: &str, operations: &str) -> Self {
+    pub(crate) fn new(agent: &str, operations: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kept = KeptCode::in_data(&folder.path().join("data"));
         let place = Self { _kept: kept, folder };
@@ -43,11 +43,11 @@ impl Place {
         std::fs::rename(self.path("agent.new"), self.path("agent.toml")).unwrap();
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().canonicalize().unwrap().join(name)
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.args(arguments).args(["--data", "data"]).current_dir(self.folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -55,7 +55,7 @@ impl Place {
     }
 
     /// Everything that was printed.
-    fn run(&self, arguments: &[&str]) -> String {
+    pub(crate) fn run(&self, arguments: &[&str]) -> String {
         let output = self.command(arguments).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
     }

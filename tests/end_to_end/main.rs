@@ -63,6 +63,7 @@ mod services_by_hand;
 mod session_commands;
 mod sharing;
 mod store_command;
+mod store_waits;
 mod support;
 mod swap;
 #[cfg(target_os = "linux")]

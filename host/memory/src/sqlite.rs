@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use writer::{Conduct, Effort, Leaders, Writer};
+use writer::{Conduct, Effort, Leaders, Room, Writer};
 
 /// A store in one SQLite file, or in memory. Dropping it writes what is queued and stops its thread.
 pub struct SqliteStore {
@@ -49,8 +49,12 @@ pub struct Options {
     /// Most bytes of the database file; a commit past it fails with [`StoreError::DiskFull`]. Default: what the disk
     /// holds.
     pub max_bytes: Option<u64>,
-    /// How long to wait for another process that writes, before [`StoreError::Locked`]. Default: 5 seconds.
+    /// How long to wait for another process that writes before a warning says so. Default: 5 seconds.
     pub lock_wait: Duration,
+    /// How long a write waits in all while another process writes or the disk is full, before it fails with
+    /// [`StoreError::Locked`] or [`StoreError::DiskFull`]. A file that has reached `max_bytes` is not waited for. Default: 10
+    /// minutes.
+    pub patience: Duration,
     /// What is made of a file whose search indexes are damaged. Default: it is refused.
     pub indexes: Indexes,
 }
@@ -71,6 +75,7 @@ impl Default for Options {
             synchronous: Synchronous::Full,
             max_bytes: None,
             lock_wait: Duration::from_secs(5),
+            patience: Duration::from_secs(600),
             indexes: Indexes::Whole,
         }
     }
@@ -119,7 +124,8 @@ impl SqliteStore {
             Synchronous::Full => Leaders::Thread,
             Synchronous::Off => Leaders::Callers,
         };
-        let conduct = Conduct { leaders, lock_wait: options.lock_wait };
+        let room = if options.max_bytes.is_some() { Room::Limited } else { Room::OnDisk };
+        let conduct = Conduct { leaders, lock_wait: options.lock_wait, patience: options.patience, room };
         Self::start(connection, file.path().to_owned(), conduct, owner)
     }
 
@@ -128,7 +134,8 @@ impl SqliteStore {
         check_library(rusqlite::version_number())?;
         let path = PathBuf::from(":memory:");
         let connection = file::open_in_memory().map_err(|failure| failure.at(&path))?;
-        let conduct = Conduct { leaders: Leaders::Callers, lock_wait: Duration::ZERO };
+        let (lock_wait, patience) = (Duration::ZERO, Duration::ZERO);
+        let conduct = Conduct { leaders: Leaders::Callers, lock_wait, patience, room: Room::Limited };
         Self::start(connection, path, conduct, Owner::in_memory())
     }
 
@@ -165,11 +172,12 @@ impl SqliteStore {
         }
     }
 
-    /// Runs `work` in a transaction that it shares with others, and stands or falls alone.
+    /// Runs `work` in a transaction that it shares with others, and stands or falls alone. Where the transaction is lost because
+    /// the disk is full, it runs again.
     async fn write<T, F>(&self, effort: Effort, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
+        F: FnMut(&Connection) -> Result<T, Failure> + Send + 'static,
     {
         self.writer.run(effort, work).await
     }
@@ -182,7 +190,12 @@ impl SqliteStore {
     {
         match &self.readers {
             Some(readers) => readers.run(work).await,
-            None => self.writer.run(Effort::Long, work).await,
+            // Reading in memory fails in no way that passes, so it runs once.
+            None => {
+                let mut work = Some(work);
+                let once = move |connection: &Connection| work.take().ok_or(StoreError::Closed)?(connection);
+                self.writer.run(Effort::Long, once).await
+            }
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What a database file may be met as: each a clear error, and no file overwritten (limits 26 and 28).
 
 use agent_core::change::{Body, Change, NewMessage};
-use agent_core::message::{Part, Role};
+use agent_core::message::{Digest, Part, Role};
 use agent_memory::{
-    Commit, Lease, Memories, Memory, MemoryKind, MessageRange, OpenMode, Options, SessionLog, SessionMeta, SqliteStore,
-    Status, StoreError,
+    Commit, Lease, Memories, Memory, MemoryKind, MessageRange, OpenMode, Options, PluginVersions, SessionLog,
+    SessionMeta, SqliteStore, Status, StoreError,
 };
 use rusqlite::Connection;
 use std::fs;
@@ -184,7 +184,8 @@ async fn a_full_disk_loses_nothing() {
 async fn a_locked_database_says_so_and_goes_on() {
     let folder = Folder::new();
     let path = folder.database();
-    let options = Options { lock_wait: Duration::from_millis(20), ..Options::default() };
+    let wait = Duration::from_millis(20);
+    let options = Options { lock_wait: wait, patience: wait, ..Options::default() };
     let store = SqliteStore::open(&path, options).unwrap();
     let lease = open(&store, "s").await;
     let other = Connection::open(&path).unwrap();
@@ -194,6 +195,44 @@ async fn a_locked_database_says_so_and_goes_on() {
     assert_eq!(store.messages("s", range).await, Ok(Vec::new()), "readers don't wait for writers");
     other.execute_batch("ROLLBACK").unwrap();
     assert_eq!(store.commit(&lease, 0, Commit::default()).await, Ok(1));
+}
+
+/// Row 46: while another process writes, a commit waits, and then it is there. It is no matter how long SQLite itself would wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_46_a_commit_waits_for_a_lock() {
+    let folder = Folder::new();
+    let path = folder.database();
+    let options = Options { lock_wait: Duration::from_millis(10), ..Options::default() };
+    let store = SqliteStore::open(&path, options).unwrap();
+    let lease = open(&store, "s").await;
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let unlocking = tokio::task::spawn_blocking(move || {
+        std::thread::sleep(Duration::from_millis(600));
+        other.execute_batch("ROLLBACK").unwrap();
+    });
+    assert_eq!(store.commit(&lease, 0, Commit::default()).await, Ok(1));
+    unlocking.await.unwrap();
+}
+
+/// Row 50: once a newer host has migrated the file, this one commits nothing more, and says why. Reading goes on.
+#[tokio::test]
+async fn row_50_nothing_is_committed_after_a_migration_by_a_newer_host() {
+    let folder = Folder::new();
+    let path = folder.database();
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    let lease = open(&store, "s").await;
+    assert_eq!(store.commit(&lease, 0, Commit::default()).await, Ok(1));
+    let newer = Connection::open(&path).unwrap();
+    newer.pragma_update(None, "user_version", 1_000).unwrap();
+    let refused = store.commit(&lease, 1, Commit::default()).await.unwrap_err();
+    assert!(matches!(&refused, StoreError::Newer { found: 1_000, .. }), "{refused}");
+    let allowed = store
+        .note_begun("a", vec![("calc".to_owned(), Digest::parse(&format!("sha256:{}", "0".repeat(64))).unwrap())])
+        .await;
+    assert!(matches!(allowed, Err(StoreError::Newer { .. })), "{allowed:?}");
+    let listed = store.sessions(Default::default(), 1).await.unwrap();
+    assert_eq!(listed[0].revision, 1);
 }
 
 /// Limit 32: several processes may make the same new database at the same moment.

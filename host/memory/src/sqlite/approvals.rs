@@ -44,7 +44,7 @@ impl Approvals for SqliteStore {
         self.write(Effort::Short, move |connection| {
             let sql = "DELETE FROM approvals WHERE id = ?1
                        RETURNING id, agent, tool, digest, arguments, given, identity, grants";
-            let Some(StoredGrant { id, grant, .. }) = collect(connection, sql, [id], stored_grant)?.pop() else {
+            let Some(StoredGrant { id, grant, .. }) = collect(connection, sql, [&id], stored_grant)?.pop() else {
                 return Ok(false);
             };
             audit::insert(connection, &Deed::Revoked { id, grant }, now())?;

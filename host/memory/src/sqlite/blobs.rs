@@ -32,11 +32,11 @@ impl Blobs for SqliteStore {
             let blob = insert_bytes(connection, session, &stored)?;
             describe(connection, session, blob, &about)?;
             Ok(Media {
-                digest: stored.digest,
-                mime_type: about.mime_type,
+                digest: stored.digest.clone(),
+                mime_type: about.mime_type.clone(),
                 size: stored.bytes.len() as u64,
                 dimensions: about.dimensions,
-                name: about.name,
+                name: about.name.clone(),
             })
         })
         .await
@@ -73,7 +73,7 @@ impl Blobs for SqliteStore {
         self.write(Effort::of(stored.len()), move |connection| {
             let session = session_number(connection, &session)?;
             insert_bytes(connection, session, &stored)?;
-            Ok(stored.digest)
+            Ok(stored.digest.clone())
         })
         .await
     }
@@ -107,9 +107,9 @@ impl Blobs for SqliteStore {
                  ON CONFLICT (session, blob) DO UPDATE SET mime_type = excluded.mime_type, width = excluded.width,
                      height = excluded.height, name = excluded.name",
             )?;
-            for digest in media {
-                if share.execute(params![from, to, key_of(&digest)?])? == 0 {
-                    return Err(StoreError::NoBlob { digest }.into());
+            for digest in &media {
+                if share.execute(params![from, to, key_of(digest)?])? == 0 {
+                    return Err(StoreError::NoBlob { digest: digest.clone() }.into());
                 }
             }
             Ok(())

@@ -30,12 +30,26 @@ pub(super) struct PreparedCommit {
     status: Status,
 }
 
+/// Sessions have an order that no clock decides: in the one with the largest place, a turn began or stopped last.
+fn move_to_front(connection: &Connection, head: &Head) -> Result<(), Failure> {
+    let front: i64 = connection.prepare_cached("SELECT max(place) FROM sessions")?.query_row([], |row| row.get(0))?;
+    if head.place == 0 || head.place < front {
+        let sql = "UPDATE sessions SET place = ?2 WHERE id = ?1";
+        connection.prepare_cached(sql)?.execute(params![head.session, front + 1])?;
+    }
+    Ok(())
+}
+
 /// The session's row, as far as a commit needs it.
 struct Head {
     session: i64,
     revision: u64,
     last_message: u64,
     last_event: u64,
+    /// Among all sessions; 0 where nothing was committed.
+    place: i64,
+    state: String,
+    turns: u32,
 }
 
 impl PreparedCommit {
@@ -97,6 +111,9 @@ impl PreparedCommit {
                 "INSERT INTO snapshots (session, run) VALUES (?1, ?2) ON CONFLICT (session) DO UPDATE SET run = ?2",
             )?
             .execute(params![head.session, self.snapshot])?;
+        if (&head.state, head.turns) != (&self.status.state, self.status.turn) {
+            move_to_front(connection, &head)?;
+        }
         let revision = head.revision + 1;
         connection
             .prepare_cached(
@@ -120,7 +137,8 @@ impl PreparedCommit {
     fn check(&self, connection: &Connection, owner: &str) -> Result<Head, Failure> {
         let session = || self.lease.session.clone();
         let mut statement = connection.prepare_cached(
-            "SELECT id, revision, last_message, last_event, epoch, owner FROM sessions WHERE subject = ?1",
+            "SELECT id, revision, last_message, last_event, epoch, owner, place, state, turns
+             FROM sessions WHERE subject = ?1",
         )?;
         let found = statement.query_row([&self.lease.session], |row| {
             let head = Head {
@@ -128,6 +146,9 @@ impl PreparedCommit {
                 revision: unsigned(row.get(1)?),
                 last_message: unsigned(row.get(2)?),
                 last_event: unsigned(row.get(3)?),
+                place: row.get(6)?,
+                state: row.get(7)?,
+                turns: row.get(8)?,
             };
             Ok((head, unsigned(row.get(4)?), row.get::<_, Option<String>>(5)?))
         });

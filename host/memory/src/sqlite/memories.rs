@@ -84,7 +84,7 @@ impl Memories for SqliteStore {
         let forgotten = self.write(Effort::Long, move |connection| {
             let number: Option<i64> = connection
                 .prepare_cached("DELETE FROM memories WHERE id = ?1 AND user = ?2 RETURNING number")?
-                .query_row([id, user], |row| row.get(0))
+                .query_row([&id, &user], |row| row.get(0))
                 .optional()?;
             forget_words(connection, number.as_slice())?;
             Ok(number.is_some())

@@ -9,7 +9,8 @@ use std::path::Path;
 const APPLICATION_ID: i64 = 0x6167_686f;
 
 /// In order; `user_version` counts those that a file has.
-const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, KEY_VALUE_USAGE, BOUND_APPROVALS];
+const MIGRATIONS: &[&str] =
+    &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, KEY_VALUE_USAGE, BOUND_APPROVALS, ORDER_OF_SESSIONS];
 
 /// Refuses what another program or a newer host has written. Writes nothing.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure> {
@@ -26,6 +27,13 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure>
         APPLICATION_ID => Err(Failure::Unreadable(format!("its version is {found}"))),
         _ => Err(StoreError::Foreign { path: path.to_owned() }.into()),
     }
+}
+
+/// Refuses a file that a newer host has migrated since it was opened (row 50). It is asked in every transaction that writes.
+pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<(), Failure> {
+    let found: i64 = connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
+    let supported = MIGRATIONS.len() as i64;
+    if found > supported { Err(StoreError::Newer { path: path.to_owned(), found, supported }.into()) } else { Ok(()) }
 }
 
 /// Brings the file to this host's version. The check is repeated under the lock: another process may have been first.
@@ -348,6 +356,15 @@ BEGIN
     SET entries = entries - 1, bytes = bytes - length(CAST(old.key AS BLOB)) - length(old.value)
     WHERE agent = old.agent AND plugin = old.plugin;
 END;
+";
+
+/// The order of sessions in which a turn began or stopped last, since clocks may be set back. 0: in this one, none ever did.
+const ORDER_OF_SESSIONS: &str = "
+ALTER TABLE sessions ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
+UPDATE sessions SET place = ordered.place FROM (
+    SELECT id, row_number() OVER (ORDER BY updated, id) AS place FROM sessions WHERE revision > 0
+) AS ordered WHERE sessions.id = ordered.id;
+CREATE INDEX sessions_by_place ON sessions (place);
 ";
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 impl SessionLog for SqliteStore {
     async fn open(&self, session: &str, mode: OpenMode, meta: SessionMeta) -> Result<OpenedSession, StoreError> {
         let (session, owner) = (session.to_owned(), self.owner.clone());
-        self.write(Effort::Short, move |connection| take_lease(connection, &owner, &session, mode, meta)).await
+        self.write(Effort::Short, move |connection| take_lease(connection, &owner, &session, mode, &meta)).await
     }
 
     async fn release(&self, lease: Lease) -> Result<(), StoreError> {
@@ -96,7 +96,7 @@ impl SessionLog for SqliteStore {
                 "SELECT subject, agent, user, created, updated, revision, turns, last_message, state, title, owner,
                  delegated_by FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2 OR (?7 AND user IS NULL))
                  AND (?3 IS NULL OR state = ?3) AND {parent} AND {one}
-                 ORDER BY updated DESC, id DESC LIMIT ?5"
+                 ORDER BY place DESC, id DESC LIMIT ?5"
             );
             let parameters = params![agent, user, state, delegated_by, page(limit), subject, unowned == Unowned::Shown];
             collect(connection, &sql, parameters, |row| summary(&owner, row))
@@ -108,7 +108,7 @@ impl SessionLog for SqliteStore {
         let agent = agent.to_owned();
         self.read(move |connection| {
             let sql = "SELECT subject FROM sessions WHERE agent = ?1 AND delegated_by IS NULL AND revision > 0
-                       ORDER BY updated DESC, id DESC LIMIT 1";
+                       ORDER BY place DESC, id DESC LIMIT 1";
             Ok(connection.prepare_cached(sql)?.query_row([agent], |row| row.get(0)).optional()?)
         })
         .await
@@ -153,7 +153,7 @@ fn take_lease(
     owner: &Owner,
     session: &str,
     mode: OpenMode,
-    meta: SessionMeta,
+    meta: &SessionMeta,
 ) -> Result<OpenedSession, Failure> {
     if session.is_empty() {
         return Err(invalid("a session", "its subject is empty").into());

@@ -115,7 +115,7 @@ impl PluginVersions for SqliteStore {
         let (directory, plugin) = (directory.to_owned(), plugin.to_owned());
         self.write(Effort::Short, move |connection| {
             let sql = "DELETE FROM plugin_trials WHERE directory = ?1 AND plugin = ?2";
-            connection.prepare_cached(sql)?.execute([directory, plugin])?;
+            connection.prepare_cached(sql)?.execute([&directory, &plugin])?;
             Ok(())
         })
         .await

@@ -5,6 +5,7 @@
 //! for the disk, that costs more than the commit: a caller that finds the connection at home leads by itself.
 
 mod batch;
+mod hindrance;
 mod job;
 
 pub(super) use job::Effort;
@@ -12,7 +13,9 @@ pub(super) use job::Effort;
 use super::failure::Failure;
 use super::{Counters, search};
 use crate::StoreError;
+pub(super) use batch::Room;
 use batch::{Committer, LastCommit, Patience, Progress};
+use hindrance::Hindrance;
 use job::{Queued, Task};
 use rusqlite::Connection;
 use std::collections::VecDeque;
@@ -38,6 +41,9 @@ const CROWD: usize = 16;
 /// They are waited for at most for this part of what the commit took.
 const CROWD_WAIT: u32 = 4;
 
+/// Between two tries to store what could not be stored.
+const RETRY: Duration = Duration::from_millis(100);
+
 /// How long nothing was written before the thread brings the search index up to date.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -46,8 +52,12 @@ const IDLE: Duration = Duration::from_millis(500);
 pub(super) struct Conduct {
     /// Who may lead.
     pub(super) leaders: Leaders,
-    /// How long another process that writes is waited for.
+    /// How long another process that writes is waited for in silence.
     pub(super) lock_wait: Duration,
+    /// How long is waited in all for another process, or for room on the disk.
+    pub(super) patience: Duration,
+    /// Whether there may be room later where there is none.
+    pub(super) room: Room,
 }
 
 /// Who may take the connection and commit.
@@ -73,6 +83,8 @@ struct Desk {
     summons: Condvar,
     places: Arc<Semaphore>,
     leaders: Leaders,
+    path: Arc<Path>,
+    patience: Duration,
 }
 
 struct State {
@@ -142,9 +154,9 @@ impl Writer {
         counters: Arc<Counters>,
     ) -> Result<Self, StoreError> {
         let path: Arc<Path> = path.into();
-        let Conduct { leaders, lock_wait } = conduct;
+        let Conduct { leaders, lock_wait, patience, room } = conduct;
         let last = LastCommit::default();
-        let committer = Committer { connection, path: path.clone(), counters, lock_wait, last };
+        let committer = Committer { connection, path: path.clone(), counters, lock_wait, room, last };
         let state = State {
             queue: VecDeque::new(),
             committer: Some(committer),
@@ -155,7 +167,8 @@ impl Writer {
             led: 0,
         };
         let places = Arc::new(Semaphore::new(QUEUE));
-        let desk = Arc::new(Desk { state: Mutex::new(state), summons: Condvar::new(), places, leaders });
+        let (state, summons) = (Mutex::new(state), Condvar::new());
+        let desk = Arc::new(Desk { state, summons, places, leaders, path: path.clone(), patience });
         let served = desk.clone();
         let thread = std::thread::Builder::new()
             .name("memory-writer".to_owned())
@@ -170,11 +183,11 @@ impl Writer {
     }
 
     /// Returns when the work is durable. A caller that gives up before its turn has not been served; later, it may have
-    /// been.
+    /// been. Where the transaction is lost because the disk is full, the work is done again.
     pub(super) async fn run<T, F>(&self, effort: Effort, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
+        F: FnMut(&Connection) -> Result<T, Failure> + Send + 'static,
     {
         let place = self.desk.places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let (task, answer) = Task::new(self.path.clone(), work);
@@ -225,7 +238,7 @@ impl Desk {
                 break;
             }
             while !batch.is_empty() {
-                if lead.commit_together(&mut batch, Patience::GivesUp) == Progress::Locked {
+                if lead.commit_together(&mut batch, Patience::GivesUp) != Progress::Answered {
                     self.put_back(batch);
                     return;
                 }
@@ -239,8 +252,17 @@ impl Desk {
             match self.next() {
                 Next::Commit(mut lead) => {
                     let mut batch = self.take(BATCH, |_| true);
+                    let mut hindrance = Hindrance::new(&self.path, self.patience);
                     while !batch.is_empty() {
-                        lead.commit_together(&mut batch, Patience::Waits);
+                        match lead.commit_together(&mut batch, Patience::Waits) {
+                            Progress::Answered => hindrance.has_passed(),
+                            Progress::Hindered(error, _) if hindrance.is_worth_waiting(&error) && self.is_open() => {
+                                std::thread::sleep(RETRY);
+                            }
+                            Progress::Hindered(error, failed) => {
+                                batch.drain(..failed).for_each(|queued| queued.refuse(&error));
+                            }
+                        }
                     }
                 }
                 Next::Index(lead) => lead.index_some(),
@@ -306,6 +328,11 @@ impl Desk {
     fn put_back(&self, batch: VecDeque<Queued>) {
         let mut state = self.lock();
         batch.into_iter().rev().for_each(|queued| state.queue.push_front(queued));
+    }
+
+    /// Who closes the store does not wait for what may never come.
+    fn is_open(&self) -> bool {
+        self.lock().store == StoreIs::Open
     }
 
     /// Wakes the thread where it waits.

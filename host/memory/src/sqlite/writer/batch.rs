@@ -3,7 +3,7 @@
 use super::job::Queued;
 use crate::StoreError;
 use crate::sqlite::failure::Failure;
-use crate::sqlite::{Counters, search};
+use crate::sqlite::{Counters, schema, search};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,8 +17,10 @@ pub(super) struct Committer {
     pub(super) connection: Connection,
     pub(super) path: Arc<Path>,
     pub(super) counters: Arc<Counters>,
-    /// How long another process is waited for by who may wait.
+    /// How long SQLite itself waits for another process, where who leads may wait.
     pub(super) lock_wait: Duration,
+    /// Whether a disk without room is waited for. A file that has reached its own limit is not.
+    pub(super) room: Room,
     pub(super) last: LastCommit,
 }
 
@@ -40,13 +42,38 @@ pub(super) enum Patience {
     GivesUp,
 }
 
+/// Whether there may be room for a commit later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sqlite) enum Room {
+    /// On the disk, where others free some.
+    OnDisk,
+    /// In a file that has a limit of its own, or in memory.
+    Limited,
+}
+
 /// What has become of a batch.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// Every job taken from it has its answer.
     Answered,
-    /// Another process writes; the batch is as it was.
-    Locked,
+    /// What keeps it from being stored may pass: another process writes, or the disk is full. Nothing of it is stored, and all
+    /// jobs are in it as they were; so many of the first have failed together.
+    Hindered(StoreError, usize),
+}
+
+/// What has become of the jobs of a transaction before its commit.
+enum Ran {
+    /// These are done and wait for the commit.
+    Done(Vec<Queued>),
+    /// The transaction is lost, and everybody knows, or is in the batch again.
+    Lost(Progress),
+}
+
+/// To the front of the batch, in the order in which they were taken; returns how many.
+fn put_back(batch: &mut VecDeque<Queued>, taken: Vec<Queued>) -> usize {
+    let count = taken.len();
+    taken.into_iter().rev().for_each(|queued| batch.push_front(queued));
+    count
 }
 
 impl Committer {
@@ -57,18 +84,25 @@ impl Committer {
         self.roll_back();
         match self.begin(patience) {
             Ok(()) => {}
-            Err(StoreError::Locked { .. }) if patience == Patience::GivesUp => return Progress::Locked,
+            Err(error) if self.may_pass(&error) => return Progress::Hindered(error, batch.len()),
             Err(error) => {
+                self.roll_back();
                 batch.drain(..).for_each(|queued| queued.refuse(&error));
                 return Progress::Answered;
             }
         }
-        let Some(done) = self.run_all(batch) else { return Progress::Answered };
+        let done = match self.run_all(batch) {
+            Ran::Done(done) => done,
+            Ran::Lost(progress) => return progress,
+        };
         let started = Instant::now();
         let committed = self.execute("COMMIT");
         self.last = LastCommit { jobs: done.len(), took: started.elapsed() };
-        if committed.is_err() {
+        if let Err(error) = &committed {
             self.roll_back();
+            if self.may_pass(error) {
+                return Progress::Hindered(error.clone(), put_back(batch, done));
+            }
         }
         if committed.is_ok() && self.connection.total_changes() > changes_before {
             self.counters.transactions.fetch_add(1, Ordering::Relaxed);
@@ -80,8 +114,7 @@ impl Committer {
         Progress::Answered
     }
 
-    /// Those that are done and wait for the commit. None where the transaction is lost and everybody knows.
-    fn run_all(&self, batch: &mut VecDeque<Queued>) -> Option<Vec<Queued>> {
+    fn run_all(&self, batch: &mut VecDeque<Queued>) -> Ran {
         let mut done = Vec::with_capacity(batch.len());
         while let Some(mut queued) = batch.pop_front() {
             if !queued.job.is_wanted() {
@@ -93,13 +126,27 @@ impl Committer {
                 done.push(queued);
                 continue;
             };
+            if self.may_pass(&error) {
+                self.roll_back();
+                done.push(queued);
+                return Ran::Lost(Progress::Hindered(error, put_back(batch, done)));
+            }
             queued.refuse(&error);
             if self.connection.is_autocommit() {
                 done.into_iter().for_each(|queued: Queued| queued.refuse(&error));
-                return None;
+                return Ran::Lost(Progress::Answered);
             }
         }
-        Some(done)
+        Ran::Done(done)
+    }
+
+    /// Whether the same may be stored later without anything being done about it here.
+    fn may_pass(&self, error: &StoreError) -> bool {
+        match error {
+            StoreError::Locked { .. } => true,
+            StoreError::DiskFull { .. } => self.room == Room::OnDisk,
+            _ => false,
+        }
     }
 
     fn run_first(&self, queued: &mut Queued) -> Result<(), StoreError> {
@@ -140,8 +187,10 @@ impl Committer {
 
     /// Indexes some of the messages that searching does not find yet.
     pub(super) fn index_some(&self) -> search::Progress {
-        let progress = self.wait_for_others(Patience::Waits).map_err(Failure::from).and_then(|()| {
+        // What is to be stored does not wait for this: while another process writes, the index stays behind.
+        let progress = self.wait_for_others(Patience::GivesUp).map_err(Failure::from).and_then(|()| {
             let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
+            schema::check_version(&transaction, &self.path)?;
             let progress = search::index_some(&transaction)?;
             transaction.commit()?;
             Ok(progress)
@@ -154,7 +203,10 @@ impl Committer {
             Ok(search::Progress::Done) => search::Progress::Done,
             Err(failure) => {
                 // Searching tries again and then says what is wrong.
-                tracing::warn!(error = %failure.at(&self.path), "the search index waits");
+                match failure.at(&self.path) {
+                    StoreError::Locked { .. } => {}
+                    error => tracing::warn!(%error, "the search index waits"),
+                }
                 search::Progress::Done
             }
         }
@@ -162,7 +214,8 @@ impl Committer {
 
     fn begin(&self, patience: Patience) -> Result<(), StoreError> {
         self.wait_for_others(patience).map_err(|error| Failure::from(error).at(&self.path))?;
-        self.execute("BEGIN IMMEDIATE")
+        self.execute("BEGIN IMMEDIATE")?;
+        schema::check_version(&self.connection, &self.path).map_err(|failure| failure.at(&self.path))
     }
 
     fn wait_for_others(&self, patience: Patience) -> rusqlite::Result<()> {

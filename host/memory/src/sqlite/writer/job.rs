@@ -38,7 +38,7 @@ pub(super) struct Queued {
 pub(super) trait Job: Send {
     /// Whether anybody still waits.
     fn is_wanted(&self) -> bool;
-    /// Does the work and keeps its result.
+    /// Does the work and keeps its result. Where the transaction around it is lost, it may be done again.
     fn run(&mut self, connection: &Connection) -> Result<(), StoreError>;
     /// Answers with the result, or with the failure of the transaction around it.
     fn answer(self: Box<Self>, transaction: Result<(), StoreError>);
@@ -58,7 +58,7 @@ impl Queued {
 /// A job of a closure.
 pub(super) struct Task<T, F> {
     path: Arc<Path>,
-    work: Option<F>,
+    work: F,
     result: Option<T>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -66,22 +66,22 @@ pub(super) struct Task<T, F> {
 impl<T, F> Task<T, F> {
     pub(super) fn new(path: Arc<Path>, work: F) -> (Self, oneshot::Receiver<Result<T, StoreError>>) {
         let (reply, answer) = oneshot::channel();
-        (Self { path, work: Some(work), result: None, reply }, answer)
+        (Self { path, work, result: None, reply }, answer)
     }
 }
 
 impl<T, F> Job for Task<T, F>
 where
     T: Send + 'static,
-    F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
+    F: FnMut(&Connection) -> Result<T, Failure> + Send + 'static,
 {
     fn is_wanted(&self) -> bool {
         !self.reply.is_closed()
     }
 
     fn run(&mut self, connection: &Connection) -> Result<(), StoreError> {
-        let work = self.work.take().ok_or(StoreError::Closed)?;
-        self.result = Some(work(connection).map_err(|failure| failure.at(&self.path))?);
+        self.result = None;
+        self.result = Some((self.work)(connection).map_err(|failure| failure.at(&self.path))?);
         Ok(())
     }
 

@@ -7,7 +7,8 @@ use std::thread::{self, ThreadId};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-const THREAD: Conduct = Conduct { leaders: Leaders::Thread, lock_wait: Duration::ZERO };
+const THREAD: Conduct =
+    Conduct { leaders: Leaders::Thread, lock_wait: Duration::ZERO, patience: Duration::ZERO, room: Room::OnDisk };
 
 fn insert(connection: &Connection) -> Result<i64, Failure> {
     connection.execute("INSERT INTO sessions (subject, agent, created, updated) VALUES (random(), '', 0, 0)", [])?;
@@ -29,8 +30,9 @@ async fn a_lost_transaction_is_acknowledged_to_nobody() {
     // The first job keeps the thread busy until the others are queued, so that they are one batch.
     let (go, wait) = mpsc::channel::<()>();
     let (begin, begun) = oneshot::channel();
+    let mut begin = Some(begin);
     let busy = writer.run(Effort::Short, move |_| {
-        let _ = begin.send(());
+        begin.take().map(|begin| begin.send(()));
         let _ = wait.recv();
         Ok(0)
     });
@@ -45,7 +47,7 @@ async fn a_lost_transaction_is_acknowledged_to_nobody() {
     assert_eq!((busy, first, losing, last), (Ok(0), full.clone(), full, Ok(1)));
 }
 
-const CALLERS: Conduct = Conduct { leaders: Leaders::Callers, lock_wait: Duration::ZERO };
+const CALLERS: Conduct = Conduct { leaders: Leaders::Callers, ..THREAD };
 
 fn writer(conduct: Conduct) -> Writer {
     Writer::start(open_in_memory().unwrap(), PathBuf::from(":memory:"), conduct, Arc::default()).unwrap()
@@ -61,11 +63,12 @@ fn thread_of_job(_: &Connection) -> Result<ThreadId, Failure> {
 }
 
 /// A job that keeps who leads busy until it is let go, and says when it has begun.
-fn held() -> (impl FnOnce(&Connection) -> Result<ThreadId, Failure>, oneshot::Receiver<()>, mpsc::Sender<()>) {
+fn held() -> (impl FnMut(&Connection) -> Result<ThreadId, Failure>, oneshot::Receiver<()>, mpsc::Sender<()>) {
     let (begin, begun) = oneshot::channel();
     let (go, wait) = mpsc::channel();
+    let mut begin = Some(begin);
     let job = move |connection: &Connection| {
-        let _ = begin.send(());
+        begin.take().map(|begin| begin.send(()));
         let _ = wait.recv();
         thread_of_job(connection)
     };
@@ -87,7 +90,7 @@ async fn callers_lead_what_is_short_where_no_commit_waits_for_the_disk() {
 /// A thread that leads with the job, or waits until the writer's thread has done it.
 fn busy<F>(writer: &Arc<Writer>, job: F) -> thread::JoinHandle<Result<ThreadId, StoreError>>
 where
-    F: FnOnce(&Connection) -> Result<ThreadId, Failure> + Send + 'static,
+    F: FnMut(&Connection) -> Result<ThreadId, Failure> + Send + 'static,
 {
     let writer = writer.clone();
     thread::spawn(move || {
@@ -175,4 +178,46 @@ fn a_crowd_is_waited_for_and_nobody_else() {
     assert_eq!((crowd.crowd(100, now), crowd.crowd(1, late)), (None, None));
     assert_eq!(LastCommit { jobs: CROWD - 1, took }.crowd(1, now), None);
     assert_eq!(LastCommit::default().crowd(1, now), None);
+}
+
+/// Row 46: what the disk had no room for is stored when there is room, in its order and once; nobody is told of a failure.
+#[tokio::test(flavor = "current_thread")]
+async fn row_46_a_full_disk_is_waited_for() {
+    for leaders in [Leaders::Thread, Leaders::Callers] {
+        let writer = Arc::new(writer(Conduct { leaders, patience: Duration::from_secs(60), ..THREAD }));
+        let (job, begun, go) = held();
+        let leader = busy(&writer, job);
+        begun.await.unwrap();
+        let (tried, counted) = mpsc::channel();
+        let first = queue(&writer, insert).await;
+        let waiting = writer.clone();
+        let mut tries = 0;
+        let hindered = tokio::spawn(async move {
+            let job = move |connection: &Connection| {
+                tries += 1;
+                let _ = tried.send(tries);
+                if tries < 3 { lose_the_transaction(connection) } else { insert(connection) }
+            };
+            waiting.run(Effort::Short, job).await
+        });
+        tokio::task::yield_now().await;
+        let last = queue(&writer, insert).await;
+        drop(go);
+        assert_eq!((first.await.unwrap(), hindered.await.unwrap(), last.await.unwrap()), (Ok(1), Ok(2), Ok(3)));
+        assert_eq!(counted.iter().collect::<Vec<i32>>(), [1, 2, 3]);
+        leader.join().unwrap().unwrap();
+    }
+}
+
+/// Row 46: a file with a limit of its own gets no more room by waiting, and a store that is closed waits for nothing.
+#[tokio::test(flavor = "current_thread")]
+async fn row_46_what_cannot_pass_is_not_waited_for() {
+    let patient = Conduct { patience: Duration::from_secs(3_600), ..THREAD };
+    let limited = writer(Conduct { room: Room::Limited, ..patient });
+    let full = Err(StoreError::DiskFull { path: PathBuf::from(":memory:") });
+    assert_eq!(limited.run(Effort::Short, lose_the_transaction).await, full);
+    let closed = Arc::new(writer(patient));
+    let waiting = queue(&closed, lose_the_transaction).await;
+    drop(Arc::into_inner(closed));
+    waiting.abort();
 }
