@@ -10,6 +10,29 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
 }
 
+/// Raises the soft limit of open files to the hard one: each plugin and each connection holds a file, and the soft limit is often as
+/// low as 256. Programs that this process starts inherit it.
+#[cfg(unix)]
+pub(crate) fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let Some(soft) = current else { return };
+    let wanted = maximum.unwrap_or(MOST_FILES).min(MOST_FILES);
+    if soft >= wanted {
+        return;
+    }
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }) {
+        tracing::debug!(%error, "the limit of open files stays at {soft}");
+    }
+}
+
+/// Programs that make a table of all files that they may have open take long with more.
+#[cfg(unix)]
+const MOST_FILES: u64 = 65_536;
+
+#[cfg(not(unix))]
+pub(crate) fn raise_file_limit() {}
+
 /// Who is logged in: whose memories these are, unless a request says otherwise.
 pub(crate) fn user() -> Option<String> {
     let named = |name| variable(name).filter(|user| !user.is_empty());

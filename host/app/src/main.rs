@@ -41,6 +41,7 @@ fn main() -> ExitCode {
     }
     let terminal = Terminal::new();
     logging::start(arguments.common.verbose, &terminal);
+    environment::raise_file_limit();
     let outcome = arguments.check().map_err(Failure::refused).and_then(|()| {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(agent_plugins::worker_threads())

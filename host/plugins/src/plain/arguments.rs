@@ -134,10 +134,8 @@ impl Reader {
             Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
                 (Some(number), _, _) => Some(i128::from(number)),
                 (_, Some(number), _) => Some(i128::from(number)),
-                // JSON Schema takes 1.0 and 1e3 for whole numbers.
-                (_, _, Some(float)) if float.fract() == 0.0 && float.abs() <= SAFE_INTEGER as f64 => {
-                    Some(float as i128)
-                }
+                // JSON Schema takes 1.0 and 1e18 for whole numbers. What is out of the range below does not fit here either.
+                (_, _, Some(float)) if float.fract() == 0.0 && float.abs() < 2_f64.powi(64) => Some(float as i128),
                 _ => None,
             },
             Value::String(digits) if wide => digits.parse().ok(),

@@ -167,6 +167,8 @@ fn the_forms_are_those_of_the_page() {
     assert_eq!(read(&Shape::Bytes, json!([1, 255])), read(&Shape::Bytes, json!("Af8")));
     assert_eq!(read(&Shape::Integer(Integer::U64), json!(u64::MAX)), Ok(Val::U64(u64::MAX)));
     assert_eq!(read(&Shape::Integer(Integer::U8), json!(7.0)), Ok(Val::U8(7)), "as JSON Schema has it");
+    assert_eq!(read(&Shape::Integer(Integer::U64), json!(1e18)), Ok(Val::U64(1_000_000_000_000_000_000)));
+    assert_eq!(read(&Shape::Integer(Integer::S64), json!(-1e18)), Ok(Val::S64(-1_000_000_000_000_000_000)));
 }
 
 // P3, L8: what is wrong is named by a JSON pointer, also where the schema could not say it.
@@ -183,6 +185,9 @@ fn what_is_wrong_is_pointed_at() {
         (Shape::Float32, json!(1e300)),
         (Shape::Integer(Integer::U64), json!("18446744073709551616")),
         (Shape::Integer(Integer::S32), json!(1.5)),
+        (Shape::Integer(Integer::U64), json!(2e19)),
+        (Shape::Integer(Integer::S64), json!(1e19)),
+        (Shape::Integer(Integer::U64), json!(-1.0)),
         (Shape::Bytes, json!("not base64!")),
         (Shape::Bytes, json!([256])),
         (Shape::Tuple(vec![Shape::Bool]), json!([true, true])),

@@ -16,6 +16,7 @@ use agent_memory::{OpenMode, SessionMeta};
 use agent_plugins::{Generation, MediaPort, Ports};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
 /// Which session to open.
@@ -106,6 +107,7 @@ impl Session {
             delegated_by: run.delegated_by.clone(),
             checkpoint: host.checkpoint.clone(),
             first_uses: host.first_uses.clone(),
+            leaving: host.leaving.clone(),
         };
         let mut session = Self {
             shared: Arc::new(shared),
@@ -245,9 +247,15 @@ impl Session {
     }
 }
 
-/// A subject that no session has.
+/// A subject that no session has. It sorts by time, as far as the clock is right.
 pub(crate) fn new_subject(agent: &str) -> String {
-    format!("{agent}/{}", Uuid::now_v7())
+    format!("{agent}/{}", uuid_at(SystemTime::now()))
+}
+
+/// Of a clock that is set before 1970 only the random part tells ids apart: `Uuid::now_v7` would panic.
+fn uuid_at(time: SystemTime) -> Uuid {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, since.as_secs(), since.subsec_nanos()))
 }
 
 /// What the ids of a session's calls end with: nobody else has it.
@@ -255,4 +263,18 @@ pub(crate) fn new_id_ending() -> String {
     let mut ending = Uuid::new_v4().simple().to_string();
     ending.truncate(ID_ENDING);
     ending
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// A clock that is set wrong is no reason to panic, and ids still differ.
+    #[test]
+    fn ids_are_made_with_any_clock() {
+        for time in [UNIX_EPOCH - Duration::from_secs(1 << 40), UNIX_EPOCH, UNIX_EPOCH + Duration::from_secs(1 << 40)] {
+            assert_ne!(uuid_at(time), uuid_at(time), "{time:?}");
+        }
+    }
 }

@@ -114,7 +114,7 @@ fn allowed(plugin: &LoadedPlugin, whose: &Whose, terminal: &Terminal) -> Result<
 
 /// The call belongs to no session, but everything that names one needs a name.
 fn context(limits: CallLimits) -> ToolCallContext {
-    let id = Uuid::now_v7().simple().to_string();
+    let id = Uuid::new_v4().simple().to_string();
     let trace = TraceContext { traceparent: format!("00-{id}-{}-01", &id[16..]), tracestate: None };
     let (agent, session) = ("plugin-call".to_owned(), format!("plugin-call/{id}"));
     let scope = Scope { agent, session, delegated_by: None, user: environment::user(), turn: 1, trace };
