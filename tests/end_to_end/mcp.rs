@@ -376,24 +376,31 @@ async fn i5_leaving_at_once_kills_the_servers() {
     until("no process is left", || diary.alive().is_empty()).await;
 }
 
-/// L29, I5, row 21: Ctrl-C, a request to end and a closed terminal each cancel the turn and end a stubborn server with all
-/// that it started.
+/// L29, I5, row 21: Ctrl-C cancels the turn. A request to end and a closed terminal leave it open, so that it can go on. Each ends a
+/// stubborn server with all that it started.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_a_closed_terminal_ends_the_turn_and_the_servers() {
     for signal in [Signal::HUP, Signal::TERM, Signal::INT] {
         let house = House::new(&[]).await;
         let replies = [calling(&[("desk.hang", json!({}))]), saying("unused")];
         let diary = agent_file(&house, "stubborn", "keep = \"always\"", &replies);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-        command.current_dir(house.directory.path()).args(["--agent", "agent.toml", "Go."]);
-        command.env("AGENT_HOST_DATA", house.directory.path().join("data"));
+        let data = house.directory.path().join("data");
+        // Whoever runs the tests may ignore hangups, and the host would inherit that.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_agent-host")]).current_dir(house.directory.path());
+        command.args(["--agent", "agent.toml", "Go."]).env("AGENT_HOST_DATA", &data);
         let mut running = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         diary.until_noted("tools/call").await;
         send(running.id(), signal);
         let status = running.wait().unwrap();
-        assert!(status.code().is_some_and(|code| code != 0), "{signal:?} is handled, and does not kill: {status:?}");
+        assert_eq!(status.code(), Some(130), "{signal:?} is handled, and does not kill: {status:?}");
         diary.until_noted("notifications/cancelled").await;
         until("no process is left", || diary.alive().is_empty()).await;
+        let mut listing = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let listed = listing.args(["session", "list", "--json"]).env("AGENT_HOST_DATA", &data).output().unwrap();
+        let state = if signal == Signal::INT { "cancelled" } else { "interrupted" };
+        let listed = String::from_utf8_lossy(&listed.stdout);
+        assert!(listed.contains(&format!("\"state\":\"{state}\"")), "{signal:?}: {listed}");
     }
 }
 

@@ -160,6 +160,7 @@ impl House {
             checkpoint: None,
             first_uses: None,
             http: None,
+            leaving: Default::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Signals: Ctrl-C once cancels what runs and leaves the session consistent (L29), twice leaves at once. A request to
-//! end, or a terminal that was closed, does the same as Ctrl-C, and leaves when that is done. Ctrl-\ leaves at once. Ctrl-Z gives
-//! the terminal back while the process sleeps.
+//! end, or a terminal that was closed, cancels nothing: the turn stops and stays open, so that it can go on later, and the process
+//! ends. Ctrl-\ leaves at once. Ctrl-Z gives the terminal back while the process sleeps.
 
 use crate::exit::Exit;
 #[cfg(unix)]
@@ -33,7 +33,7 @@ pub(crate) struct Interrupts {
 enum Signal {
     /// Ctrl-C.
     Interrupt,
-    /// The process is to end, or its terminal was closed.
+    /// The process is to end, or its terminal was closed: the open turn goes on later.
     Terminate,
     /// Ctrl-\: it is to end at once.
     Quit,
@@ -45,7 +45,7 @@ impl Interrupts {
         let current = (Doing::Turn, CancellationToken::new());
         let interrupts = Self {
             current: Arc::new(Mutex::new(current)),
-            leaving: CancellationToken::new(),
+            leaving: terminal.leaving(),
             servers: Arc::default(),
             break_line: Arc::default(),
         };

@@ -29,6 +29,7 @@ use markdown::Look;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// For the names of tools and plugins.
 pub(crate) const BOLD: Style = Style::new().bold();
@@ -63,6 +64,7 @@ pub(crate) struct Terminal {
     interactive: bool,
     screen: Arc<Mutex<Screen>>,
     keyboard: Keyboard,
+    leaving: CancellationToken,
 }
 
 /// What must be known before anything is written.
@@ -92,7 +94,7 @@ impl Terminal {
             anstream::ColorChoice::Never.write_global();
         }
         let interactive = io::stderr().is_terminal() && !is_dumb;
-        Self { interactive, screen: Arc::default(), keyboard: Keyboard::default() }
+        Self { interactive, screen: Arc::default(), keyboard: Keyboard::default(), leaving: CancellationToken::new() }
     }
 
     /// From now on none of these is written to any output, whoever says it: this is the last place where secrets are taken out.
@@ -111,6 +113,11 @@ impl Terminal {
     /// passes by.
     pub(crate) fn is_interactive(&self) -> bool {
         self.interactive
+    }
+
+    /// Cancelled when the process is to end: it was asked to, or its terminal was closed.
+    pub(crate) fn leaving(&self) -> CancellationToken {
+        self.leaving.clone()
     }
 
     /// Waits until nobody can type any more. Most terminals say so by a signal, too, but not to who ignores it.

@@ -179,7 +179,7 @@ impl Session {
         self.join_children(children).await
     }
 
-    async fn join_children(&mut self, children: &mut Children) -> Result<(), SessionError> {
+    pub(crate) async fn join_children(&mut self, children: &mut Children) -> Result<(), SessionError> {
         while let Some(joined) = children.at_work.join_next().await {
             match joined {
                 Ok((call, Came::Answered(result))) => {

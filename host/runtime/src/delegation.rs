@@ -101,7 +101,7 @@ pub(crate) fn result(session: &str, ended: &TurnResult, spent: Duration) -> Opti
             let error = ToolError::Failed { message: "the agent's turn was cancelled".to_owned() };
             failed_in(session, "cancelled", &error)
         }
-        TurnResult::Suspended(_) | TurnResult::Idle => return None,
+        TurnResult::Suspended(_) | TurnResult::Interrupted | TurnResult::Idle => return None,
     };
     Some(CallResult { cost, ..result })
 }

@@ -14,11 +14,15 @@ use agent_memory::StoreError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::pin::pin;
-use tokio::task::JoinSet;
+use std::time::Duration;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 /// An input for the run with what is stored beside it, or the error that ends the turn.
 pub(crate) type Deed = Result<(Input, Notes), TurnError>;
+
+/// What running calls may still take when the process is to end.
+const TIME_TO_LEAVE: Duration = Duration::from_millis(500);
 
 type Running = JoinSet<(CallId, Result<HasRun, TurnError>)>;
 
@@ -33,7 +37,7 @@ impl Session {
             let (mut running, mut children) = (Running::new(), Children::new(cancel));
             self.was_left = true;
             let result = self.drive_beside(&mut running, &mut children, cancel).await;
-            self.was_left = result.is_err();
+            self.was_left = !matches!(&result, Ok(ended) if *ended != TurnResult::Interrupted);
             if result.is_err() {
                 // Nobody is there any more to take their answers.
                 children.stop().await;
@@ -50,7 +54,11 @@ impl Session {
         cancel: &CancellationToken,
     ) -> Result<TurnResult, SessionError> {
         let mut questions = Questions::default();
+        let leaving = self.shared.leaving.clone();
         loop {
+            if leaving.is_cancelled() && self.run.is_open() {
+                return self.leave(running, children).await;
+            }
             if !cancel.is_cancelled() {
                 self.take_up_children(children, running.len()).await?;
             }
@@ -65,15 +73,17 @@ impl Session {
                 Action::Dispatch(dispatches) => {
                     match self.dispatch(dispatches, (running, children), &mut questions, cancel).await? {
                         Dispatched::Some => continue,
-                        Dispatched::NotYet => match came(running, children, &mut questions, cancel).await? {
-                            Some(came) => self.deed_of(came).await?,
-                            None => continue,
-                        },
+                        Dispatched::NotYet => {
+                            match came(running, children, &mut questions, (cancel, &leaving)).await? {
+                                Some(came) => self.deed_of(came).await?,
+                                None => continue,
+                            }
+                        }
                         Dispatched::Failed(error) => Err(error),
                     }
                 }
                 Action::AwaitOutcome | Action::Suspended(_) => {
-                    match came(running, children, &mut questions, cancel).await? {
+                    match came(running, children, &mut questions, (cancel, &leaving)).await? {
                         Some(came) => self.deed_of(came).await?,
                         None => continue,
                     }
@@ -81,6 +91,7 @@ impl Session {
                 // Dropped when the turn is cancelled, so no deed changes the session by itself.
                 action => tokio::select! {
                     biased;
+                    () = leaving.cancelled() => continue,
                     () = cancel.cancelled() => Ok((Input::Cancel, Notes::default())),
                     deed = self.act(action) => deed,
                 },
@@ -104,15 +115,40 @@ impl Session {
     /// Keeps the results that are there already, then stops all calls: dropping a call's future stops its guest. Other
     /// agents' turns end, too.
     async fn stop(&mut self, running: &mut Running, children: &mut Children) -> Result<(), SessionError> {
-        while let Some(done) = running.try_join_next() {
-            // A service that was about to be asked is not asked any more.
-            if let Ok((call, Ok(HasRun { ran: Ran::Done(result), answers }))) = done {
-                let notes = Notes { answers: answers.map(|answers| (call.clone(), answers)), ..Notes::default() };
-                self.apply(Input::Outcome { call, result }, notes).await?;
-            }
-        }
+        self.keep_results(running).await?;
         let (_, stopped) = tokio::join!(running.shutdown(), self.stop_children(children));
         stopped
+    }
+
+    /// Leaves the turn as it is, since the process is to end. Calls that are almost done keep their results. Agents below leave
+    /// their turns by themselves.
+    async fn leave(&mut self, running: &mut Running, children: &mut Children) -> Result<TurnResult, SessionError> {
+        let until = tokio::time::Instant::now() + TIME_TO_LEAVE;
+        while let Ok(Some(done)) = tokio::time::timeout_at(until, running.join_next()).await {
+            self.keep_result(done).await?;
+        }
+        let (_, left) = tokio::join!(running.shutdown(), self.join_children(children));
+        left.map(|()| TurnResult::Interrupted)
+    }
+
+    /// Commits the results of calls that are done.
+    async fn keep_results(&mut self, running: &mut Running) -> Result<(), SessionError> {
+        while let Some(done) = running.try_join_next() {
+            self.keep_result(done).await?;
+        }
+        Ok(())
+    }
+
+    async fn keep_result(
+        &mut self,
+        done: Result<(CallId, Result<HasRun, TurnError>), JoinError>,
+    ) -> Result<(), SessionError> {
+        // A service that was about to be asked is not asked any more.
+        if let Ok((call, Ok(HasRun { ran: Ran::Done(result), answers }))) = done {
+            let notes = Notes { answers: answers.map(|answers| (call.clone(), answers)), ..Notes::default() };
+            self.apply(Input::Outcome { call, result }, notes).await?;
+        }
+        Ok(())
     }
 
     /// Commits an input. Guests don't wait for a slow store to learn that they are cancelled (L29).
@@ -285,11 +321,12 @@ async fn came(
     running: &mut Running,
     children: &mut Children,
     questions: &mut Questions,
-    cancel: &CancellationToken,
+    (cancel, leaving): (&CancellationToken, &CancellationToken),
 ) -> Result<Option<Came>, SessionError> {
     let nothing_else = children.len() == 0 && !questions.is_open();
     tokio::select! {
         biased;
+        () = leaving.cancelled() => Ok(None),
         () = cancel.cancelled() => Ok(Some(Came::Deed(Ok((Input::Cancel, Notes::default()))))),
         () = questions.dealt_with() => Ok(None),
         came = await_outcome(running), if !running.is_empty() || nothing_else => Ok(Some(came)),

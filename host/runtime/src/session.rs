@@ -82,6 +82,8 @@ pub enum TurnResult {
     Failed(TurnError),
     /// It was stopped.
     Cancelled,
+    /// The process is to end, and left it in the middle: it goes on when the session is opened again.
+    Interrupted,
     /// It waits.
     Suspended(Suspension),
     /// There was nothing to do.
@@ -166,7 +168,8 @@ impl Session {
     }
 
     /// Begins a turn with the input, or without one goes on with the open turn, until it ends or waits. Cancelling stops
-    /// it within 100 ms and leaves a session that can go on (L29). MCP servers are connected meanwhile, and let go of when
+    /// it within 100 ms and leaves a session that can go on (L29). Where the process is to end ([`Host::leaving`]), the turn
+    /// stops as soon and stays open. MCP servers are connected meanwhile, and let go of when
     /// the turn ends, fails or waits (I5).
     pub async fn run(
         &mut self,

@@ -30,8 +30,15 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
     for component in components {
         plugins.push(sandbox.load_file(component).await?);
     }
-    let host =
-        Host { store, sandbox, downscaler: Downscaler::default(), checkpoint: None, first_uses: None, http: None };
+    let host = Host {
+        store,
+        sandbox,
+        downscaler: Downscaler::default(),
+        checkpoint: None,
+        first_uses: None,
+        http: None,
+        leaving: Default::default(),
+    };
     let workshop =
         Workshop { folder: directory.path(), generation: Generation::new(plugins), mcp_server: mcp_server() };
     table.title(format!(

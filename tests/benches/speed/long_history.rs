@@ -84,7 +84,15 @@ impl Place {
         // Otherwise the index would be brought up to date while the turns are measured.
         store.search_messages("lines", 1).await?;
         let checkpoint = Some(observer(step.clone()));
-        let host = Host { store, sandbox, downscaler: Default::default(), checkpoint, first_uses: None, http: None };
+        let host = Host {
+            store,
+            sandbox,
+            downscaler: Default::default(),
+            checkpoint,
+            first_uses: None,
+            http: None,
+            leaving: Default::default(),
+        };
         Ok(Self { host, step, turns: Samples::default(), steps: Samples::default(), snapshot: Vec::new() })
     }
 

@@ -76,6 +76,7 @@ async fn turns(directory: &Path, synchronous: Synchronous, rounds: usize) -> was
         checkpoint,
         first_uses: None,
         http: None,
+        leaving: Default::default(),
     };
     let agent = scripted(directory, 1)?;
 

@@ -89,6 +89,7 @@ async fn run(directory: &Path, file: &Path, synchronous: Synchronous) -> wasmtim
         checkpoint: None,
         first_uses: None,
         http: None,
+        leaving: Default::default(),
     };
     let agent = scripted(directory, TURNS)?;
     let mut sessions = Vec::new();

@@ -97,7 +97,15 @@ pub(crate) async fn open_in(
     }
     let (sender, first_uses) = tokio::sync::mpsc::channel(FIRST_USES);
     let downscaler = Downscaler::default();
-    let host = Host { store, sandbox, downscaler, checkpoint: checkpoint(), first_uses: Some(sender), http: None };
+    let host = Host {
+        store,
+        sandbox,
+        downscaler,
+        checkpoint: checkpoint(),
+        first_uses: Some(sender),
+        http: None,
+        leaving: terminal.leaving(),
+    };
     let session = patiently(&host, &agent, which, patience).await?;
     let kept = Kept { store: host.store.clone(), data };
     Ok(Opened { settings, host, agent, made, first_uses, session, kept })

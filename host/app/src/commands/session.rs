@@ -205,7 +205,8 @@ async fn open_to_decide(
     patience: Duration,
 ) -> Result<Session, Failure> {
     let (sandbox, downscaler) = (setup::sandbox(data)?, Downscaler::default());
-    let host = Host { store, sandbox, downscaler, checkpoint: opening::checkpoint(), first_uses: None, http: None };
+    let (checkpoint, leaving) = (opening::checkpoint(), Default::default());
+    let host = Host { store, sandbox, downscaler, checkpoint, first_uses: None, http: None, leaving };
     // The turn's own plugins are found by their digests; nothing runs here, so the agent needs no more than its name.
     let none = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
     let model = provider("offline", Path::new("")).map_err(Failure::refused)?;

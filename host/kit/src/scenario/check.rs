@@ -244,7 +244,7 @@ fn ending(result: &TurnResult) -> Option<Ending> {
         TurnResult::Failed(_) => Ending::Reason(EndReason::Error),
         TurnResult::Cancelled => Ending::Reason(EndReason::Cancelled),
         TurnResult::Suspended(_) => Ending::Suspended,
-        TurnResult::Idle => return None,
+        TurnResult::Interrupted | TurnResult::Idle => return None,
     })
 }
 

@@ -115,6 +115,7 @@ impl Player {
             checkpoint: None,
             first_uses: None,
             http: Some(recorded.clone()),
+            leaving: Default::default(),
         };
         let session =
             Session::open(&host, made.agent.clone(), OpenSession::New).await.map_err(|error| error.to_string())?;

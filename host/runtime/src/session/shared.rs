@@ -12,6 +12,7 @@ use agent_memory::Store;
 use agent_plugins::{Grants, HttpPort, MediaPort, ModelPort, PluginSetup, Ports, Sandbox, TreeGrant, trees_within};
 use std::borrow::Cow;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 /// What all sessions of a process share.
 #[derive(Clone)]
@@ -28,6 +29,9 @@ pub struct Host {
     pub first_uses: Option<FirstUses>,
     /// Answers the requests of plugins in the place of the network. None: the network does.
     pub http: Option<Arc<dyn HttpPort>>,
+    /// Cancelled when the process is to end. Turns then stop as they would in a crash, and can go on later: nothing that is
+    /// stored says that anybody cancelled them ([`TurnResult::Interrupted`](super::TurnResult::Interrupted)).
+    pub leaving: CancellationToken,
 }
 
 /// What a running call needs of its session.
@@ -51,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) delegated_by: Option<String>,
     pub(crate) checkpoint: Option<CheckpointObserver>,
     pub(crate) first_uses: Option<FirstUses>,
+    /// The process is to end.
+    pub(crate) leaving: CancellationToken,
 }
 
 impl Shared {
@@ -68,6 +74,7 @@ impl Shared {
             checkpoint: self.checkpoint.clone(),
             first_uses: self.first_uses.clone(),
             http: self.ports.http.clone(),
+            leaving: self.leaving.clone(),
         }
     }
 
@@ -126,6 +133,7 @@ impl Session {
             delegated_by: shared.delegated_by.clone(),
             checkpoint: shared.checkpoint.clone(),
             first_uses: shared.first_uses.clone(),
+            leaving: shared.leaving.clone(),
         });
     }
 }

@@ -82,6 +82,20 @@ impl TurnView<'_> {
                 );
                 Ok(Exit::Cancelled)
             }
+            TurnResult::Interrupted => {
+                self.print_status("interrupted", json!({}))
+                    .map_err(|failure| Failure { exit: Exit::Cancelled, ..failure })?;
+                let (session, flag) = (&self.session, self.kept.data.flag());
+                let to_go_on = format!("agent-host --session {session}{flag}");
+                self.page.note(
+                    Block::Note,
+                    format!(
+                        "{DIM}interrupted, since the process was asked to end; to go on: {to_go_on}, with the same options as \
+                         before{DIM:#}"
+                    ),
+                );
+                Ok(Exit::Cancelled)
+            }
             TurnResult::Suspended(suspension) => {
                 let calls = suspension.unknown().map(|wait| wait.call.clone()).collect();
                 self.print_status("suspended", json!({"suspension": suspension}))?;
