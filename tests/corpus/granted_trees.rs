@@ -389,3 +389,25 @@ fn row_39_two_guests_and_the_host_at_random() {
         scene.repeat_times("row 39, at random", 12, attack).await;
     });
 }
+
+/// Row 44: a file that has the same name in two grants is not moved by a rename from one to the other: no room comes back.
+#[test]
+fn row_44_a_rename_to_itself_gives_nothing_back() {
+    alone(async {
+        let scene = Scene::new(&["intruder"]).await;
+        let attack = async |time: usize| {
+            let folder = tree(&scene, &format!("renamed-{time}"));
+            std::fs::create_dir(folder.join("docs")).unwrap();
+            let limits = CallLimits { tree_bytes: 1 << 20, tree_entries: 20, ..CallLimits::default() };
+            let trees =
+                vec![grant(&folder, "tree", Access::ReadWrite), grant(&folder.join("docs"), "docs", Access::ReadWrite)];
+            let config = granted("intruder", Grants { trees, ..Grants::default() }, limits);
+            let deeds = "fill tree/docs/a 700; move tree/docs/a docs/a; fill tree/b 700; fail";
+            let call = ("intruder", "intruder.deeds", json!({ "deeds": deeds }));
+            scene.stopped(config, call, "tree_mib").await;
+            let added = ["docs/a", "b"].map(|name| std::fs::metadata(folder.join(name)).map_or(0, |found| found.len()));
+            assert!(added.iter().sum::<u64>() <= 1 << 20, "{added:?}");
+        };
+        scene.repeat("row 44, a rename to itself", attack).await;
+    });
+}

@@ -104,7 +104,10 @@ fn row_43_requests_that_say_two_things() {
                 json!({"urls": url(), "headers": [["x_http_method_override", "DELETE"]]}),
                 json!({"urls": url(), "headers": [["X-Method-Override", "DELETE"]]}),
                 json!({"urls": [server.url("/pub/x?_method=DELETE")]}),
+                json!({"urls": url(), "headers": [["X.HTTP~Method!Override", "DELETE"]]}),
+                json!({"urls": [server.url("/pub/x?.method=DELETE")]}),
                 json!({"urls": url(), "headers": [["X-Original-URL", "/admin"]]}),
+                json!({"urls": url(), "headers": [["X~Original~URL", "/admin"]]}),
                 json!({"urls": url(), "headers": [["X-Rewrite-URL", "/admin"]]}),
                 json!({"urls": url(), "headers": [["X-Forwarded-Host", "b.example"]]}),
                 json!({"urls": url(), "headers": [["Forwarded", "host=b.example"]]}),
@@ -142,6 +145,13 @@ fn row_43_requests_that_say_two_things() {
                     json!({"urls": url(), "method": "POST", "headers": [["Content-Type", kind]], "body": body});
                 let told_of = told(&scene, post(), arguments).await;
                 assert!(!told_of[0].starts_with("200"), "{body}: {told_of:?}");
+            }
+            // A second path is none of the grant's.
+            for (method, header) in [("COPY", "accept"), ("MOVE", "Destination"), ("PUT", "X.Copy_From")] {
+                let config = agent(format!("http://{}/pub/", server.address), time);
+                let arguments = json!({"urls": url(), "method": method, "headers": [[header, "/admin"]]});
+                let told_of = told(&scene, config, arguments.clone()).await;
+                assert!(!told_of[0].starts_with("200"), "{arguments}: {told_of:?}");
             }
             let honest = json!({"urls": url(), "method": "POST", "body": "payment_method=card&text=_method"});
             let told_of = told(&scene, post(), honest).await;

@@ -122,6 +122,20 @@ fn row_4_bombs_that_grow() {
     });
 }
 
+/// Row 44, P5: what a call stores as media is bounded together, and not only what it holds at once.
+#[test]
+fn row_44_media_of_a_call_are_bounded_together() {
+    alone(async {
+        let scene = Scene::new(&["probe"]).await;
+        let attack = async |_| {
+            let arguments = json!({"bytes": 1_000_000, "times": 100});
+            let (is_error, text) = scene.call(unhurried("probe"), "probe.write_images", arguments).await;
+            assert!(is_error && text.contains("32 MiB together"), "{text}");
+        };
+        scene.repeat("row 44, media", attack).await;
+    });
+}
+
 /// Time enough to meet another limit first, however busy the machine is.
 fn unhurried(plugin: &str) -> AgentConfig {
     crate::scene::granted(plugin, Grants::default(), CallLimits::default())

@@ -148,12 +148,21 @@ fn row_40_nothing_is_written_that_an_mcp_server_would_load() {
         "mkdir node_modules",
         "write .npmrc x",
         "write package.json x",
+        "write main x",
+        "write lib/helper.cjs x",
+        "write tools/three x",
     ];
     let agent = "[mcp.one]\ncommand = \"python3\"\nargs = [\"server.py\"]\n[mcp.two]\ncommand = \"npx\"\nargs = [\"--offline\", \"absent-server\"]\n\
+                 [mcp.three]\ncommand = \"sh\"\nargs = [\"-c\", \"exec node main.js\"]\nenv = { PATH = \"tools:/usr/bin\" }\n\
                  [plugins.intruder.grants]\nwrite = [\".\"]\n";
     let place = Place::new(agent, &format!("mkdir work; {}; write honest x", attacks.join("; ")));
     std::fs::write(place.path("server.py"), "raise SystemExit(3)\n").unwrap();
+    std::fs::write(place.path("main.js"), "process.exit(3)\n").unwrap();
+    for folder in ["lib", "tools"] {
+        std::fs::create_dir(place.path(folder)).unwrap();
+    }
     let checked = place.run(&["config", "check", "agent.toml"]);
+    assert!(checked.contains("the MCP server `one` runs in"), "{checked}");
     for excluded in ["server.py", "what the MCP server `one` runs", "what the MCP server `two` runs"] {
         assert!(checked.contains(excluded), "{excluded}: {checked}");
     }
@@ -162,10 +171,24 @@ fn row_40_nothing_is_written_that_an_mcp_server_would_load() {
     assert_eq!(std::fs::read_to_string(place.path("server.py")).unwrap(), "raise SystemExit(3)\n");
     for made in place.files().keys() {
         let name = made.file_name().unwrap().to_string_lossy().to_lowercase();
-        let is_loaded = name.ends_with(".py") && name != "server.py" || name == ".npmrc" || name == "package.json";
+        let is_loaded = name.ends_with(".py") && name != "server.py"
+            || [".npmrc", "package.json", "main", "helper.cjs", "three"].contains(&&*name);
         assert!(!is_loaded && !made.to_string_lossy().contains("node_modules"), "{}: {said}", made.display());
     }
     assert!(!place.path("node_modules").exists(), "{said}");
+}
+
+/// Row 40: a call by hand changes none of it either.
+#[test]
+fn row_40_a_call_by_hand_changes_nothing_that_decides() {
+    let place = Place::new("[plugins.intruder.grants]\nwrite = [\".\"]\n", "list .");
+    let before = std::fs::read(place.path("agent.toml")).unwrap();
+    let deeds = "{\"deeds\": \"write agent.toml x; write plugins/evil.wasm x; write data/stray x; write honest x\"}";
+    let said =
+        place.run(&["plugin", "call", "plugins/intruder.wasm", "intruder.deeds", deeds, "--agent", "agent.toml"]);
+    assert!(place.path("honest").exists(), "the grant itself works: {said}");
+    assert_eq!(std::fs::read(place.path("agent.toml")).unwrap(), before, "{said}");
+    assert!(!place.path("plugins/evil.wasm").exists() && !place.path("data/stray").exists(), "{said}");
 }
 
 /// A server that answers every request, and counts them.

@@ -326,6 +326,9 @@ fn of_folder(access: Access, folder: &Path, protected: &[ProtectedPath]) -> Stri
 
 fn of_requests(pattern: &str) -> String {
     let reach = match pattern {
+        _ if pattern.parse().is_ok_and(|pattern: HttpPattern| pattern.is_inside()) => {
+            ", which is on this machine or its network and not on the internet"
+        }
         _ if pattern.starts_with("private ") => ", also on this machine and its network",
         _ if pattern.contains("://*.") => "",
         _ if pattern.contains("://*") => ", which is any server of the internet",
@@ -440,6 +443,9 @@ mod tests {
         assert_eq!(lines("https://*", &called("https://a.example")), ["http = [\"https://a.example\"]"]);
         assert_eq!(lines("https://*.b.example", &called("https://a.example/")), ["http = [\"https://*.b.example\"]"]);
         assert_eq!(lines("https://*", &called("https://127.0.0.1/")), ["http = [\"https://127.0.0.1\"]"]);
+        assert!(of_requests("https://127.0.0.1").contains("on this machine"), "a person is told where it is");
+        assert!(of_requests("private http://localhost:1").contains("on this machine"));
+        assert!(!of_requests("https://1.1.1.1").contains("this machine"));
         assert_eq!(lines("https://*:*", &typed("b.example:8080")), ["http = [\"https://b.example:8080\"]"]);
         assert_eq!(lines("https://*", &typed("b.example")), ["http = [\"https://b.example\"]"]);
         assert_eq!(lines("private https://*", &typed("b.example")), ["http = [\"private https://b.example\"]"]);

@@ -1,5 +1,6 @@
 //! What agent-host reads to decide what plugins may do, so that no grant covers it (P13), and how granted trees lie to one another.
 
+mod native_builds;
 mod servers;
 
 use crate::configuration::Placed;
@@ -7,7 +8,7 @@ use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::Failure;
 use crate::settings::{AGENT_FOLDER, Settings};
-use agent_plugins::{Access, Grants, ProtectedKind, ProtectedPath, Sandbox, TreeGrant};
+use agent_plugins::{Access, Grants, ProtectedKind, ProtectedPath, Sandbox, TreeGrant, WITHOUT_ENDING};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -16,13 +17,16 @@ pub(crate) fn of_host(data: &DataDirectory) -> Vec<ProtectedPath> {
     let folder = path(data.root().to_owned(), "the data folder of agent-host", ProtectedKind::PrivateFolder);
     let program =
         environment::this_program().map(|program| path(program, "the program agent-host", ProtectedKind::File));
-    std::iter::once(folder).chain(program).chain(agent_files(Path::new("."))).collect()
+    // It names programs that are asked for passwords.
+    let docker = environment::docker_configuration();
+    let docker = docker.map(|file| path(file, "where `docker login` keeps credentials", ProtectedKind::File));
+    std::iter::once(folder).chain(program).chain(docker).chain(agent_files(Path::new("."))).collect()
 }
 
 /// What is protected for an agent: its configuration, and everything that this names.
 pub(crate) fn of_agent(settings: &Settings) -> Vec<ProtectedPath> {
     let file = &settings.file;
-    let folder = if file.folder.as_os_str().is_empty() { Path::new(".") } else { &file.folder };
+    let folder = settings.folder();
     let beside = |placed: &Placed| folder.join(&placed.value);
     let own = settings.path.clone().map(|file| path(file, "the agent's configuration", ProtectedKind::File));
     let delegates = file.agents.iter().map(|(tool, table)| {
@@ -40,9 +44,11 @@ pub(crate) fn of_agent(settings: &Settings) -> Vec<ProtectedPath> {
         let script = model.base.join(model.name.strip_prefix("scripted:")?);
         Some(path(script, "the scripted model's replies", ProtectedKind::File))
     });
-    let servers = file.mcp.iter().flat_map(|(name, table)| servers::of_server(name, table, folder));
+    let servers =
+        file.mcp.iter().flat_map(|(name, table)| servers::of_server(name, table, folder, &environment::variable));
     let lists = own.into_iter().chain(delegates).chain(plugins).chain(outbox).chain(named);
-    lists.chain(scripts).chain(servers).chain(agent_files(folder)).collect()
+    let sources = settings.plugins.iter().chain(&settings.sources).flat_map(|folder| native_builds::of_sources(folder));
+    lists.chain(scripts).chain(servers).chain(sources).chain(agent_files(folder)).collect()
 }
 
 /// Files in which agents are looked for by name.
@@ -103,6 +109,8 @@ pub(crate) fn excluded(protected: &[ProtectedPath], folder: &Path) -> Vec<String
         names.extend(patterns);
         let mut seen = BTreeSet::new();
         names.retain(|name| seen.insert(name.clone()));
+        let folders: Vec<_> = names.iter().filter(|name| name.ends_with('/')).cloned().collect();
+        names.retain(|name| !folders.iter().any(|folder| folder != name && name.starts_with(folder)));
         // Where one is left, to name it is as short as to say so.
         if names.len() <= NAMED + 1 {
             all.extend(names);
@@ -117,7 +125,10 @@ pub(crate) fn excluded(protected: &[ProtectedPath], folder: &Path) -> Vec<String
 }
 
 fn pattern(ending: &str) -> String {
-    if ending.starts_with('.') { format!("*{ending}") } else { ending.to_owned() }
+    match ending {
+        WITHOUT_ENDING => "* without an ending".to_owned(),
+        _ => format!("*{ending}"),
+    }
 }
 
 /// A path without links, also where its end does not exist.
@@ -128,6 +139,11 @@ fn canonical_as_far(path: &Path) -> PathBuf {
         (Err(_), Some(parent), Some(name)) => canonical_as_far(parent).join(name),
         _ => path,
     }
+}
+
+/// MCP servers that plugins could reach by what they write, as far as nobody can tell.
+pub(crate) fn exposed_servers(settings: &Settings) -> Vec<String> {
+    servers::in_writable_folders(settings, &trees(settings))
 }
 
 /// Trees of which one lies in another that may be written: what is written there is read here.
@@ -179,14 +195,13 @@ mod tests {
         let expected = [
             "agent.toml",
             "agents/helper.toml",
-            "bin/other, top.py, *.py, *.pyw and 5 more (what the MCP server `other` runs)",
+            "bin/other, top.py, pyvenv.cfg, *.py and 10 more (what the MCP server `other` runs)",
             "out/",
             "plugins/",
+            "pyvenv.cfg",
             "replies.json",
             "schema.json",
             "servers/",
-            "servers/notes/",
-            "servers/notes/run.py",
         ];
         assert_eq!(excluded, expected);
         let below = super::excluded(&of_agent(&settings), &folder.join("plugins"));

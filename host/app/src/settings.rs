@@ -44,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) models: WantedModels,
     /// The folder with the plugins.
     pub(crate) plugins: Option<PathBuf>,
+    /// The folder with the projects that `agent-host dev` builds.
+    pub(crate) sources: Option<PathBuf>,
     /// What agent.toml says beside that; empty without one.
     pub(crate) file: AgentFile,
     /// All grants, of the file and of the command line.
@@ -59,6 +61,11 @@ impl Settings {
         let (settings, problems) = Self::examine(arguments, variable)?;
         problems.none(settings.path.as_deref())?;
         Ok(settings)
+    }
+
+    /// The folder of its file; the working folder where it has none.
+    pub(crate) fn folder(&self) -> &Path {
+        if self.file.folder.as_os_str().is_empty() { Path::new(".") } else { &self.file.folder }
     }
 
     /// The same with all that is wrong beside it, in place of which there is nothing.
@@ -100,7 +107,7 @@ impl Settings {
             .map_err(|error| Failure::refused(format!("this folder cannot be looked up: {error}")));
         let name = problems.take(named).unwrap_or_else(|| UNNAMED.to_owned());
         let (user, rule_binding) = (None, RuleBinding::default());
-        Ok((Self { name, path, user, rule_binding, models, plugins, file, grants, spoken_of }, problems))
+        Ok((Self { name, path, user, rule_binding, models, plugins, sources: None, file, grants, spoken_of }, problems))
     }
 
     /// The models in order, the one that summarises last, and how each provider is reached. Whatever is wrong with any of them is in the error, each

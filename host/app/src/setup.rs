@@ -56,7 +56,10 @@ pub(crate) fn sandbox(data: &DataDirectory) -> Result<Sandbox, Failure> {
 pub(crate) fn sandbox_of(settings: &Settings, data: &DataDirectory) -> Result<Sandbox, Failure> {
     let mut limits = HostLimits::default();
     settings.file.host_limits.set(&HOST_LIMITS, &mut limits);
-    limited_sandbox(data, limits, settings.file.sharing.clone())
+    let sandbox = limited_sandbox(data, limits, settings.file.sharing.clone())?;
+    // Here, so that no command forgets it.
+    sandbox.protect(protection::of_agent(settings));
+    Ok(sandbox)
 }
 
 /// The same for who speaks of no agent but of its file.

@@ -106,9 +106,27 @@ impl Redaction {
         let clean = |text: &String| self.bytes(text.as_bytes(), Edges::Cut).is_none();
         match value {
             Value::String(text) => clean(text),
-            Value::Array(items) => items.iter().all(|item| self.is_clean(item)),
+            Value::Number(_) => !self.is_in_digits(value),
+            Value::Array(items) => !self.is_in_digits(value) && items.iter().all(|item| self.is_clean(item)),
             Value::Object(fields) => fields.iter().all(|(name, value)| clean(name) && self.is_clean(value)),
             _ => true,
+        }
+    }
+
+    /// Whether a number, or a list of numbers or of short texts, spells a secret.
+    fn is_in_digits(&self, value: &Value) -> bool {
+        let is_short = |item: &Value| item.is_number() || item.as_str().is_some_and(|text| text.len() < SHORTEST);
+        let may_be = match value {
+            Value::Number(_) => true,
+            Value::Array(items) => items.iter().all(is_short),
+            _ => false,
+        };
+        may_be && {
+            // A list of characters is read without what stands between them.
+            let written = value.to_string();
+            let joined: String =
+                written.chars().filter(|character| !matches!(character, '"' | ',' | '[' | ']')).collect();
+            [written, joined].iter().any(|text| self.bytes(text.as_bytes(), Edges::Whole).is_some())
         }
     }
 
@@ -131,6 +149,7 @@ impl Redaction {
         }
         match value {
             Value::String(text) => Value::String(self.replaced(text, edges)),
+            Value::Number(_) | Value::Array(_) if self.is_in_digits(&value) => Value::String(MARK.to_owned()),
             Value::Array(items) => items.into_iter().map(|item| self.each_text(item, edges)).collect(),
             Value::Object(fields) => {
                 let each = |(name, value)| (self.replaced(name, edges), self.each_text(value, edges));

@@ -142,7 +142,10 @@ impl Before {
         match character {
             '\u{200d}' => joins(is_emoji) || (!is_selected && joins(is_joining)),
             '\u{200c}' => !is_selected && joins(is_joining),
-            '\u{fe0e}' | '\u{fe0f}' => !is_selected && (is_emoji(before) || is_keycap(before)),
+            '\u{fe0e}' | '\u{fe0f}' => {
+                // Of digits only that of a whole keycap: `1`, U+FE0F, U+20E3.
+                !is_selected && (is_emoji(before) || is_keycap(before) && next == Some('\u{20e3}'))
+            }
             '\u{180b}'..='\u{180d}' | '\u{180f}' => !is_selected && matches!(before, '\u{1820}'..='\u{18aa}'),
             _ => false,
         }
@@ -211,6 +214,7 @@ mod tests {
             ("a\u{1b}[2J\u{7f}\u{9b}\0", r"a\u{1b}[2J\u{7f}\u{9b}\u{0}"),
             ("one\r\ntwo\rthree\tfour\n", "one\r\ntwo\\u{d}three\tfour\n"),
             ("a\u{2028}b\u{85}c", r"a\u{2028}b\u{85}c"),
+            ("1\u{fe0f}\u{20e3} 2\u{fe0f}3\u{fe0e}", "1\u{fe0f}\u{20e3} 2\\u{fe0f}3\\u{fe0e}"),
             ("a\u{fe0f}\u{e0100}", r"a\u{fe0f}\u{e0100}"),
             ("👍\u{fe0f}\u{fe0f}\u{fe0e}", "👍\u{fe0f}\\u{fe0f}\\u{fe0e}"),
             ("👩\u{200d}x \u{200d}💻", r"👩\u{200d}x \u{200d}💻"),

@@ -12,7 +12,7 @@ mod lines;
 mod reasons;
 mod redaction;
 
-pub use redaction::of as secrets_of;
+pub use redaction::{host_of, of as secrets_of};
 pub mod result;
 mod server;
 pub mod servers;

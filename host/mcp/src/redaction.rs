@@ -31,6 +31,14 @@ pub fn of(config: &ServerConfig) -> Redaction {
     Redaction::new(all.iter().map(String::as_str))
 }
 
+/// The host of a server over HTTP. None: it is a program.
+pub fn host_of(config: &ServerConfig) -> Option<String> {
+    match &config.transport {
+        Transport::Stdio(_) => None,
+        Transport::Http(address) => Url::parse(address.url.trim()).ok()?.host_str().map(str::to_owned),
+    }
+}
+
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET_NAMES.iter().any(|part| name.contains(part))

@@ -128,7 +128,8 @@ async fn a_newer_database_is_refused() {
     let folder = Folder::new().with_session().await;
     let path = folder.database();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
-    assert_eq!(refused(&path), StoreError::Newer { path, found: 999, supported: 8 });
+    let error = refused(&path);
+    assert!(matches!(error, StoreError::Newer { found: 999, supported: 1..999, .. }), "{error}");
 }
 
 /// Limit 28.

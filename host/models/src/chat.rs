@@ -70,6 +70,10 @@ impl Provider for Chat {
         self.connection.redaction.clone()
     }
 
+    fn host(&self) -> Option<String> {
+        self.connection.base_url.host_str().map(str::to_owned)
+    }
+
     async fn reply(
         &self,
         request: &ModelRequest,

@@ -21,7 +21,7 @@ use assembly::Assembly;
 use serde_json::Value;
 
 /// Most bytes of what a reply says: text, thinking and calls; and of a reply that is one document.
-pub const REPLY_LIMIT: usize = 64 * 1024 * 1024;
+pub const REPLY_LIMIT: usize = 16 * 1024 * 1024;
 
 /// Most characters of what an error quotes.
 const EXCERPT: usize = 200;

@@ -120,6 +120,11 @@ pub trait Provider: Send + Sync {
         Redaction::default()
     }
 
+    /// The host that is given the secrets. None: it is not known. Default: none.
+    fn host(&self) -> Option<String> {
+        None
+    }
+
     /// Whether it has words of its own: it can sum up what it is given, and what it answers is worth remembering. Default: yes.
     fn is_language_model(&self) -> bool {
         true

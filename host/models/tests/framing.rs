@@ -206,11 +206,11 @@ fn m3_the_largest_reply() {
     };
     let piece = "x".repeat(1 << 20);
     let too_large = StreamError::TooLarge { what: "it", limit: REPLY_LIMIT };
-    assert_eq!(endless(&format!("data: {}\n\n", HELLO.replace("hällo ", &piece))), (65, too_large.clone()));
+    assert_eq!(endless(&format!("data: {}\n\n", HELLO.replace("hällo ", &piece))), (17, too_large.clone()));
     let thinking = HELLO.replace("content", "reasoning").replace("hällo ", &piece);
-    assert_eq!(endless(&format!("data: {thinking}\n\n")), (65, too_large.clone()));
+    assert_eq!(endless(&format!("data: {thinking}\n\n")), (17, too_large.clone()));
     let call = json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}}]});
-    assert_eq!(endless(&format!("data: {call}\n\n")), (65, too_large.clone()));
+    assert_eq!(endless(&format!("data: {call}\n\n")), (17, too_large.clone()));
     assert_eq!(endless(&format!("{{{piece}")).1, too_large);
     let call = r#"{"choices":[{"delta":{"tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}}]}"#;
     assert_eq!(endless(&format!("data: {call}\n\n")), (1025, StreamError::TooMany { what: "tool calls", limit: 1024 }));

@@ -20,4 +20,4 @@ pub(crate) use outgoing::Outgoing;
 pub(crate) use pattern::granted_by_both;
 pub use pattern::{HttpPattern, PatternError, within};
 pub use port::{HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal};
-pub use secret::{KnownSecrets, Secret, SecretError, SecretTemplate};
+pub use secret::{GivenTo, KnownSecrets, Secret, SecretError, SecretTemplate};

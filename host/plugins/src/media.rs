@@ -128,15 +128,25 @@ impl GrowingMedium {
     }
 }
 
+impl CallState {
+    /// Why the conversation's media are not read, where they are not granted.
+    fn media_denied(&mut self) -> Option<media_store::Error> {
+        if self.grants().media {
+            return None;
+        }
+        let (thing, advice) = media_denied(&self.record.plugin.name);
+        let message = Denial::in_error(&thing, &advice.to_string());
+        self.record.deny(thing, advice);
+        Some(media_store::Error::Failed(message))
+    }
+}
+
 type Answer<T> = wasmtime::Result<Result<T, media_store::Error>>;
 
 impl media_store::Host for CallState {
     async fn open(&mut self, digest: String) -> Answer<Resource<OpenMedium>> {
-        if !self.grants().media {
-            let (thing, advice) = media_denied(&self.record.plugin.name);
-            let message = Denial::in_error(&thing, &advice.to_string());
-            self.record.deny(thing, advice);
-            return Ok(Err(media_store::Error::Failed(message)));
+        if let Some(denied) = self.media_denied() {
+            return Ok(Err(denied));
         }
         let (Ok(digest), Some(port)) = (Digest::parse(&digest), self.media.clone()) else {
             return Ok(Err(media_store::Error::NotFound));
@@ -155,6 +165,10 @@ impl media_store::HostMedium for CallState {
     }
 
     async fn read(&mut self, medium: Resource<OpenMedium>, offset: u64, length: u32) -> Answer<Vec<u8>> {
+        // What is revoked while the call runs is revoked for what it has open, too (row 48).
+        if let Some(denied) = self.media_denied() {
+            return Ok(Err(denied));
+        }
         let media = &self.table.get(&medium)?.media;
         if offset > media.size {
             return Ok(Err(media_store::Error::OutOfRange));
@@ -205,7 +219,7 @@ impl media_store::HostNewMedium for CallState {
         let Growth::Open(bytes) = std::mem::replace(&mut growing.state, Growth::Finished) else {
             return Ok(Err(finished()));
         };
-        self.growing_bytes -= bytes.len();
+        // They stay counted: what a call stores is bounded, and not only what it holds at once.
         let medium = MediumToStore::new(bytes, &growing.mime_type, growing.name.as_deref());
         let Some(port) = self.media.clone() else {
             return Ok(Err(media_store::Error::Failed("this call may not store media".to_owned())));

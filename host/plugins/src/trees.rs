@@ -12,7 +12,7 @@ mod roots;
 mod streams;
 
 pub use host::{HostObject, HostTree};
-pub use protected::{ProtectedKind, ProtectedPath, is_foreign_toml};
+pub use protected::{ProtectedKind, ProtectedPath, WITHOUT_ENDING, is_foreign_toml};
 pub use roots::TreeError;
 
 pub(crate) use beneath::Last;

@@ -117,7 +117,11 @@ impl Agent {
 
     fn build(configured: Arc<Configured>, models: Models, parts: Parts) -> Result<Self, AgentError> {
         let Parts { generation, standing, servers, catalogue, began_with, known, secrets } = parts;
-        let secrets = Arc::new(secrets.and(&configured.secrets).with(&models.secrets()));
+        let secrets = Arc::new(
+            models.secrets().into_iter().fold(secrets.and(&configured.secrets), |known, (redaction, given_to)| {
+                known.with(&redaction, &given_to)
+            }),
+        );
         let absent = catalogue.iter().flat_map(|catalogue| catalogue.problems()).filter_map(McpError::absent);
         let absent = absent.map(|(server, reason)| (server.to_owned(), reason));
         let found = Found { generation: &generation, catalogue: catalogue.as_deref(), earlier: known.as_deref() };

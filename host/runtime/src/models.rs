@@ -3,6 +3,7 @@
 use agent_core::redaction::Redaction;
 use agent_core::run::Asked;
 use agent_models::{Embedder, Provider, RetryPolicy};
+use agent_plugins::GivenTo;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -48,10 +49,12 @@ impl Models {
     }
 
     /// What they are given that nobody else is to see.
-    pub(crate) fn secrets(&self) -> Redaction {
-        let asked = self.all().chain(&self.summary).map(|model| model.secrets());
-        let embedder = self.embedder.iter().map(|embedder| embedder.secrets().clone());
-        asked.chain(embedder).fold(Redaction::default(), |all, one| all.and(&one))
+    pub(crate) fn secrets(&self) -> Vec<(Redaction, GivenTo)> {
+        let given_to = |host: Option<String>| host.map_or(GivenTo::Somebody, GivenTo::Host);
+        let asked = self.all().chain(&self.summary).map(|model| (model.secrets(), given_to(model.host())));
+        let embedder = self.embedder.iter();
+        let embedder = embedder.map(|embedder| (embedder.secrets().clone(), given_to(embedder.host())));
+        asked.chain(embedder).collect()
     }
 
     /// In order.

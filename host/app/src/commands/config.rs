@@ -106,8 +106,9 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     row("mcp", &servers(&agent.config().mcp), terminal)?;
     row("services", &services(&settings), terminal)?;
     let overlaps = protection::overlaps(&protection::trees(&settings));
+    let exposed = protection::exposed_servers(&settings);
     let missing = missing_programs(&settings, &agent.config().mcp);
-    for problem in missing.into_iter().chain(too_deep(&agent)).chain(overlaps) {
+    for problem in missing.into_iter().chain(too_deep(&agent)).chain(overlaps).chain(exposed) {
         terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&problem)));
     }
     Ok(())

@@ -123,6 +123,7 @@ impl Bench {
         let mut settings = setup::settings(&self.run.agent, terminal).await?;
         // Who develops a plugin replaces it with each build, and has not to allow it again each time.
         settings.rule_binding = RuleBinding::Name;
+        settings.sources = Some(self.workshop.sources.clone());
         if !self.has_agent {
             use_all(&mut settings, built);
         }

@@ -18,9 +18,9 @@ use crate::grants::Grant;
 use crate::interrupt::{Doing, Interrupts};
 use crate::settings::Settings;
 use crate::terminal::{Terminal, YELLOW, built, show_load};
-use crate::{environment, grants, setup};
+use crate::{environment, grants, protection, setup};
 use agent_mcp::McpServers;
-use agent_plugins::{CallLimits, Grants, LoadError, LoadedPlugin, Sandbox};
+use agent_plugins::{CallLimits, Grants, KnownSecrets, LoadError, LoadedPlugin, Sandbox};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,6 +69,7 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
             let data = DataDirectory::open(data)?;
             let sandbox = whose.sandbox(&data)?;
             let plugin = whose.load(&sandbox, &file, terminal).await?;
+            whose.hold_trees(&sandbox)?;
             let format = if json { call::Format::Json } else { call::Format::People };
             let asked = call::Asked { tool, arguments, whose, format, data };
             return call::call(&sandbox, plugin, asked, terminal).await;
@@ -123,6 +124,25 @@ impl Whose {
         };
         terminal.idle();
         unusable(loaded, file)
+    }
+
+    /// Opens the trees of the whole agent before a call could change where their paths lead.
+    fn hold_trees(&self, sandbox: &Sandbox) -> Result<(), Failure> {
+        match self {
+            Self::Agent(settings, _) => protection::hold_trees(sandbox, [&**settings]),
+            Self::Nobody(_) => Ok(()),
+        }
+    }
+
+    /// The secrets of all plugins of the agent: what one of them says may hold another one's.
+    fn secrets(&self, own: &Grants) -> KnownSecrets {
+        let of_agent = match self {
+            Self::Agent(settings, _) => {
+                KnownSecrets::new(settings.grants.plugins.values().flat_map(|grants| &grants.secrets))
+            }
+            Self::Nobody(_) => KnownSecrets::default(),
+        };
+        KnownSecrets::new(&own.secrets).and(&of_agent)
     }
 
     /// The grants of the command line.

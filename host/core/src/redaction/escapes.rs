@@ -138,6 +138,8 @@ fn backslash(bytes: &[u8]) -> Escape {
             _ => Escape::Literal,
         },
         b'u' => hexadecimal(bytes, 2, 4),
+        b'U' => hexadecimal(bytes, 2, 8),
+        b'0'..=b'7' => octal(bytes),
         b'x' => hexadecimal(bytes, 2, 2),
         b'n' => one(2, b'\n'),
         b'r' => one(2, b'\r'),
@@ -148,22 +150,49 @@ fn backslash(bytes: &[u8]) -> Escape {
     }
 }
 
+/// One to three octal digits.
+fn octal(bytes: &[u8]) -> Escape {
+    let digits = bytes[1..].iter().take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
+    if digits < 3 && bytes.len() == digits + 1 {
+        return Escape::Incomplete;
+    }
+    match u8::try_from(number(&bytes[1..=digits], 8)) {
+        Ok(byte) => one(digits + 1, byte),
+        Err(_) => Escape::Literal,
+    }
+}
+
+/// `&#116` and `&#x74`, which browsers read without the `;`, too. None: it is no number.
+fn numeric_reference(bytes: &[u8]) -> Option<Escape> {
+    let (before, radix) = match bytes {
+        [_, b'#', b'x' | b'X', ..] => (3, 16),
+        [_, b'#', ..] => (2, 10),
+        _ => return None,
+    };
+    let is_digit = |byte: &&u8| char::from(**byte).is_digit(radix);
+    let digits = bytes[before..].iter().take_while(is_digit).count();
+    match bytes.get(before + digits) {
+        None => Some(Escape::Incomplete),
+        Some(_) if digits == 0 => None,
+        Some(next) => {
+            let length = before + digits + usize::from(*next == b';');
+            Some(character(number(&bytes[before..before + digits], radix), length, 4))
+        }
+    }
+}
+
 fn reference(bytes: &[u8]) -> Escape {
+    if let Some(numeric) = numeric_reference(bytes) {
+        return numeric;
+    }
     let Some(end) = bytes.iter().position(|byte| *byte == b';') else {
         let may_go_on = bytes[1..].iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'#');
         return if may_go_on { Escape::Incomplete } else { Escape::Literal };
     };
-    match &bytes[1..end] {
-        [b'#', b'x' | b'X', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit) => {
-            character(number(digits, 16), end + 1, 4)
-        }
-        [b'#', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) => {
-            character(number(digits, 10), end + 1, 4)
-        }
-        name => match NAMED.iter().find(|(named, _)| named.as_bytes() == name) {
-            Some((_, byte)) => one(end + 1, *byte),
-            None => Escape::Literal,
-        },
+    let name = &bytes[1..end];
+    match NAMED.iter().find(|(named, _)| named.as_bytes() == name) {
+        Some((_, byte)) => one(end + 1, *byte),
+        None => Escape::Literal,
     }
 }
 
@@ -234,6 +263,8 @@ mod tests {
         for (text, plain) in [
             ("a%2Bb%2f%zz%2", "a+b/%zz%2"),
             (r#"a\u002b\/\"\x2b\u{2b}\n\q"#, "a+/\"++\n\\q"),
+            (r"\164\U00000074\53x\0538\777", "tt+x+8\\777"),
+            ("&#116&#x74 &#116;x", "tt tx"),
             ("a&#43;&#x2B;&plus;&amp;amp;&none;& &#;", "a+++&amp;&none;& &#;"),
             ("key=3D=2B=\r\nx=ab=AB=", "key=+x=ab=AB="),
             ("%252B", "%2B"),

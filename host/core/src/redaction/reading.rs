@@ -5,11 +5,14 @@ use super::automaton::{Matched, SubstringAutomaton, Thresholds};
 use super::escapes::Symbol;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use std::collections::BTreeSet;
 
 /// Bytes of a secret's part that are taken for the secret.
 pub(super) const PART: usize = 12;
 /// The same at the beginning and the end of a text that may have been cut.
 const PART_AT_EDGE: usize = 8;
+/// Digits of a byte in decimal, zeros before it included.
+const MOST_DIGITS: u8 = 3;
 /// Starts of symbols that are remembered: as many as the longest threshold has.
 const REMEMBERED: usize = 2 * PART;
 
@@ -26,8 +29,12 @@ impl Patterns {
     pub(super) fn new(values: &[Vec<u8>]) -> Self {
         let thresholds = |part, at_edge| Thresholds { part, at_edge };
         let plain: Vec<_> = values.iter().flat_map(|value| plain_forms(value)).collect();
-        let base64: Vec<_> = values.iter().flat_map(|value| base64_forms(value)).collect();
-        let hexadecimal: Vec<_> = values.iter().map(|value| hexadecimal_form(value)).collect();
+        // What was written in other letters before it was encoded.
+        let cased =
+            values.iter().flat_map(|value| [value.clone(), value.to_ascii_lowercase(), value.to_ascii_uppercase()]);
+        let cased: BTreeSet<Vec<u8>> = cased.collect();
+        let base64: Vec<_> = cased.iter().flat_map(|value| base64_forms(value)).collect();
+        let hexadecimal: Vec<_> = cased.iter().map(|value| hexadecimal_form(value)).collect();
         Self {
             plain: SubstringAutomaton::new(&plain, thresholds(PART, PART_AT_EDGE)),
             base64: SubstringAutomaton::new(&base64, thresholds(PART * 4 / 3, PART_AT_EDGE * 4 / 3)),
@@ -83,6 +90,7 @@ struct Zero {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     value: Option<u8>,
+    digits: u8,
     start: u64,
     end: u64,
 }
@@ -98,6 +106,8 @@ impl Readings {
                 let byte = symbol.byte.to_ascii_lowercase();
                 self.plain.push(&patterns.plain, Symbol { byte, ..symbol }, tell);
                 match base64_digit(symbol.byte) {
+                    // It may be written in groups.
+                    None if symbol.byte == b' ' => {}
                     Some(byte) => self.base64.push(&patterns.base64, Symbol { byte, ..symbol }, tell),
                     None => self.base64.interrupt(&patterns.base64, tell),
                 }
@@ -171,24 +181,23 @@ impl Readings {
         if symbol.byte.is_ascii_digit() {
             let digit = symbol.byte - b'0';
             self.number = Some(match self.number {
-                None => Number { value: Some(digit), start: symbol.start, end: symbol.end },
-                // A byte is written without zeros before it.
-                Some(Number { value: Some(0), start, .. }) => Number { value: None, start, end: symbol.end },
-                Some(Number { value, start, .. }) => {
+                None => Number { value: Some(digit), digits: 1, start: symbol.start, end: symbol.end },
+                Some(Number { value, digits, start, .. }) => {
+                    let value = value.filter(|_| digits < MOST_DIGITS);
                     let value = value.and_then(|value| value.checked_mul(10)?.checked_add(digit));
-                    Number { value, start, end: symbol.end }
+                    Number { value, digits: digits.saturating_add(1), start, end: symbol.end }
                 }
             });
             return;
         }
         self.settle_number(patterns, tell);
-        if !matches!(symbol.byte, b' ' | b',' | b';' | b'\t' | b'\r' | b'\n') {
+        if !matches!(symbol.byte, b' ' | b',' | b';' | b'-' | b'\t' | b'\r' | b'\n') {
             self.decimal.interrupt(&patterns.plain, tell);
         }
     }
 
     fn settle_number(&mut self, patterns: &Patterns, tell: &mut impl FnMut(Span)) {
-        let Some(Number { value, start, end }) = self.number.take() else { return };
+        let Some(Number { value, start, end, .. }) = self.number.take() else { return };
         match value {
             Some(byte) => {
                 let byte = byte.to_ascii_lowercase();

@@ -32,6 +32,19 @@ fn row_41_parts_are_found() {
     assert_eq!(whole("Zoë tk-canary-5d1c77e0a4f94b6eż"), "Zoë (secret)ż");
 }
 
+/// Row 41: a secret of digits may come as a number, and every secret as a list of its bytes or characters.
+#[test]
+fn row_41_numbers_and_lists_are_looked_into() {
+    let redaction = Redaction::new(["84712093847120", "tk-canary-5d1c"]);
+    let bytes: Vec<u8> = b"tk-canary-5d1c".to_vec();
+    let characters: Vec<String> = "tk-canary-5d1c".chars().map(String::from).collect();
+    let value =
+        json!({"n": 84_712_093_847_120_u64, "bytes": bytes, "characters": characters, "other": [1, 2, 3], "x": 5});
+    assert!(!redaction.is_clean(&json!([value["bytes"]])) && !redaction.is_clean(&value["n"]));
+    let expected = json!({"n": "(secret)", "bytes": "(secret)", "characters": "(secret)", "other": [1, 2, 3], "x": 5});
+    assert_eq!(redaction.whole_value(value), expected);
+}
+
 /// Row 41: what the value of `Authorization: Basic` says is as secret as the value.
 #[test]
 fn row_41_the_password_of_basic_is_found() {
@@ -78,6 +91,13 @@ fn encoded(secret: &str) -> Vec<(&'static str, String)> {
         ("hexadecimal with colons", joined(&|byte| format!("{byte:02x}"), ":")),
         ("hexadecimal of a debugger", joined(&|byte| format!("0x{byte:02x}"), ", ")),
         ("decimal bytes", joined(&|byte| byte.to_string(), ", ")),
+        ("decimal bytes with zeros", joined(&|byte| format!("{byte:03}"), " ")),
+        ("octal", each(&|byte| format!("\\{byte:03o}"))),
+        ("\\U", each(&|byte| format!("\\U{:08x}", u32::from(byte)))),
+        ("HTML without its end", each(&|byte| format!("&#{byte}"))),
+        ("hexadecimal of capitals", secret.to_ascii_uppercase().bytes().map(|byte| format!("{byte:02x}")).collect()),
+        ("Base64 of capitals", STANDARD.encode(secret.to_ascii_uppercase())),
+        ("Base64 in groups", in_base64.as_bytes().chunks(4).map(String::from_utf8_lossy).collect::<Vec<_>>().join(" ")),
         ("UTF-16", each(&|byte| format!("{}\0", char::from(byte)))),
         ("wrapped", wrapped(secret, 5)),
         ("Base64", in_base64.clone()),
@@ -124,7 +144,7 @@ proptest! {
             let of_secret = match way {
                 way if way.starts_with("Base64") => STANDARD_NO_PAD.encode(&secret).len() - 2 * AT_ENDS,
                 way if way.starts_with("hexadecimal") => 2 * secret.len(),
-                "decimal bytes" => written.bytes().filter(u8::is_ascii_digit).count(),
+                way if way.starts_with("decimal bytes") => written.bytes().filter(u8::is_ascii_digit).count(),
                 "UTF-16" | "wrapped" | "quoted-printable, wrapped" => secret.len(),
                 "JSON in JSON" => written.len() - 6,
                 _ => written.len(),

@@ -90,7 +90,7 @@ impl Project {
     }
 
     /// Where its `plugin.toml` says that its source and its WIT are.
-    pub(super) fn named_paths(&self) -> impl Iterator<Item = PathBuf> {
+    pub fn named_paths(&self) -> impl Iterator<Item = PathBuf> {
         let named = [&self.build.source, &self.build.wit].into_iter().flatten();
         named.map(|path| self.directory.join(path))
     }

@@ -21,7 +21,7 @@ pub(crate) struct Connection {
     pub(super) redaction: Redaction,
     pub(super) client: Client,
     pub(super) headers: HeaderMap,
-    base_url: Url,
+    pub(super) base_url: Url,
 }
 
 impl Connection {

@@ -47,6 +47,11 @@ impl Embedder {
         Self { retry, ..self }
     }
 
+    /// The host that it asks.
+    pub fn host(&self) -> Option<String> {
+        self.connection.base_url.host_str().map(str::to_owned)
+    }
+
     /// What it is given that nobody else is to see.
     pub fn secrets(&self) -> &Redaction {
         &self.connection.redaction

@@ -11,6 +11,8 @@ use std::collections::HashMap;
 
 /// Most calls of one reply.
 const CALL_LIMIT: usize = 1024;
+/// Most bytes of the name of a tool: twice as many as the longest name that any source of tools may have.
+const NAME_LIMIT: usize = 256;
 
 /// The calls of one reply, in the order in which they began.
 #[derive(Debug, Default)]
@@ -110,7 +112,9 @@ impl Call {
             size += piece.id.len();
         }
         if self.name.is_empty() {
-            self.name.push_str(piece.name());
+            // More names no tool, and would be quoted in every message about it.
+            let name = piece.name();
+            self.name.push_str(&name[..name.floor_char_boundary(NAME_LIMIT)]);
             size += self.name.len();
         }
         let arguments = piece.arguments();

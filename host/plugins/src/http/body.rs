@@ -55,7 +55,7 @@ pub(crate) struct MethodGuard {
 
 impl MethodGuard {
     pub(crate) fn new(denial: (String, GrantAdvice)) -> Self {
-        Self { search: MethodFieldSearch::new(), denial }
+        Self { search: MethodFieldSearch::default(), denial }
     }
 }
 

@@ -1,92 +1,190 @@
 //! A method that is named in a request's body (row 43): frameworks read the field `_method` of a POST's form or JSON and then
 //! answer a DELETE, say. A grant that is limited to methods does not cover such a request.
 
-use regex::bytes::Regex;
-use std::sync::LazyLock;
+use super::request_rules::names_method;
 
-/// Longest text that the search matches. A match that lies across two pieces of a body is found if it is no longer.
-const LONGEST: usize = 128;
+/// Bytes of a name or a line that are kept. Longer ones are not such names.
+const LONGEST: usize = 1024;
 
-/// Finds the field in a body that arrives in pieces.
-#[derive(Debug)]
+/// Finds the field in a body that arrives in pieces, whichever of the three formats the body has.
+#[derive(Debug, Default)]
 pub(super) struct MethodFieldSearch {
-    /// The end of what was searched.
-    end: Vec<u8>,
+    form: FormNames,
+    json: JsonNames,
+    multipart: PartNames,
 }
 
 impl MethodFieldSearch {
-    pub(super) fn new() -> Self {
-        // A form's first field follows no `&`.
-        Self { end: b"&".to_vec() }
-    }
-
     /// Whether the next piece of the body completes such a field.
     pub(super) fn finds(&mut self, piece: &[u8]) -> bool {
-        self.end.extend_from_slice(&piece[..piece.len().min(LONGEST)]);
-        if FIELD.is_match(&self.end) || FIELD.is_match(piece) {
-            return true;
+        piece.iter().any(|byte| self.form.take(*byte) || self.json.take(*byte) || self.multipart.take(*byte))
+    }
+}
+
+/// Bytes that are kept as long as there are not too many.
+#[derive(Debug, Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    is_too_long: bool,
+}
+
+impl Kept {
+    fn push(&mut self, byte: u8) {
+        if self.bytes.len() < LONGEST {
+            self.bytes.push(byte);
+        } else {
+            self.is_too_long = true;
         }
-        if piece.len() > LONGEST {
-            self.end.clear();
-            self.end.extend_from_slice(&piece[piece.len() - LONGEST..]);
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.is_too_long = false;
+    }
+
+    /// Empty where there were too many.
+    fn text(&self) -> String {
+        if self.is_too_long { String::new() } else { String::from_utf8_lossy(&self.bytes).into_owned() }
+    }
+}
+
+/// `name=value&name=value`, percent-encoded.
+#[derive(Debug, Default)]
+struct FormNames {
+    name: Kept,
+    in_value: bool,
+}
+
+impl FormNames {
+    fn take(&mut self, byte: u8) -> bool {
+        match byte {
+            b'&' | b';' => {
+                self.name.clear();
+                self.in_value = false;
+            }
+            _ if self.in_value => {}
+            b'=' => {
+                self.in_value = true;
+                let name = self.name.text() + "=";
+                return url::form_urlencoded::parse(name.as_bytes()).any(|(name, _)| names_method(&name));
+            }
+            _ => self.name.push(byte),
         }
-        self.end.drain(..self.end.len().saturating_sub(LONGEST));
         false
     }
 }
 
-/// The field as the body formats write it: `&_method=` in a form, `name="_method"` in a multipart form, and `"_method":` in
-/// JSON, each with the escapes of its format.
-static FIELD: LazyLock<Regex> = LazyLock::new(|| {
-    // PHP takes `.`, `[` and a space in the name of a field for `_`.
-    let mut name = r"(?:_|\.|\[|%5f|%2e|%5b|\\u005f)".to_owned();
-    for letter in "method".chars() {
-        let upper = letter.to_ascii_uppercase();
-        name += &format!(
-            r"(?:{letter}|%{:02x}|%{:02x}|\\u00{:02x}|\\u00{:02x})",
-            u32::from(letter),
-            u32::from(upper),
-            u32::from(letter),
-            u32::from(upper)
-        );
+/// `"name":` at any depth.
+#[derive(Debug, Default)]
+struct JsonNames {
+    text: Kept,
+    place: JsonPlace,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum JsonPlace {
+    #[default]
+    Between,
+    InText,
+    Escaped,
+    /// A text has ended, and is a name if a colon follows.
+    AfterText,
+}
+
+impl JsonNames {
+    fn take(&mut self, byte: u8) -> bool {
+        self.place = match (self.place, byte) {
+            (JsonPlace::Between | JsonPlace::AfterText, b'"') => {
+                self.text.clear();
+                JsonPlace::InText
+            }
+            (JsonPlace::InText, b'"') => JsonPlace::AfterText,
+            (JsonPlace::InText | JsonPlace::Escaped, _) => {
+                self.text.push(byte);
+                if self.place == JsonPlace::InText && byte == b'\\' { JsonPlace::Escaped } else { JsonPlace::InText }
+            }
+            (JsonPlace::AfterText, b':') => {
+                self.place = JsonPlace::Between;
+                let written = self.text.text();
+                let name = serde_json::from_str(&format!("\"{written}\"")).unwrap_or(written);
+                return names_method(&name);
+            }
+            (JsonPlace::AfterText, _) if byte.is_ascii_whitespace() => JsonPlace::AfterText,
+            (JsonPlace::Between | JsonPlace::AfterText, _) => JsonPlace::Between,
+        };
+        false
     }
-    let space = r"(?:\s|\+|%20){0,8}";
-    let form = format!(r"[&;?]{space}{name}{space}=");
-    let multipart = format!(r#"\bname\s{{0,8}}=\s{{0,8}}["']?\s{{0,8}}{name}["';\s]"#);
-    let json = format!(r#"[^\\]"{name}"\s{{0,8}}:"#);
-    Regex::new(&format!("(?i-u:{form}|{multipart}|{json})")).expect("a valid expression")
-});
+}
+
+/// `Content-Disposition: form-data; name="…"`, also on several lines, and `Content-ID: …`, which Rack takes for a name.
+#[derive(Debug, Default)]
+struct PartNames {
+    line: Kept,
+}
+
+impl PartNames {
+    fn take(&mut self, byte: u8) -> bool {
+        if byte != b'\n' {
+            self.line.push(byte);
+            return false;
+        }
+        let line: String = self.line.text().to_ascii_lowercase();
+        self.line.clear();
+        // Quotes, escapes and spaces are read in many ways: they are left out.
+        let plain: String =
+            line.chars().filter(|character| !matches!(character, '"' | '\'' | '\\' | '\r' | '\t' | ' ')).collect();
+        let value = |before: &str| {
+            let mut found = plain.match_indices(before).map(|(place, _)| &plain[place + before.len()..]);
+            found.any(|value| names_method(value.split(';').next().unwrap_or_default()))
+        };
+        value("name=")
+            || value("name*=")
+            || value("name*=utf-8")
+            || plain.starts_with("content-id:") && value("content-id:")
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn is_found(body: &str, piece: usize) -> bool {
-        let mut search = MethodFieldSearch::new();
+        let mut search = MethodFieldSearch::default();
         body.as_bytes().chunks(piece).any(|piece| search.finds(piece))
     }
 
-    /// Row 43: the field in each format, with escapes, whole and byte by byte.
+    /// Row 43: the field in each format, with escapes and as frameworks read its name, whole and byte by byte.
     #[test]
     fn row_43_a_method_in_a_body_is_found() {
-        let padding = "a=b&".repeat(100);
-        let late = format!("{padding}_method=DELETE");
+        let late = format!("{}_method=DELETE", "a=b&".repeat(100));
+        let part = |name: &str| format!("--x\r\nContent-Disposition: form-data; {name}\r\n\r\nDELETE\r\n--x--");
         let bodies = [
             "_method=DELETE",
             "a=b&_method=PUT&c=d",
             "a=b;_method=PUT",
             "%5Fmethod=PUT",
             "a=b&%5f%6d%65%74%68%6F%64=PUT",
-            "a=b&+_method=PUT",
+            "a=b&+++++++++_method=PUT",
+            "_method%00x=PUT",
+            "[_method]=PUT",
+            "_method]=PUT",
             ".method=PUT",
             "a=b&[method=PUT",
+            "X-HTTP-Method-Override=PUT",
+            "_HttpMethod=PATCH",
             &late,
-            "--x\r\nContent-Disposition: form-data; name=\"_method\"\r\n\r\nDELETE\r\n--x--",
-            "--x\r\nContent-Disposition: form-data; name=_method\r\n\r\nDELETE\r\n--x--",
-            "--x\r\nContent-Disposition: form-data; filename=a; NAME='_method'; b=c\r\n\r\nDELETE",
+            &part("name=\"_method\""),
+            &part("name=_method"),
+            &part("filename=a; NAME='_method'; b=c"),
+            &part("name=         \"_method\""),
+            &part("name=\"_\\method\""),
+            &part("name*=utf-8''_method"),
+            &part("\r\n name=\"_method\""),
+            "--x\r\nContent-ID: _method\r\n\r\nDELETE\r\n--x--",
             r#"{"_method": "DELETE"}"#,
             r#"{"a":1,"_method":"DELETE"}"#,
-            r#"{"a":1,"\u005fmeth\u006fd" : "DELETE"}"#,
+            "{\"a\":1,\"_method\"\n\t          : \"DELETE\"}",
+            r#"{"a":"\"","\u005fmeth\u006fd" : "DELETE"}"#,
         ];
         for body in bodies {
             for piece in [1, 2, 3, 7, 64, 10_000] {
@@ -98,8 +196,10 @@ mod tests {
     /// Other fields, and text about the field, are sent.
     #[test]
     fn row_43_other_bodies_are_sent() {
+        let long = format!("{}=x", "_method".repeat(1_000));
         let bodies = [
             "",
+            &long,
             "method=DELETE",
             "payment_method=card&shipping_method=air",
             "text=the+field+_method+is+special",

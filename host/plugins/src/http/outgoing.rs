@@ -7,7 +7,7 @@ use super::pattern::HttpPattern;
 use super::pool::Owner;
 use super::port::{HttpPort, HttpRefusal, by_port, refusal_of};
 use super::rate::TooMany;
-use super::request_rules::{BodySize, ambiguous_path, has_body, method_override, refused_always};
+use super::request_rules::{BodySize, ambiguous_path, has_body, method_override, refused_always, second_path};
 use crate::answers::{RequestNumber, digest_of_headers};
 use crate::grants::{GrantAdvice, Grants, http_denied};
 use crate::in_force::GrantsInForce;
@@ -129,6 +129,13 @@ impl Outgoing {
         }
         if let Some(reason) = method_override(url, headers) {
             patterns.retain(HttpPattern::is_for_each_method);
+            if patterns.is_empty() {
+                let origin = clean(&url[..url::Position::BeforePath], 256);
+                return Err(http_denied(plugin, &format!("{request}: {reason}"), &origin));
+            }
+        }
+        if let Some(reason) = second_path(method, headers) {
+            patterns.retain(HttpPattern::is_for_each_path);
             if patterns.is_empty() {
                 let origin = clean(&url[..url::Position::BeforePath], 256);
                 return Err(http_denied(plugin, &format!("{request}: {reason}"), &origin));
@@ -298,7 +305,8 @@ pub(super) fn readable(headers: HeaderMap, url: &Url, record: &CallRecord) -> Re
     let encodings = headers.get_all(CONTENT_ENCODING).iter().chain(headers.get_all(TRANSFER_ENCODING));
     let encoding = encodings.into_iter().find(|value| !is_plain(value));
     if let Some(encoding) = encoding.filter(|_| record.secrets.are_known_to(url)) {
-        let encoding = clean(&String::from_utf8_lossy(encoding.as_bytes()), 64);
+        let encoding = record.secrets.redaction().text(String::from_utf8_lossy(encoding.as_bytes()).into_owned());
+        let encoding = clean(&encoding, 64);
         let problem = format!(
             "the server compressed its answer ({encoding}) although it was asked not to; the host cannot look for secrets there"
         );

@@ -73,6 +73,11 @@ impl HttpPattern {
         self.is_method(method) && self.is_destination(url) && self.begins(url.path())
     }
 
+    /// Whether it is for all paths.
+    pub(super) fn is_for_each_path(&self) -> bool {
+        self.prefix == "/"
+    }
+
     /// Whether it is for all methods.
     pub(super) fn is_for_each_method(&self) -> bool {
         self.methods.is_empty()
@@ -93,12 +98,31 @@ impl HttpPattern {
         scheme_fits && self.port.is(url.port_or_known_default()) && url.host().is_some_and(|host| self.host.is(&host))
     }
 
+    /// Whether the host is meant, for whatever scheme, port and path.
+    pub(super) fn is_for_host(&self, url: &Url) -> bool {
+        url.host().is_some_and(|host| self.host.is(&host))
+    }
+
     /// Whether connections may go to this address. The reason of a refusal says what the address is.
     pub(crate) fn admits(&self, address: IpAddr) -> Result<(), &'static str> {
         match (class(address), self.network) {
             (Class::Public, _) | (Class::Private(_), NetworkReach::Private) => Ok(()),
             _ if self.named == Some(address) => Ok(()),
             (Class::Private(what) | Class::Special(what), _) => Err(what),
+        }
+    }
+
+    /// Whether its host is an address of this machine, or of a network that is no part of the internet, or a name of this
+    /// machine: `127.0.0.1`, `[fe80::1]`, `localhost`.
+    pub fn is_inside(&self) -> bool {
+        let address = self.named.or_else(|| match &self.host {
+            HostPattern::Address(address) => Some(*address),
+            _ => None,
+        });
+        match (address, &self.host) {
+            (Some(address), _) => !matches!(class(address), Class::Public),
+            (None, HostPattern::Name(name)) => name == "localhost" || name.ends_with(".localhost"),
+            _ => false,
         }
     }
 

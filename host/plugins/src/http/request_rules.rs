@@ -16,7 +16,7 @@ const OF_CONNECTION: [&str; 8] =
     ["connection", "expect", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
 /// Headers that a proxy adds to say what was really asked, by whom and where. Whoever believes them serves another request.
-const OF_PROXIES: [&str; 22] = [
+const OF_PROXIES: [&str; 26] = [
     "base-url",
     "cf-connecting-ip",
     "client-ip",
@@ -39,6 +39,10 @@ const OF_PROXIES: [&str; 22] = [
     "x-server-name",
     "x-waws-unencoded-url",
     "x-sendfile-type",
+    "x-backend-host",
+    "x-request-uri",
+    "x-uri",
+    "x-url",
 ];
 
 /// The same by how their names begin.
@@ -48,10 +52,10 @@ const OF_PROXIES_BEGIN: [&str; 6] = ["proxy-", "x-envoy-", "x-forwarded", "x-mid
 const ONCE: [hyper::header::HeaderName; 4] = [AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST];
 
 /// Characters that some servers take for `.`, `/`, `\`, `%` or `;`.
-const LOOK_ALIKES: [char; 21] = [
+const LOOK_ALIKES: [char; 23] = [
     '\u{037e}', '\u{2024}', '\u{2025}', '\u{2026}', '\u{2044}', '\u{2215}', '\u{2216}', '\u{29f5}', '\u{29f8}',
-    '\u{29f9}', '\u{3002}', '\u{fe52}', '\u{fe54}', '\u{fe68}', '\u{fe6a}', '\u{ff05}', '\u{ff0e}', '\u{ff0f}',
-    '\u{ff1b}', '\u{ff3c}', '\u{ff61}',
+    '\u{29f9}', '\u{3002}', '\u{fe19}', '\u{fe30}', '\u{fe52}', '\u{fe54}', '\u{fe68}', '\u{fe6a}', '\u{ff05}',
+    '\u{ff0e}', '\u{ff0f}', '\u{ff1b}', '\u{ff3c}', '\u{ff61}',
 ];
 
 /// Characters that some servers leave out.
@@ -103,25 +107,44 @@ pub(super) fn refused_always(method: &str, headers: &HeaderMap, body: BodySize) 
     None
 }
 
+/// What in a request names a second path, which a grant for one path says nothing about (RFC 4918, 9.8).
+pub(super) fn second_path(method: &str, headers: &HeaderMap) -> Option<String> {
+    if matches!(method, "COPY" | "MOVE") {
+        return Some(format!("a {method} has a second path"));
+    }
+    let is_second =
+        |plain: &str| plain == "destination" || plain.ends_with("copy-source") || plain.ends_with("copy-from");
+    let name = headers.keys().find(|name| is_second(&plain_name(name.as_str())))?;
+    Some(format!("the header `{name}` names a second path"))
+}
+
 /// What in a request may make a server take it for one with another method.
 pub(super) fn method_override(url: &Url, headers: &HeaderMap) -> Option<String> {
-    let is_override = |name: &str| {
-        let plain = plain_name(name);
-        plain.starts_with("x-") && plain.contains("method") || plain.contains("method-override")
-    };
-    if let Some(name) = headers.keys().find(|name| is_override(name.as_str())) {
+    if let Some(name) = headers.keys().find(|name| names_method(name.as_str())) {
         return Some(format!("the header `{name}` could stand for another method"));
     }
     let mut fields = url.query_pairs().map(|(name, _)| name);
-    // PHP takes `.`, `[` and a space in the name of a field for `_`.
-    let is_field = |name: &str| matches!(plain_name(name.trim_start()).as_str(), "-method" | ".method" | "[method");
-    let field = fields.find(|name| is_field(name) || is_override(name))?;
+    let field = fields.find(|name| names_method(name))?;
     Some(format!("the field `{}` of its query could stand for another method", crate::text::clean(&field, 64)))
 }
 
-/// Servers that read headers as variables do not tell `_` from `-`.
+/// Whether a server may take a header or a field of this name for the method. PHP reads `.`, `[` and a space as `_`, and no name
+/// goes on behind a NUL; Rack leaves brackets out.
+pub(super) fn names_method(name: &str) -> bool {
+    let plain = plain_name(name.split('\0').next().unwrap_or_default());
+    let core = plain.trim_matches('-');
+    plain.starts_with('-') && core == "method" || is_override(core)
+}
+
+fn is_override(plain: &str) -> bool {
+    let is_method = plain.starts_with("x-") && (plain.contains("method") || plain.ends_with("verb"));
+    is_method || plain.contains("method-override") || matches!(plain, "http-method" | "httpmethod" | "http-verb")
+}
+
+/// Servers that read headers as variables (CGI) do not tell `_`, `.` or any other such character from `-`.
 fn plain_name(name: &str) -> String {
-    name.to_ascii_lowercase().replace('_', "-")
+    let plain = |character: char| if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { '-' };
+    name.chars().map(plain).collect()
 }
 
 /// Why servers may take a path for another one. The path is one that was parsed: it has no dots to climb with as it is written.
@@ -204,6 +227,7 @@ mod tests {
             "/pub/..%ef%bc%8fadmin",
             "/pub/%e2%80%a5/admin",
             "/pub/%20/admin",
+            "/pub/%EF%B8%B0/admin",
         ];
         for path in refused {
             assert!(ambiguous_path(path).is_some(), "{path}");
@@ -245,6 +269,8 @@ mod tests {
             ("X-Original-URL", "/admin"),
             ("X-Rewrite-URL", "/admin"),
             ("x_original_url", "/admin"),
+            ("X~Original~URL", "/admin"),
+            ("X!Forwarded!For", "127.0.0.1"),
             ("X-Forwarded-Host", "b.example"),
             ("X-Forwarded-For", "127.0.0.1"),
             ("X-Forwarded-Prefix", "/admin"),
@@ -272,13 +298,31 @@ mod tests {
         assert!(!refused("GET", &[("content-length", "0"), ("accept", "a/b"), ("accept", "c/d"), ("x-key", "y")]));
     }
 
+    /// Row 43: a grant for one path is for no other one in a header.
+    #[test]
+    fn row_43_second_paths() {
+        for (method, name) in
+            [("COPY", "accept"), ("PUT", "Destination"), ("PUT", "X-Copy-From"), ("PUT", "x-amz-copy-source")]
+        {
+            assert!(second_path(method, &headers(&[(name, "/admin")])).is_some(), "{method} {name}");
+        }
+        assert_eq!(second_path("PUT", &headers(&[("accept", "/admin")])), None);
+    }
+
     /// Row 43: a method that stands in a header or in the query.
     #[test]
     fn row_43_methods_in_other_places() {
         let found = |url: &str, pairs: &[(&str, &str)]| {
             method_override(&Url::parse(url).expect(url), &headers(pairs)).is_some()
         };
-        for name in ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "x_http_method_override"] {
+        for name in [
+            "X-HTTP-Method-Override",
+            "X-HTTP-Method",
+            "X-Method-Override",
+            "x_http_method_override",
+            "X.HTTP.Method.Override",
+            "X-HTTP-Verb",
+        ] {
             assert!(found("http://a.example/", &[(name, "DELETE")]), "{name}");
         }
         for query in [

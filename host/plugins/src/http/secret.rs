@@ -123,6 +123,19 @@ pub struct KnownSecrets {
     redaction: Redaction,
     /// Where a secret may go.
     hosts: Vec<HttpPattern>,
+    /// Hosts that are given secrets in another way than in a plugin's request.
+    given_to: Vec<String>,
+    /// Whether some secret may go anywhere, such as that of a program.
+    anywhere: bool,
+}
+
+/// Who is given a secret by others than the plugins' requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GivenTo {
+    /// Servers of this host, a name or an address as URLs have it.
+    Host(String),
+    /// A program, or somebody of whom it is not known whom they tell.
+    Somebody,
 }
 
 impl KnownSecrets {
@@ -130,20 +143,31 @@ impl KnownSecrets {
     pub fn new<'s>(secrets: impl IntoIterator<Item = &'s Secret>) -> Self {
         let secrets: Vec<_> = secrets.into_iter().collect();
         let redaction = Redaction::new(secrets.iter().map(|secret| secret.value.as_str()));
-        Self { redaction, hosts: secrets.iter().flat_map(|secret| secret.hosts.iter().cloned()).collect() }
+        let hosts = secrets.iter().flat_map(|secret| secret.hosts.iter().cloned()).collect();
+        Self { redaction, hosts, ..Self::default() }
     }
 
-    /// With these texts, which are secret, too.
+    /// With these texts, which are secret, too, and who is given them.
     #[must_use]
-    pub fn with(&self, redaction: &Redaction) -> Self {
-        Self { redaction: self.redaction.and(redaction), hosts: self.hosts.clone() }
+    pub fn with(&self, redaction: &Redaction, given_to: &GivenTo) -> Self {
+        if redaction.is_empty() {
+            return self.clone();
+        }
+        let mut both = Self { redaction: self.redaction.and(redaction), ..self.clone() };
+        match given_to {
+            GivenTo::Host(host) => both.given_to.push(host.clone()),
+            GivenTo::Somebody => both.anywhere = true,
+        }
+        both
     }
 
     /// With what others know.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
-        let mut both = self.with(&other.redaction);
+        let mut both = Self { redaction: self.redaction.and(&other.redaction), ..self.clone() };
         both.hosts.extend(other.hosts.iter().filter(|host| !self.hosts.contains(host)).cloned());
+        both.given_to.extend(other.given_to.iter().filter(|host| !self.given_to.contains(host)).cloned());
+        both.anywhere |= other.anywhere;
         both
     }
 
@@ -152,9 +176,10 @@ impl KnownSecrets {
         &self.redaction
     }
 
-    /// Whether the server may know a secret: some secret may go to it, with whatever path.
+    /// Whether the server may know a secret: some secret may go to its host, on whatever port and path.
     pub(crate) fn are_known_to(&self, url: &Url) -> bool {
-        self.hosts.iter().any(|host| host.is_destination(url))
+        let is_given = || url.host_str().is_some_and(|host| self.given_to.iter().any(|given| given == host));
+        self.anywhere || self.hosts.iter().any(|host| host.is_for_host(url)) || is_given()
     }
 }
 
@@ -204,10 +229,15 @@ mod tests {
     #[test]
     fn row_41_a_server_knows_its_secrets() {
         let secret = Secret::new(template(&["a.example/v1/"], "X-Key", "{}"), "abcabcabd").expect("a secret");
-        let other = KnownSecrets::default().with(&Redaction::new(["a model's key"]));
+        let model = GivenTo::Host("model.example".to_owned());
+        let other = KnownSecrets::default().with(&Redaction::new(["a model's key"]), &model);
         let known = KnownSecrets::new([&secret]).and(&other);
         assert!(known.are_known_to(&Url::parse("https://a.example/last").expect("a URL")));
+        assert!(known.are_known_to(&Url::parse("http://a.example:8080/").expect("a URL")));
+        assert!(known.are_known_to(&Url::parse("https://model.example/files").expect("a URL")));
         assert!(!known.are_known_to(&Url::parse("https://b.example/v1/").expect("a URL")));
+        let program = known.with(&Redaction::new(["a program's key"]), &GivenTo::Somebody);
+        assert!(program.are_known_to(&Url::parse("https://b.example/v1/").expect("a URL")));
         assert_eq!(known.redaction().whole("abcabcabd, a model's key".to_owned()), "(secret), (secret)");
     }
 }

@@ -75,7 +75,8 @@ impl Change {
                 Ok(())
             }
             Change::Symlink { base, target: to, path } => {
-                if to.starts_with('/') {
+                // One that climbs could lead out of the tree for others who follow it, also once it was moved.
+                if to.starts_with('/') || to.split('/').any(|component| component == "..") {
                     return Err(Refusal::NotPermitted);
                 }
                 let target = Target::find(&base, &path, Errno::EXIST)?.not_a_directory()?;
@@ -123,14 +124,17 @@ fn rename((from, from_path): (&Base, &str), (to, to_path): (&Base, &str)) -> Res
     if is_directory && !has_same_code(&to.tree.protected.now())? {
         return Err(Errno::XDEV.into());
     }
+    // Two names of one file stay both: the system does nothing then.
+    let is_same =
+        target.stat().is_some_and(|target| Some(FileId::from(&target)) == source.stat().as_ref().map(FileId::from));
+    if is_same {
+        return Ok(renameat(&source.entry.parent, &source.name, &target.entry.parent, &target.name)?);
+    }
     if from.tree.is_same(&to.tree) {
         let mut counted = to.tree.usage.lock();
         let replaced = target.stat();
-        let is_same = replaced.as_ref().map(FileId::from) == source.stat().as_ref().map(FileId::from);
         renameat(&source.entry.parent, &source.name, &target.entry.parent, &target.name)?;
-        if !is_same {
-            gone(&mut counted, replaced);
-        }
+        gone(&mut counted, replaced);
         return Ok(());
     }
     // What is in a directory would have to be counted for the other tree: libraries copy it then.

@@ -6,7 +6,7 @@ use super::beneath::SEARCH;
 use super::{FileId, Refusal};
 use crate::record::lock;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, open, openat, readlinkat, statat};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -34,6 +34,10 @@ const DEEPEST: usize = 1024;
 /// Entries of protected folders that are compared with a file that has several names.
 const MOST_COMPARED: usize = 50_000;
 
+/// Among the endings of [`ProtectedKind::CodeFiles`]: names without an ending, such as `tool`, of files that exist and of
+/// files that would be loaded in the place of another one (`tool` instead of `tool.js`).
+pub const WITHOUT_ENDING: &str = "/";
+
 /// A file or folder that plugins must not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtectedPath {
@@ -57,7 +61,7 @@ pub enum ProtectedKind {
     /// The files `*.toml` in the folder, in which agents are looked for. Those of other well-known programs are not.
     AgentFiles,
     /// The files below the folder, at any depth, whose names end with one of these, in small letters: code that an
-    /// interpreter loads from there. Example: `&[".py", ".pth"]`.
+    /// interpreter loads from there. Example: `&[".py", ".pth", WITHOUT_ENDING]`.
     CodeFiles(&'static [&'static str]),
 }
 
@@ -208,14 +212,26 @@ impl Protection {
 
     /// Refuses to change code that an interpreter could load.
     fn check_code(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), Refusal> {
-        let name = folded(name);
-        let is_code = |(endings, _): &&CodeFiles| endings.iter().any(|ending| name.ends_with(ending));
+        let hides = |endings: &[&str]| {
+            let exists = |ending: &&str| {
+                let name: OsString = [name, ending.as_ref()].into_iter().collect();
+                statat(parent, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+            };
+            let is_file = |stat: Stat| !FileType::from_raw_mode(stat.st_mode).is_dir();
+            endings.contains(&WITHOUT_ENDING)
+                && !name.as_encoded_bytes().contains(&b'.')
+                && (statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_file)
+                    || endings.iter().filter(|ending| ending.starts_with('.')).any(exists))
+        };
+        let folded = folded(name);
+        let is_code =
+            |(endings, _): &&CodeFiles| endings.iter().any(|ending| folded.ends_with(ending)) || hides(endings);
         if !self.code_folders.values().flatten().any(|files| is_code(&files)) {
             return Ok(());
         }
         for id in above(parent, |id| self.code_folders.contains_key(&id))? {
             if let Some((_, what)) = self.code_folders[&id].iter().find(is_code) {
-                return Err(protected(&name, what));
+                return Err(protected(&folded, what));
             }
         }
         Ok(())
@@ -409,6 +425,16 @@ mod tests {
             let [one, other] = [one, other].map(|name| File::open(root.join(name)).expect("it opens"));
             protection.has_same_code(one.as_fd(), other.as_fd()).expect("known")
         };
+        let names = path(root.join("other"), ProtectedKind::CodeFiles(&[".js", WITHOUT_ENDING]));
+        paths.add([names]);
+        std::fs::write(root.join("other/tool.js"), "").expect("written");
+        std::fs::write(root.join("other/run"), "").expect("written");
+        std::fs::create_dir(root.join("other/notes")).expect("created");
+        let protection_of_names = paths.now();
+        for (name, expected) in [("tool", true), ("run", true), ("notes", false), ("other", false), ("new.txt", false)]
+        {
+            assert_eq!(is_refused(&protection_of_names, &root.join("other"), name), expected, "{name}");
+        }
         assert!(same("agent", "agent/deep") && same("other", "") && !same("other", "agent/deep"));
     }
 

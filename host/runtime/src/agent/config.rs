@@ -18,7 +18,7 @@ use agent_core::text_dialect::ToolDialect;
 use agent_core::tool::{ToolDefinition, ToolSource};
 use agent_mcp::ServerConfig;
 use agent_memory::digest_of;
-use agent_plugins::{CallLimits, Grants, KnownSecrets, TreeGrant};
+use agent_plugins::{CallLimits, GivenTo, Grants, KnownSecrets, TreeGrant};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -233,6 +233,9 @@ fn secrets_of(config: &AgentConfig) -> KnownSecrets {
         let answered = [&allowance.answered.for_this_run, &allowance.answered.for_good];
         std::iter::once(&allowance.grants).chain(answered).flat_map(|grants| &grants.secrets)
     });
-    let servers = config.mcp.iter().map(agent_mcp::secrets_of);
-    servers.fold(KnownSecrets::new(granted), |known, server| known.with(&server))
+    config.mcp.iter().fold(KnownSecrets::new(granted), |known, server| {
+        // Nobody knows which servers a program asks.
+        let given_to = agent_mcp::host_of(server).map_or(GivenTo::Somebody, GivenTo::Host);
+        known.with(&agent_mcp::secrets_of(server), &given_to)
+    })
 }

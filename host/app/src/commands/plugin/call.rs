@@ -65,7 +65,9 @@ pub(super) async fn call(
     let tool = tool(&plugin, &asked.tool)?;
     let arguments = checked_arguments(tool, &asked.arguments)?;
     let (grants, limits) = allowed(&plugin, &asked.whose, terminal)?;
-    let setup = PluginSetup::new(plugin.clone(), grants, limits);
+    let secrets = Arc::new(asked.whose.secrets(&grants));
+    terminal.keep_secret(secrets.redaction());
+    let setup = PluginSetup::new(plugin.clone(), grants, limits).knowing(&secrets);
     let request = ToolCallRequest { name: &asked.tool, args: arguments.to_string(), context: context(limits) };
     let media: Arc<dyn MediaPort> = Arc::new(CallMedia::default());
     let key_value = match setup.grants().key_value {
