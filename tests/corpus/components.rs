@@ -56,6 +56,23 @@ fn sandbox(folder: &Path, compiler: CompilerCommand, limits: HostLimits) -> Sand
     Sandbox::new(options).expect("a sandbox")
 }
 
+/// Row 36: a component that computes for ever when it is started costs that time once.
+#[test]
+fn row_36_an_endless_start_is_not_tried_again() {
+    let ground = ground();
+    let code = "(component (core module $m (func $run loop br 0 end) (start $run)) (core instance $i (instantiate $m))\n\
+                (core module $n (func (export \"f\"))) (core instance $j (instantiate $n))\n\
+                (func (export \"f\") (canon lift (core func $j \"f\"))))";
+    std::fs::write(ground.path().join("plugins/endless.wasm"), wat::parse_str(code).expect("a component"))
+        .expect("written");
+    let first = said(&run(&ground, &["plugin", "inspect", "plugins/endless.wasm"]));
+    assert!(first.contains("time of"), "{first}");
+    let again = said(&run(&ground, &["plugin", "inspect", "plugins/endless.wasm"]));
+    assert!(again.contains("it is in quarantine"), "{again}");
+    let listed = said(&run(&ground, &["plugin", "quarantine"]));
+    assert!(listed.contains("endless"), "{listed}");
+}
+
 /// Row 36: every one of them is refused with its reason when it is inspected, and the host ends in order.
 #[test]
 fn row_36_each_attack_is_refused_by_name() {

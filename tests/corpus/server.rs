@@ -17,7 +17,12 @@ pub(crate) struct Server {
 impl Server {
     /// Serves each connection with this.
     pub(crate) fn new(serve: impl Fn(TcpStream) + Send + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        Self::at("127.0.0.1", serve)
+    }
+
+    /// The same at this address of loopback.
+    pub(crate) fn at(address: &str, serve: impl Fn(TcpStream) + Send + 'static) -> Self {
+        let listener = TcpListener::bind((address, 0)).expect("loopback");
         let address = listener.local_addr().expect("bound");
         let connections = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&connections);

@@ -126,11 +126,11 @@ fn row_4_bombs_that_grow() {
 #[test]
 fn row_44_media_of_a_call_are_bounded_together() {
     alone(async {
-        let scene = Scene::new(&["probe"]).await;
+        let scene = Scene::new(&["intruder"]).await;
         let attack = async |_| {
-            let arguments = json!({"bytes": 1_000_000, "times": 100});
-            let (is_error, text) = scene.call(unhurried("probe"), "probe.write_images", arguments).await;
-            assert!(is_error && text.contains("32 MiB together"), "{text}");
+            let arguments = json!({"deeds": "media 1000000 100"});
+            let (_, text) = scene.call(unhurried("intruder"), "intruder.deeds", arguments).await;
+            assert!(text.contains("32 MiB together"), "{text}");
         };
         scene.repeat("row 44, media", attack).await;
     });

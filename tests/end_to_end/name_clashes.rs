@@ -32,7 +32,9 @@ fn row_55_a_plugin_with_a_name_that_exists_is_left_out() {
     std::fs::write(path.join("plugins/aaa.wasm"), another("aaa")).unwrap();
     std::fs::write(path.join("replies.json"), script(&[saying("I still work.")]).to_string()).unwrap();
     let file = "model = \"scripted:replies.json\"\nplugin_directory = \"plugins\"\n";
-    for (rest, left_out) in [("", "text"), ("[plugins.text.grants]\nread = [\".\"]\n", "aaa")] {
+    for (rest, left_out) in
+        [("", "text"), ("[plugins.text.grants]\nread = [\".\"]\n", "aaa"), ("[plugins.text]\n", "aaa")]
+    {
         std::fs::write(path.join("agent.toml"), format!("{file}{rest}")).unwrap();
         let (done, text) = says(path, &["--agent", "agent.toml", "hello"]);
         assert!(done && text.contains("I still work."), "{text}");
@@ -46,7 +48,8 @@ fn row_55_a_plugin_with_a_name_that_exists_is_left_out() {
     assert!(done && text.contains("the plugin `text` is left out") && text.contains("com.example.count"), "{text}");
 }
 
-const SERVER: &str = r#"while IFS= read -r line; do
+/// A server for `sh -c` with the tools `count` and `other`.
+pub(crate) const SERVER: &str = r#"while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
   [ -n "$id" ] || continue
   case $line in

@@ -62,6 +62,15 @@ pub(crate) fn sandbox_of(settings: &Settings, data: &DataDirectory) -> Result<Sa
     Ok(sandbox)
 }
 
+/// The engine for an agent below another one: what its own file says of signatures counts beside what the first one's says.
+pub(crate) fn vetted(sandbox: &Sandbox, settings: &Settings) -> Sandbox {
+    sandbox.vetted_by(vetting(settings))
+}
+
+fn vetting(settings: &Settings) -> Arc<Locked> {
+    Arc::new(Locked { trust: settings.file.sharing.clone() })
+}
+
 /// The same for who speaks of no agent but of its file.
 pub(crate) fn limited_sandbox(data: &DataDirectory, limits: HostLimits, trust: Trust) -> Result<Sandbox, Failure> {
     let program = environment::this_program().ok_or_else(|| {
@@ -450,6 +459,7 @@ fn configuration(settings: &Settings) -> AgentConfig {
     AgentConfig {
         file: settings.path.as_deref().map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())),
         rule_binding: settings.rule_binding,
+        vetting: Some(vetting(settings)),
         user: settings.user.clone().or_else(environment::user),
         bounds: bounds(settings),
         prompt: PromptParts {
@@ -527,7 +537,9 @@ fn bounds(settings: &Settings) -> LoopConfig {
 /// The plugins that its file and its grants name.
 pub(crate) fn plugin_names(settings: &Settings) -> impl Iterator<Item = &str> {
     let file = &settings.file;
-    let names = settings.grants.plugins.keys().chain(file.limits.keys()).chain(&file.unasked);
+    // An empty table names its plugin, too.
+    let names =
+        settings.grants.plugins.keys().chain(file.limits.keys()).chain(&file.unasked).chain(file.plugin_tables.keys());
     names.map(String::as_str).collect::<BTreeSet<_>>().into_iter()
 }
 

@@ -334,7 +334,7 @@ pub enum EventKind {
         /// As its author wrote it.
         name: String,
     },
-    /// The same call has failed the same way three times: the tool is off for the rest of the turn (L28).
+    /// The same call has failed the same way in three replies: the tool is off for the rest of the turn (L28).
     ToolDisabled {
         /// The third.
         call: CallId,

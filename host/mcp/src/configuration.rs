@@ -4,7 +4,7 @@ use agent_core::limits::DefaultLimit::Is;
 use agent_core::limits::LimitRow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// One server.
@@ -79,6 +79,22 @@ pub struct ChildCommand {
     pub env: BTreeMap<String, String>,
     /// Where it runs. Default: where the host runs.
     pub directory: Option<PathBuf>,
+}
+
+impl ChildCommand {
+    /// Where a file lies that an argument names.
+    pub fn place_of(&self, name: &str) -> PathBuf {
+        self.directory.as_deref().unwrap_or(Path::new(".")).join(name)
+    }
+
+    /// The file that the command leads to, without links; none where there is none.
+    pub fn program(&self) -> Option<PathBuf> {
+        if self.command.contains(std::path::is_separator) {
+            return self.place_of(&self.command).canonicalize().ok();
+        }
+        let folders = std::env::split_paths(self.env.get("PATH")?).collect::<Vec<_>>();
+        folders.iter().find_map(|folder| self.place_of("").join(folder).join(&self.command).canonicalize().ok())
+    }
 }
 
 /// Where a server listens.

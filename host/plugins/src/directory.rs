@@ -127,7 +127,7 @@ impl PluginDirectory {
 
     /// What the lock kept from serving may serve by its new word.
     async fn read_again_after_a_change_of_the_lock(&mut self, now: Instant) {
-        let Some(vetting) = &self.sandbox.shared.vetting else { return };
+        let Some(vetting) = &self.sandbox.vetting else { return };
         let path = self.path.join(vetting.lock_file());
         let lock = tokio::fs::metadata(path).await.ok().as_ref().map(Stamp::of);
         if std::mem::replace(&mut self.lock, lock) == lock {

@@ -12,7 +12,7 @@ use crate::room::Rooms;
 use crate::store::PluginStore;
 use crate::trees::TreeHost;
 use crate::turns::GuestTurns;
-use crate::vetting::Vetting;
+use crate::vetting::{Both, Vetting};
 use agent_core::message::Digest;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -67,6 +67,7 @@ pub enum SandboxError {
 #[derive(Clone)]
 pub struct Sandbox {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) vetting: Option<Arc<dyn Vetting>>,
 }
 
 pub(crate) struct Shared {
@@ -87,7 +88,6 @@ pub(crate) struct Shared {
     pub(crate) wasm_stack: usize,
     pub(crate) compiler: Option<CompilerCommand>,
     pub(crate) store: Option<PluginStore>,
-    pub(crate) vetting: Option<Arc<dyn Vetting>>,
     pub(crate) trees: TreeHost,
     loaded: Mutex<HashMap<LoadedKey, Weak<LoadedPlugin>>>,
 }
@@ -115,11 +115,20 @@ impl Sandbox {
             wasm_stack: options.limits.wasm_stack,
             compiler: options.compiler,
             store: options.store_directory.map(PluginStore::new),
-            vetting: options.vetting,
             trees: TreeHost::default(),
             loaded: Mutex::default(),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { shared: Arc::new(shared), vetting: options.vetting })
+    }
+
+    /// The same engine for an agent whose components another vetting is asked about, after that of this one.
+    #[must_use]
+    pub fn vetted_by(&self, vetting: Arc<dyn Vetting>) -> Self {
+        let vetting = match self.vetting.clone() {
+            Some(first) => Arc::new(Both { first, second: vetting }),
+            None => vetting,
+        };
+        Self { shared: Arc::clone(&self.shared), vetting: Some(vetting) }
     }
 
     /// The plugin store, if there is one.

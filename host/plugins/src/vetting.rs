@@ -32,3 +32,37 @@ pub trait Vetting: Send + Sync + std::fmt::Debug {
     /// The file beside the plugins that the answer depends on: when it changes, what was refused is asked about again.
     fn lock_file(&self) -> &'static str;
 }
+
+/// What serves only where both agree.
+#[derive(Debug)]
+pub(crate) struct Both {
+    pub(crate) first: Arc<dyn Vetting>,
+    pub(crate) second: Arc<dyn Vetting>,
+}
+
+impl Vetting for Both {
+    fn vet(
+        &self,
+        file: &Path,
+        plugin: &PluginIdentity,
+        component: &ReadComponent<'_>,
+    ) -> Result<Option<String>, String> {
+        let first = self.first.vet(file, plugin, component)?;
+        let second = self.second.vet(file, plugin, component)?;
+        Ok(first.or(second))
+    }
+
+    fn vet_kept(
+        &self,
+        vouched: Option<&str>,
+        plugin: &PluginIdentity,
+        component: &ReadComponent<'_>,
+    ) -> Result<(), String> {
+        self.first.vet_kept(vouched, plugin, component)?;
+        self.second.vet_kept(vouched, plugin, component)
+    }
+
+    fn lock_file(&self) -> &'static str {
+        self.first.lock_file()
+    }
+}

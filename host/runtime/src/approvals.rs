@@ -502,3 +502,12 @@ impl Session {
         Ok(input)
     }
 }
+
+/// The content of a call's result as whoever answered gave it, without what the host said before it about changed arguments.
+pub(crate) fn without_edit_note<'c>(record: &CallRecord, content: &'c [Content]) -> &'c [Content] {
+    let CallRecord { arguments, edited: Some(edited), .. } = record else { return content };
+    match content.split_first() {
+        Some((Content::Text(note), rest)) if *note == edit_note(arguments, edited) => rest,
+        _ => content,
+    }
+}

@@ -128,6 +128,8 @@ pub struct Session {
     /// Refused to plugins that no call has asked, and not told yet.
     pub(crate) denied: Vec<(Option<CallId>, Denial)>,
     opened_at: u64,
+    /// The open turn could not go on when the session was opened, or what it waited for had expired.
+    ended_at_opening: bool,
     /// What plugins ask of services and somebody must allow first, as far as it was asked in this process.
     pub(crate) held_requests: HashMap<CallId, (HeldRequest, ServiceRequest)>,
     /// MCP servers that a decision was checked against, until the turn that goes on holds them itself.
@@ -155,6 +157,12 @@ impl Session {
     /// Number of the last durable event before the session was opened here.
     pub fn opened_at(&self) -> u64 {
         self.opened_at
+    }
+
+    /// Whether opening it has ended its turn: the question that it waited for had expired, or its plugins are gone.
+    /// [`Session::run`] without an input gives the result.
+    pub fn has_ended_at_opening(&self) -> bool {
+        self.ended_at_opening
     }
 
     /// Its events from now on, and before them the last durable ones that nobody has watched.

@@ -9,6 +9,7 @@ use agent_memory::Approvals;
 use agent_plugins::{Access, TreeGrant};
 use agent_runtime::{AgentConfig, OpenSession, RuleBinding, Session, TurnResult};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Allows a payment for good, in a session of this configuration.
 async fn allowed_for_good(house: &House, config: AgentConfig) {
@@ -131,6 +132,41 @@ async fn row_52_an_approval_is_bound_to_the_servers_program() {
     assert!(!asks(server(&[], None)).await.1, "the same server is remembered");
     assert!(asks(server(&["--other"], None)).await.1, "other arguments");
     assert!(asks(server(&[], Some("elsewhere"))).await.1, "another folder");
+}
+
+/// Row 52: it holds for what stands in the server's script, and for the program that the command leads to.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn row_52_an_approval_is_bound_to_what_the_program_is() {
+    let house = House::new(&[]).await;
+    let folder = house.directory.path().join("bin");
+    std::fs::create_dir(&folder).unwrap();
+    let file = folder.join("server.sh");
+    std::fs::write(&file, crate::name_clashes::SERVER).unwrap();
+    let path = format!("{}:/usr/bin:/bin", folder.display());
+    let asks = async || {
+        let (args, env) = (vec![file.display().to_string()], BTreeMap::from([("PATH".to_owned(), path.clone())]));
+        let command = ChildCommand { command: "sh".to_owned(), args, env, ..ChildCommand::default() };
+        let server = ServerConfig::new("desk", Transport::Stdio(command));
+        let mut config = AgentConfig { mcp: vec![server], ..AgentConfig::new("test") };
+        config.approvals.default = ApprovalPolicy::Ask;
+        let replies = script(&[calling(&[("desk.count", json!({"text": "x"}))]), saying("Done.")]);
+        let mut session = house.session(config, replies).await;
+        let waits = matches!(turn(&mut session, "Go.").await, TurnResult::Suspended(_));
+        (session, waits)
+    };
+    let allowed_for_good = async || {
+        let (mut session, waits) = asks().await;
+        assert!(waits);
+        session.approve(vec![allow("call_1_1_1", GrantScope::Always)]).await.unwrap();
+        finished(go_on(&mut session).await);
+        assert!(!asks().await.1, "the same server is remembered");
+    };
+    allowed_for_good().await;
+    std::fs::write(&file, format!("{}\n# changed", crate::name_clashes::SERVER)).unwrap();
+    allowed_for_good().await;
+    std::os::unix::fs::symlink("/bin/bash", folder.join("sh")).unwrap();
+    assert!(asks().await.1, "another program comes first on the PATH");
 }
 
 /// Row 52: between the question and the answer the server has become another program, so the answer is void.

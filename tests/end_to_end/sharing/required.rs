@@ -49,6 +49,40 @@ fn row_45_local_builds_need_a_word() {
     desk.fails(2, &list, &UNSIGNED);
 }
 
+/// Row 45: an entry of the lock for one name lets no component with another name serve.
+#[test]
+fn row_45_a_lock_entry_is_for_its_own_name() {
+    let desk = Desk::new();
+    let bytes = desk.built("mine", "files");
+    desk.requiring("unsigned = [\"mine\"]");
+    let list = of_agent(&["plugin", "list"]);
+    desk.fails(2, &list, &UNSIGNED);
+    let file = desk.path("plugins/mine.wasm");
+    let entry = format!(
+        "version = 1\n[[plugin]]\nname = \"mine\"\nversion = \"0.1.0\"\nreference = \"{}\"\ncomponent = \"{}\"\n",
+        file.display(),
+        digest_of(&bytes)
+    );
+    std::fs::write(desk.path("plugins/plugins.lock"), entry).unwrap();
+    desk.fails(2, &list, &["it is the plugin `files`", "as `mine`"]);
+}
+
+/// Row 45: an agent that requires signatures requires them when it works for another one, too.
+#[test]
+fn row_45_a_delegate_requires_its_own_signatures() {
+    let desk = Desk::new();
+    desk.built("mine", "mine");
+    desk.requiring("");
+    std::fs::rename(desk.path("agent.toml"), desk.path("reader.toml")).unwrap();
+    let lead = "name = \"lead\"\n[agents.reader]\nagent = \"reader.toml\"\ndescription = \"Reads.\"\n";
+    std::fs::write(desk.path("agent.toml"), lead).unwrap();
+    desk.fails(2, &of_agent(&["hello"]), &UNSIGNED);
+    desk.requiring("unsigned = [\"mine\"]");
+    std::fs::rename(desk.path("agent.toml"), desk.path("reader.toml")).unwrap();
+    std::fs::write(desk.path("agent.toml"), lead).unwrap();
+    desk.done(&of_agent(&["hello"]));
+}
+
 /// Row 45: what was built here serves with a signature of a key that is trusted for local builds, and of no other; a changed
 /// file needs a new one.
 #[test]

@@ -21,7 +21,6 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio_util::sync::CancellationToken;
 
@@ -127,7 +126,7 @@ impl Bench {
         if !self.has_agent {
             use_all(&mut settings, built);
         }
-        opening::open_in(&self.run, (settings, self.data.clone()), Duration::ZERO, terminal).await
+        opening::open_in(&self.run, (settings, self.data.clone()), opening::OpenedFor::Turns, terminal).await
     }
 
     /// Asks the same after each build, each time in a new session, until somebody stops it.

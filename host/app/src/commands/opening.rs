@@ -61,14 +61,28 @@ pub(crate) fn files(made: &[MadeAgent]) -> BTreeMap<String, PathBuf> {
 /// Builds and loads the plugins, and opens the session that is asked for.
 pub(crate) async fn open(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Opened, Failure> {
     let settings = setup::settings(&run.agent, terminal).await?;
-    open_in(run, (settings, DataDirectory::open(data)?.for_user(run.user.clone())), Duration::ZERO, terminal).await
+    let data = DataDirectory::open(data)?.for_user(run.user.clone());
+    open_in(run, (settings, data), OpenedFor::Turns, terminal).await
 }
 
-/// The same in a data folder, waiting for as long as is said for another process that has the session open.
+/// What a session is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpenedFor {
+    /// To run turns. A file in the plugin folder that is no plugin is refused, and so is a session that another process has open.
+    Turns,
+    /// To answer what the open turn waits for. The turn has its plugins already, so such files are reported, and the host
+    /// waits up to [`PATIENCE`] for another process that works on the session.
+    AnAnswer,
+}
+
+/// How long another process may work on the session before an answer is given back.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The same in a data folder.
 pub(crate) async fn open_in(
     run: &RunArguments,
     (mut settings, data): (Settings, DataDirectory),
-    patience: Duration,
+    opened_for: OpenedFor,
     terminal: &Terminal,
 ) -> Result<Opened, Failure> {
     settings.user = run.user.clone().or_else(|| data.user());
@@ -77,7 +91,13 @@ pub(crate) async fn open_in(
     let which = which(run, &settings, (&*store, &data)).await?;
     let sandbox = setup::sandbox_of(&settings, &data)?;
     let (generation, problems) = setup::plugins(&settings, &sandbox, terminal).await?;
-    setup::refuse(&problems)?;
+    match (setup::refuse(&problems), opened_for) {
+        (refused, OpenedFor::Turns) => refused?,
+        (Ok(()), OpenedFor::AnAnswer) => {}
+        (Err(problems), OpenedFor::AnAnswer) => {
+            terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&problems.message)));
+        }
+    }
     setup::note_no_plugins(&settings, &generation, terminal);
     let projects = if run.agent.build { Projects::Build } else { Projects::Leave };
     let delegates = agents::delegates(&settings, &sandbox, (projects, agents::ReadFor::Host), terminal).await?;
@@ -88,7 +108,9 @@ pub(crate) async fn open_in(
     protection::hold_trees(&sandbox, made.iter().map(|made| &made.settings))?;
     for MadeAgent { live, settings, .. } in &made {
         let Some(folder) = &settings.plugins else { continue };
-        for notice in swap::begin(&*store, &sandbox, folder, live).await.map_err(Failure::refused)? {
+        for notice in
+            swap::begin(&*store, &setup::vetted(&sandbox, settings), folder, live).await.map_err(Failure::refused)?
+        {
             if let Notice::Refused { subject, reason } = notice {
                 let told = format!("{subject}: {reason}\n  what was there before goes on serving");
                 terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&told)));
@@ -106,6 +128,7 @@ pub(crate) async fn open_in(
         http: None,
         leaving: terminal.leaving(),
     };
+    let patience = if opened_for == OpenedFor::AnAnswer { PATIENCE } else { Duration::ZERO };
     let session = patiently(&host, &agent, which, patience).await?;
     let kept = Kept { store: host.store.clone(), data };
     Ok(Opened { settings, host, agent, made, first_uses, session, kept })

@@ -100,7 +100,7 @@ async fn turns(
     (view, asker): (&mut TurnView<'_>, &mut Asker),
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
-    let interrupted = session.state().is_open();
+    let interrupted = session.state().is_open() || session.has_ended_at_opening();
     if !interrupted && prompt.is_none() && session.state().turns > 0 {
         view.nothing_interrupted();
     }

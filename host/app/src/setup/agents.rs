@@ -138,7 +138,8 @@ impl Loader<'_> {
             )));
         }
         self.files.insert(settings.name.clone(), file.clone());
-        let (generation, problems) = super::plugins(&settings, self.sandbox, self.terminal).await?;
+        let (generation, problems) =
+            super::plugins(&settings, &super::vetted(self.sandbox, &settings), self.terminal).await?;
         super::refuse(&problems)?;
         super::note_no_plugins(&settings, &generation, self.terminal);
         let chain = [above, &[Above { file: file.clone(), name: settings.name.clone() }]].concat();

@@ -4,6 +4,7 @@ use super::batch::Progress;
 use super::config::{AtLimit, LoopConfig};
 use super::state::Run;
 use super::turn::{Phase, Turn};
+use crate::event::WaitCause;
 use crate::message::{CallId, Digest, Role};
 
 /// Most bytes of the state that a context builder keeps for the steps of a turn (L2).
@@ -20,8 +21,10 @@ pub struct Dropped {
     pub sections: usize,
     /// The open turn had state of a context builder.
     pub builder_state: bool,
-    /// Calls of the open turn that were about to run, or that ran.
+    /// Calls of the open turn that were about to run, that ran, or that were handed on to a service or to another agent.
     pub calls: Vec<CallId>,
+    /// What stood for messages that had left the view: it would be read as the host's own words.
+    pub summary: bool,
     /// The session that delegated the work.
     pub delegated_by: Option<String>,
     /// The user for whom the turn worked.
@@ -87,6 +90,7 @@ impl Run {
         self.grants.clear();
         dropped.delegated_by = self.delegated_by.take();
         self.delegation.clear();
+        dropped.summary = self.summary.take().is_some();
         // What a turn kept that is over is history: nothing reads it as authority.
         if let Some(turn) = self.turn.as_mut().filter(|turn| !turn.is_over()) {
             turn.drop_authority(terms, &mut dropped);
@@ -153,11 +157,21 @@ impl Turn {
             // What a plugin asked of a service is the document's word only: nobody may be asked to allow it, and it is not sent.
             let had_request = call.request.take().is_some();
             let asks_for_it = had_request && call.state == Progress::Asking;
-            if asks_for_it || matches!(call.state, Progress::Waiting | Progress::Running) {
+            // Nobody here has asked that service, or begun that agent's session, or agreed on what an answer is.
+            let is_handed_on =
+                call.state == Progress::Outstanding && !matches!(call.awaits, Some(WaitCause::Answer { .. }));
+            if is_handed_on {
+                call.awaits = None;
+                if let Some(count) = batch.outstanding.get_mut(&call.name) {
+                    *count = count.saturating_sub(1);
+                }
+            }
+            if asks_for_it || is_handed_on || matches!(call.state, Progress::Waiting | Progress::Running) {
                 call.state = Progress::Unknown;
                 dropped.calls.push(call.id.clone());
             }
         }
+        batch.outstanding.retain(|_, count| *count > 0);
         // What is waited for has changed, so it is said again.
         batch.suspended &= dropped.calls.is_empty();
     }

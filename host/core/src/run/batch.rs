@@ -188,6 +188,18 @@ impl Batch {
         !self.is_done() && !goes_on
     }
 
+    /// Whether a call waits in a state that nothing ends: no transition leaves one behind.
+    pub(super) fn is_contradictory(&self) -> bool {
+        self.calls.iter().any(|call| match call.state {
+            Progress::Checking => self.completion.is_none(),
+            Progress::Outstanding => !matches!(
+                call.awaits,
+                Some(WaitCause::Service { .. } | WaitCause::Agent { .. } | WaitCause::Answer { .. })
+            ),
+            _ => false,
+        })
+    }
+
     /// How many answers have come, by tool (L11).
     pub(super) fn answered(&self) -> BTreeMap<String, u32> {
         let mut answered = BTreeMap::new();

@@ -108,7 +108,7 @@ impl Plan {
     fn asked(&self) -> Asked {
         match self.stage {
             Stage::Making => Asked::Planner,
-            Stage::Step(place) => Asked::Executor { step: count(place + 1), of: count(self.steps.len()) },
+            Stage::Step(place) => Asked::Executor { step: count(place.saturating_add(1)), of: count(self.steps.len()) },
             Stage::Synthesis => Asked::Synthesis,
         }
     }
@@ -282,7 +282,7 @@ impl Run {
         match plan.trouble.take() {
             Some(trouble) => self.fall_back(&trouble, change),
             None => {
-                plan.enter(place + 1);
+                plan.enter(place.saturating_add(1));
                 turn.take_plans_budget();
             }
         }

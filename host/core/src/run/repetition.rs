@@ -14,8 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The same call with the same error so often turns its tool off (L28).
+/// In so many replies the same call with the same error turns its tool off (L28).
 const MOST_FAILURES: u32 = 3;
+/// One reply earlier, the model is warned.
+const WARNED: u32 = MOST_FAILURES - 1;
 /// The same error so often in a row ends the turn, where only a tool may (L19).
 const MOST_ERRORS: u32 = 5;
 /// Characters of an error that the end of the turn names.
@@ -25,8 +27,10 @@ const NAMED: usize = 300;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Repetition {
-    /// Failures of the same call with the same error.
+    /// In how many replies the same call has failed with the same error.
     failures: BTreeMap<u64, u32>,
+    /// The reply that was the last to be counted there, by its number in the turn.
+    counted_in: BTreeMap<u64, u32>,
     /// Tools that are off, with the error that turned them off.
     off: BTreeMap<String, u64>,
     /// The last error, and in how many replies in a row a call ended with it.
@@ -53,6 +57,14 @@ pub(super) enum Switch {
     Missing,
 }
 
+/// What follows from a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Consequence {
+    None,
+    Warning,
+    Off,
+}
+
 impl Repetition {
     /// Why a call of this tool does not run.
     pub(super) fn refusal(&self, tool: &str) -> Option<ToolError> {
@@ -64,18 +76,26 @@ impl Repetition {
         self.row = None;
     }
 
-    /// Counts a failure; whether it is the one at which the model is warned.
-    fn failed(&mut self, call: &BatchCall, text: &str) -> (u64, bool) {
+    /// Counts a failure in a reply: once for each reply, since the model has seen nothing in between.
+    fn failed(&mut self, call: &BatchCall, text: &str, reply: u32) -> (u64, Consequence) {
         if let Some(error) = self.off.get(&call.name).filter(|_| text == off(&call.name).for_model()) {
             // It stands for the error that turned the tool off.
-            return (*error, false);
+            return (*error, Consequence::None);
         }
         self.last = errors_in_words(text).chars().take(NAMED).collect();
         let error = fingerprint(&[text.as_bytes()]);
         let failure = fingerprint(&[call.name.as_bytes(), &call.arguments.to_le_bytes(), &error.to_le_bytes()]);
+        if self.counted_in.insert(failure, reply) == Some(reply) {
+            return (error, Consequence::None);
+        }
         let count = self.failures.entry(failure).or_default();
         *count += 1;
-        (error, *count == MOST_FAILURES)
+        let consequence = match *count {
+            WARNED => Consequence::Warning,
+            MOST_FAILURES => Consequence::Off,
+            _ => Consequence::None,
+        };
+        (error, consequence)
     }
 
     /// Takes the ends of a batch's calls, in call order. What one reply brought many times counts once: the model has
@@ -98,8 +118,9 @@ impl Repetition {
 }
 
 impl Run {
-    /// Notes how a call came out. The third failure of its kind is told to the model, before the error itself, so that
-    /// it is seen however long that is; then the tool is off for the turn, and its calls that still wait don't run.
+    /// Notes how a call came out. In the second reply with a failure of its kind the model is warned, in the third the tool is
+    /// turned off for the turn, and its calls that still wait don't run (L28). The model is told before the error itself, so
+    /// that it is seen however long that is.
     pub(super) fn guarded(
         &mut self,
         call: &mut BatchCall,
@@ -113,16 +134,17 @@ impl Run {
             call.end = Some(CallEnd::Succeeded);
             return (result, Guarded::Noted);
         }
-        let (error, warn) = turn.repetition.failed(call, &result_text(&result.content));
+        let reply = turn.interactions;
+        let (error, consequence) = turn.repetition.failed(call, &result_text(&result.content), reply);
         call.end = Some(CallEnd::Failed(error));
-        if !warn {
+        if consequence == Consequence::None {
             return (result, Guarded::Noted);
         }
         let mut result = result;
-        result.content.insert(0, Content::Text(warning(&call.name, switch)));
-        match switch {
-            Switch::Missing => (result, Guarded::Noted),
-            Switch::There => {
+        result.content.insert(0, Content::Text(warning(&call.name, consequence, switch)));
+        match (consequence, switch) {
+            (Consequence::None | Consequence::Warning, _) | (_, Switch::Missing) => (result, Guarded::Noted),
+            (Consequence::Off, Switch::There) => {
                 turn.repetition.off.insert(call.name.clone(), error);
                 (result, Guarded::TurnedOff)
             }
@@ -198,18 +220,20 @@ fn fingerprint(parts: &[&[u8]]) -> u64 {
 
 fn off(tool: &str) -> ToolError {
     let message = format!(
-        "`{tool}` is off for the rest of this turn: the same call failed the same way {MOST_FAILURES} times. Use another \
+        "`{tool}` is off for the rest of this turn: the same call failed the same way in {MOST_FAILURES} replies. Use another \
          tool or another way, or say what could not be done."
     );
     ToolError::Denied { message }
 }
 
-fn warning(tool: &str, switch: Switch) -> String {
-    let so = match switch {
-        Switch::There => format!("`{tool}` is off for the rest of this turn"),
-        Switch::Missing => "it will fail again".to_owned(),
+fn warning(tool: &str, consequence: Consequence, switch: Switch) -> String {
+    let so = match (consequence, switch) {
+        (_, Switch::Missing) => "it will fail again".to_owned(),
+        (Consequence::Off, Switch::There) => format!("`{tool}` is off for the rest of this turn"),
+        (_, Switch::There) => format!("after one more such reply, `{tool}` is off for the rest of this turn"),
     };
+    let replies = if consequence == Consequence::Off { MOST_FAILURES } else { WARNED };
     format!(
-        "[the same call with the same arguments has failed the same way {MOST_FAILURES} times: {so}; find another way]"
+        "[the same call with the same arguments has failed the same way in {replies} replies: {so}; find another way]"
     )
 }

@@ -191,6 +191,7 @@ impl Run {
         }
         match &turn.phase {
             Phase::Working(batch) if batch.calls.is_empty() || batch.is_done() => Err("a batch waits for nothing"),
+            Phase::Working(batch) if batch.is_contradictory() => Err("a call of the open turn waits for nobody"),
             Phase::Working(batch) if batch.calls.iter().any(|call| u64::from(call.attempt) > MOST) => {
                 Err("a counter is out of range")
             }

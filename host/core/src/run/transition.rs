@@ -260,14 +260,8 @@ impl Run {
                 }
                 self.announce_resumption(change);
             }
-            Decision::Failed(message) => {
-                self.announce_resumption(change);
-                self.settle(id, text_result(&message, true), change);
-            }
-            Decision::Result(text) => {
-                self.announce_resumption(change);
-                self.settle(id, text_result(&text, false), change);
-            }
+            Decision::Failed(message) => self.settle_awaited(id, text_result(&message, true), change),
+            Decision::Result(text) => self.settle_awaited(id, text_result(&text, false), change),
         }
     }
 

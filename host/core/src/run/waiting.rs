@@ -109,10 +109,19 @@ impl Run {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return;
         };
-        let stuck = batch.is_stuck();
         if let Some(call) = batch.call_mut(id) {
             call.answered = true;
         }
+        self.settle_awaited(id, result, change);
+    }
+
+    /// Somebody has said what became of a call. The turn goes on only where it waits for nothing else; else it says again what
+    /// it waits for.
+    pub(super) fn settle_awaited(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
+        let stuck = batch.is_stuck();
         // What is waited for has changed: it is said again.
         let suspended = std::mem::replace(&mut batch.suspended, false);
         let goes_on = batch.goes_on_after(|call| call == id);

@@ -59,7 +59,7 @@ fn d3_each_decision_goes_on() {
         session.dispatch();
         assert_eq!(kinds(&session.crash()), ["outcome_unknown", "suspended"]);
         let change = session.resolve("call_1_1_1", decision.clone());
-        assert_eq!(kinds(&change)[0], "resumed");
+        assert_eq!(kinds(&change).iter().filter(|kind| *kind == "resumed").count(), 1, "{:?}", kinds(&change));
         if decision == Decision::Retry {
             assert_eq!(
                 session.run.action(),
@@ -85,7 +85,7 @@ fn d3_decisions_come_one_by_one_and_each_suspension_is_announced() {
     assert_eq!(session.tell(dispatched(&[id(1)])), Err(Refused::Settled(id(1), UNKNOWN)));
     assert_eq!(session.tell(outcome("call_1_1_1", "late")), Err(Refused::Settled(id(1), UNKNOWN)));
     let change = session.resolve("call_1_1_2", Decision::Result("it did".into()));
-    assert_eq!(kinds(&change), ["resumed", "tool_result", "suspended"]);
+    assert_eq!(kinds(&change), ["tool_result", "suspended"], "it still waits for the others");
     let change = session.resolve("call_1_1_1", Decision::Retry);
     assert_eq!(kinds(&change), ["resumed"]);
     session.dispatch();

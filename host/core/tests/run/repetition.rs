@@ -29,10 +29,22 @@ fn asking(name: &str) -> ResolvedCall {
     ResolvedCall { approval: Approval::Needed(grant(name).digest), ..plain(name) }
 }
 
+/// Two replies whose only call fails the same way: one more such reply turns the tool off.
+fn fail_twice(session: &mut Session, call: impl Fn() -> ResolvedCall) {
+    for step in 1..=2 {
+        session.reply("", vec![call()]);
+        if matches!(session.run.action(), Action::Dispatch(_)) {
+            session.dispatch();
+            fail(session, &format!("call_1_{step}_1"));
+        }
+    }
+}
+
+/// Allows calls of the third reply.
 fn allow(session: &mut Session, places: std::ops::RangeInclusive<u32>) -> Change {
     let grant = |name| ScopedGrant { scope: GrantScope::Once, grant: grant(name) };
     let answer = |place: u32| ApprovalAnswer {
-        call: CallId(format!("call_1_1_{place}")),
+        call: CallId(format!("call_1_3_{place}")),
         verdict: ApprovalVerdict::Granted { edited: None, grant: grant("write") },
     };
     session.must(Input::Approval { answers: places.map(answer).collect() })
@@ -48,7 +60,9 @@ fn l28_the_third_same_failure_warns_and_turns_the_tool_off() {
         let off = kinds(&change).contains(&"tool_disabled".to_owned());
         assert_eq!(off, step == 3);
     }
-    assert_eq!(text_of(&session, "call_1_2_1").0, "full");
+    assert_eq!(text_of(&session, "call_1_1_1").0, "full");
+    let (second, _) = text_of(&session, "call_1_2_1");
+    assert!(second.starts_with("[the same call") && second.contains("after one more such reply"), "{second}");
     let (third, _) = text_of(&session, "call_1_3_1");
     assert!(third.starts_with("[the same call") && third.ends_with("full"), "{third}");
     // It does not run any more, also with other arguments; other tools do.
@@ -105,18 +119,32 @@ fn l28_refused_and_outstanding_calls_count() {
     }
 }
 
+/// The model has seen nothing between the calls of one reply: they count once.
+#[test]
+fn l28_replies_are_counted_and_not_calls() {
+    let mut session = Session::calling(LoopConfig::default());
+    for step in 1..=3 {
+        session.reply("", (0..4).map(|_| plain("write")).collect());
+        session.dispatch();
+        for place in 1..=4 {
+            let change = fail(&mut session, &format!("call_1_{step}_{place}"));
+            assert_eq!(kinds(&change).contains(&"tool_disabled".to_owned()), (step, place) == (3, 1));
+        }
+        let warned = text_of(&session, &format!("call_1_{step}_1")).0.starts_with("[the same call");
+        assert_eq!(warned, step >= 2);
+    }
+}
+
 /// Calls of the same reply that still wait end with their tool.
 #[test]
 fn l28_calls_that_still_wait_do_not_run() {
     let mut session = Session::calling(LoopConfig { parallel_calls: 1, ..Default::default() });
+    fail_twice(&mut session, || plain("write"));
     session.reply("", (0..5).map(|_| plain("write")).collect());
-    for place in 1..=3 {
-        let id = format!("call_1_1_{place}");
-        session.must(dispatched(&[CallId(id.clone())]));
-        fail(&mut session, &id);
-    }
+    session.must(dispatched(&[CallId("call_1_3_1".to_owned())]));
+    fail(&mut session, "call_1_3_1");
     assert!(matches!(session.run.action(), Action::CallModel(_)));
-    assert!(text_of(&session, "call_1_1_5").0.contains("is off"));
+    assert!(text_of(&session, "call_1_3_5").0.contains("is off"));
 }
 
 /// A turn could not end without them, and what is not there cannot be turned off: the model is warned only.
@@ -140,16 +168,18 @@ fn l28_loop_breaking_and_missing_tools_are_only_warned_of() {
 fn l28_calls_beside_the_refused_ones_do_not_run() {
     let mut session = Session::calling(LoopConfig::default());
     let bad = || refused("write", "no such folder");
+    fail_twice(&mut session, bad);
     let calls = vec![fine("write"), bad(), bad(), bad(), fine("write"), asking("write"), fine("look")];
     let change = session.reply("", calls);
     assert!(kinds(&change).contains(&"tool_disabled".to_owned()));
-    assert_eq!(session.dispatch(), [CallId("call_1_1_7".into())]);
+    assert_eq!(session.dispatch(), [CallId("call_1_3_7".into())]);
     for place in [1, 5, 6] {
-        let (text, is_error) = text_of(&session, &format!("call_1_1_{place}"));
+        let (text, is_error) = text_of(&session, &format!("call_1_3_{place}"));
         assert!(is_error && text.contains("`write` is off"), "{text}");
     }
     // The same without anything that could run: nobody is asked, and the model is told.
     let mut session = Session::calling(LoopConfig::default());
+    fail_twice(&mut session, bad);
     session.reply("", vec![asking("write"), bad(), bad(), bad()]);
     assert!(matches!(session.run.action(), Action::CallModel(_)), "{:?}", session.run.action());
 }
@@ -158,22 +188,23 @@ fn l28_calls_beside_the_refused_ones_do_not_run() {
 #[test]
 fn l28_l17_a_call_that_is_allowed_too_late_does_not_run() {
     let mut session = Session::calling(LoopConfig::default());
+    fail_twice(&mut session, || plain("write"));
     session.reply("", (0..4).map(|_| asking("write")).chain([asking("pay")]).collect());
     allow(&mut session, 1..=3);
     session.dispatch();
     for place in 1..=3 {
-        fail(&mut session, &format!("call_1_1_{place}"));
+        fail(&mut session, &format!("call_1_3_{place}"));
     }
     let Action::Suspended(suspension) = session.run.action() else { panic!("{:?}", session.run.action()) };
     assert_eq!(suspension.waits.len(), 2, "they have been asked about both");
     let change = allow(&mut session, 4..=4);
     assert_eq!(kinds(&change), ["approval_resolved", "tool_result_error", "suspended"]);
-    let (text, is_error) = text_of(&session, "call_1_1_4");
+    let (text, is_error) = text_of(&session, "call_1_3_4");
     assert!(is_error && text.contains("`write` is off"), "{text}");
-    assert_eq!(session.ledger.call(&CallId("call_1_1_4".into())).record.attempt, 0);
+    assert_eq!(session.ledger.call(&CallId("call_1_3_4".into())).record.attempt, 0);
     // The last answer goes on with the turn.
     let denied = ApprovalVerdict::Denied { reason: None };
-    let answers = vec![ApprovalAnswer { call: CallId("call_1_1_5".into()), verdict: denied }];
+    let answers = vec![ApprovalAnswer { call: CallId("call_1_3_5".into()), verdict: denied }];
     session.must(Input::Approval { answers });
     session.answer("done");
 }
@@ -182,11 +213,12 @@ fn l28_l17_a_call_that_is_allowed_too_late_does_not_run() {
 #[test]
 fn l28_l17_a_turn_goes_on_behind_a_call_that_is_allowed_too_late() {
     let mut session = Session::calling(LoopConfig::default());
+    fail_twice(&mut session, || plain("write"));
     session.reply("", (0..4).map(|_| asking("write")).collect());
     allow(&mut session, 1..=3);
     session.dispatch();
     for place in 1..=3 {
-        fail(&mut session, &format!("call_1_1_{place}"));
+        fail(&mut session, &format!("call_1_3_{place}"));
     }
     let change = allow(&mut session, 4..=4);
     assert_eq!(kinds(&change)[..4], ["approval_resolved", "tool_result_error", "resumed", "loop_iteration"]);

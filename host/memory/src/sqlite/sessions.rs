@@ -173,8 +173,8 @@ fn take_lease(
         (None, _) => {
             connection
                 .prepare_cached(
-                    "INSERT INTO sessions (subject, agent, user, delegated_by, created, updated)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
+                    "INSERT INTO sessions (subject, agent, user, delegated_by, created, updated, place)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?5, (SELECT coalesce(max(place), 0) + 1 FROM sessions))",
                 )?
                 .execute(params![session, meta.agent, meta.user, meta.delegated_by, now()])?;
         }

@@ -4,14 +4,14 @@
 use super::linking::link_plain;
 use super::{LoadError, blocking, reason};
 use crate::admission::LaneName;
-use crate::failure::Stop;
+use crate::failure::{CallFailure, Stop};
 use crate::identity::{Authority, Kind, PluginIdentity};
 use crate::imports;
-use crate::limits::{CallLimits, DEFINITIONS_TIME};
+use crate::limits::{CallLimits, DEFINITIONS_TIME, Limit};
 use crate::plain::{self, Docs, Told};
 use crate::plugin::{Facts, Links};
 use crate::room::Room;
-use crate::run::{GuestStore, Ticket};
+use crate::run::{CallReport, GuestStore, Ticket};
 use crate::sandbox::Sandbox;
 use crate::state::{CallState, Reach};
 use crate::tools;
@@ -102,7 +102,7 @@ impl Sandbox {
                 Ok::<_, Stop>(guest.call_definitions(&mut store).await?)
             })
             .await;
-        let definitions = report.result.map_err(LoadError::Start)?;
+        let definitions = self.started(new, report)?;
         let refused = |reason| LoadError::Definitions { plugin: Arc::clone(&new.identity), reason };
         tools::definitions_in(definitions).map_err(refused)
     }
@@ -120,8 +120,25 @@ impl Sandbox {
                 Ok::<_, Stop>(load(&mut store, &instance))
             })
             .await;
-        let loaded = report.result.map_err(LoadError::Start)?;
+        let loaded = self.started(new, report)?;
         loaded.map_err(|error| LoadError::Export { kind, reason: reason(&error) })
+    }
+
+    /// What a component answered when it was started. One that computes without an end would cost that time at every look at
+    /// it, so it goes into quarantine; one for which the machine had no time does not.
+    fn started<T>(&self, new: &New, report: CallReport<T>) -> Result<T, LoadError> {
+        let is_time = |limit: &Limit| matches!(limit, Limit::WallTime(_) | Limit::CpuTime(_));
+        if let (Err(failure @ CallFailure::Limit { limit, .. }), Some(quarantine)) =
+            (&report.result, &self.shared.quarantine)
+            && is_time(limit)
+            && u128::from(report.cost.cpu_us) * 2 >= DEFINITIONS_TIME.as_micros()
+        {
+            let (plugin, reason) = (&new.identity, failure.to_string());
+            if let Err(error) = quarantine.put(&plugin.digest, &plugin.name, &reason, &new.room.judge) {
+                tracing::warn!(%plugin, %error, "the component cannot be put in quarantine");
+            }
+        }
+        report.result.map_err(LoadError::Start)
     }
 }
 

@@ -4,6 +4,7 @@ use super::{LoadError, blocking, read_component};
 use crate::identity::PluginIdentity;
 use crate::sandbox::{Sandbox, Shared};
 use crate::store::digest_of;
+use crate::vetting::Vetting;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,22 +28,19 @@ impl Sandbox {
         plugin: &PluginIdentity,
         bytes: Option<&Arc<Vec<u8>>>,
     ) -> Result<(), LoadError> {
-        if self.shared.vetting.is_none() || matches!(origin, Origin::Named) {
-            return Ok(());
-        }
+        let Some(vetting) = self.vetting.clone().filter(|_| !matches!(origin, Origin::Named)) else { return Ok(()) };
         let (shared, origin, plugin, bytes) =
             (Arc::clone(&self.shared), origin.clone(), plugin.clone(), bytes.cloned());
-        blocking(move || ask(&shared, &origin, &plugin, bytes)).await?
+        blocking(move || ask(&*vetting, &shared, (&origin, &plugin), bytes)).await?
     }
 }
 
 fn ask(
+    vetting: &dyn Vetting,
     shared: &Shared,
-    origin: &Origin,
-    plugin: &PluginIdentity,
+    (origin, plugin): (&Origin, &PluginIdentity),
     bytes: Option<Arc<Vec<u8>>>,
 ) -> Result<(), LoadError> {
-    let Some(vetting) = &shared.vetting else { return Ok(()) };
     let read = || bytes.clone().map_or_else(|| read_again(shared, origin, plugin), Ok);
     match origin {
         Origin::Named => Ok(()),

@@ -18,7 +18,7 @@ use agent_core::text_dialect::ToolDialect;
 use agent_core::tool::{ToolDefinition, ToolSource};
 use agent_mcp::ServerConfig;
 use agent_memory::digest_of;
-use agent_plugins::{CallLimits, GivenTo, Grants, KnownSecrets, TreeGrant};
+use agent_plugins::{CallLimits, GivenTo, Grants, KnownSecrets, TreeGrant, Vetting};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -81,6 +81,8 @@ pub struct AgentConfig {
     pub file: Option<PathBuf>,
     /// What rules that allow a tool by its exact name are bound to. Default: the component or server that offers it.
     pub rule_binding: RuleBinding,
+    /// Is asked about its components beside the host's own vetting: an agent below another one may demand more. Default: nobody.
+    pub vetting: Option<Arc<dyn Vetting>>,
     /// Whose long-term memory it uses. None: nobody's.
     pub user: Option<String>,
     /// What of it (D4). Default: the answers of all agents of the user, and what its own tools brought.
@@ -138,6 +140,7 @@ impl AgentConfig {
             name: name.into(),
             file: None,
             rule_binding: RuleBinding::default(),
+            vetting: None,
             user: None,
             memory: MemoryUse::default(),
             bounds: LoopConfig::default(),

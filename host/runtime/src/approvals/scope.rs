@@ -13,6 +13,7 @@ use agent_memory::{NamedRule, StoreError, digest_of};
 use agent_plugins::Grants;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 impl Session {
@@ -61,6 +62,7 @@ impl Shared {
             "user": config.user,
             "tool": tool.digest,
             "executor": executor(&self.agent, tool),
+            "program": program(&self.agent, tool),
         });
         ApprovalScope { identity: digest_of_json(&identity), grants: digest_of_json(&self.grants_in_force(tool)) }
     }
@@ -131,6 +133,56 @@ fn transport_value(transport: &Transport) -> Value {
     }
 }
 
+/// Of a server that is a program: which file the command leads to, and what stands in it and in the code that the arguments name. Rules with exact names are not bound to this, since a person who writes one in a file expects it to survive an update.
+fn program(agent: &Agent, tool: &RegisteredTool) -> Value {
+    let ToolSource::Mcp { server, .. } = &tool.source else { return Value::Null };
+    let known = agent.config().mcp.iter().find(|known| known.name == *server);
+    match known.map(|known| &known.transport) {
+        Some(Transport::Stdio(child)) => {
+            let named =
+                child.args.iter().flat_map(|arg| [Some(arg.as_str()), arg.split_once('=').map(|(_, value)| value)]);
+            let code = named.flatten().map(|word| (word, child.place_of(word))).filter(|(_, place)| is_code(place));
+            let files = code.filter_map(|(word, place)| Some((word, content(&place)?)));
+            let program = child.program();
+            json!({
+                "path": program,
+                "content": program.as_deref().and_then(content),
+                "files": files.collect::<BTreeMap<_, _>>(),
+            })
+        }
+        Some(Transport::Http(_)) | None => Value::Null,
+    }
+}
+
+/// Files up to this size are known by their bytes, larger ones by their size and the time of their last change.
+const READ_BYTES: u64 = 4 << 20;
+
+/// Endings of scripts. Other files that arguments name are data, which a server changes itself.
+const SCRIPTS: [&str; 18] = [
+    "bash", "cjs", "cts", "fish", "jar", "js", "jsx", "lua", "mjs", "mts", "php", "pl", "ps1", "py", "pyz", "rb", "sh",
+    "ts",
+];
+
+/// Whether a file is code: by its ending, or since it begins as a script does.
+fn is_code(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    let mut beginning = [0; 2];
+    ending.is_some_and(|ending| SCRIPTS.contains(&&*ending))
+        || std::fs::metadata(path).is_ok_and(|found| found.is_file())
+            && std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut beginning)).is_ok()
+            && beginning == *b"#!"
+}
+
+/// What tells a file from another one under its name; none where there is no file.
+fn content(path: &Path) -> Option<Value> {
+    let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    if found.len() > READ_BYTES {
+        let changed = found.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+        return Some(json!([found.len(), changed.as_nanos().to_string()]));
+    }
+    Some(json!(digest_of(&std::fs::read(path).ok()?)))
+}
+
 /// What a rule with the tool's exact name is bound to.
 fn rule_identity(agent: &Agent, tool: &RegisteredTool) -> Digest {
     let identity = match (&tool.source, agent.config().rule_binding) {
@@ -155,8 +207,21 @@ fn everything_granted(agent: &Agent) -> Value {
         .iter()
         .map(|(name, delegate)| (name.as_str(), everything_granted(&delegate.agent.current())))
         .collect();
+    let services: BTreeMap<&str, Value> = config
+        .services
+        .iter()
+        .map(|(name, service)| (name.as_str(), json!([service.event_type.as_str(), service.domain])))
+        .collect();
     let host = trees_value(&Grants { trees: config.host_trees.clone(), ..Grants::default() });
-    json!({"plugins": plugins, "servers": servers, "agents": agents, "host": host})
+    let rules = digest_of(format!("{:?} {:?}", config.approvals, config.prompt).as_bytes());
+    json!({
+        "plugins": plugins,
+        "servers": servers,
+        "agents": agents,
+        "services": services,
+        "host": host,
+        "rules": rules,
+    })
 }
 
 /// As an open turn keeps them, with the values of settings, and with the folders that the trees lead to.

@@ -12,7 +12,7 @@ use crate::session::{TITLE_CHARACTERS, new_id_ending, status};
 use crate::user::UserName;
 use agent_core::change::{Body, CallChange, CallRecord, Change, HiddenMessage, NewMessage};
 use agent_core::event::Event;
-use agent_core::message::{CallId, Digest, Media};
+use agent_core::message::{CallId, Digest, Media, Part};
 use agent_core::run::Run;
 use agent_memory::digest_of;
 use agent_memory::{Commit, MediaDescription, OpenMode, OpenedSession, SessionMeta, StepRecord, Store, StoreError};
@@ -21,7 +21,7 @@ use base64::engine::general_purpose::STANDARD;
 use facts::harmless;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Bytes of a session's, an agent's or a call's name.
 const MAX_NAME: usize = 200;
@@ -171,6 +171,7 @@ impl Checked {
         checked.check_roles()?;
         checked.check_media()?;
         checked.derive_facts()?;
+        checked.forget_claims();
         Ok(checked)
     }
 
@@ -226,9 +227,53 @@ impl Checked {
                 return Err(damaged("calls", format!("the record of the open call `{call}` is another call's")));
             }
         }
+        self.check_written_calls(&calls)?;
         match calls.values().find(|call| call.turn == 0 || call.turn > self.run.turns) {
             Some(call) => Err(damaged("calls", format!("the call `{}` is of a turn that has not begun", call.id))),
             None => Ok(()),
+        }
+    }
+
+    /// A call is what the model wrote: somebody who is asked about it must see what will run. A call without a result is one of
+    /// the open turn.
+    fn check_written_calls(&self, calls: &HashMap<&CallId, &CallRecord>) -> Result<(), PortableError> {
+        let mut written: HashSet<&CallId> = HashSet::new();
+        for message in &self.change.messages {
+            let Body::Parts(parts) = &message.body else { continue };
+            for call in parts.iter().filter_map(|part| if let Part::ToolCall(call) = part { Some(call) } else { None })
+            {
+                written.insert(&call.id);
+                let differs = |record: &&CallRecord| record.name != call.name || record.arguments != call.arguments;
+                if calls.get(&call.id).is_some_and(differs) {
+                    return Err(damaged(
+                        "calls",
+                        format!("the record of `{}` is not the call that the model wrote", call.id),
+                    ));
+                }
+            }
+        }
+        let open: HashSet<&CallId> = self.run.claimed_calls().map(|(call, ..)| call).collect();
+        if let Some(call) = open.iter().find(|call| !written.contains(*call)) {
+            return Err(damaged("calls", format!("no message of the model has the open call `{call}`")));
+        }
+        match calls.values().find(|call| call.result.is_none() && !open.contains(&call.id)) {
+            Some(call) => {
+                Err(damaged("calls", format!("`{}` has no result, and its turn does not wait for one", call.id)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Who runs an open call, and with which arguments somebody has changed it, this host finds out itself.
+    fn forget_claims(&mut self) {
+        let open: HashSet<CallId> = self.run.claimed_calls().map(|(call, ..)| call.clone()).collect();
+        for change in &mut self.change.calls {
+            if let CallChange::Requested(record) = change
+                && open.contains(&record.id)
+                && record.result.is_none()
+            {
+                (record.source, record.edited) = (None, None);
+            }
         }
     }
 

@@ -117,6 +117,7 @@ impl Session {
             asking_since: None,
             retry_at: None,
             was_left: false,
+            ended_at_opening: false,
             owing: Owing::Nothing,
             denied: Vec::new(),
             opened_at: opened.last_event,
@@ -150,6 +151,12 @@ impl Session {
         if !self.run.is_open() {
             return Ok(());
         }
+        let taken_up = self.take_up_turn(purpose).await;
+        self.ended_at_opening = !self.run.is_open();
+        taken_up
+    }
+
+    async fn take_up_turn(&mut self, purpose: Purpose) -> Result<(), SessionError> {
         if let Some(user) = self.run.turn.as_ref().and_then(|turn| turn.config.user.clone()) {
             self.use_agent(self.shared.agent.for_user(Some(&user))?);
         }
@@ -191,7 +198,10 @@ impl Session {
         let generation = match (is_current, unknown.is_empty()) {
             (_, false) => return Ok(()),
             (true, true) => Ok(current.generation().clone()),
-            (false, true) => Generation::from_digests(&self.shared.sandbox, &plugins).await,
+            (false, true) => {
+                let vetted = current.config().vetting.clone().map(|vetting| self.shared.sandbox.vetted_by(vetting));
+                Generation::from_digests(vetted.as_ref().unwrap_or(&self.shared.sandbox), &plugins).await
+            }
         };
         let agent = match generation {
             Ok(generation) => pinned::resumed(&current, generation, pinned.as_ref()).map_err(|error| error.to_string()),

@@ -73,7 +73,8 @@ impl Session {
         cancel: &CancellationToken,
     ) -> Result<(), SessionError> {
         let agent = self.shared.agent.clone();
-        let is_of_server = |call: &CallRecord| matches!(call.source, Some(ToolSource::Mcp { .. }));
+        // Of a call that was imported nobody knows yet whose it is.
+        let is_of_server = |call: &CallRecord| matches!(call.source, Some(ToolSource::Mcp { .. }) | None);
         if agent.catalogue().is_none() && calls.iter().any(is_of_server) {
             self.held = self.connect(agent, cancel).await?;
         }

@@ -3,8 +3,10 @@
 mod files;
 
 use crate::settings::Settings;
+use crate::setup;
 use crate::setup::agents::MadeAgent;
 use agent_kit::dev::News;
+use agent_plugins::Sandbox;
 use agent_runtime::{Host, LiveAgent, Notice, PluginKeeper};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -65,14 +67,18 @@ impl Watch {
     pub(super) fn begin(host: &Host, agents: &[MadeAgent]) -> Self {
         let (sender, notices) = channel(NOTICES);
         let until = CancellationToken::new();
-        let mut folders: BTreeMap<PathBuf, (PathBuf, Vec<LiveAgent>)> = BTreeMap::new();
+        let mut folders: BTreeMap<PathBuf, (PathBuf, Vec<LiveAgent>, Sandbox)> = BTreeMap::new();
         for MadeAgent { live, settings, .. } in agents {
             let Some(folder) = settings.plugins.clone() else { continue };
             let whole = std::fs::canonicalize(&folder).unwrap_or_else(|_| folder.clone());
-            folders.entry(whole).or_insert_with(|| (folder, Vec::new())).1.push(live.clone());
+            let (_, lives, sandbox) =
+                folders.entry(whole).or_insert_with(|| (folder, Vec::new(), host.sandbox.clone()));
+            lives.push(live.clone());
+            // What one of them refuses serves none of them.
+            *sandbox = setup::vetted(sandbox, settings);
         }
-        for (folder, agents) in folders.into_values() {
-            let place = (host.store.clone(), host.sandbox.clone());
+        for (folder, agents, sandbox) in folders.into_values() {
+            let place = (host.store.clone(), sandbox);
             let keeper = PluginKeeper::new(place, &folder, agents, sender.clone());
             tokio::spawn(keeper.keep(until.clone()));
         }

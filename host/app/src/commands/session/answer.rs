@@ -1,7 +1,7 @@
 //! `session answer`: what the user says to a question of the model (L18).
 
-use super::respond::PATIENCE;
 use super::{below, open_to_decide};
+use crate::commands::opening::PATIENCE;
 use crate::commands::run::asked;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};

@@ -1,9 +1,8 @@
 //! `session approve` and `session deny`: a person answers what a session waits for, and the turn goes on (L17).
 
-use super::respond::PATIENCE;
 use crate::arguments::RunArguments;
 use crate::arguments::approval::{AnswerArguments, ApproveArguments, DenyArguments, Edit};
-use crate::commands::opening::{Opened, open_in};
+use crate::commands::opening::{Opened, OpenedFor, open_in};
 use crate::commands::run;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
@@ -51,7 +50,7 @@ async fn settle(
     let cancel = interrupts.begin(Doing::Turn);
     let settings = setup::settings(&arguments.agent, terminal).await?;
     let mut opened = tokio::select! {
-        opened = open_in(&arguments, (settings, data.clone()), PATIENCE, terminal) => opened?,
+        opened = open_in(&arguments, (settings, data.clone()), OpenedFor::AnAnswer, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
     interrupts.end_with_us(opened.servers());

@@ -63,7 +63,7 @@ fn indented(lines: String) -> String {
 }
 
 /// What a session waits for itself, each with the command that settles it.
-async fn own(
+pub(super) async fn own(
     store: &dyn Store,
     session: &str,
     suspension: &Suspension,

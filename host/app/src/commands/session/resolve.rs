@@ -6,6 +6,7 @@ use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::Terminal;
 use agent_core::change::{CallRecord, CallState};
+use agent_core::event::{Suspension, Wait};
 use agent_core::message::CallId;
 use agent_core::run::Decision;
 use agent_memory::{CallFilter, SessionFilter, SessionSummary, SqliteStore, Store};
@@ -39,10 +40,11 @@ pub(super) async fn resolve(
     };
     let mut open = super::open_to_decide(store.clone(), &session, data, Duration::ZERO).await?;
     let resolved = open.resolve(CallId(call.to_owned()), decision).await;
-    let parent = open.state().delegated_by.clone();
+    let (parent, waits) = (open.state().delegated_by.clone(), open.state().waits());
     open.close().await.map_err(Failure::failed)?;
     resolved.map_err(Failure::refused)?;
-    report(&*store, (&session.subject, call), data, terminal).await?;
+    terminal.note(format!("decided about {call}"));
+    report(&*store, (&session.subject, waits), data, terminal).await?;
     if let Some(parent) = parent {
         terminal.note(below::parent_waits(&*store, &parent, data).await?);
     }
@@ -51,18 +53,16 @@ pub(super) async fn resolve(
 
 async fn report(
     store: &dyn Store,
-    (session, call): (&str, &str),
+    (session, waits): (&str, Vec<Wait>),
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    terminal.note(format!("decided about {call}"));
-    match unknown_calls(store, session).await?.as_slice() {
-        [] => {
-            let flag = data.flag();
-            terminal.note(format!("go on with agent-host --session {session}{flag}, and the same options as before"));
-        }
-        left => terminal.note(super::show::waiting(session, left, data)),
+    if waits.is_empty() {
+        let flag = data.flag();
+        terminal.note(format!("go on with agent-host --session {session}{flag}, and the same options as before"));
     }
+    let left = below::own(store, session, &Suspension { waits }, data).await?;
+    left.into_iter().for_each(|lines| terminal.note(lines));
     Ok(())
 }
 

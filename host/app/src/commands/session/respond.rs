@@ -3,12 +3,13 @@
 
 use crate::arguments::{AgentArguments, RunArguments};
 use crate::commands::first_use::FirstUseDesk;
-use crate::commands::opening::{self, Opened};
+use crate::commands::opening::{self, Opened, OpenedFor, PATIENCE};
 use crate::commands::run::watched;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Doing, Interrupts};
 use crate::setup;
+use crate::setup::agents::MadeAgent;
 use crate::terminal::turn::{Format, Kept, TurnView, Use};
 use crate::terminal::{Output, Terminal, YELLOW, waits};
 use agent_core::cloud_event::{CloudEvent, MAX_EVENT_BYTES};
@@ -21,10 +22,6 @@ use serde_json::json;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long another process may work on the session before the answer is given back.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What was typed.
 pub(super) struct Asked {
@@ -49,7 +46,7 @@ pub(super) enum Then {
     Record,
 }
 
-/// Takes the answer, and goes on where that is asked for and nothing else is waited for.
+/// Takes the answer, and goes on where that is asked for.
 pub(super) async fn respond(
     asked: Asked,
     store: Arc<SqliteStore>,
@@ -66,48 +63,67 @@ pub(super) async fn respond(
         return Err(Failure::refused(advice));
     }
     let goes_on = asked.then == Then::GoOn && names_agent;
-    let (mut session, kept, made) = match goes_on || needs_agent {
-        true => {
-            let agent = asked.agent.clone();
-            let run = RunArguments { agent, session: Some(found.subject.clone()), ..RunArguments::default() };
-            let settings = setup::settings(&run.agent, terminal).await?;
-            let Opened { session, kept, made, .. } =
-                opening::open_in(&run, (settings, data.clone()), PATIENCE, terminal).await?;
-            (session, kept, made)
-        }
-        // To record an answer the stored state is enough (L1).
+    let to_record = Opening { asked: &asked, subject: &found.subject, data };
+    // To record an answer the stored state is enough (L1): whatever is wrong with the agent, the answer is not lost.
+    let (mut session, kept, made) = match needs_agent {
+        true => to_record.with_agent(terminal).await?,
         false => {
             let session = super::open_to_decide(store.clone(), &found, data, PATIENCE).await?;
             (session, Kept { store, data: data.clone() }, Vec::new())
         }
     };
     let responded = session.respond(event).await;
-    let ready = matches!(&responded, Ok(Responded::Taken { waits, .. }) if waits.is_empty());
+    let is_ready = matches!(&responded, Ok(Responded::Taken { waits, .. }) if waits.is_empty());
     let said = match responded {
         Ok(responded) => tell(&responded, &session, &kept, (asked.format, terminal)).await,
         Err(RespondError::Session(error @ SessionError::Approval(_))) => Err(Failure::refused(error)),
         Err(error @ RespondError::Session(_)) => Err(Failure::failed(error)),
         Err(error) => Err(Failure::refused(error)),
     };
-    match said {
-        Ok(()) if goes_on => {
-            let store = kept.store.clone();
-            let exit = go_on(session, kept, asked.format, terminal).await;
-            opening::finish(&*store, &made, terminal).await;
-            exit
+    let shows_end = session.state().is_open() || session.has_ended_at_opening();
+    if !(goes_on && said.is_ok() && shows_end) {
+        let (parent, is_open) = (session.state().delegated_by.clone(), session.state().is_open());
+        session.close().await.map_err(Failure::failed)?;
+        said?;
+        if let Some(parent) = parent {
+            terminal.note(super::below::parent_waits(&*kept.store, &parent, data).await?);
+        } else if is_ready && is_open {
+            let (id, flag) = (&found.subject, data.flag());
+            terminal.note(format!("go on with agent-host --session {id}{flag}, and the same options as before"));
         }
-        said => {
-            let parent = session.state().delegated_by.clone();
+        return Ok(Exit::Done);
+    }
+    let (session, kept, made) = match needs_agent {
+        true => (session, kept, made),
+        false => {
             session.close().await.map_err(Failure::failed)?;
-            said?;
-            if let Some(parent) = parent {
-                terminal.note(super::below::parent_waits(&*kept.store, &parent, data).await?);
-            } else if ready {
-                let (id, flag) = (&found.subject, data.flag());
-                terminal.note(format!("go on with agent-host --session {id}{flag}, and the same options as before"));
-            }
-            Ok(Exit::Done)
+            to_record.with_agent(terminal).await.map_err(|failure| Failure {
+                message: format!("the answer is stored, but the turn cannot go on here: {}", failure.message),
+                ..failure
+            })?
         }
+    };
+    let store = kept.store.clone();
+    let exit = go_on(session, kept, asked.format, terminal).await;
+    opening::finish(&*store, &made, terminal).await;
+    exit
+}
+
+/// The session with its agent, so that the turn can go on.
+struct Opening<'a> {
+    asked: &'a Asked,
+    subject: &'a str,
+    data: &'a DataDirectory,
+}
+
+impl Opening<'_> {
+    async fn with_agent(&self, terminal: &Terminal) -> Result<(Session, Kept, Vec<MadeAgent>), Failure> {
+        let (agent, session) = (self.asked.agent.clone(), Some(self.subject.to_owned()));
+        let run = RunArguments { agent, session, ..RunArguments::default() };
+        let settings = setup::settings(&run.agent, terminal).await?;
+        let opened = opening::open_in(&run, (settings, self.data.clone()), OpenedFor::AnAnswer, terminal).await?;
+        let Opened { session, kept, made, .. } = opened;
+        Ok((session, kept, made))
     }
 }
 
@@ -166,10 +182,7 @@ async fn tell(
 }
 
 async fn go_on(mut session: Session, kept: Kept, format: Format, terminal: &Terminal) -> Result<Exit, Failure> {
-    if !session.state().is_open() {
-        session.close().await.map_err(Failure::failed)?;
-        return Ok(Exit::Done);
-    }
+    // Where the turn has ended meanwhile, its result is shown all the same.
     let interrupts = Interrupts::listen(terminal.clone());
     let cancel = interrupts.begin(Doing::Turn);
     let servers = session.agent().servers().clone();

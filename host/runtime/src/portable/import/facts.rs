@@ -257,7 +257,7 @@ pub(super) fn harmless(text: &str, characters: usize) -> String {
 
 /// What was dropped, one line each.
 fn in_words(dropped: &Dropped) -> Vec<String> {
-    let Dropped { approvals, pins, sections, builder_state, calls, delegated_by, user } = dropped;
+    let Dropped { approvals, pins, sections, builder_state, calls, summary, delegated_by, user } = dropped;
     let mut words = Vec::new();
     let mut say = |is: bool, text: String| words.extend(is.then_some(text));
     let plural = if *approvals == 1 { "" } else { "s" };
@@ -271,6 +271,12 @@ fn in_words(dropped: &Dropped) -> Vec<String> {
     let count = calls.len();
     let decide = "decide about it with `agent-host session resolve`";
     say(count > 0, format!("that {count} call{plural} of the open turn may run without a person's decision: {decide}"));
+    say(
+        *summary,
+        "the summary of messages that had left the prompt, since the model would read it as the host's own words; the messages \
+         themselves are there and can be searched"
+            .to_owned(),
+    );
     say(delegated_by.is_some(), "the session that delegated the work".to_owned());
     say(user.is_some(), "the user for whom the open turn worked".to_owned());
     words
