@@ -180,7 +180,7 @@ async fn l28_an_agent_that_keeps_failing_is_turned_off() {
     let mut above = session(&house, &lead).await;
     finished(turn(&mut above, "Go.").await);
     let results: Vec<_> = results(&house, &above).await.into_iter().map(|(_, _, text)| text).collect();
-    assert_eq!(results[0], results[1]);
+    assert!(results[1].ends_with(&results[0]) && results[1].contains("after one more"), "{results:?}");
     assert!(results[2].ends_with(&results[0]) && results[2] != results[0], "the third is a warning: {results:?}");
     let below = sessions_of(&house, "broken").await;
     assert_eq!(below.len(), 3, "the fourth did not run: {results:?}");

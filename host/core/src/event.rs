@@ -287,7 +287,7 @@ pub enum EventKind {
         /// What happened.
         reason: String,
     },
-    /// A call is about to run.
+    /// A call is about to run. Or it was refused or denied before it could: then its attempt is 0, and its error follows.
     ToolCall {
         /// Which.
         call: CallId,

@@ -33,7 +33,7 @@ mod waiting;
 pub use authority::{Dropped, ImportTerms};
 pub use budget::PromptBudget;
 pub use config::{Announced, AtLimit, Emission, LoopConfig, UnitWeights, Weight};
-pub use end::{Output, TurnEnd, TurnError};
+pub use end::{Output, TurnCost, TurnEnd, TurnError};
 pub use eviction::SummaryPlan;
 pub use failure::FALLBACK_TEXT;
 pub use fork::{NoPlace, last_place, whole_until};

@@ -34,6 +34,7 @@ pub struct Place {
 /// Runs every case, each in a new place.
 pub async fn run(mut new_place: impl FnMut() -> Place) {
     commits::all_of_a_commit_is_stored(new_place()).await;
+    commits::a_view_is_stored_in_pieces(new_place()).await;
     commits::nothing_of_a_refused_commit_is_stored(new_place()).await;
     commits::a_commit_needs_the_revision_it_was_made_for(new_place()).await;
     commits::numbers_have_no_gaps(new_place()).await;

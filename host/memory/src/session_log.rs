@@ -52,7 +52,7 @@ pub trait SessionLog: Send + Sync {
     async fn latest(&self, agent: &str) -> Result<Option<String>, StoreError>;
 
     /// Snapshots of sessions whose turn is open, with their subjects, behind the subject `after` and by subject, at most
-    /// `limit`.
+    /// `limit`. Views that are stored in pieces are left out.
     async fn unfinished(&self, after: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
 
     /// Removes the session with everything in it, what is remembered of it (D4), and the blobs that nothing else refers to:
@@ -122,6 +122,8 @@ pub struct OpenedSession {
 pub struct Commit {
     /// The run's JSON, opaque here.
     pub snapshot: Vec<u8>,
+    /// The part of it that grows with the history.
+    pub view: StoredView,
     /// What the transition changed. Messages and events must carry exactly the next numbers.
     pub change: Change,
     /// What the step was made of (D1).
@@ -130,6 +132,37 @@ pub struct Commit {
     pub texts: Vec<String>,
     /// What lists show.
     pub status: Status,
+}
+
+/// The member `view` of a snapshot's JSON object. It is stored in pieces, so that a commit writes what it changes; who opens the
+/// session is given one object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum StoredView {
+    /// It stands in the snapshot. Pieces that are stored are removed.
+    #[default]
+    InSnapshot,
+    /// These pieces, and none that were stored before.
+    Whole(Vec<ViewPiece>),
+    /// These pieces instead of those of the same number; all others stay.
+    Changed(Vec<ViewPiece>),
+}
+
+/// A piece of a view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewPiece {
+    /// Its place among the pieces.
+    pub number: u64,
+    /// Items of the JSON array with commas between; empty: there is no such piece any more.
+    pub items: Vec<u8>,
+}
+
+impl StoredView {
+    pub(crate) fn pieces(&self) -> &[ViewPiece] {
+        match self {
+            Self::InSnapshot => &[],
+            Self::Whole(pieces) | Self::Changed(pieces) => pieces,
+        }
+    }
 }
 
 /// What lists show of a session.

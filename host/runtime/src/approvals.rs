@@ -461,8 +461,15 @@ impl Session {
         };
         let new: Vec<CallRecord> = change.calls.iter().filter_map(requested).collect();
         for event in &mut change.events {
-            if let EventKind::ApprovalRequested { calls } = &mut event.kind {
-                self.add_details(calls, &new).await?;
+            match &mut event.kind {
+                EventKind::ApprovalRequested { calls } => self.add_details(calls, &new).await?,
+                // The run does not keep arguments: of a call that never ran they stand in its record.
+                EventKind::ToolCall { call, arguments, attempt: 0, .. } if *arguments == Value::Null => {
+                    let stored = self.load_calls(std::slice::from_ref(call)).await?;
+                    let record = new.iter().chain(&stored).find(|record| record.id == *call);
+                    *arguments = record.map(|record| record.effective_arguments().clone()).unwrap_or_default();
+                }
+                _ => {}
             }
         }
         Ok(())

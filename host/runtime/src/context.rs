@@ -2,6 +2,7 @@
 
 use crate::calls::denials_in;
 use crate::drive::Deed;
+use crate::places::Places;
 use crate::registry::tokens_of;
 use crate::session::{Notes, Session};
 use crate::trace;
@@ -147,7 +148,7 @@ impl Session {
         (offered, budget): (&Option<Vec<String>>, PromptBudget),
     ) -> Result<AskedBuilder, TurnError> {
         let history = self.shown(|_| true).await.map_err(store_failed)?;
-        let places = self.places(|_| true);
+        let (places, blocks) = Places::new(&self.places(|_| true), self.run.model_calls);
         let agent = self.shared.agent.clone();
         let tools = agent.registry().offered_among(offered.as_deref()).into_iter().map(|tool| BuilderTool {
             name: tool.author_name.clone(),
@@ -185,7 +186,7 @@ impl Session {
             "summary": request.memory.summary.as_deref().map(digest),
             "budget": request.budget,
         });
-        let texts = request.memory.summary.iter().cloned().chain([tools]).collect();
+        let texts = request.memory.summary.iter().cloned().chain([tools]).chain(blocks).collect();
         let mut report = self.shared.sandbox.build_context(builder, &request, &self.ports()).await;
         self.note_denials(&report.denials);
         let (plugin, cost, answers) = (builder.plugin().identity().to_string(), report.cost, report.answers.take());

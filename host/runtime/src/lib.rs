@@ -23,6 +23,7 @@ mod offering;
 pub mod outbox;
 mod output;
 mod pinned;
+mod places;
 mod plan_step;
 mod policy;
 pub mod portable;

@@ -6,6 +6,7 @@ use crate::context::{answer, store_failed};
 use crate::dialect::{Shown, relay};
 use crate::drive::Deed;
 use crate::media::OutgoingMedia;
+use crate::places::Places;
 use crate::registry::Registry;
 use crate::session::{Notes, Session};
 use agent_core::message::{Message, MessageId, Part, Role};
@@ -60,7 +61,8 @@ impl Session {
         self.wait_for_retry(&plan).await;
         let mut outgoing = self.outgoing(&plan).await?;
         self.mask(&mut outgoing, plan.step).await?;
-        let prompt = self.prompt_record(&outgoing);
+        let (prompt, blocks) = self.prompt_record(&outgoing);
+        outgoing.notes.texts.extend(blocks);
         self.note(&mut outgoing.notes, plan.step, "prompt", prompt);
         self.put_in_words(&mut outgoing);
         // What is stored stays as it is; the model reads nothing that a person would not see (row 49).
@@ -165,7 +167,8 @@ impl Session {
         let builder = self.shared.setup(builder).into_owned();
         let from = self.run.turn.as_ref().map_or(MessageId::MAX, |turn| turn.latest_from);
         let latest = self.shown(|entry| entry.id >= from).await.map_err(store_failed)?;
-        let places = self.places(|entry| entry.id >= from);
+        let (places, blocks) = Places::new(&self.places(|entry| entry.id >= from), self.run.model_calls);
+        notes.texts.extend(blocks);
         let Some(turn) = &self.run.turn else { return Ok(Vec::new()) };
         let request = StepRequest {
             lifecycle: plan.lifecycle,
@@ -219,13 +222,14 @@ impl Session {
         message
     }
 
-    /// The exact prompt, by reference: texts by digest, messages by place (D1).
-    fn prompt_record(&self, outgoing: &Outgoing) -> Value {
+    /// The exact prompt, by reference: texts by digest, messages by place (D1). With texts that it refers to.
+    fn prompt_record(&self, outgoing: &Outgoing) -> (Value, Vec<String>) {
         let request = &outgoing.request;
         let digest = |text: &str| digest_of(text.as_bytes()).to_string();
         let messages = outgoing.ids.iter().zip(&request.messages);
-        let messages: Vec<_> = messages.map(|(id, message)| json!([id, message.seen_count])).collect();
-        json!({
+        let messages: Vec<_> = messages.map(|(id, message)| (*id, message.seen_count)).collect();
+        let (messages, blocks) = Places::new(&messages, self.run.model_calls);
+        let record = json!({
             "model": request.model,
             "lifecycle": request.lifecycle,
             "max_tokens": request.max_tokens,
@@ -237,7 +241,8 @@ impl Session {
             "tools": request.tools.iter().map(|tool| tool.author_name.as_str()).collect::<Vec<_>>(),
             "tool_dialect": self.shared.agent.config().tool_dialect,
             "output_schema": request.output_schema,
-        })
+        });
+        (record, blocks)
     }
 
     /// The model that the open turn asks.

@@ -8,7 +8,7 @@ use crate::session::{Session, Shared};
 use agent_core::change::{Change, OutboxEffect, OutboxItem};
 use agent_core::event_type::HostEventType;
 use agent_core::outgoing_event::OutgoingEvent;
-use agent_core::run::{Action, Announced, Emission, Run, TurnEnd};
+use agent_core::run::{Action, Announced, Emission, Run, TurnCost, TurnEnd};
 use agent_memory::{OutboxFilter, Store, StoreError, StoredOutboxItem, digest_of};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -201,16 +201,22 @@ impl Session {
                 }
                 (HostEventType::TurnFinished, in_event(&output))
             }
-            TurnEnd::Failed(error) => {
-                (HostEventType::TurnFailed, json!({"code": error.code(), "message": error.to_string()}))
-            }
-            TurnEnd::Cancelled => (HostEventType::TurnCancelled, Value::Object(Default::default())),
+            TurnEnd::Failed(error) => (HostEventType::TurnFailed, with_cost(error.details(), turn.cost())),
+            TurnEnd::Cancelled => (HostEventType::TurnCancelled, with_cost(json!({}), turn.cost())),
         };
         let id = self.run.unique_id(&format!("turn_{}", after.turns));
         let event = OutgoingEvent::of_host(event_type, services::attributes(&self.scope(), id.clone()), data);
         change.outbox.push(OutboxItem { id, effect: OutboxEffect::Event(event) });
         Ok(())
     }
+}
+
+/// What a turn that brought no output has cost stands beside why.
+fn with_cost(mut data: Value, cost: TurnCost) -> Value {
+    if let (Value::Object(data), Value::Object(cost)) = (&mut data, json!(cost)) {
+        data.extend(cost);
+    }
+    data
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::context::{answer, store_failed};
 use crate::drive::Deed;
+use crate::places::Places;
 use crate::session::{Notes, Session};
 use agent_core::plugin::{OutputData, ValidatorRequest, Verdict};
 use agent_core::run::{Input, OutputVerdict, Validation};
@@ -21,9 +22,8 @@ impl Session {
             true => Vec::new(),
             false => self.shown(|entry| entry.turn == number).await.map_err(store_failed)?,
         };
-        let entries = self.run.view.iter().filter(|entry| entry.turn == number);
-        let places: Vec<_> = entries.map(|entry| json!([entry.id, self.run.seen_count(entry)])).collect();
-        let mut notes = Notes::default();
+        let (places, texts) = Places::new(&self.places(|entry| entry.turn == number), self.run.model_calls);
+        let mut notes = Notes { texts, ..Notes::default() };
         // A result that a call brought is data already, where data is wanted.
         let mut data = match validation.result.clone().filter(|_| agent.output_schema().is_some()) {
             Some(json) => OutputData::Json(json),

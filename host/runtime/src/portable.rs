@@ -7,7 +7,7 @@ mod import;
 
 pub use export::{Exported, export};
 pub use fork::{ForkAt, Forked, fork};
-pub use import::{ImportAs, ImportOptions, Imported, import, import_for};
+pub use import::{ImportAs, ImportOptions, Imported, import, import_for, import_to_replay};
 
 use agent_core::run::{NoPlace, RestoreError, Run};
 use agent_memory::{OpenMode, OpenedSession, SessionFilter, SessionMeta, SessionSummary, Store, StoreError};

@@ -29,7 +29,7 @@ use agent_core::plugin::TraceContext;
 use agent_core::run::{Action, HeldRequest, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
 use agent_core::tool::ServiceRequest;
 use agent_mcp::Held;
-use agent_memory::{Commit, Lease, Status, StepRecord, StoreError, digest_of};
+use agent_memory::{Commit, Lease, Status, StepRecord, StoreError, StoredView, ViewPiece, digest_of};
 use agent_plugins::{GenerationError, HostAnswers};
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
@@ -136,6 +136,8 @@ pub struct Session {
     held: Option<Held>,
     lease: Lease,
     revision: u64,
+    /// The store has the view of `run` in pieces.
+    view_is_stored: bool,
     messages: HashMap<MessageId, Arc<StoredMessage>>,
     calls: HashMap<CallId, CallRecord>,
     stored_texts: HashSet<Digest>,
@@ -363,6 +365,7 @@ impl Session {
         self.revision = self.shared.store.commit(&self.lease, self.revision, commit).await?;
         self.shared.pass(Checkpoint::AfterCommit(name));
         self.run = run;
+        self.view_is_stored = true;
         self.stored_texts.extend(texts);
         self.remember(&change);
         self.last_event = change.events.last().cloned().or(self.last_event.take());
@@ -376,7 +379,11 @@ impl Session {
         let status = status(run, title);
         let new = |text: &String| !self.stored_texts.contains(&digest_of(text.as_bytes()));
         let texts = notes.texts.into_iter().filter(new).collect();
-        Commit { snapshot: run.snapshot(), change, records: notes.records, texts, status }
+        let view = match self.view_is_stored {
+            true => StoredView::Changed(pieces(run, Some(&self.run))),
+            false => StoredView::Whole(pieces(run, None)),
+        };
+        Commit { snapshot: run.snapshot_without_view(), view, change, records: notes.records, texts, status }
     }
 
     /// How the last turn ended.
@@ -388,6 +395,11 @@ impl Session {
             None => TurnResult::Idle,
         }
     }
+}
+
+/// The pieces of the view that a commit of the run writes.
+pub(crate) fn pieces(run: &Run, since: Option<&Run>) -> Vec<ViewPiece> {
+    run.view_pieces(since).into_iter().map(|(number, items)| ViewPiece { number, items }).collect()
 }
 
 /// What lists show of a session with this snapshot; none where this host cannot read it.

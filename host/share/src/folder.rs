@@ -241,16 +241,6 @@ impl Vetting for Locked {
         let lock = LockFile::read(folder).map_err(|error| error.to_string())?;
         let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         for locked in [plugin.name.as_str(), stem].iter().filter_map(|name| lock.plugin(name)) {
-            // A signature, and what `unsigned` allows, are about a name: another one would have other grants.
-            if locked.name != plugin.name {
-                return Err(format!(
-                    "it is the plugin `{}`, and {} locks this file as `{}`: name the file `{}.wasm`, or take that entry out of the lock",
-                    plugin.name,
-                    LockFile::path(folder).display(),
-                    locked.name,
-                    plugin.name
-                ));
-            }
             if locked.component != plugin.digest {
                 return Err(format!(
                     "it is not the locked file: {} locks `{}` to {} of {}, and this file has {}; `agent-host plugin add --replace --plugins {folder}` puts the \
@@ -265,6 +255,16 @@ impl Vetting for Locked {
                 ));
             }
             self.judge(locked, component)?;
+            // A signature, and what `unsigned` allows, are about a name: another one would have other grants.
+            if locked.name != plugin.name {
+                return Err(format!(
+                    "it is the plugin `{}`, and {} locks this file as `{}`: name the file `{}.wasm`, or take that entry out of the lock",
+                    plugin.name,
+                    LockFile::path(folder).display(),
+                    locked.name,
+                    plugin.name
+                ));
+            }
             vouched = Some(locked.voucher());
         }
         if vouched.is_some() || !self.trust.requires() {

@@ -59,7 +59,7 @@ fn row_45_a_lock_entry_is_for_its_own_name() {
     desk.fails(2, &list, &UNSIGNED);
     let file = desk.path("plugins/mine.wasm");
     let entry = format!(
-        "version = 1\n[[plugin]]\nname = \"mine\"\nversion = \"0.1.0\"\nreference = \"{}\"\ncomponent = \"{}\"\n",
+        "format = 1\n[[plugin]]\nname = \"mine\"\nversion = \"0.1.0\"\nreference = \"{}\"\ncomponent = \"{}\"\n",
         file.display(),
         digest_of(&bytes)
     );

@@ -16,7 +16,7 @@ use agent_kit::replay::{Difference, Found, Replay, Until};
 use agent_memory::{SessionFilter, SqliteStore, Store};
 use agent_plugins::{Grants, LoadedPlugin, Sandbox};
 use agent_runtime::PluginAllowance;
-use agent_runtime::portable::{self, ImportAs};
+use agent_runtime::portable;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -145,7 +145,7 @@ async fn session(asked: &str, data: &DataDirectory) -> Result<(Arc<dyn Store>, a
     let unreadable = |error: std::io::Error| Failure::refused(format!("`{asked}` cannot be read: {error}"));
     let document = agent_plugins::read_regular_file(file, MAX_DOCUMENT).map_err(unreadable)?;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open_in_memory().map_err(Failure::refused)?);
-    let imported = portable::import(&*store, &document, ImportAs::Itself).await;
+    let imported = portable::import_to_replay(&*store, &document).await;
     let imported = imported.map_err(|error| Failure::refused(format!("`{asked}`: {error}")))?;
     let filter = SessionFilter { subject: Some(imported.session), ..SessionFilter::default() };
     let session = store.sessions(filter, 1).await.map_err(Failure::refused)?.pop();

@@ -176,6 +176,7 @@ pub(super) async fn watch(
         }
     };
     while view.receive_waiting(&mut events).await.unwrap_or(false) {}
+    view.note_cost(session);
     if let Some(error) = unwritten.filter(|error: &std::io::Error| error.kind() != ErrorKind::BrokenPipe) {
         return Err(Failure::output(error));
     }

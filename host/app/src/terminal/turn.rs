@@ -14,6 +14,7 @@ use crate::data::DataDirectory;
 use agent_core::change::{CallRecord, Denial};
 use agent_core::event::{Event, EventKind, WaitCause};
 use agent_core::message::{CallId, Content};
+use agent_core::run::TurnCost;
 use agent_core::tool::CallCost;
 use agent_core::view::result_text;
 use agent_memory::{CallFilter, MAX_PAGE, Store};
@@ -82,6 +83,8 @@ pub(crate) struct TurnView<'t> {
     /// The reply that has just become void; the next event says why.
     voided: Seen,
     spent: Spent,
+    /// What the turn has cost, once it has stopped.
+    cost: Option<TurnCost>,
     delegated: Delegated,
 }
 
@@ -110,6 +113,7 @@ impl<'t> TurnView<'t> {
             answered: None,
             voided: Seen::Nothing,
             spent: Spent::default(),
+            cost: None,
             delegated: Delegated::default(),
         }
     }

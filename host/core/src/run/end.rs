@@ -47,6 +47,19 @@ pub struct Output {
     pub messages: Option<Vec<Message>>,
 }
 
+/// What a turn has cost so far, however it ended or for whomever it waits (L5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct TurnCost {
+    /// From 1.
+    pub turn: u32,
+    /// Over the whole turn.
+    pub execution_units: u64,
+    /// Over the whole turn.
+    pub usage: Usage,
+    /// Model calls.
+    pub interactions: u32,
+}
+
 impl OutputData {
     /// As it stands in the output: a text is a JSON string.
     pub fn into_value(self) -> serde_json::Value {
@@ -171,6 +184,25 @@ pub enum TurnError {
 }
 
 impl TurnError {
+    /// For programs: its code, what it says to people, and, of an output that was rejected, the last reply with what is wrong
+    /// about it (L12).
+    pub fn details(&self) -> serde_json::Value {
+        let mut details = serde_json::json!({"code": self.code(), "message": self.to_string()});
+        match self {
+            TurnError::OutputRejected { last_reply, problems, by, attempts } => {
+                details["last_reply"] = serde_json::json!(last_reply);
+                details["problems"] = serde_json::json!(problems);
+                details["by"] = serde_json::json!(by);
+                details["attempts"] = serde_json::json!(attempts);
+            }
+            TurnError::InteractionsExhausted { last_reply: Some(last_reply), .. } => {
+                details["last_reply"] = serde_json::json!(last_reply);
+            }
+            _ => {}
+        }
+        details
+    }
+
     /// For programs: the same word as `code` in JSON.
     pub fn code(&self) -> &'static str {
         match self {

@@ -8,6 +8,7 @@ use crate::message::{CallId, MessageId, Role};
 use crate::plugin::History;
 use crate::summary::HistorySummary;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The version of the state's shape. A released shape stays readable.
 const VERSION: u32 = 1;
@@ -42,6 +43,7 @@ pub struct Run {
     /// Turns begun so far.
     pub turns: u32,
     /// What the model is sent of the history, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub view: Vec<Entry>,
     /// Media that are masked, for good (P4).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -86,6 +88,21 @@ pub struct Mask {
     pub item: Option<u32>,
     /// In its place.
     pub text: String,
+}
+
+/// Ids of messages in a piece of the view.
+const PIECE: u64 = 32;
+
+/// Entries whose ids belong together, in order.
+fn pieces(view: &[Entry]) -> impl Iterator<Item = (u64, &[Entry])> {
+    view.chunk_by(|one, next| one.id / PIECE == next.id / PIECE).map(|entries| (entries[0].id / PIECE, entries))
+}
+
+fn in_json(entries: &[Entry]) -> Vec<u8> {
+    let mut json = serde_json::to_vec(entries).expect("entries are numbers and names");
+    json.pop();
+    json.remove(0);
+    json
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -202,6 +219,28 @@ impl Run {
     /// The state as it is stored.
     pub fn snapshot(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a run has only string keys and finite numbers")
+    }
+
+    /// The state as it is stored, but for its view, which is stored in pieces: see [`Run::view_pieces`].
+    pub fn snapshot_without_view(&self) -> Vec<u8> {
+        Self { view: Vec::new(), ..self.clone() }.snapshot()
+    }
+
+    /// The view in pieces of which a commit writes those that it changes, so that it does not grow with the history: the
+    /// number of each, and its entries as JSON objects with commas between. One that has lost all its entries is empty.
+    /// `since` is the state of which all pieces are stored; none where no piece is.
+    pub fn view_pieces(&self, since: Option<&Run>) -> Vec<(u64, Vec<u8>)> {
+        let stored: BTreeMap<u64, &[Entry]> = since.map(|since| pieces(&since.view).collect()).unwrap_or_default();
+        let mut gone = stored.clone();
+        let mut changed = Vec::new();
+        for (number, entries) in pieces(&self.view) {
+            gone.remove(&number);
+            if stored.get(&number) != Some(&entries) {
+                changed.push((number, in_json(entries)));
+            }
+        }
+        changed.extend(gone.into_keys().map(|number| (number, Vec::new())));
+        changed
     }
 
     /// How often a message of the view has been sent (L3).

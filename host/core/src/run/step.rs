@@ -23,6 +23,7 @@ use crate::model::StopReason;
 use crate::plugin::{Lifecycle, OutputData};
 use crate::tool::{CallCost, ToolError};
 use crate::{text_dialect, tokens, view};
+use serde_json::Value;
 
 const DEFERRED: &str = "deferred: a higher-priority call ran first; call it again if it is still needed";
 const BESIDE_THE_STEP: &str = "deferred: a step of the plan makes one call, and another one of this reply was it";
@@ -295,6 +296,8 @@ impl Run {
                 (record.state, record.result) = (CallState::Finished, Some(text_result(why, true)));
             }
             Beginning::Settled { result, switch, event } => {
+                let arguments = record.arguments.clone();
+                self.emit(change, EventKind::ToolCall { call: id.clone(), name: name.clone(), arguments, attempt: 0 });
                 let (result, guarded) = self.guarded(&mut entry, *result, switch);
                 let shown = self.shown(&id, &result);
                 entry.state = Progress::Done { tokens: tokens::of_text(&shown) };
@@ -439,11 +442,16 @@ impl Run {
         let shown = self.shown(id, &result);
         let tokens = tokens::of_text(&shown).saturating_add(tokens::of_media(&result.content));
         call.state = Progress::Done { tokens };
-        let (name, spent) = (call.name.clone(), call.spent);
+        let (name, spent, attempt) = (call.name.clone(), call.spent, call.attempt);
         if let Some(entry) = self.batch_call(id) {
             *entry = call;
         }
         let cost = if result.cost == CallCost::default() { spent } else { result.cost };
+        // It has never run: who reads the events is told what was asked for (L30). The arguments stand in the call's record.
+        if attempt == 0 {
+            let arguments = Value::Null;
+            self.emit(change, EventKind::ToolCall { call: id.clone(), name: name.clone(), arguments, attempt });
+        }
         self.record_result((id, name.clone()), CallResult { cost, ..result }, shown, change);
         if guarded == Guarded::TurnedOff {
             self.emit(change, EventKind::ToolDisabled { call: id.clone(), name });

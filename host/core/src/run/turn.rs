@@ -4,7 +4,7 @@ use super::batch::Batch;
 use super::budget::PromptBudget;
 use super::config::{AtLimit, LoopConfig, Units};
 use super::effort::Effort;
-use super::end::TurnEnd;
+use super::end::{TurnCost, TurnEnd};
 use super::eviction::AfterEviction;
 use super::planning::{Asked, Plan};
 use super::repetition::Repetition;
@@ -190,6 +190,12 @@ impl Turn {
         let units = Units { whole: self.execution_units, millionths: self.unit_millionths };
         let units = units.and(&self.config.execution_units, usage, calls);
         (self.execution_units, self.unit_millionths) = (units.whole, units.millionths);
+    }
+
+    /// What it has cost so far.
+    pub fn cost(&self) -> TurnCost {
+        let (turn, execution_units) = (self.number, self.units());
+        TurnCost { turn, execution_units, usage: self.usage, interactions: self.interactions }
     }
 
     /// Its execution units: a part of one counts as one (L5).

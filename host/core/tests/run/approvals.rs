@@ -75,7 +75,7 @@ fn l17_allowed_calls_finish_first_and_then_all_others_are_asked_for_at_once() {
     let left: Vec<_> = session.run.asking().into_iter().map(|item| item.call).collect();
     assert_eq!(left, [id(3)], "an answer may come while another call could run");
     let change = answer(&mut session, &[deny(3, Some("not today"))]);
-    assert_eq!(kinds(&change), ["approval_resolved", "tool_result_error"]);
+    assert_eq!(kinds(&change), ["approval_resolved", "tool_call", "tool_result_error"]);
     assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(1, Some(Leave::Answered(grant("pay"))))]));
     session.run_batch();
     let (is_error, text) = result_of(&session, 3);
@@ -88,10 +88,18 @@ fn l17_allowed_calls_finish_first_and_then_all_others_are_asked_for_at_once() {
 fn l17_several_denials_end_the_batch_and_say_nothing_of_waiting() {
     let (mut session, _) = with(vec![asking("a"), asking("b"), asking("c")]);
     let change = answer(&mut session, &[deny(1, None), deny(3, None)]);
-    let said = ["approval_resolved", "tool_result_error", "approval_resolved", "tool_result_error", "suspended"];
+    let said = [
+        "approval_resolved",
+        "tool_call",
+        "tool_result_error",
+        "approval_resolved",
+        "tool_call",
+        "tool_result_error",
+        "suspended",
+    ];
     assert_eq!(kinds(&change), said, "it still waits for one, and says so once");
     let change = answer(&mut session, &[deny(2, None)]);
-    assert_eq!(kinds(&change)[..3], ["resumed", "approval_resolved", "tool_result_error"]);
+    assert_eq!(kinds(&change)[..4], ["resumed", "approval_resolved", "tool_call", "tool_result_error"]);
     assert!(matches!(session.run.action(), Action::CallModel(_)));
 }
 
@@ -174,7 +182,7 @@ fn l17_a_call_that_the_configuration_asks_for_now_is_asked_for_and_one_that_it_d
     assert_eq!(kinds(&change), Vec::<String>::new(), "nobody had answered, and another can run");
     let error = ToolError::Denied { message: "approval.tools".into() };
     let change = session.must(Input::Forbidden { call: id(2), error: error.clone() });
-    assert_eq!(kinds(&change), ["tool_result_error", "approval_requested", "suspended"]);
+    assert_eq!(kinds(&change), ["tool_call", "tool_result_error", "approval_requested", "suspended"]);
     assert_eq!(result_of(&session, 2), (true, error.for_model()));
     assert_eq!(session.ledger.call(&id(2)).record.attempt, 0, "it never ran");
     let late = session.tell(Input::Forbidden { call: id(2), error });

@@ -51,7 +51,7 @@ fn l7_a_tool_that_is_not_there_is_a_result_and_an_event() {
     let mut session = Session::calling(LoopConfig::default());
     let missing = Disposition::NotFound { message: "there is no tool `nope`".into() };
     let change = session.reply("", vec![ResolvedCall { source: None, ..call("nope", missing) }]);
-    assert_eq!(kinds(&change)[..2], ["stream_complete", "tool_not_found"]);
+    assert_eq!(kinds(&change)[..3], ["stream_complete", "tool_call", "tool_not_found"]);
     assert!(stored_result(&session, "call_1_1_1").contains("there is no tool `nope`"));
     assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.step == 2), "the turn goes on");
 }
@@ -60,7 +60,9 @@ fn l7_a_tool_that_is_not_there_is_a_result_and_an_event() {
 fn l8_refused_arguments_name_pointer_and_rule_and_never_run() {
     let mut session = Session::calling(LoopConfig::default());
     let change = session.reply("", vec![call("a", Disposition::Refused(violation())), plain("b")]);
-    assert_eq!(kinds(&change), ["stream_complete", "tool_result_error"]);
+    assert_eq!(kinds(&change), ["stream_complete", "tool_call", "tool_result_error"]);
+    let EventKind::ToolCall { call, arguments, attempt: 0, .. } = &change.events[1].kind else { panic!("{change:?}") };
+    assert_eq!((call.0.as_str(), arguments.is_null()), ("call_1_1_1", false), "its arguments can be seen (L30)");
     let result: serde_json::Value = serde_json::from_str(&stored_result(&session, "call_1_1_1")).unwrap();
     assert_eq!(result["error"], "invalid_arguments");
     assert_eq!(
@@ -80,10 +82,10 @@ fn p6_a_withheld_call_is_an_error_and_a_denial() {
     let mut session = Session::calling(LoopConfig::default());
     let withheld = Disposition::Withheld { message: "there is no tree".into(), denial: denial() };
     let change = session.reply("", vec![call("read_file", withheld), plain("b")]);
-    assert_eq!(kinds(&change), ["stream_complete", "denied", "tool_result_error"]);
+    assert_eq!(kinds(&change), ["stream_complete", "tool_call", "denied", "tool_result_error"]);
     assert!(stored_result(&session, "call_1_1_1").contains("there is no tree"));
     let id = Some(CallId("call_1_1_1".into()));
-    assert_eq!(change.events[1].kind, EventKind::Denied { call: id, denial: denial() });
+    assert_eq!(change.events[2].kind, EventKind::Denied { call: id, denial: denial() });
     assert_eq!(ids(session.run.action()), ["call_1_1_2"]);
 }
 

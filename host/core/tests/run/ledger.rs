@@ -405,6 +405,8 @@ impl Ledger {
         let suspended = suspended.unwrap_or(false);
         match next {
             EventKind::Resumed => assert!(suspended, "it goes on without having waited"),
+            // What is denied has never run, and may be denied while others wait.
+            EventKind::ToolCall { attempt: 0, .. } => {}
             EventKind::ToolCall { .. } | EventKind::LoopIteration { .. } => {
                 assert!(!suspended, "{next:?} while it waits")
             }

@@ -198,7 +198,7 @@ fn l28_l17_a_call_that_is_allowed_too_late_does_not_run() {
     let Action::Suspended(suspension) = session.run.action() else { panic!("{:?}", session.run.action()) };
     assert_eq!(suspension.waits.len(), 2, "they have been asked about both");
     let change = allow(&mut session, 4..=4);
-    assert_eq!(kinds(&change), ["approval_resolved", "tool_result_error", "suspended"]);
+    assert_eq!(kinds(&change), ["approval_resolved", "tool_call", "tool_result_error", "suspended"]);
     let (text, is_error) = text_of(&session, "call_1_3_4");
     assert!(is_error && text.contains("`write` is off"), "{text}");
     assert_eq!(session.ledger.call(&CallId("call_1_3_4".into())).record.attempt, 0);
@@ -221,7 +221,10 @@ fn l28_l17_a_turn_goes_on_behind_a_call_that_is_allowed_too_late() {
         fail(&mut session, &format!("call_1_3_{place}"));
     }
     let change = allow(&mut session, 4..=4);
-    assert_eq!(kinds(&change)[..4], ["approval_resolved", "tool_result_error", "resumed", "loop_iteration"]);
+    assert_eq!(
+        kinds(&change)[..5],
+        ["approval_resolved", "tool_call", "tool_result_error", "resumed", "loop_iteration"]
+    );
     session.reply("", Vec::new());
     session.accept(OutputData::Text(String::new()));
 }

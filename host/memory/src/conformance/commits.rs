@@ -1,7 +1,9 @@
 //! D2, D6: a commit is whole or not at all, in order, and durable.
 
 use super::{Place, Writing, asking, call, commit_of, event, finished, message, meta, result_of, text};
-use crate::{CallFilter, Commit, MessageRange, OpenMode, RecordRange, Status, StepRecord, StoreError};
+use crate::{
+    CallFilter, Commit, MessageRange, OpenMode, RecordRange, Status, StepRecord, StoreError, StoredView, ViewPiece,
+};
 use agent_core::change::{CallChange, Change, Departure, HiddenMessage};
 use agent_core::event::{EndReason, EventKind};
 use agent_core::message::{Part, Role, StoredMessage};
@@ -22,7 +24,8 @@ fn full_commit(session: &str) -> Commit {
     let body = json!({"prompt": "p", "sections": ["a"]});
     let records = vec![StepRecord { turn: 1, step: 1, kind: "prompt".to_owned(), body }];
     let status = Status { state: "idle".to_owned(), turn: 1, title: Some("question".to_owned()) };
-    Commit { snapshot: b"{\"state\":\"x\"}".to_vec(), change, records, texts: vec!["section".to_owned()], status }
+    let (snapshot, texts) = (b"{\"state\":\"x\"}".to_vec(), vec!["section".to_owned()]);
+    Commit { snapshot, view: StoredView::InSnapshot, change, records, texts, status }
 }
 
 pub(super) async fn all_of_a_commit_is_stored(place: Place) {
@@ -51,6 +54,32 @@ pub(super) async fn all_of_a_commit_is_stored(place: Place) {
     assert!(records.iter().map(|stored| &stored.record).eq(&commit.records), "{records:?}");
     assert_eq!(reader.text(&crate::digest_of(b"section")).await.unwrap(), "section");
     assert_eq!(reader.calls("s", CallFilter::Turn(1)).await.unwrap().len(), 1);
+}
+
+/// A view that is stored in pieces is one array for whoever opens the session; a commit writes only what it changes.
+pub(super) async fn a_view_is_stored_in_pieces(place: Place) {
+    let store = &place.store;
+    let mut writing = Writing::new(store, "s").await;
+    let piece = |number, items: &str| ViewPiece { number, items: items.as_bytes().to_vec() };
+    let commit = |snapshot: &str, view| Commit { snapshot: snapshot.as_bytes().to_vec(), view, ..Commit::default() };
+    let steps = [
+        (commit("{}", StoredView::Whole(vec![])), "{}"),
+        (commit("{}", StoredView::Whole(vec![piece(10, "3"), piece(9, "1,2")])), r#"{"view":[1,2,3]}"#),
+        (
+            commit(r#"{"a":1}"#, StoredView::Changed(vec![piece(10, "3,4"), piece(11, "5")])),
+            r#"{"a":1,"view":[1,2,3,4,5]}"#,
+        ),
+        (commit(r#"{"a":2}"#, StoredView::Changed(vec![piece(9, "")])), r#"{"a":2,"view":[3,4,5]}"#),
+        (commit(r#"{"a":3}"#, StoredView::Whole(vec![piece(7, "\"x\"")])), r#"{"a":3,"view":["x"]}"#),
+        (commit(r#"{"view":[8]}"#, StoredView::InSnapshot), r#"{"view":[8]}"#),
+    ];
+    for (commit, expected) in steps {
+        writing.commit(commit).await.unwrap();
+        writing.done().await;
+        writing = Writing::new(store, "s").await;
+        let snapshot = String::from_utf8(writing.opened.snapshot.clone().unwrap()).unwrap();
+        assert_eq!(snapshot, expected);
+    }
 }
 
 pub(super) async fn nothing_of_a_refused_commit_is_stored(place: Place) {

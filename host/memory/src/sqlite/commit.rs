@@ -8,7 +8,7 @@ use super::failure::{Failure, invalid};
 use super::outbox::{self, OutboxRow, outbox_row};
 use super::queries::{from_json, now, signed, unsigned};
 use super::writer::Effort;
-use crate::{Commit, Lease, Status, StoreError};
+use crate::{Commit, Lease, Status, StoreError, StoredView, ViewPiece};
 use agent_core::change::{CallResult, HiddenMessage};
 use agent_core::message::CallId;
 use rows::{CallRow, EventRow, MessageRow, RecordRow, call_row, event_row, message_row, record_row};
@@ -19,6 +19,7 @@ pub(super) struct PreparedCommit {
     lease: Lease,
     expected_revision: u64,
     snapshot: Vec<u8>,
+    view: StoredView,
     messages: Vec<MessageRow>,
     hidden: Vec<HiddenMessage>,
     calls: Vec<CallRow>,
@@ -55,12 +56,13 @@ struct Head {
 impl PreparedCommit {
     /// Serialises outside the writer's thread, which all sessions share.
     pub(super) fn new(lease: &Lease, expected_revision: u64, commit: Commit) -> Result<Self, StoreError> {
-        let Commit { snapshot, change, records, texts, status } = commit;
+        let Commit { snapshot, view, change, records, texts, status } = commit;
         let events = change.events.iter().map(|event| event_row(&lease.session, event));
         Ok(Self {
             lease: lease.clone(),
             expected_revision,
             snapshot,
+            view,
             messages: change.messages.into_iter().map(message_row).collect::<Result<_, _>>()?,
             hidden: change.hidden,
             events: events.collect::<Result<_, _>>()?,
@@ -90,7 +92,8 @@ impl PreparedCommit {
         let outbox = self.outbox.iter().map(|item| item.body.len());
         let texts = self.texts.iter().map(StoredBytes::len);
         let session = calls.chain(messages).chain(events);
-        Effort::of(self.snapshot.len() + session.chain(records).chain(outbox).chain(texts).sum::<usize>())
+        let view = self.view.pieces().iter().map(|piece| piece.items.len()).sum::<usize>();
+        Effort::of(self.snapshot.len() + view + session.chain(records).chain(outbox).chain(texts).sum::<usize>())
     }
 
     /// Writes all of it, or fails and leaves the undoing to the caller's savepoint. Returns the new revision.
@@ -111,6 +114,7 @@ impl PreparedCommit {
                 "INSERT INTO snapshots (session, run) VALUES (?1, ?2) ON CONFLICT (session) DO UPDATE SET run = ?2",
             )?
             .execute(params![head.session, self.snapshot])?;
+        self.write_view(connection, head.session)?;
         if (&head.state, head.turns) != (&self.status.state, self.status.turn) {
             move_to_front(connection, &head)?;
         }
@@ -161,6 +165,24 @@ impl PreparedCommit {
             return Err(StoreError::Conflict { session: session(), expected, found }.into());
         }
         Ok(head)
+    }
+
+    fn write_view(&self, connection: &Connection, session: i64) -> Result<(), Failure> {
+        if !matches!(self.view, StoredView::Changed(_)) {
+            connection.prepare_cached("DELETE FROM view_pieces WHERE session = ?1")?.execute([session])?;
+        }
+        for ViewPiece { number, items } in self.view.pieces() {
+            let number = signed(*number);
+            if items.is_empty() {
+                let sql = "DELETE FROM view_pieces WHERE session = ?1 AND number = ?2";
+                connection.prepare_cached(sql)?.execute(params![session, number])?;
+                continue;
+            }
+            let sql = "INSERT INTO view_pieces (session, number, items) VALUES (?1, ?2, ?3)
+                       ON CONFLICT (session, number) DO UPDATE SET items = ?3";
+            connection.prepare_cached(sql)?.execute(params![session, number, items])?;
+        }
+        Ok(())
     }
 
     fn write_calls(&self, connection: &Connection, head: &Head) -> Result<(), Failure> {

@@ -10,7 +10,7 @@ const APPLICATION_ID: i64 = 0x6167_686f;
 
 /// In order; `user_version` counts those that a file has.
 const MIGRATIONS: &[&str] =
-    &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, KEY_VALUE_USAGE, BOUND_APPROVALS, ORDER_OF_SESSIONS];
+    &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, KEY_VALUE_USAGE, BOUND_APPROVALS, ORDER_OF_SESSIONS, VIEW_PIECES];
 
 /// Refuses what another program or a newer host has written. Writes nothing.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure> {
@@ -365,6 +365,16 @@ UPDATE sessions SET place = ordered.place FROM (
     SELECT id, row_number() OVER (ORDER BY updated, id) AS place FROM sessions WHERE revision > 0
 ) AS ordered WHERE sessions.id = ordered.id;
 CREATE INDEX sessions_by_place ON sessions (place);
+";
+
+/// The view of a session's state, in pieces: a commit writes those that it changes. None: it stands in the snapshot.
+const VIEW_PIECES: &str = "
+CREATE TABLE view_pieces (
+    session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    items BLOB NOT NULL,
+    PRIMARY KEY (session, number)
+) STRICT, WITHOUT ROWID;
 ";
 
 #[cfg(test)]

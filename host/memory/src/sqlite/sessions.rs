@@ -145,8 +145,24 @@ impl SessionLog for SqliteStore {
     }
 }
 
-const OPENED: &str = "SELECT epoch, revision, run, agent, user, last_message, last_event, delegated_by
+const OPENED: &str = "SELECT epoch, revision, run, agent, user, last_message, last_event, delegated_by,
+                      (SELECT group_concat(CAST(items AS TEXT), ',' ORDER BY number) FROM view_pieces
+                       WHERE view_pieces.session = sessions.id)
                       FROM sessions LEFT JOIN snapshots ON snapshots.session = sessions.id WHERE subject = ?1";
+
+/// The snapshot with the view that is stored beside it.
+fn whole(snapshot: Option<Vec<u8>>, view: Option<String>) -> Option<Vec<u8>> {
+    let Some(view) = view else { return snapshot };
+    // What is no object is not made worse: whoever reads it says what is wrong.
+    let mut snapshot = snapshot?;
+    if !snapshot.ends_with(b"}") {
+        return Some(snapshot);
+    }
+    snapshot.pop();
+    let comma = if snapshot == b"{" { "" } else { "," };
+    snapshot.extend_from_slice(format!("{comma}\"view\":[{view}]}}").as_bytes());
+    Some(snapshot)
+}
 
 fn take_lease(
     connection: &Connection,
@@ -186,7 +202,7 @@ fn take_lease(
         Ok(OpenedSession {
             lease: Lease { session: session.to_owned(), epoch: unsigned(row.get(0)?) },
             revision: unsigned(row.get(1)?),
-            snapshot: row.get(2)?,
+            snapshot: whole(row.get(2)?, row.get(8)?),
             meta: SessionMeta { agent: row.get(3)?, user: row.get(4)?, delegated_by: row.get(7)? },
             last_message: unsigned(row.get(5)?),
             last_event: unsigned(row.get(6)?),

@@ -3,12 +3,13 @@
 use super::export::{answered, as_new};
 use super::{PortableError, hold};
 use crate::host_model::RECORD_KIND;
-use crate::session::{ANSWERS_KIND, REQUEST_KIND, Session, new_id_ending, new_subject, status};
+use crate::session::{ANSWERS_KIND, REQUEST_KIND, Session, new_id_ending, new_subject, pieces, status};
 use agent_core::change::{Body, CallChange, Change};
 use agent_core::message::{Content, Digest, MessageId, Part, StoredMessage};
 use agent_core::run::{Run, last_place, whole_until};
 use agent_memory::{
     Commit, MAX_PAGE, MessageRange, OpenMode, RecordRange, SessionMeta, StepRecord, Store, StoreError, StoredRecord,
+    StoredView,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -90,7 +91,8 @@ async fn fork_original(store: &dyn Store, original: &Original<'_>, at: ForkAt) -
     let body = json!({"from": from, "at": at, "messages": messages, "ran_in": ran_in});
     records.push(StepRecord { turn: run.turns, step: 0, kind: FORK_KIND.to_owned(), body });
     let status = status(&run, original.title.clone());
-    let commit = Commit { snapshot: run.snapshot(), change, records, texts: Vec::new(), status };
+    let view = StoredView::Whole(pieces(&run, None));
+    let commit = Commit { snapshot: run.snapshot_without_view(), view, change, records, texts: Vec::new(), status };
     let meta = SessionMeta { agent: run.agent.clone(), user: original.user.clone(), delegated_by: None };
     let opened = store.open(&session, OpenMode::CreateNew, meta).await?;
     let written = async {

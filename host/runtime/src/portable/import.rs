@@ -8,14 +8,16 @@ use super::document::{
 };
 use super::{PortableError, summary};
 use crate::media::describe;
-use crate::session::{TITLE_CHARACTERS, new_id_ending, status};
+use crate::session::{TITLE_CHARACTERS, new_id_ending, pieces, status};
 use crate::user::UserName;
 use agent_core::change::{Body, CallChange, CallRecord, Change, HiddenMessage, NewMessage};
 use agent_core::event::Event;
 use agent_core::message::{CallId, Digest, Media, Part};
 use agent_core::run::Run;
 use agent_memory::digest_of;
-use agent_memory::{Commit, MediaDescription, OpenMode, OpenedSession, SessionMeta, StepRecord, Store, StoreError};
+use agent_memory::{
+    Commit, MediaDescription, OpenMode, OpenedSession, SessionMeta, StepRecord, Store, StoreError, StoredView,
+};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use facts::harmless;
@@ -76,16 +78,29 @@ pub async fn import(store: &dyn Store, document: &[u8], subject: ImportAs) -> Re
 }
 
 /// The same for a user.
-pub async fn import_for(
+pub async fn import_for(store: &dyn Store, document: &[u8], options: ImportOptions) -> Result<Imported, PortableError> {
+    import_checked(store, document, options, Checked::forget_claims).await
+}
+
+/// The same under its own subject, to do again what it says that its plugins did. What it says of who ran a call that has no
+/// result stays: nothing goes on there.
+pub async fn import_to_replay(store: &dyn Store, document: &[u8]) -> Result<Imported, PortableError> {
+    let options = ImportOptions { subject: ImportAs::Itself, user: None };
+    import_checked(store, document, options, |_| {}).await
+}
+
+async fn import_checked(
     store: &dyn Store,
     document: &[u8],
     ImportOptions { subject, user }: ImportOptions,
+    forget: impl FnOnce(&mut Checked),
 ) -> Result<Imported, PortableError> {
     if let ImportAs::Subject(subject) = &subject {
         let refused = |problem| PortableError::Name { name: subject.escape_debug().to_string(), problem };
         check_name(subject).map_err(refused)?;
     }
     let mut checked = Checked::read(document)?.renamed(subject);
+    forget(&mut checked);
     checked.drop_authority(user);
     let session = checked.head.subject.clone();
     let (agent, user) = (checked.head.agent.clone(), checked.head.user.clone());
@@ -119,7 +134,8 @@ async fn write(store: &dyn Store, opened: &OpenedSession, checked: Checked) -> R
         store.put(&opened.lease.session, bytes, MediaDescription { mime_type, dimensions, name }).await?;
     }
     let commit = Commit {
-        snapshot: checked.run.snapshot(),
+        snapshot: checked.run.snapshot_without_view(),
+        view: StoredView::Whole(pieces(&checked.run, None)),
         status: status(&checked.run, checked.head.title),
         change: checked.change,
         records: checked.records,
@@ -171,7 +187,6 @@ impl Checked {
         checked.check_roles()?;
         checked.check_media()?;
         checked.derive_facts()?;
-        checked.forget_claims();
         Ok(checked)
     }
 

@@ -3,6 +3,7 @@
 use super::model::RecordedAnswer;
 use super::{AskedFor, Built, Deed, DeedKind, scope};
 use crate::host_model::RECORD_KIND;
+use crate::places::Places;
 use crate::portable::fork::FORK_KIND;
 use crate::session::{ANSWERS_KIND, REQUEST_KIND};
 use agent_core::change::{CallRecord, Denial};
@@ -101,10 +102,11 @@ pub(super) async fn read(store: &dyn Store, session: &SessionSummary) -> Result<
 
 impl Place<'_> {
     /// Messages by id, and in how many model calls they had been seen.
-    async fn messages(&self, places: &[(u64, u32)], characters: usize) -> Result<Vec<Message>, StoreError> {
+    async fn messages(&self, places: &Places, characters: usize) -> Result<Vec<Message>, StoreError> {
+        let places = places.each(self.store).await?.unwrap_or_default();
         let ids = places.iter().map(|(id, _)| *id).collect();
         let messages = self.store.messages(&self.session.subject, MessageRange::Ids(ids)).await?;
-        let shown = messages.iter().zip(places);
+        let shown = messages.iter().zip(&places);
         Ok(shown.map(|(message, (_, seen))| shown_message(message, *seen, characters)).collect())
     }
 
@@ -136,7 +138,7 @@ async fn context(place: Place<'_>, body: &Value, recollections: Vec<Recollection
         model: Model,
         input: TurnInput,
         tools: String,
-        messages: Vec<(u64, u32)>,
+        messages: Places,
         result_characters: usize,
         hidden: u32,
         summary: Option<String>,
@@ -171,7 +173,7 @@ async fn step(place: Place<'_>, body: &Value, state: Option<Vec<u8>>) -> Result<
         model: Model,
         step: u32,
         steps_left: u32,
-        messages: Vec<(u64, u32)>,
+        messages: Places,
         result_characters: usize,
         budget: Budget,
     }
@@ -223,7 +225,7 @@ async fn verdict(place: Place<'_>, body: &Value) -> Result<DeedKind, StoreError>
         output_schema: Option<Value>,
         attempt: u32,
         corrections_left: u32,
-        messages: Vec<(u64, u32)>,
+        messages: Places,
         result_characters: usize,
     }
     let Ok(Body { asked, answer }) = Body::deserialize(body) else {

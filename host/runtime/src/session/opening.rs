@@ -125,6 +125,7 @@ impl Session {
             held: None,
             lease: opened.lease,
             revision: opened.revision,
+            view_is_stored: false,
             messages: HashMap::new(),
             calls: HashMap::new(),
             stored_texts: HashSet::new(),

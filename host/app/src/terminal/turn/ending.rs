@@ -7,8 +7,8 @@ use crate::terminal::markdown::Markdown;
 use crate::terminal::{DIM, YELLOW, text, waits};
 use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{EndReason, Suspension, WaitCause};
-use agent_core::run::{Output, TurnError};
-use agent_runtime::{TurnResult, question};
+use agent_core::run::{Output, Turn, TurnError};
+use agent_runtime::{Session, TurnResult, question};
 use serde_json::{Value, json};
 
 impl TurnView<'_> {
@@ -44,6 +44,11 @@ impl TurnView<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// What the turn has cost, for whoever reads how it came out.
+    pub(crate) fn note_cost(&mut self, session: &Session) {
+        self.cost = session.state().turn.as_ref().map(Turn::cost);
     }
 
     /// Shows how the last turn came out.
@@ -172,7 +177,7 @@ impl TurnView<'_> {
     }
 
     fn print_failure(&self, error: &TurnError) -> Result<(), Failure> {
-        self.print_status("failed", json!({"code": error.code(), "message": error.to_string()}))
+        self.print_status("failed", error.details())
     }
 
     /// The last line of a turn, however it ended.
@@ -181,8 +186,12 @@ impl TurnView<'_> {
             return Ok(());
         }
         let mut line = json!({"type": "result", "status": status, "session": self.session});
-        if let (Some(line), Value::Object(details)) = (line.as_object_mut(), details) {
-            line.extend(details);
+        let cost = self.cost.filter(|_| status != "idle").map(|cost| json!(cost)).unwrap_or_default();
+        if let Some(line) = line.as_object_mut() {
+            // Details come last: an output says itself what it cost.
+            for more in [cost, details] {
+                line.extend(more.as_object().cloned().unwrap_or_default());
+            }
         }
         self.terminal.print(line.to_string()).map_err(Failure::output)
     }
