@@ -52,6 +52,7 @@ mod released;
 mod replayed;
 mod replayed_files;
 mod sandbox;
+mod scarce;
 mod scenarios;
 mod seed_a;
 mod seed_b;

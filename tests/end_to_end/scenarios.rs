@@ -96,7 +96,8 @@ async fn a_bad_argument_and_its_correction() {
     assert!(error["violations"].as_array().unwrap().iter().any(|violation| violation["rule"] == "required"), "{text}");
     assert!(!results[1].1);
     let calls = events(&house, &session).await;
-    let dispatched = calls.iter().filter(|event| matches!(event.kind, EventKind::ToolCall { .. })).count();
+    let dispatched =
+        calls.iter().filter(|event| matches!(event.kind, EventKind::ToolCall { attempt: 1.., .. })).count();
     assert_eq!(dispatched, 1, "what violates the schema never runs");
     assert_eq!(
         seen(&house, &session).await,

@@ -86,6 +86,7 @@ async fn l18_a_result_against_the_output_schema() {
             "tool_result_error",
             "output_rejected",
             "stream_clear",
+            "tool_call",
             "tool_result_error",
             "tool_call",
             "tool_result",

@@ -339,7 +339,8 @@ async fn i6_failed_and_cancelled_turns_are_events() {
     let data = ends[0].data.as_ref().expect("data");
     assert_eq!(data["code"], json!("model_failed"));
     assert!(data["message"].as_str().unwrap().contains("no key"), "{data}");
-    assert_eq!(ends[1].data, Some(json!({})));
+    let cost = json!({"turn": 2, "execution_units": 0, "interactions": 0, "usage": {"prompt_tokens": 0, "completion_tokens": 0}});
+    assert_eq!(ends[1].data, Some(cost), "what a cancelled turn has cost");
     assert!(ends.iter().all(|end| end.subject.as_deref() == Some(session.subject())));
 }
 

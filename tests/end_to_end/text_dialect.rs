@@ -99,7 +99,7 @@ async fn l20_d_errors_are_fed_back() {
         step(&["stream_clear", "error", "no_tool_call"]),
         step(&["stream_clear", "error", "no_tool_call"]),
         step(&["tool_not_found"]),
-        step(&["tool_result_error"]),
+        step(&["tool_call", "tool_result_error"]),
         step(&["loop_end"]),
     ];
     assert_eq!(types, expected.concat());

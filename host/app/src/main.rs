@@ -12,6 +12,8 @@ mod interrupt;
 mod logging;
 mod prompt;
 mod protection;
+#[cfg_attr(not(unix), path = "scarce/other.rs")]
+mod scarce;
 mod settings;
 mod setup;
 mod terminal;
@@ -32,6 +34,10 @@ use terminal::Terminal;
 const LAST_WAIT: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
+    scarce::on_large_stack(run)
+}
+
+fn run() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return unreadable(&error),
@@ -48,13 +54,17 @@ fn main() -> ExitCode {
             .enable_all()
             .build();
         let runtime = runtime.map_err(|error| Failure::refused(format!("the threads cannot be started: {error}")))?;
-        let outcome = runtime.block_on(execute(arguments, &terminal));
+        let outcome = runtime.block_on(async {
+            scarce::watch();
+            execute(arguments, &terminal).await
+        });
         // By now the store is closed and its writer has ended. A thread that still reads a guest's file may do so for
         // ever, such as from a pipe that nobody writes to.
         runtime.shutdown_timeout(LAST_WAIT);
         outcome
     });
     let exit = outcome.unwrap_or_else(|failure| {
+        let failure = scarce::named(failure);
         terminal.idle();
         if !failure.message.is_empty() {
             terminal.failure(&failure.message);

@@ -6,6 +6,7 @@ use crate::exit::Failure;
 use agent_core::cloud_event::CloudEvent;
 use agent_core::event_type::is_reserved;
 use agent_core::message::TurnInput;
+use agent_core::plugin::TraceContext;
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
@@ -22,12 +23,24 @@ pub(crate) enum Input {
     Pipe,
 }
 
-/// The prompt; none where there is none to be had, or where a session is to be gone on with and none is given.
-pub(crate) fn read(run: &RunArguments, input: Input, stdin: impl Read) -> Result<Option<TurnInput>, Failure> {
+/// What is asked, and of which trace it is.
+#[derive(Debug, Default)]
+pub(crate) struct Prompt {
+    /// None where there is none to be had, or where a session is to be gone on with and none is given.
+    pub(crate) input: Option<TurnInput>,
+    /// That of the event which brought it (I6).
+    pub(crate) trace: Option<TraceContext>,
+}
+
+/// The prompt.
+pub(crate) fn read(run: &RunArguments, input: Input, stdin: impl Read) -> Result<Prompt, Failure> {
     if let Some(file) = &run.event {
-        return of_event(file, respond::read(file)?).map(Some);
+        let event = respond::read(file)?;
+        let (traceparent, tracestate) = (event.traceparent.clone(), event.tracestate.clone());
+        let trace = traceparent.map(|traceparent| TraceContext { traceparent, tracestate });
+        return Ok(Prompt { input: Some(of_event(file, event)?), trace });
     }
-    Ok(text(run, input, stdin)?.map(TurnInput::Text))
+    Ok(Prompt { input: text(run, input, stdin)?.map(TurnInput::Text), trace: None })
 }
 
 /// An event's data: text where it is one, else JSON (I6).

@@ -225,6 +225,11 @@ impl CompiledCache {
         hasher
     }
 
+    /// The file that is locked while a component is compiled for this cache.
+    pub(crate) fn claim_path(&self, component: &Digest) -> PathBuf {
+        self.directory.join("compiling").join(component.hex())
+    }
+
     fn path(&self, component: &Digest) -> PathBuf {
         self.directory.join(format!("{}.{EXTENSION}", component.hex()))
     }

@@ -10,7 +10,7 @@ pub(crate) use child::examine_bytes;
 pub use child::serve_compiler;
 pub(crate) use report::BytesFacts;
 
-use crate::engine::{self, Metering};
+use crate::engine::{self, AddressSpace, Build, Metering};
 use crate::limits::{HostLimits, MIB};
 use crate::room::Room;
 use crate::scan::NotAComponent;
@@ -152,11 +152,12 @@ impl CompileLimits {
         if size > self.code { Err(CodeTooLarge { size, most: self.code }) } else { Ok(()) }
     }
 
-    fn request(&self, metering: Metering) -> Request {
+    fn request(&self, build: Build) -> Request {
         Request {
             seconds: self.time.as_millis().div_ceil(1_000) as u64,
             memory: self.memory as u64,
-            counts_fuel: metering == Metering::Fuel,
+            counts_fuel: build.metering == Metering::Fuel,
+            reserves: build.space == AddressSpace::Reserved,
             code: self.code,
             structure: self.structure,
         }
@@ -222,7 +223,7 @@ async fn compile_in_child(
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()?;
-    let request = serde_json::to_vec(&limits.request(room.metering)).map_err(io::Error::other)?;
+    let request = serde_json::to_vec(&limits.request(room.build())).map_err(io::Error::other)?;
     let said = talk(&mut child, [&(request.len() as u32).to_le_bytes(), &request, component], limits).await?;
     let words = clean(String::from_utf8_lossy(&said.words).trim(), MOST_WORDS as usize);
     // What the host did not want to read ended the child, which is not the component's fault.

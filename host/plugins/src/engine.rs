@@ -43,19 +43,48 @@ pub(crate) enum Metering {
     Fuel,
 }
 
+/// Whether the engine reserves address space for all instances that may exist at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum AddressSpace {
+    /// It does, several TiB: then calls begin quickly, and code needs no checks of bounds.
+    Reserved,
+    /// It does not, since the process may not have so much: memories are made for each call, and code checks bounds.
+    Small,
+}
+
+/// What compiled code depends on beside the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Build {
+    pub(crate) metering: Metering,
+    pub(crate) space: AddressSpace,
+}
+
 /// The engine for as many instances as may exist at once: each has a place in a lane.
-pub(crate) fn engine(limits: HostLimits, metering: Metering) -> wasmtime::Result<Engine> {
-    engine_of(limits.concurrent_calls.max(1) + limits::PURE_CALLS + limits::LOADING, limits, metering)
+pub(crate) fn engine(limits: HostLimits, build: Build) -> wasmtime::Result<Engine> {
+    engine_of(limits.concurrent_calls.max(1) + limits::PURE_CALLS + limits::LOADING, limits, build)
 }
 
 /// The same engine for as many instances as are said. What is compiled for it does not depend on their number.
-pub(crate) fn engine_of(slots: usize, limits: HostLimits, metering: Metering) -> wasmtime::Result<Engine> {
+pub(crate) fn engine_of(slots: usize, limits: HostLimits, build: Build) -> wasmtime::Result<Engine> {
     let mut config = Config::new();
+    match build.space {
+        AddressSpace::Reserved => {
+            config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(slots)));
+        }
+        AddressSpace::Small => {
+            config
+                .allocation_strategy(InstanceAllocationStrategy::OnDemand)
+                .memory_reservation(0)
+                .memory_guard_size(0)
+                .memory_reservation_for_growth(limits::MIB as u64)
+                .gc_heap_reservation(0)
+                .gc_heap_guard_size(0);
+        }
+    }
     config
         .strategy(Strategy::Cranelift)
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(slots)))
         .epoch_interruption(true)
-        .consume_fuel(metering == Metering::Fuel)
+        .consume_fuel(build.metering == Metering::Fuel)
         .wasm_component_model(true)
         .wasm_component_model_async(true)
         .shared_memory(false)

@@ -1,6 +1,7 @@
 //! From bytes to a plugin (P15): size and digest, the lock and the signature, and only then a child process that examines and
 //! compiles the bytes, or the cache; then linking, and asking the component once what it is.
 
+mod claim;
 mod code;
 mod error;
 mod learning;
@@ -162,10 +163,18 @@ impl Sandbox {
         let name = name_of_stem(name);
         let size = bytes.len() as u64;
         let (shared, known) = (Arc::clone(&self.shared), Arc::clone(&bytes));
-        let first = {
-            let (name, room) = (name.clone(), Arc::clone(&room));
-            blocking(move || first_look(&shared, &room, (&name, &known))).await??
+        let look = || {
+            let (shared, known, name, room) =
+                (Arc::clone(&shared), Arc::clone(&known), name.clone(), Arc::clone(&room));
+            blocking(move || first_look(&shared, &room, (&name, &known)))
         };
+        let mut first = look().await??;
+        let mut claim = None;
+        if let FirstLook::Unknown(claimed) = &first {
+            claim = claim::claim(room.cache.as_ref(), &claimed.identity.digest).await;
+            // Another process may have compiled it meanwhile.
+            first = look().await??;
+        }
         match first {
             FirstLook::Known(known) => {
                 self.vet(origin, &known.identity(&name), Some(&bytes)).await?;
@@ -179,6 +188,7 @@ impl Sandbox {
                 let shown = claimed.identity.name.clone();
                 progress(LoadEvent::Compiling { name: shown.clone(), size });
                 let built = self.build(*claimed, bytes, room).await;
+                drop(claim);
                 if built.is_err() {
                     progress(LoadEvent::Refused { name: shown });
                 }

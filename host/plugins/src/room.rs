@@ -3,7 +3,7 @@
 //! nobody pays for it who has not asked.
 
 use crate::cache::CompiledCache;
-use crate::engine::{self, Metering, Ticker};
+use crate::engine::{self, AddressSpace, Build, Metering, Ticker};
 use crate::limits::HostLimits;
 use crate::linkers::Linkers;
 use crate::quarantine::Judge;
@@ -18,6 +18,7 @@ use wasmtime::Engine;
 pub(crate) struct Room {
     pub(crate) engine: Engine,
     pub(crate) metering: Metering,
+    pub(crate) space: AddressSpace,
     pub(crate) linkers: Linkers,
     pub(crate) cache: Option<CompiledCache>,
     /// What examines components for it.
@@ -35,13 +36,30 @@ pub(crate) struct Rooms {
 }
 
 impl Room {
+    /// What code is compiled for it.
+    pub(crate) fn build(&self) -> Build {
+        Build { metering: self.metering, space: self.space }
+    }
+
     fn new(
         limits: HostLimits,
         cache_directory: Option<&PathBuf>,
         (metering, turns): (Metering, &Arc<GuestTurns>),
     ) -> Result<Arc<Self>, SandboxError> {
         let engine_error = |error: wasmtime::Error| SandboxError::Engine { reason: format!("{error:#}") };
-        let engine = engine::engine(limits, metering).map_err(engine_error)?;
+        let build = Build { metering, space: AddressSpace::Reserved };
+        let (engine, space) = match engine::engine(limits, build) {
+            Ok(engine) => (engine, AddressSpace::Reserved),
+            Err(error) => {
+                let small =
+                    engine::engine(limits, Build { space: AddressSpace::Small, ..build }).map_err(engine_error)?;
+                tracing::warn!(
+                    "plugins run slower, since this process may not have the address space that the engine reserves (`ulimit -v`, \
+                     or the system's limit): {error:#}"
+                );
+                (small, AddressSpace::Small)
+            }
+        };
         let linkers = Linkers::new(&engine).map_err(engine_error)?;
         let compatibility = engine::compatibility_hash(&engine);
         let cache = cache_directory.map(|path| {
@@ -53,7 +71,7 @@ impl Room {
         let ticker = Ticker::start(engine.clone(), limits.epoch_tick, move || turns.pass_over());
         let ticker = ticker.map_err(SandboxError::Ticker)?;
         let judge = Judge::new(&compatibility, &limits);
-        Ok(Arc::new(Self { engine, metering, linkers, cache, judge, _ticker: ticker }))
+        Ok(Arc::new(Self { engine, metering, space, linkers, cache, judge, _ticker: ticker }))
     }
 }
 

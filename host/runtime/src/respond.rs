@@ -4,16 +4,18 @@ use crate::approvals::APPROVAL_RESOLVED;
 use crate::calls::bounded;
 use crate::services::{ANY_TYPE, now_ms};
 use crate::session::{Notes, Session, SessionError};
+use crate::trace::is_trace;
 use agent_core::change::{CallRecord, CallResult, CallState};
 use agent_core::cloud_event::CloudEvent;
 use agent_core::event::{Wait, WaitCause};
 use agent_core::event_type::{HostEventType, is_reserved};
 use agent_core::message::{CallId, Content, Digest};
+use agent_core::plugin::TraceContext;
 use agent_core::run::{Answerer, Input};
 use agent_core::schema::Schema;
 use agent_core::tool::{ToolError, Violation};
-use agent_memory::{CallFilter, StoreError};
-use serde_json::Value;
+use agent_memory::{CallFilter, StepRecord, StoreError};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// What became of an answer.
@@ -168,7 +170,8 @@ impl Session {
             None => Vec::new(),
         };
         let result = if violations.is_empty() { answer } else { broken(&event.event_type, &violations) };
-        self.apply(Input::Respond { call, from: Answerer::Service, result }, Notes::default()).await?;
+        let notes = Notes { records: vec![received(&record, &event)], ..Notes::default() };
+        self.apply(Input::Respond { call, from: Answerer::Service, result }, notes).await?;
         Ok(Responded::Taken { violations, waits: self.run.waits() })
     }
 
@@ -211,6 +214,24 @@ impl Session {
         let waits: Vec<_> = self.run.waits().iter().map(|wait| format!("`{}` ({})", wait.call, wait.name)).collect();
         if waits.is_empty() { "no call waits".to_owned() } else { format!("waiting are: {}", waits.join(", ")) }
     }
+}
+
+/// Of the step record that says which event was taken as an answer.
+const ANSWER_KIND: &str = "service_answer";
+
+/// Where an answer came from, and of which trace it is.
+fn received(record: &CallRecord, event: &CloudEvent) -> StepRecord {
+    let (traceparent, tracestate) = (event.traceparent.clone(), event.tracestate.clone());
+    let trace = traceparent.map(|traceparent| TraceContext { traceparent, tracestate }).filter(is_trace);
+    let body = json!({
+        "call": record.id,
+        "id": event.id,
+        "source": event.source,
+        "type": event.event_type,
+        "time": event.time,
+        "trace": trace,
+    });
+    StepRecord { turn: record.turn, step: record.step, kind: ANSWER_KIND.to_owned(), body }
 }
 
 fn state(record: &CallRecord) -> &'static str {

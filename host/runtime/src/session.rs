@@ -21,6 +21,7 @@ use crate::live::LiveAgent;
 use crate::outbox::Owing;
 use crate::pinned;
 use crate::remember::Results;
+use crate::trace;
 use crate::user::UserName;
 use agent_core::change::{CallRecord, Change, Denial};
 use agent_core::event::{Event, Suspension};
@@ -128,6 +129,8 @@ pub struct Session {
     /// Refused to plugins that no call has asked, and not told yet.
     pub(crate) denied: Vec<(Option<CallId>, Denial)>,
     opened_at: u64,
+    /// Of whoever brings the next input.
+    incoming_trace: Option<TraceContext>,
     /// The open turn could not go on when the session was opened, or what it waited for had expired.
     ended_at_opening: bool,
     /// What plugins ask of services and somebody must allow first, as far as it was asked in this process.
@@ -187,7 +190,8 @@ impl Session {
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
         if let Some(input) = input {
-            return self.begin((input, None), Bounds::Own, crate::trace::root(), cancel).await;
+            let trace = self.next_trace();
+            return self.begin((input, None), Bounds::Own, trace, cancel).await;
         }
         self.has_context()?;
         // Let go of when the turn has ended or waits, and where an error or the caller stops it.
@@ -213,7 +217,18 @@ impl Session {
         input: TurnInput,
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
-        self.begin((input, Some(user)), Bounds::Own, crate::trace::root(), cancel).await
+        let trace = self.next_trace();
+        self.begin((input, Some(user)), Bounds::Own, trace, cancel).await
+    }
+
+    /// The next turn belongs to this trace: that of the event which brings its input (I6). One that the W3C recommendation does not
+    /// allow is passed over, and the turn has a trace of its own.
+    pub fn continue_trace(&mut self, trace: TraceContext) {
+        self.incoming_trace = Some(trace).filter(trace::is_trace);
+    }
+
+    fn next_trace(&mut self) -> TraceContext {
+        self.incoming_trace.take().map_or_else(trace::root, |incoming| trace::child(&incoming))
     }
 
     /// Begins a turn within these bounds and in this trace.

@@ -1,6 +1,6 @@
 //! The same component in wasmtime alone: a fresh store with a WASI context, an instance, a typed call.
 
-use crate::engine::{self, Metering};
+use crate::engine::{self, AddressSpace, Build, Metering};
 use crate::limits::HostLimits;
 use bindings::exports::agent_host::plugin::tool;
 use std::path::Path;
@@ -47,7 +47,8 @@ impl WasiView for State {
 impl Raw {
     /// Compiles and links it.
     pub(crate) fn new(component: &Path) -> wasmtime::Result<Self> {
-        let engine = engine::engine(HostLimits::default(), Metering::Off)?;
+        let engine =
+            engine::engine(HostLimits::default(), Build { metering: Metering::Off, space: AddressSpace::Reserved })?;
         let component = Component::from_file(&engine, component)?;
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;

@@ -190,7 +190,16 @@ async fn seed_a_from_the_input_to_the_quota() {
         &["tool_deferred", "tool_deferred", "tool_call", "tool_result"],
         &step,
         // The tool that does not exist, the violated schema, MCP, internal; then the service, and the suspension.
-        &["tool_not_found", "tool_result_error", "tool_call", "tool_result", "tool_call", "tool_result", "tool_call"],
+        &[
+            "tool_not_found",
+            "tool_call",
+            "tool_result_error",
+            "tool_call",
+            "tool_result",
+            "tool_call",
+            "tool_result",
+            "tool_call",
+        ],
         &["suspended", "tool_result", "resumed"],
         &step,
         &["output_rejected", "stream_clear"],

@@ -9,7 +9,7 @@ use super::session::below;
 use crate::arguments::{Arguments, RunArguments};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Doing, Interrupts};
-use crate::prompt::{self, Input};
+use crate::prompt::{self, Input, Prompt};
 use crate::setup;
 use crate::terminal::turn::{Format, TurnView, Use};
 use crate::terminal::{Output, Terminal};
@@ -31,7 +31,7 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
         return Ok(Exit::Refused);
     }
     let goes_on = run.continue_latest || run.session.is_some();
-    let prompt = prompt::read(run, input, stdin.lock())?;
+    let Prompt { input: prompt, trace } = prompt::read(run, input, stdin.lock())?;
     let is_read_by_a_person = terminal.is_terminal(Output::Stdout) && terminal.is_terminal(Output::Stderr);
     let is_interactive = prompt.is_none() && input == Input::Terminal && is_read_by_a_person && !run.json;
     if prompt.is_none() && !goes_on && !is_interactive {
@@ -39,10 +39,13 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
     }
     let interrupts = Interrupts::listen(terminal.clone());
     let cancel = interrupts.begin(Doing::Turn);
-    let opened = tokio::select! {
+    let mut opened = tokio::select! {
         opened = open(run, data, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
+    if let Some(trace) = trace {
+        opened.session.continue_trace(trace);
+    }
     setup::rules::note_idle_yes(&opened.settings, &opened.agent.current(), &run.yes, terminal);
     interrupts.end_with_us(opened.servers());
     if is_interactive {

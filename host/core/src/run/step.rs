@@ -276,6 +276,7 @@ impl Run {
         let mut entry =
             BatchCall { asked_about, granted, ..BatchCall::new(id.clone(), name.clone(), Progress::Waiting) };
         entry.arguments = fingerprint_of(&record.arguments);
+        let is_there = !matches!(call.disposition, Disposition::NotFound { .. });
         match beginning(call.disposition, &call.approval, highest) {
             Beginning::Waits { sequential, repeatable } => {
                 (entry.sequential, entry.repeatable) = (sequential, repeatable);
@@ -296,8 +297,11 @@ impl Run {
                 (record.state, record.result) = (CallState::Finished, Some(text_result(why, true)));
             }
             Beginning::Settled { result, switch, event } => {
-                let arguments = record.arguments.clone();
-                self.emit(change, EventKind::ToolCall { call: id.clone(), name: name.clone(), arguments, attempt: 0 });
+                // A tool that is not there has an event of its own.
+                if is_there {
+                    let (call, name, arguments) = (id.clone(), name.clone(), record.arguments.clone());
+                    self.emit(change, EventKind::ToolCall { call, name, arguments, attempt: 0 });
+                }
                 let (result, guarded) = self.guarded(&mut entry, *result, switch);
                 let shown = self.shown(&id, &result);
                 entry.state = Progress::Done { tokens: tokens::of_text(&shown) };

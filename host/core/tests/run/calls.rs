@@ -51,7 +51,7 @@ fn l7_a_tool_that_is_not_there_is_a_result_and_an_event() {
     let mut session = Session::calling(LoopConfig::default());
     let missing = Disposition::NotFound { message: "there is no tool `nope`".into() };
     let change = session.reply("", vec![ResolvedCall { source: None, ..call("nope", missing) }]);
-    assert_eq!(kinds(&change)[..3], ["stream_complete", "tool_call", "tool_not_found"]);
+    assert_eq!(kinds(&change)[..2], ["stream_complete", "tool_not_found"]);
     assert!(stored_result(&session, "call_1_1_1").contains("there is no tool `nope`"));
     assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.step == 2), "the turn goes on");
 }

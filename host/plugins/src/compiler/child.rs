@@ -19,7 +19,7 @@ pub fn serve_compiler(mut input: impl Read, mut output: impl Write) -> Result<()
     confinement::close_inherited_descriptors();
     let request = read_request(&mut input)?;
     confinement::limit_this_process(&request);
-    let engine = engine::engine_of(1, HostLimits::default(), request.metering())
+    let engine = engine::engine_of(1, HostLimits::default(), request.build())
         .map_err(|error| format!("the compiler cannot start: {error:#}"))?;
     let confinement = confinement::confine_this_process();
     let mut component = Vec::new();

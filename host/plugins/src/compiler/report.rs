@@ -2,7 +2,7 @@
 //! compiled code behind it.
 
 use super::confinement::Confinement;
-use crate::engine::Metering;
+use crate::engine::{AddressSpace, Build, Metering};
 use crate::imports::{self, InterfaceProblem};
 use crate::plain::Docs;
 use crate::scan::{Interfaces, NotAComponent, imports_of_types, scan};
@@ -26,6 +26,8 @@ pub(crate) struct Request {
     pub(super) memory: u64,
     /// Whether the code counts fuel.
     pub(super) counts_fuel: bool,
+    /// Whether the code is for an engine that reserves address space.
+    pub(super) reserves: bool,
     /// Bytes of compiled code.
     pub(super) code: u64,
     /// Of the component's structure.
@@ -33,8 +35,11 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    pub(super) fn metering(&self) -> Metering {
-        if self.counts_fuel { Metering::Fuel } else { Metering::Off }
+    pub(super) fn build(&self) -> Build {
+        Build {
+            metering: if self.counts_fuel { Metering::Fuel } else { Metering::Off },
+            space: if self.reserves { AddressSpace::Reserved } else { AddressSpace::Small },
+        }
     }
 }
 

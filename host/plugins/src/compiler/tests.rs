@@ -3,8 +3,10 @@
 use super::*;
 use wasmtime::Engine;
 
+const PLAIN: Build = Build { metering: Metering::Off, space: AddressSpace::Reserved };
+
 fn engine() -> Engine {
-    engine::engine(HostLimits::default(), Metering::Off).expect("an engine")
+    engine::engine(HostLimits::default(), PLAIN).expect("an engine")
 }
 
 fn limits(bytes: usize) -> CompileLimits {
@@ -76,15 +78,19 @@ fn output_is_verified() {
 // P9: compiled for one instance is compiled for as many as the host has.
 #[test]
 fn the_number_of_instances_makes_no_other_code() {
-    let small = engine::engine_of(1, HostLimits::default(), Metering::Off).expect("an engine");
+    let small = engine::engine_of(1, HostLimits::default(), PLAIN).expect("an engine");
     assert_eq!(engine::compatibility_hash(&small), engine::compatibility_hash(&engine()));
 }
 
 // P9: code that counts fuel is no code for an engine that does not, and is elsewhere in the cache.
 #[test]
 fn counting_fuel_makes_other_code() {
-    let metered = engine::engine(HostLimits::default(), Metering::Fuel).expect("an engine");
+    let metered =
+        engine::engine(HostLimits::default(), Build { metering: Metering::Fuel, ..PLAIN }).expect("an engine");
     assert_ne!(engine::compatibility_hash(&metered), engine::compatibility_hash(&engine()));
+    let unreserved =
+        engine::engine(HostLimits::default(), Build { space: AddressSpace::Small, ..PLAIN }).expect("an engine");
+    assert_ne!(engine::compatibility_hash(&unreserved), engine::compatibility_hash(&engine()));
 }
 
 // Row 36: a signal that a component caused puts it in quarantine; one that ends groups of processes does not.

@@ -118,6 +118,7 @@ impl Session {
             retry_at: None,
             was_left: false,
             ended_at_opening: false,
+            incoming_trace: None,
             owing: Owing::Nothing,
             denied: Vec::new(),
             opened_at: opened.last_event,

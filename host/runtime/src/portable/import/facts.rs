@@ -2,11 +2,10 @@
 
 use super::{Checked, PortableError, damaged};
 use crate::session::TITLE_CHARACTERS;
-use crate::trace;
+use crate::trace::{self, is_trace};
 use agent_core::change::{Body, CallChange, CallRecord, CallState, NewMessage};
 use agent_core::event::EventKind;
 use agent_core::message::{CallId, Content, Digest, Media, Part, Role};
-use agent_core::plugin::TraceContext;
 use agent_core::run::{Dropped, ImportTerms};
 use agent_core::tokens;
 use agent_core::view::result_text;
@@ -16,8 +15,6 @@ use std::collections::HashMap;
 const MAX_TURNS: u32 = 100_000;
 /// Characters of a text that stands for a masked medium.
 const MASK_CHARACTERS: usize = 10_000;
-/// Bytes of a trace state, as the W3C recommendation has it.
-const TRACE_STATE_BYTES: usize = 512;
 
 impl Checked {
     /// Turns are counted by the state; nothing is of a turn that has not begun.
@@ -230,26 +227,6 @@ fn tokens_of(message: &NewMessage, results: &HashMap<CallId, (usize, u32)>, limi
     }
 }
 
-/// Whether it is what the W3C recommendation allows: `00-<32 hex>-<16 hex>-<2 hex>`, neither id of zeros alone.
-fn is_trace(trace: &TraceContext) -> bool {
-    let fields: Vec<&str> = trace.traceparent.split('-').collect();
-    let is_hex = |text: &str, length: usize| {
-        text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
-    };
-    let [version, id, span, flags] = fields.as_slice() else { return false };
-    let is_set = |text: &str| text.bytes().any(|byte| byte != b'0');
-    let state = trace.tracestate.as_ref();
-    *version == "00"
-        && is_hex(id, 32)
-        && is_set(id)
-        && is_hex(span, 16)
-        && is_set(span)
-        && is_hex(flags, 2)
-        && state.is_none_or(|state| {
-            state.len() <= TRACE_STATE_BYTES && state.bytes().all(|byte| (b' '..=b'~').contains(&byte))
-        })
-}
-
 /// A name for people: so many characters of it, in one line.
 pub(super) fn harmless(text: &str, characters: usize) -> String {
     text.chars().filter(|character| !character.is_control()).take(characters).collect()
@@ -280,28 +257,4 @@ fn in_words(dropped: &Dropped) -> Vec<String> {
     say(delegated_by.is_some(), "the session that delegated the work".to_owned());
     say(user.is_some(), "the user for whom the open turn worked".to_owned());
     words
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    // Row 38: a trace context that is not what W3C allows is replaced.
-    #[test]
-    fn row_38_a_trace_context_is_checked() {
-        let trace = |parent: &str, state: Option<&str>| TraceContext {
-            traceparent: parent.to_owned(),
-            tracestate: state.map(str::to_owned),
-        };
-        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        assert!(is_trace(&trace(good, None)) && is_trace(&trace(good, Some("a=b"))) && is_trace(&trace::root()));
-        let zeros = "00-00000000000000000000000000000000-00f067aa0ba902b7-01";
-        let long = "x".repeat(513);
-        for wrong in ["", "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", zeros, "00-1-2-3", &good[..54]] {
-            assert!(!is_trace(&trace(wrong, None)), "{wrong}");
-        }
-        for state in ["a\r\nb", long.as_str(), "ä"] {
-            assert!(!is_trace(&trace(good, Some(state))), "{state:?}");
-        }
-    }
 }
