@@ -109,6 +109,41 @@ fn l1_a_turn_that_waits_is_cancelled() {
     assert_eq!((code, printed.as_str()), (Some(0), "Then not.\n"), "{said}");
 }
 
+/// L16, L29: whoever works for a turn that is cancelled stops, too, also what worked for it in turn.
+#[test]
+fn l16_what_works_for_a_cancelled_turn_is_cancelled() {
+    let below = "[agents.below]\nagent = \"below.toml\"\ndescription = \"Works.\"\n";
+    let desk = Desk::new(below, &[calling(&[("below", json!({"task": "Pay."}))]), saying("Done.")]);
+    let pays = crate::support::script(&[calling(&[("pay", json!({}))]), saying("Paid.")]);
+    std::fs::write(desk.path("below.json"), pays.to_string()).unwrap();
+    let file = "name = \"below\"\nmodel = \"scripted:below.json\"\n[services.pay]\nemits = { \"*\" = {} }\n";
+    std::fs::write(desk.path("below.toml"), file).unwrap();
+    let (code, _, said) = desk.run(&[&AGENT[..], &["Pay."]].concat());
+    assert_eq!(code, Some(3), "{said}");
+    let (code, _, said) = desk.run(&["session", "cancel", "desk"]);
+    assert!(code == Some(0) && said.contains("which worked for it, is cancelled, too"), "{said}");
+    let (_, listed, _) = desk.run(&["session", "list", "--json"]);
+    let states: Vec<_> =
+        listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["state"].clone()).collect();
+    assert_eq!(states, ["cancelled", "cancelled"], "{listed}");
+}
+
+/// L18: a question that nobody has answered in time ends its turn, and whoever asks on is told how.
+#[test]
+fn l18_an_expired_question_is_told() {
+    let ask = calling(&[("ask_question", json!({"question": "Which one?"}))]);
+    let done = calling(&[("task_completion", json!({"result": "Done."}))]);
+    let desk = Desk::new("finish = \"tool\"\nanswer_within_ms = 700\n", &[ask, done]);
+    assert_eq!(desk.run(&[&AGENT[..], &["Do it."]].concat()).0, Some(3));
+    std::thread::sleep(std::time::Duration::from_millis(900));
+    let (code, printed, said) = desk.run(&[&AGENT[..], &["--continue", "--json", "The red one."]].concat());
+    assert_eq!(code, Some(0), "{said}");
+    let results: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ends: Vec<_> =
+        results.iter().filter(|line| line["type"] == "result").map(|line| line["finish"].clone()).collect();
+    assert_eq!(ends, [json!("asked"), json!("completed")], "{printed}");
+}
+
 /// D5, L18: a turn that has its answer is ready, not interrupted: it waits for nobody, and one line says what goes on with it.
 #[test]
 fn d5_a_turn_that_was_answered_is_ready() {

@@ -32,7 +32,7 @@ const ASK: &str = "--plugins plugins --model scripted:script.json Go.";
 #[test]
 fn a_small_stack_or_address_space_is_enough() {
     let place = place();
-    for limits in ["ulimit -s 256", "ulimit -v 4000000", "ulimit -v 4000000 -s 256"] {
+    for limits in ["ulimit -s 256", "ulimit -v 4000000", "ulimit -v 4000000 && ulimit -s 256"] {
         let (code, text) = under(limits, place.path(), ASK);
         assert!(code == Some(0) && text.contains("It is two."), "{limits}: {text}");
         assert_eq!(limits.contains("-v"), text.contains("`ulimit -v`"), "it is said: {text}");
@@ -54,7 +54,9 @@ fn a_limit_that_is_too_low_is_named() {
 #[test]
 fn used_processor_time_is_said() {
     let place = place();
-    let endless = "(component (core module $m (func $run loop br 0 end) (start $run)) (core instance $i (instantiate $m)))";
+    let endless = "(component (core module $m (func $run loop br 0 end) (start $run)) (core instance $i (instantiate $m))\
+                   (core module $n (func (export \"f\"))) (core instance $j (instantiate $n))\
+                   (func (export \"f\") (canon lift (core func $j \"f\"))))";
     std::fs::write(place.path().join("endless.wasm"), wat::parse_str(endless).unwrap()).unwrap();
     for limits in ["ulimit -t 2", "ulimit -S -t 2"] {
         let (code, text) = under(limits, place.path(), "plugin inspect endless.wasm");

@@ -279,3 +279,87 @@ fn d6_the_outbox_is_delivered_by_hand() {
     let (code, _, stderr) = place.run(&["outbox", "deliver", "out"]);
     assert!(code == Some(0) && stderr.contains("nothing was pending"), "{stderr}");
 }
+
+/// L1, L10: to take an answer the stored state is enough. A file in the plugin folder that is no plugin hinders neither the answer
+/// nor the turn, and where the turn cannot go on, the answer is not lost.
+#[test]
+fn l10_an_answer_is_stored_whatever_is_wrong_with_the_agent() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("plugins")).unwrap();
+    let calc = crate::support::components().join("calc.wasm");
+    std::fs::copy(calc, place.path("plugins/calc.wasm")).unwrap();
+    std::fs::write(place.path("agent.toml"), AGENT.replacen("\n[", "\nplugin_directory = \"plugins\"\n\n[", 1))
+        .unwrap();
+    let session = place.suspended();
+    let paid = place.event("paid.json", 1, "com.example.paid", json!({"receipt": "R-7"}));
+    let shipped = place.event("shipped.json", 2, "x", json!({"tracking": 1}));
+    let respond =
+        |event: &str| place.run(&["session", "respond", &session, "--event", event, "--agent", "agent.toml", "--json"]);
+    std::fs::write(place.path("plugins/broken.wasm"), "no component").unwrap();
+    let (code, stdout, stderr) = respond(&paid);
+    assert_eq!((code, status(&stdout).as_str()), (Some(3), "taken"), "{stdout}{stderr}");
+    assert!(stderr.contains("broken.wasm"), "it is reported: {stderr}");
+    let result: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((&result["status"], &result["interactions"]), (&json!("suspended"), &json!(1)), "{result}");
+    assert!(result["usage"]["prompt_tokens"].is_u64() && result["execution_units"].is_u64(), "L5: {result}");
+    // The agent's file is gone for a moment: the answer is stored all the same.
+    std::fs::rename(place.path("script.json"), place.path("away.json")).unwrap();
+    let (code, stdout, stderr) = respond(&shipped);
+    assert!(code == Some(2) && stderr.contains("the answer is stored"), "{code:?} {stdout}{stderr}");
+    assert_eq!(status(&stdout), "taken");
+    std::fs::rename(place.path("away.json"), place.path("script.json")).unwrap();
+    let (code, stdout, stderr) = place.run(&["--agent", "agent.toml", "--session", &session, "--json"]);
+    assert_ne!(code, Some(3), "it waits for nobody: {stdout}{stderr}");
+}
+
+/// P10: plugins that are gone end the turn, and whoever answers is told how it ended.
+#[test]
+fn p10_whoever_answers_a_turn_that_cannot_go_on_is_told() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("plugins")).unwrap();
+    let calc = crate::support::components().join("calc.wasm");
+    std::fs::copy(calc, place.path("plugins/calc.wasm")).unwrap();
+    std::fs::write(place.path("agent.toml"), AGENT.replacen("\n[", "\nplugin_directory = \"plugins\"\n\n[", 1))
+        .unwrap();
+    let session = place.suspended();
+    for folder in ["data/plugins", "data/cache"] {
+        std::fs::remove_dir_all(place.path(folder)).unwrap();
+    }
+    std::fs::remove_file(place.path("plugins/calc.wasm")).unwrap();
+    let paid = place.event("paid.json", 1, "com.example.paid", json!({"receipt": "R-7"}));
+    let (code, stdout, stderr) =
+        place.run(&["session", "respond", &session, "--event", &paid, "--agent", "agent.toml", "--json"]);
+    assert_eq!((code, status(&stdout).as_str()), (Some(1), "taken"), "{stdout}{stderr}");
+    let result: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((&result["status"], &result["code"]), (&json!("failed"), &json!("plugin_changed")), "{stdout}");
+}
+
+/// I6: a turn that an event begins belongs to the trace of whoever sent it; the trace of an answer stands in its record.
+#[test]
+fn i6_a_senders_trace_goes_on() {
+    let place = Place::new();
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let event = json!({"specversion": "1.0", "id": "1", "source": "/test", "type": "com.example.order", "data": "Buy it.",
+        "traceparent": format!("00-{trace}-00f067aa0ba902b7-01"), "tracestate": "a=b"});
+    let event = place.write("order.json", &event).display().to_string();
+    let (code, stdout, stderr) = place.run(&["--agent", "agent.toml", "--json", "--event", &event]);
+    assert_eq!(code, Some(3), "{stderr}");
+    let last: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    let session = last["session"].as_str().unwrap();
+    let sent = read(&place.files()[0]);
+    let parent = sent.traceparent.expect("a trace");
+    assert!(
+        parent.contains(trace) && !parent.contains("00f067aa0ba902b7"),
+        "a span of its own in that trace: {parent}"
+    );
+    assert_eq!(sent.tracestate.as_deref(), Some("a=b"));
+    let answer = json!({"specversion": "1.0", "id": "2", "source": "/test", "type": "com.example.paid",
+        "parentid": "call_1_1_1", "data": {"receipt": "R-7"}, "traceparent": parent});
+    let answer = place.write("paid.json", &answer).display().to_string();
+    assert_eq!(place.run(&["session", "respond", session, "--event", &answer]).0, Some(0));
+    let (_, document, _) = place.run(&["session", "export", session]);
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let records = document["records"].as_array().unwrap();
+    let record = records.iter().find(|record| record["kind"] == "service_answer").expect("a record of the answer");
+    assert_eq!(record["body"]["trace"]["traceparent"], json!(parent));
+}

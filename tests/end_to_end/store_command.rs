@@ -114,3 +114,31 @@ fn limit_28_what_cannot_be_made_anew_is_left_alone() {
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("there is no database") && !database.exists(), "{said}");
 }
+
+/// Row 28: where nothing can be written, what is there can still be read, and what would be written is refused.
+#[cfg(unix)]
+#[test]
+fn row_28_what_cannot_be_written_can_be_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let desk = desk();
+    let database = desk.path("data/agent-host.db");
+    let allow = |mode| std::fs::set_permissions(&database, std::fs::Permissions::from_mode(mode)).unwrap();
+    allow(0o400);
+    let before = std::fs::read(&database).unwrap();
+    assert_eq!(found(&desk), [1, 1, 2]);
+    let of_ann = ["session", "show", "--user", "ann"];
+    for command in [&of_ann[..], &["audit"], &["approvals", "list"], &["outbox", "list"], &["memory", "list"]] {
+        let (code, _, said) = desk.run(command);
+        assert!(code == Some(0) && said.contains("it is only read"), "{command:?}: {said}");
+    }
+    let (_, listed, _) = desk.run(&["session", "list", "--user", "ann", "--json"]);
+    let latest: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
+    let delete = ["session", "delete", latest["subject"].as_str().unwrap(), "--yes", "--user", "ann"];
+    for command in [&delete[..], &["--agent", "agent.toml", "hello"]] {
+        let (code, _, said) = desk.run(command);
+        assert!(code == Some(2) && said.contains("cannot be written"), "{command:?}: {code:?} {said}");
+    }
+    assert!(std::fs::read(&database).unwrap() == before, "nothing was written");
+    allow(0o600);
+    assert_eq!(desk.run(&delete).0, Some(0));
+}

@@ -19,7 +19,7 @@ use agent_core::run::LoopConfig;
 use agent_core::tool::ToolSource;
 use agent_kit::build::{BuildError, BuiltPlugin, build_directory};
 use agent_mcp::ServerConfig;
-use agent_memory::{Indexes, Options, SqliteStore};
+use agent_memory::{Indexes, Options, SqliteStore, StoreError};
 use agent_models::{Embedder, Provider, Providers, RetryPolicy};
 use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
 use agent_plugins::{
@@ -39,6 +39,19 @@ use std::time::Duration;
 /// Opens the database.
 pub(crate) fn store(data: &DataDirectory) -> Result<Arc<SqliteStore>, Failure> {
     SqliteStore::open(data.database(), Options::default()).map(Arc::new).map_err(Failure::refused)
+}
+
+/// The same for commands that read: where the file or its disk cannot be written, what is there can still be seen. What would be
+/// written is refused then.
+pub(crate) fn store_to_read(data: &DataDirectory) -> Result<Arc<SqliteStore>, Failure> {
+    let refused = match SqliteStore::open(data.database(), Options::default()) {
+        Err(refused @ (StoreError::ReadOnly { .. } | StoreError::DiskFull { .. })) => refused,
+        opened => return opened.map(Arc::new).map_err(Failure::refused),
+    };
+    // Why it could not be written says more than why it could not be read either.
+    let store = SqliteStore::open_to_read(data.database()).map_err(|_| Failure::refused(&refused))?;
+    tracing::warn!("{refused}; it is only read");
+    Ok(Arc::new(store))
 }
 
 /// The same to be looked at, or to make its indexes anew.

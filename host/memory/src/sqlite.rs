@@ -39,6 +39,14 @@ pub struct SqliteStore {
     owner: Arc<Owner>,
     counters: Arc<Counters>,
     begun: versions::BegunComponents,
+    access: Access,
+}
+
+/// What a store does with its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Write,
+    Read,
 }
 
 /// How a file is used.
@@ -129,6 +137,27 @@ impl SqliteStore {
         Self::start(connection, file.path().to_owned(), conduct, owner)
     }
 
+    /// Opens a file that is not written to, since its disk is full or it may only be read. What writes fails with
+    /// [`StoreError::ReadOnly`]. A file of an older host is refused: it would have to be brought to this host's version.
+    pub fn open_to_read(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        check_library(rusqlite::version_number())?;
+        let path = path.as_ref();
+        let path = std::fs::canonicalize(path)
+            .map_err(|error| StoreError::Failed { path: path.to_owned(), problem: error.to_string() })?;
+        let connection = file::open_to_read(&path).map_err(|failure| failure.at(&path))?;
+        let conduct = Conduct {
+            leaders: Leaders::Callers,
+            lock_wait: Duration::ZERO,
+            patience: Duration::ZERO,
+            room: Room::Limited,
+        };
+        let counters = Arc::new(Counters::default());
+        let readers = Some(Readers::new(path.clone(), Access::Read));
+        let writer = Writer::start(connection, path, conduct, counters.clone())?;
+        let (owner, begun) = (Arc::new(Owner::in_memory()), versions::BegunComponents::default());
+        Ok(Self { writer, readers, owner, counters, begun, access: Access::Read })
+    }
+
     /// A store that lives as long as this value.
     pub fn open_in_memory() -> Result<Self, StoreError> {
         check_library(rusqlite::version_number())?;
@@ -157,10 +186,10 @@ impl SqliteStore {
 
     fn start(connection: Connection, path: PathBuf, conduct: Conduct, owner: Owner) -> Result<Self, StoreError> {
         let counters = Arc::new(Counters::default());
-        let readers = owner.shares_a_file().then(|| Readers::new(path.clone()));
+        let readers = owner.shares_a_file().then(|| Readers::new(path.clone(), Access::Write));
         let writer = Writer::start(connection, path, conduct, counters.clone())?;
         let begun = versions::BegunComponents::default();
-        Ok(Self { writer, readers, owner: Arc::new(owner), counters, begun })
+        Ok(Self { writer, readers, owner: Arc::new(owner), counters, begun, access: Access::Write })
     }
 
     /// Moves the write-ahead log into the file and empties it, as far as nobody reads in it now: what was deleted stands

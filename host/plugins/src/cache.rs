@@ -227,7 +227,7 @@ impl CompiledCache {
 
     /// The file that is locked while a component is compiled for this cache.
     pub(crate) fn claim_path(&self, component: &Digest) -> PathBuf {
-        self.directory.join("compiling").join(component.hex())
+        self.directory.join(format!("{}.lock", component.hex()))
     }
 
     fn path(&self, component: &Digest) -> PathBuf {

@@ -170,7 +170,11 @@ impl Sandbox {
         };
         let mut first = look().await??;
         let mut claim = None;
-        if let FirstLook::Unknown(claimed) = &first {
+        if let FirstLook::Unknown(claimed) = &mut first {
+            self.vet(origin, &claimed.identity, Some(&bytes)).await?;
+            if let Some(problem) = claimed.problem.take() {
+                return Err(problem);
+            }
             claim = claim::claim(room.cache.as_ref(), &claimed.identity.digest).await;
             // Another process may have compiled it meanwhile.
             first = look().await??;
@@ -181,10 +185,6 @@ impl Sandbox {
                 self.ready(known, (&name, size, room), progress)
             }
             FirstLook::Unknown(claimed) => {
-                self.vet(origin, &claimed.identity, Some(&bytes)).await?;
-                if let Some(problem) = claimed.problem {
-                    return Err(problem);
-                }
                 let shown = claimed.identity.name.clone();
                 progress(LoadEvent::Compiling { name: shown.clone(), size });
                 let built = self.build(*claimed, bytes, room).await;

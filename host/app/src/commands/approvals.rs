@@ -15,7 +15,7 @@ const SHOWN_ID: usize = 12;
 
 /// Runs one of the commands.
 pub(crate) async fn run(command: ApprovalsCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let store = setup::store(data)?;
+    let store = setup::store_to_read(data)?;
     remember_grants(&*store, None).await.map_err(Failure::failed)?;
     match command {
         ApprovalsCommand::List { of, json } => {

@@ -15,7 +15,7 @@ const SHOWN: usize = 200;
 
 /// Prints the log, the oldest first.
 pub(crate) async fn run(arguments: AuditArguments, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let store = setup::store(data)?;
+    let store = setup::store_to_read(data)?;
     let since = arguments.since.map_or(0, |since| since.0);
     let (mut after, mut found) = (0, false);
     loop {

@@ -16,7 +16,7 @@ const SECOND: [&str; 2] = ["\nAnswered: ", "\nCalled: "];
 
 /// Runs one of the commands.
 pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let store = setup::store(data)?;
+    let store = setup::store_to_read(data)?;
     match command {
         MemoryCommand::Search { query, user, limit, json } => {
             let user = whose(user)?;

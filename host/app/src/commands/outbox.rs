@@ -21,7 +21,7 @@ const SHOWN: usize = 120;
 
 /// Runs one of the commands.
 pub(crate) async fn run(command: OutboxCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let store = setup::store(data)?;
+    let store = setup::store_to_read(data)?;
     match command {
         OutboxCommand::List { session, all, json } => {
             let session = subject(&*store, data, session).await?;

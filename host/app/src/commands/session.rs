@@ -42,7 +42,7 @@ const READY: &str = "ready";
 
 /// Runs one of the commands.
 pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let store = setup::store(data)?;
+    let store = setup::store_to_read(data)?;
     match command {
         SessionCommand::List { limit, children_of, json } => {
             let parent = match &children_of {
@@ -130,7 +130,7 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
 
 /// Refuses what names no session.
 pub(crate) async fn check(asked: Option<&str>, data: &DataDirectory) -> Result<(), Failure> {
-    find(&*setup::store(data)?, data, asked).await.map(drop)
+    find(&*setup::store_to_read(data)?, data, asked).await.map(drop)
 }
 
 /// The user's session that is meant: by its whole id, or by a beginning that no other has; the latest without one.

@@ -159,6 +159,35 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
+/// A connection to a file that is not written to, and beside which nothing is written.
+pub(super) fn open_to_read(path: &Path) -> Result<Connection, Failure> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    // Without a log the file is all there is; with one, SQLite reads it, and needs what other processes keep beside it.
+    let is_whole = fs::metadata(&log).map_or(true, |found| found.len() == 0);
+    let option = if is_whole { "immutable=1" } else { "mode=ro" };
+    let name: String = path.to_string_lossy().chars().map(escaped).collect();
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(format!("file:{name}?{option}"), flags)?;
+    connection.busy_timeout(Options::default().lock_wait)?;
+    schema::check(&connection, path)?;
+    if !schema::is_current(&connection)? {
+        return Err(StoreError::ReadOnly { path: path.to_owned() }.into());
+    }
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    Ok(connection)
+}
+
+/// As it stands in the path of a URI.
+fn escaped(character: char) -> String {
+    match character {
+        '%' | '?' | '#' => format!("%{:02X}", u32::from(character)),
+        _ => character.to_string(),
+    }
+}
+
 fn configure_all(connection: &Connection, cache_mebibytes: i64) -> Result<(), Failure> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     // Statements are compiled once, not again for each value that is bound to them.

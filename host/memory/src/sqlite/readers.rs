@@ -1,7 +1,7 @@
 //! A few read connections on blocking threads: readers see what is committed and never wait for the writer.
 
 use super::failure::Failure;
-use super::file;
+use super::{Access, file};
 use crate::StoreError;
 use rusqlite::Connection;
 use std::path::PathBuf;
@@ -19,12 +19,13 @@ pub(super) struct Readers {
 
 struct Shared {
     path: PathBuf,
+    access: Access,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf) -> Self {
-        let shared = Shared { path, idle: Mutex::new(Vec::with_capacity(READERS)) };
+    pub(super) fn new(path: PathBuf, access: Access) -> Self {
+        let shared = Shared { path, access, idle: Mutex::new(Vec::with_capacity(READERS)) };
         Self { shared: Arc::new(shared), places: Arc::new(Semaphore::new(READERS)) }
     }
 
@@ -61,6 +62,7 @@ impl Shared {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,
+            None if self.access == Access::Read => file::open_to_read(&self.path)?,
             None => file::open_reader(&self.path)?,
         };
         connection.prepare_cached("BEGIN DEFERRED")?.execute([])?;

@@ -36,6 +36,12 @@ pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<(), 
     if found > supported { Err(StoreError::Newer { path: path.to_owned(), found, supported }.into()) } else { Ok(()) }
 }
 
+/// Whether the file has this host's version.
+pub(super) fn is_current(connection: &Connection) -> Result<bool, Failure> {
+    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    Ok(found == MIGRATIONS.len() as i64)
+}
+
 /// Brings the file to this host's version. The check is repeated under the lock: another process may have been first.
 pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Failure> {
     let version = |connection: &Connection| {

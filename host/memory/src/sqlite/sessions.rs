@@ -1,6 +1,5 @@
 //! Sessions: the lease, and what is read of them.
 
-use super::SqliteStore;
 use super::commit::PreparedCommit;
 use super::failure::{Failure, invalid};
 use super::memories::forget_session;
@@ -11,6 +10,7 @@ use super::queries::{
 };
 use super::search;
 use super::writer::Effort;
+use super::{Access, SqliteStore};
 use crate::{
     CallFilter, Commit, Deletion, Lease, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession, RecordRange,
     SessionFilter, SessionLog, SessionMeta, SessionSummary, StepRecord, StoreError, StoredRecord, TimedEvent, Unowned,
@@ -133,15 +133,26 @@ impl SessionLog for SqliteStore {
 
     async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
         // The index lags behind on purpose, so that a commit need not wait for it; who searches brings it up to date.
-        while self.write(Effort::Long, search::index_some).await? == search::Progress::Indexed {}
+        self.bring_index_up_to_date().await?;
         let query = query.to_owned();
         self.read(move |connection| search::messages(connection, &query, limit)).await
     }
 
     async fn search_evicted(&self, session: &str, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
-        while self.write(Effort::Long, search::index_some).await? == search::Progress::Indexed {}
+        self.bring_index_up_to_date().await?;
         let (session, query) = (session.to_owned(), query.to_owned());
         self.read(move |connection| search::evicted(connection, &session, &query, limit)).await
+    }
+}
+
+impl SqliteStore {
+    /// A file that is not written to is searched as far as it is indexed.
+    async fn bring_index_up_to_date(&self) -> Result<(), StoreError> {
+        if self.access == Access::Read {
+            return Ok(());
+        }
+        while self.write(Effort::Long, search::index_some).await? == search::Progress::Indexed {}
+        Ok(())
     }
 }
 
