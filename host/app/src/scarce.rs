@@ -3,6 +3,7 @@
 use crate::exit::{Exit, Failure};
 use rustix::process::{Resource, getrlimit};
 use std::fs::File;
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub(crate) fn on_large_stack(program: fn() -> ExitCode) -> ExitCode {
         Ok(thread) => thread.join().unwrap_or(ExitCode::from(101)),
         Err(error) => {
             let failure = named(Failure::refused(format!("a thread cannot be started: {error}")));
-            eprintln!("error: {}", failure.message);
+            say(&failure.message);
             failure.exit.into()
         }
     }
@@ -42,7 +43,7 @@ fn say_when_threads_are_scarce() {
         let said = panic.payload_as_str().unwrap_or_default();
         if NO_THREAD.iter().any(|words| said.contains(words)) {
             let failure = named(Failure::refused(said));
-            eprintln!("error: {}", failure.message);
+            say(&failure.message);
             std::process::exit(Exit::Refused.code().into());
         }
         usual(panic);
@@ -83,11 +84,16 @@ fn used() -> Option<Duration> {
 
 /// As after a crash: what was committed stays, and a turn goes on when the session is gone on with.
 fn no_time_left(seconds: u64) -> ! {
-    eprintln!(
-        "error: this process has used the {seconds} s of processor time that it may have (`ulimit -t`): raise the limit; \
+    say(&format!(
+        "this process has used the {seconds} s of processor time that it may have (`ulimit -t`): raise the limit; \
          `agent-host --continue` goes on with an interrupted turn"
-    );
+    ));
     std::process::exit(Exit::Refused.code().into());
+}
+
+/// Whoever could show it better may not be there.
+fn say(message: &str) {
+    let _ = writeln!(std::io::stderr(), "error: {message}");
 }
 
 /// A failure with the limit of the system that it comes from, where it comes from one: then nothing but that limit is to blame.

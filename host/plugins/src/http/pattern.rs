@@ -115,7 +115,7 @@ impl HttpPattern {
     /// Whether its host is an address of this machine, or of a network that is no part of the internet, or a name of this
     /// machine: `127.0.0.1`, `[fe80::1]`, `localhost`.
     pub fn is_inside(&self) -> bool {
-        let address = self.named.or_else(|| match &self.host {
+        let address = self.named.or(match &self.host {
             HostPattern::Address(address) => Some(*address),
             _ => None,
         });
