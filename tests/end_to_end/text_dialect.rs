@@ -73,6 +73,25 @@ async fn l20_a_call_in_words() {
     finished(turn(&mut session, "And again.").await);
 }
 
+/// L20: a call in a code fence does not run. The model is told once, and whoever only writes about calls can still answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn l20_a_call_in_a_code_fence_is_told() {
+    let house = House::new(&["probe"]).await;
+    let fenced = format!("Here:\n```\n{}\n```", tagged("local", "probe.echo", json!({"text": "hello"})));
+    let told = ["quoted_call", "outside of backticks"];
+    let replies = [
+        json!({"text": fenced}),
+        json!({"text": tagged("local", "probe.echo", json!({"text": "hello"})), "expect": {"last_contains": told}}),
+        json!({"text": fenced}),
+    ];
+    let mut session = house.session(config(), script(&replies)).await;
+    let output = finished(turn(&mut session, "Echo.").await);
+    assert_eq!((output.data, output.interactions), (json!(fenced), 3));
+    let about = format!("```\n{}\n```", tagged("local", "no.such", json!({})));
+    let mut session = house.session(config(), script(&[json!({"text": about})])).await;
+    assert_eq!(finished(turn(&mut session, "How?").await).interactions, 1, "there is no such tool to call");
+}
+
 /// L20, seed d "Tool Execution Flow": what cannot be read, and what is not there, is told and fed back.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_d_errors_are_fed_back() {

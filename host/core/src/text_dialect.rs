@@ -56,6 +56,14 @@ pub enum UnreadableCall {
         /// Its beginning.
         written: String,
     },
+    /// It could run, but stands in code, where it is what the reply is about.
+    #[error(
+        "it stands in code, where calls do not run: write it outside of backticks and code fences. It reads `{written}`"
+    )]
+    Quoted {
+        /// Its beginning.
+        written: String,
+    },
 }
 
 impl UnreadableCall {
@@ -64,6 +72,7 @@ impl UnreadableCall {
         match self {
             UnreadableCall::ParseError { .. } => "parse_error",
             UnreadableCall::MissingField { .. } => "missing_field",
+            UnreadableCall::Quoted { .. } => "quoted_call",
         }
     }
 }
@@ -86,6 +95,14 @@ pub fn read(reply: &str) -> (String, Vec<Result<TaggedCall, UnreadableCall>>) {
     let calls = reader.finish(&mut deltas);
     let texts = deltas.into_iter().filter_map(|delta| if let Delta::Text(text) = delta { Some(text) } else { None });
     (texts.collect(), calls)
+}
+
+/// Calls that stand in the code of a text whose other calls were taken out, each with what the model wrote.
+pub fn quoted(text: &str) -> Vec<(TaggedCall, UnreadableCall)> {
+    let bodies = text.split(OPENING).skip(1).filter_map(|rest| rest.split_once(CLOSING));
+    let calls =
+        bodies.filter_map(|(body, _)| Some((call(body).ok()?, UnreadableCall::Quoted { written: excerpt(body) })));
+    calls.collect()
 }
 
 /// Turns pieces of one reply's text into deltas without the calls, and gives the calls at the end.

@@ -74,11 +74,28 @@ impl Session {
                 Err(error) => read.unreadable.push(error),
             }
         }
+        if read.calls.is_empty() && read.unreadable.is_empty() {
+            read.unreadable = self.quoted_calls(&text);
+        }
         let written = std::mem::replace(&mut reply.text, text);
         if !read.unreadable.is_empty() {
             read.written = written;
         }
         read
+    }
+
+    /// Calls in the code of a reply that has no others, of tools that are there: the model is told once in a turn that they did not
+    /// run. After that they are what the answer is about.
+    fn quoted_calls(&self, text: &str) -> Vec<UnreadableCall> {
+        if self.run.turn.as_ref().is_none_or(|turn| turn.told_of_quoted) {
+            return Vec::new();
+        }
+        let registry = self.shared.agent.registry();
+        let is_there = |call: &text_dialect::TaggedCall| {
+            !matches!(registry.resolve_tagged(call).disposition, Disposition::NotFound { .. })
+        };
+        let quoted = text_dialect::quoted(text).into_iter().filter(|(call, _)| is_there(call));
+        quoted.map(|(_, unreadable)| unreadable).collect()
     }
 
     /// Place of the message with which the open turn began, in the prompt.

@@ -123,7 +123,7 @@ impl Session {
         let limit = agent.config().bounds.result_characters as usize;
         let shown = stored.iter().zip(&entries).map(|(message, entry)| {
             let message = shown_message(message, self.run.seen_count(entry), limit);
-            self.for_provider(message)
+            self.for_provider(self.run.without_left_out(message))
         });
         let messages: Vec<Message> = shown.collect();
         // Behind everything else, so that what stands before it is as it was in the step before (L22).
@@ -236,6 +236,7 @@ impl Session {
             "system": request.system.iter().map(|text| digest(text)).collect::<Vec<_>>(),
             "messages": messages,
             "result_characters": self.shared.agent.config().bounds.result_characters,
+            "left_out": self.run.left_out,
             "masked": self.run.masks.iter().chain(&outgoing.new_masks).collect::<Vec<_>>(),
             "downscaled": request.downscaled,
             "tools": request.tools.iter().map(|tool| tool.author_name.as_str()).collect::<Vec<_>>(),

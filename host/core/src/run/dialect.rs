@@ -18,6 +18,9 @@ impl Run {
     /// A reply whose calls could all not be read is no answer, whatever else it says: what it wrote and what is wrong with
     /// it go into the history, and the model tries again while it may (L4, L19).
     pub(super) fn ask_for_readable_calls(&mut self, written: &str, calls: &[UnreadableCall], change: &mut Change) {
+        if let Some(turn) = &mut self.turn {
+            turn.told_of_quoted |= calls.iter().any(|call| matches!(call, UnreadableCall::Quoted { .. }));
+        }
         self.emit(change, EventKind::StreamClear);
         self.tell_unreadable(calls, change);
         self.remind(written, &feedback(calls), change);

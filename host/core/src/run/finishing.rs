@@ -134,15 +134,16 @@ impl Run {
         let Phase::Working(batch) = &mut turn.phase else { return };
         let unreadable = batch.feedback.take();
         let alone = batch.calls.len() == 1 && unreadable.is_none();
-        for id in turn.rejected.take().into_iter().flatten() {
-            self.hide(id, change);
-        }
+        self.leave_out_earlier_attempt(change);
         let how = format!("Call `{}` again", name::TASK_COMPLETION);
         self.close_batch(&completion.call, text_result(&feedback(&by, &problems, &how), true), change);
         self.append_feedback(unreadable, change);
-        // Other calls of the same message are no part of the failed attempt: it then stays in sight.
-        if let (true, Some(turn)) = (alone, &mut self.turn) {
-            turn.rejected = Some([self.next_message - 2, self.next_message - 1]);
+        if let Some(turn) = &mut self.turn {
+            // Other calls of the same message are no part of the failed attempt: the message stays for them.
+            match alone {
+                true => turn.rejected = Some([self.next_message - 2, self.next_message - 1]),
+                false => turn.rejected_call = Some(completion.call.clone()),
+            }
         }
         self.emit(change, EventKind::OutputRejected { by: by.clone(), attempt, problems: problems.clone() });
         self.emit(change, EventKind::StreamClear);

@@ -43,6 +43,7 @@ impl Run {
         fork.next_message = kept.len() as MessageId + 1;
         fork.turns = kept.iter().map(|entry| entry.turn).max().unwrap_or(0);
         fork.masks = masks.collect();
+        fork.left_out.clone_from(&self.left_out);
         fork.summary = self.summary.as_ref().map(|summary| summary.forked(until, fork.turns));
         fork.view = kept.iter().zip(1..).map(|(entry, id)| Entry { id, ..*entry }).collect();
         fork

@@ -4,10 +4,11 @@ use super::authority::MAX_BUILDER_STATE;
 use super::turn::{Phase, Turn};
 use crate::approval::LastingGrant;
 use crate::event::{Event, EventKind};
-use crate::message::{CallId, MessageId, Role};
+use crate::message::{CallId, Content, Message, MessageId, Part, Role};
 use crate::plugin::History;
 use crate::summary::HistorySummary;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// The version of the state's shape. A released shape stays readable.
@@ -48,6 +49,10 @@ pub struct Run {
     /// Media that are masked, for good (P4).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masks: Vec<Mask>,
+    /// Calls whose arguments and results are not sent again: attempts at an output that were rejected, in messages with other
+    /// calls (L12).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<CallId>,
     /// Questions that plugins have asked the host's model: the place of the next one (P5).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub asks: u64,
@@ -89,6 +94,9 @@ pub struct Mask {
     /// In its place.
     pub text: String,
 }
+
+/// Stands for what is not sent again.
+const LEFT_OUT: &str = "(an earlier attempt, which was rejected; a later one follows)";
 
 /// Ids of messages in a piece of the view.
 const PIECE: u64 = 32;
@@ -146,6 +154,7 @@ impl Run {
             turns: 0,
             view: Vec::new(),
             masks: Vec::new(),
+            left_out: Vec::new(),
             asks: 0,
             summary: None,
             turn: None,
@@ -255,6 +264,21 @@ impl Run {
             _ => 0,
         };
         self.view.iter().filter(move |entry| entry.turn >= from)
+    }
+
+    /// A message as it is sent: what of it is not sent again is named in its place, so that calls and results stay pairs.
+    pub fn without_left_out(&self, mut message: Message) -> Message {
+        let is_left_out = |call: &CallId| self.left_out.contains(call);
+        for part in message.parts.iter_mut().filter(|_| !self.left_out.is_empty()) {
+            match part {
+                Part::ToolCall(call) if is_left_out(&call.id) => call.arguments = json!({"result": LEFT_OUT}),
+                Part::ToolResult(result) if is_left_out(&result.call_id) => {
+                    result.content = vec![Content::Text(LEFT_OUT.to_owned())];
+                }
+                _ => {}
+            }
+        }
+        message
     }
 
     /// Whether a turn is open: begun and not ended.

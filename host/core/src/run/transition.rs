@@ -107,6 +107,8 @@ impl Run {
             rejected: None,
             effort: Default::default(),
             repetition: Default::default(),
+            told_of_quoted: false,
+            rejected_call: None,
             offered: None,
             plan: None,
             phase: Phase::Building,
@@ -159,10 +161,7 @@ impl Run {
         let spent = attempt > turn.config.max_corrections;
         let interactions = turn.interactions;
         turn.lifecycle = Lifecycle::OutputErrorFeedback;
-        let earlier = turn.rejected.take();
-        for id in earlier.into_iter().flatten() {
-            self.hide(id, change);
-        }
+        self.leave_out_earlier_attempt(change);
         let feedback = feedback(&by, &problems, "Answer again");
         let reply = self.append_text(change, Role::Assistant, &text);
         let feedback = self.append_text(change, Role::User, &feedback);
@@ -178,6 +177,16 @@ impl Run {
             self.fail(TurnError::OutputRejected { by, attempts: attempt, problems, last_reply: text }, change);
         } else {
             self.next_step(change);
+        }
+    }
+
+    /// Of the failed attempts at an output only the latest one is sent again (L12).
+    pub(super) fn leave_out_earlier_attempt(&mut self, change: &mut Change) {
+        let Some(turn) = &mut self.turn else { return };
+        let (messages, call) = (turn.rejected.take(), turn.rejected_call.take());
+        self.left_out.extend(call);
+        for id in messages.into_iter().flatten() {
+            self.hide(id, change);
         }
     }
 

@@ -74,12 +74,18 @@ pub struct Turn {
     pub latest_from: MessageId,
     /// Reply and feedback of the last rejected output.
     pub rejected: Option<[MessageId; 2]>,
+    /// The call that brought it, where other calls stand in the same message, which stays in the view for them (L12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected_call: Option<CallId>,
     /// How its replies without a tool call have been (L19, L23).
     #[serde(default)]
     pub(super) effort: Effort,
     /// How its calls have failed (L19, L28).
     #[serde(default)]
     pub(super) repetition: Repetition,
+    /// The model was told that calls in code do not run (L20).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told_of_quoted: bool,
     /// The tools that the model is offered, by their authors' names (L25). None: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<Vec<String>>,

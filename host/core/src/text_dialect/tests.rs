@@ -89,6 +89,11 @@ fn l20_code_is_quoted() {
         format!("```\nnever closed\n{COUNT}"),
     ] {
         assert_eq!(read(&quoted), (quoted.clone(), vec![]), "{quoted}");
+        let found = super::quoted(&quoted);
+        assert!(
+            found.len() == 1 && found[0].1.code() == "quoted_call",
+            "whoever meant it as a call can be told: {quoted}"
+        );
     }
     for called in [
         format!("```\ncode\n```\n{COUNT}"),

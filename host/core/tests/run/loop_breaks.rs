@@ -4,7 +4,7 @@ use crate::session::{Session, call, kinds, of_priority, plain, refused, reply, r
 use agent_core::change::{Body, CallState, Change};
 use agent_core::event::{EndReason, EventKind, NudgeCause, WaitCause};
 use agent_core::loop_break::{Finish, LoopBreak, name};
-use agent_core::message::{CallId, Part, Role};
+use agent_core::message::{CallId, Message, Part, Role, ToolCall};
 use agent_core::model::StopReason;
 use agent_core::plugin::{Lifecycle, OutputData};
 use agent_core::run::{
@@ -110,6 +110,24 @@ fn l18_results_of_other_calls_stay_when_a_completion_beside_them_is_rejected() {
         let change = session.reject("no");
         assert!(change.hidden.is_empty());
     }
+    // L12: of the two attempts only the latest one is sent again; the other calls are.
+    assert_eq!(session.run.left_out, [CallId("call_1_1_2".into())]);
+    let sent = |call: &str| {
+        let part = |name: &str, number: &str, arguments| {
+            Part::ToolCall(ToolCall { id: CallId(format!("{call}_{number}")), name: name.into(), arguments })
+        };
+        let parts = vec![part("look", "1", json!({})), part(name::TASK_COMPLETION, "2", json!({"result": "x"}))];
+        let message = Message { role: Role::Assistant, parts, seen_count: 1 };
+        session.run.without_left_out(message)
+    };
+    let (first, second) = (sent("call_1_1"), sent("call_1_2"));
+    let arguments = |message: &Message| match &message.parts[..] {
+        [Part::ToolCall(look), Part::ToolCall(completion)] => (look.arguments.clone(), completion.arguments.clone()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(arguments(&second), (json!({}), json!({"result": "x"})));
+    assert_eq!(arguments(&first).0, json!({}), "it stays for the other call");
+    assert!(arguments(&first).1["result"].as_str().unwrap().contains("an earlier attempt"), "{first:?}");
 }
 
 #[test]
