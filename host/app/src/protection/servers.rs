@@ -11,15 +11,6 @@ use programs::{LANGUAGES, Language, Program, is_about_code, program};
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-/// Folders that programs are looked for in.
-pub(super) struct SearchPath(Vec<PathBuf>);
-
-impl SearchPath {
-    pub(super) fn new(variable: &str) -> Self {
-        Self(std::env::split_paths(variable).filter(|folder| !folder.as_os_str().is_empty()).collect())
-    }
-}
-
 /// The program, the scripts that it is started with, the folders that they are in, and what is loaded from the folder that it
 /// runs in. `variable` reads the host's environment.
 pub(super) fn of_server(
@@ -42,7 +33,8 @@ pub(super) fn of_server(
         found.program(&folder.join(command));
     } else {
         let path = table.env.get("PATH").cloned().or_else(|| variable("PATH")).unwrap_or_default();
-        found.on_path(command, &SearchPath::new(&path));
+        // An empty part of it is the folder that the server runs in.
+        std::env::split_paths(&path).for_each(|searched| found.on_path(command, &searched));
     }
     // `--script=run.py` names a file, too, and `sh -c "exec node run.js"` a program and a file.
     let words: Vec<&str> = table.args.iter().flat_map(|arg| words(arg)).collect();
@@ -151,14 +143,12 @@ impl Found<'_> {
     }
 
     /// The programs that the command, and whatever it starts, could be: no other ones come before them.
-    fn on_path(&mut self, command: &str, path: &SearchPath) {
-        for folder in &path.0 {
-            let folder = self.working.join(folder);
-            self.add(folder.join(command), ProtectedKind::File);
-            self.folder(&folder);
-            if folder.join(command).is_file() {
-                self.program(&folder.join(command));
-            }
+    fn on_path(&mut self, command: &str, searched: &Path) {
+        let folder = self.working.join(searched);
+        self.add(folder.join(command), ProtectedKind::File);
+        self.folder(&folder);
+        if folder.join(command).is_file() {
+            self.program(&folder.join(command));
         }
     }
 

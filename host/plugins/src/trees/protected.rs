@@ -123,31 +123,46 @@ pub(super) struct Protection {
     code_folders: HashMap<FileId, Vec<CodeFiles>>,
 }
 
+/// Directories on the way to protected paths, by their paths: many of them have the beginning of their way in common.
+type Opened = HashMap<PathBuf, Arc<OwnedFd>>;
+/// Of these, so many are kept open at once.
+const MOST_OPENED: usize = 64;
+
 /// Endings of names, and what the files are for people.
 type CodeFiles = (&'static [&'static str], String);
 
 impl Protection {
     fn of<'p>(paths: impl Iterator<Item = &'p ProtectedPath>) -> Self {
-        let mut protection = Self::default();
+        let (mut protection, mut opened) = (Self::default(), Opened::new());
         for path in paths {
             // A path that cannot be followed is protected as far as it can.
-            let _ = protection.trace(path);
+            let _ = protection.trace(path, &mut opened);
         }
         protection
     }
 
     /// Notes every directory entry that decides where a path leads: those of links on the way, too.
-    fn trace(&mut self, protected: &ProtectedPath) -> rustix::io::Result<()> {
-        let mut current = open("/", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
-        let mut todo = components(&protected.path);
+    fn trace(&mut self, protected: &ProtectedPath, opened: &mut Opened) -> rustix::io::Result<()> {
+        let known = protected.path.ancestors().skip(1).find_map(|above| Some((above, opened.get(above)?)));
+        let (mut current, mut walked, mut todo) = match known {
+            Some((above, directory)) => {
+                let rest = protected.path.strip_prefix(above).unwrap_or(&protected.path);
+                (Arc::clone(directory), Some(above.to_owned()), components(rest))
+            }
+            None => {
+                let root = open("/", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
+                (Arc::new(root), Some(PathBuf::from("/")), components(&protected.path))
+            }
+        };
         let mut links = 0;
         while let Some(name) = todo.pop_front() {
             if name == "/" {
-                current = open("/", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
+                current = Arc::new(open("/", SEARCH | OFlags::DIRECTORY, Mode::empty())?);
                 continue;
             }
             if name == ".." {
-                current = openat(&current, "..", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
+                walked = None;
+                current = Arc::new(openat(&current, "..", SEARCH | OFlags::DIRECTORY, Mode::empty())?);
                 continue;
             }
             let directory = FileId::from(&fstat(&current)?);
@@ -158,6 +173,7 @@ impl Protection {
             let stat = statat(&current, &name, AtFlags::SYMLINK_NOFOLLOW)?;
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Symlink => {
+                    walked = None;
                     links += 1;
                     if links > MOST_LINKS {
                         return Ok(());
@@ -168,7 +184,15 @@ impl Protection {
                     }
                 }
                 FileType::Directory => {
-                    current = openat(&current, &name, SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+                    let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+                    current = Arc::new(openat(&current, &name, flags, Mode::empty())?);
+                    // What is about names has not noted the entries on the way, which others must.
+                    if let Some(walked) = walked.as_mut().filter(|_| !protected.kind.is_about_names()) {
+                        walked.push(&name);
+                        if opened.len() < MOST_OPENED {
+                            opened.insert(walked.clone(), Arc::clone(&current));
+                        }
+                    }
                 }
                 _ => {
                     self.files.insert(FileId::from(&stat), protected.what.clone());
