@@ -2,6 +2,7 @@
 //! P2, I6, D2, D6; rows 29 and 32).
 
 use crate::support::{House, calling, event_types, results, saying, script, seeing, sending, short, turn};
+use agent_core::approval::{ApprovalPolicy, GrantScope};
 use agent_core::change::OutboxEffect;
 use agent_core::cloud_event::CloudEvent;
 use agent_core::event::WaitCause;
@@ -437,4 +438,26 @@ async fn i6_who_cancels_a_turn_need_not_know_what_it_announces() {
         let cancelled = events.iter().filter(|event| event.event_type == "agent-host.turn.cancelled").count();
         assert_eq!(cancelled, usize::from(announced == Emission::Emitted));
     }
+}
+
+/// L10, L17: a repeated answer to a call that somebody has changed is the same answer, whatever the host has put before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn l10_a_repeated_answer_to_an_edited_call_is_a_duplicate() {
+    let house = House::new(&[]).await;
+    let mut config = config(&house);
+    config.approvals.default = ApprovalPolicy::Ask;
+    let replies = [calling(&[("payments", json!({"amount": 3}))]), saying("Done.")];
+    let mut session = house.session(config, script(&replies)).await;
+    assert!(matches!(turn(&mut session, "Buy it.").await, TurnResult::Suspended(_)));
+    let verdict = Verdict::Allow { scope: GrantScope::Once, edited: Some(json!({"amount": 2})) };
+    session.approve(vec![ApprovalDecision { call: CallId("call_1_1_1".to_owned()), verdict }]).await.unwrap();
+    assert_eq!(waiting(&goes_on(&mut session).await), ["call_1_1_1"], "now it waits for the service");
+    assert_eq!(left(session.respond(paid("call_1_1_1")).await.unwrap()), 0);
+    for when in ["before the turn goes on", "after its end"] {
+        assert_eq!(session.respond(paid("call_1_1_1")).await.unwrap(), Responded::Duplicate, "{when}");
+        let other = answer("call_1_1_1", "com.example.paid", json!({"receipt": "R-8"}));
+        assert_eq!(session.respond(other).await.unwrap(), Responded::Late, "{when}");
+        goes_on(&mut session).await;
+    }
+    assert!(results(&house, &session).await[0].2.contains("changed"), "the model is told of the change");
 }
