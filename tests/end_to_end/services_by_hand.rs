@@ -41,6 +41,17 @@ impl Place {
         place
     }
 
+    /// The same for an agent that has the plugin `calc`, too.
+    fn with_a_plugin() -> Self {
+        let place = Self::new();
+        std::fs::create_dir(place.path("plugins")).unwrap();
+        let calc = crate::support::components().join("calc.wasm");
+        std::fs::copy(calc, place.path("plugins/calc.wasm")).unwrap();
+        let agent = AGENT.replacen("\n[", "\nplugin_directory = \"plugins\"\n\n[", 1);
+        std::fs::write(place.path("agent.toml"), agent).unwrap();
+        place
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -284,12 +295,7 @@ fn d6_the_outbox_is_delivered_by_hand() {
 /// nor the turn, and where the turn cannot go on, the answer is not lost.
 #[test]
 fn l10_an_answer_is_stored_whatever_is_wrong_with_the_agent() {
-    let place = Place::new();
-    std::fs::create_dir(place.path("plugins")).unwrap();
-    let calc = crate::support::components().join("calc.wasm");
-    std::fs::copy(calc, place.path("plugins/calc.wasm")).unwrap();
-    std::fs::write(place.path("agent.toml"), AGENT.replacen("\n[", "\nplugin_directory = \"plugins\"\n\n[", 1))
-        .unwrap();
+    let place = Place::with_a_plugin();
     let session = place.suspended();
     let paid = place.event("paid.json", 1, "com.example.paid", json!({"receipt": "R-7"}));
     let shipped = place.event("shipped.json", 2, "x", json!({"tracking": 1}));
@@ -315,12 +321,7 @@ fn l10_an_answer_is_stored_whatever_is_wrong_with_the_agent() {
 /// P10: plugins that are gone end the turn, and whoever answers is told how it ended.
 #[test]
 fn p10_whoever_answers_a_turn_that_cannot_go_on_is_told() {
-    let place = Place::new();
-    std::fs::create_dir(place.path("plugins")).unwrap();
-    let calc = crate::support::components().join("calc.wasm");
-    std::fs::copy(calc, place.path("plugins/calc.wasm")).unwrap();
-    std::fs::write(place.path("agent.toml"), AGENT.replacen("\n[", "\nplugin_directory = \"plugins\"\n\n[", 1))
-        .unwrap();
+    let place = Place::with_a_plugin();
     let session = place.suspended();
     for folder in ["data/plugins", "data/cache"] {
         std::fs::remove_dir_all(place.path(folder)).unwrap();

@@ -78,7 +78,7 @@ async fn l20_a_call_in_words() {
 async fn l20_a_call_in_a_code_fence_is_told() {
     let house = House::new(&["probe"]).await;
     let fenced = format!("Here:\n```\n{}\n```", tagged("local", "probe.echo", json!({"text": "hello"})));
-    let told = ["quoted_call", "outside of backticks"];
+    let told = ["quoted_call", "do not run"];
     let replies = [
         json!({"text": fenced}),
         json!({"text": tagged("local", "probe.echo", json!({"text": "hello"})), "expect": {"last_contains": told}}),

@@ -47,7 +47,11 @@ pub(crate) fn of_agent(settings: &Settings) -> Vec<ProtectedPath> {
     let servers =
         file.mcp.iter().flat_map(|(name, table)| servers::of_server(name, table, folder, &environment::variable));
     let lists = own.into_iter().chain(delegates).chain(plugins).chain(outbox).chain(named);
-    let sources = settings.plugins.iter().chain(&settings.sources).flat_map(|folder| native_builds::of_sources(folder));
+    let sources = settings
+        .plugins
+        .iter()
+        .chain(&settings.sources)
+        .flat_map(|folder| native_builds::of_sources(folder, settings.folder()));
     lists.chain(scripts).chain(servers).chain(sources).chain(agent_files(folder)).collect()
 }
 

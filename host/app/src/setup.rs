@@ -41,8 +41,8 @@ pub(crate) fn store(data: &DataDirectory) -> Result<Arc<SqliteStore>, Failure> {
     SqliteStore::open(data.database(), Options::default()).map(Arc::new).map_err(Failure::refused)
 }
 
-/// The same for commands that read: where the file or its disk cannot be written, what is there can still be seen. What would be
-/// written is refused then.
+/// The same for commands that read: if the file or its disk cannot be written, the store is opened for reading only, and every
+/// write fails.
 pub(crate) fn store_to_read(data: &DataDirectory) -> Result<Arc<SqliteStore>, Failure> {
     let refused = match SqliteStore::open(data.database(), Options::default()) {
         Err(refused @ (StoreError::ReadOnly { .. } | StoreError::DiskFull { .. })) => refused,

@@ -56,10 +56,8 @@ pub enum UnreadableCall {
         /// Its beginning.
         written: String,
     },
-    /// It could run, but stands in code, where it is what the reply is about.
-    #[error(
-        "it stands in code, where calls do not run: write it outside of backticks and code fences. It reads `{written}`"
-    )]
+    /// It could run, but it is part of a code fence or of inline code, so it counts as text.
+    #[error("calls in backticks or code fences do not run: write it outside of them. It reads `{written}`")]
     Quoted {
         /// Its beginning.
         written: String,

@@ -138,7 +138,7 @@ pub struct Commit {
 /// session is given one object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum StoredView {
-    /// It stands in the snapshot. Pieces that are stored are removed.
+    /// The snapshot contains it. Pieces that are stored are removed.
     #[default]
     InSnapshot,
     /// These pieces, and none that were stored before.
@@ -152,7 +152,7 @@ pub enum StoredView {
 pub struct ViewPiece {
     /// Its place among the pieces.
     pub number: u64,
-    /// Items of the JSON array with commas between; empty: there is no such piece any more.
+    /// Items of the JSON array, separated by commas. Empty: the piece is removed.
     pub items: Vec<u8>,
 }
 

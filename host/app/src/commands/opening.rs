@@ -68,7 +68,7 @@ pub(crate) async fn open(run: &RunArguments, data: Option<&Path>, terminal: &Ter
 /// What a session is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenedFor {
-    /// To run turns. A file in the plugin folder that is no plugin is refused, and so is a session that another process has open.
+    /// To run turns. A file in the plugin folder that cannot be loaded is an error, and so is a session that another process has open.
     Turns,
     /// To answer what the open turn waits for. The turn has its plugins already, so such files are reported, and the host
     /// waits up to [`PATIENCE`] for another process that works on the session.

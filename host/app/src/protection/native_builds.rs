@@ -16,9 +16,12 @@ const MOST_PACKAGES: usize = 200;
 /// Bytes of a Cargo.toml that is read.
 const MOST_BYTES: u64 = 1 << 20;
 
+/// What is built in a package that the agent itself lies in, by the ends of names: plugins are meant to work in that folder.
+const SOURCES: &[&str] = &[".rs", "cargo.toml", "cargo.lock"];
+
 /// For a folder of projects: the packages that they depend on, wherever these lie, and the files in the folders above them
-/// that decide how they are built. Nothing for a folder without projects.
-pub(super) fn of_sources(folder: &Path) -> Vec<ProtectedPath> {
+/// that decide how they are built. Nothing for a folder without projects. `agent` is the agent's own folder.
+pub(super) fn of_sources(folder: &Path, agent: &Path) -> Vec<ProtectedPath> {
     let Ok(projects) = projects_at(folder) else { return Vec::new() };
     let what = "what is read to build plugins";
     let mut packages: BTreeSet<PathBuf> = [folder.to_owned()].into_iter().filter_map(whole).collect();
@@ -37,7 +40,19 @@ pub(super) fn of_sources(folder: &Path) -> Vec<ProtectedPath> {
         .flat_map(|package| package.ancestors().skip(1))
         .flat_map(|above| CARGO_LOOKS_ABOVE.iter().chain(&OTHERS_LOOK_ABOVE).map(|name| above.join(name)))
         .collect();
-    let folders = packages.into_iter().map(|package| path(package, what, ProtectedKind::Folder));
+    let agent = whole(agent.to_owned());
+    let own = whole(folder.to_owned());
+    let kind = |package: &Path| match &agent {
+        // The folder of the plugins is protected in any case.
+        Some(agent) if agent.starts_with(package) && own.as_deref() != Some(package) => {
+            ProtectedKind::CodeFiles(SOURCES)
+        }
+        _ => ProtectedKind::Folder,
+    };
+    let folders = packages.into_iter().map(|package| {
+        let kind = kind(&package);
+        path(package, what, kind)
+    });
     folders.chain(looked_for.into_iter().map(|file| path(file, what, ProtectedKind::File))).collect()
 }
 
@@ -46,7 +61,7 @@ fn whole(path: PathBuf) -> Option<PathBuf> {
     path.canonicalize().ok()
 }
 
-/// Every folder that a Cargo.toml names as a `path`, as the `workspace` or by the `build` script of the package.
+/// Every folder that a Cargo.toml names as a `path` or by the `build` script of the package.
 fn dependencies(manifest: &Path) -> Vec<PathBuf> {
     let Some(folder) = manifest.parent() else { return Vec::new() };
     let is_short = fs::metadata(manifest).is_ok_and(|found| found.is_file() && found.len() <= MOST_BYTES);
@@ -59,7 +74,7 @@ fn dependencies(manifest: &Path) -> Vec<PathBuf> {
             match value {
                 toml::Value::Table(inner) => unread.push(inner),
                 toml::Value::Array(items) => unread.extend(items.iter().filter_map(toml::Value::as_table)),
-                toml::Value::String(named) if ["path", "workspace", "build"].contains(&key.as_str()) => {
+                toml::Value::String(named) if ["path", "build"].contains(&key.as_str()) => {
                     found.push(folder.join(named));
                 }
                 _ => {}
@@ -98,7 +113,7 @@ mod tests {
         ] {
             fs::write(root.join(file), text).expect("written");
         }
-        let found = of_sources(&root.join("plugins"));
+        let found = of_sources(&root.join("plugins"), &root.join("other"));
         let folders: Vec<_> = found.iter().filter(|path| path.is_folder()).map(|path| path.path.clone()).collect();
         assert_eq!(folders, ["plugins", "shared/deep", "shared/words"].map(|name| root.join(name)));
         for name in
@@ -106,6 +121,10 @@ mod tests {
         {
             assert!(found.iter().any(|path| path.path == root.join(name)), "{name}");
         }
-        assert_eq!(of_sources(&root.join("other")), []);
+        assert_eq!(of_sources(&root.join("other"), &root), []);
+        // An agent that lies in such a package keeps a folder to work in: only what is compiled is protected there.
+        let found = of_sources(&root.join("plugins"), &root.join("shared/deep"));
+        let deep = found.iter().find(|path| path.path == root.join("shared/deep")).expect("it is protected");
+        assert_eq!(deep.kind, ProtectedKind::CodeFiles(SOURCES));
     }
 }

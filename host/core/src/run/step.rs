@@ -451,7 +451,7 @@ impl Run {
             *entry = call;
         }
         let cost = if result.cost == CallCost::default() { spent } else { result.cost };
-        // It has never run: who reads the events is told what was asked for (L30). The arguments stand in the call's record.
+        // The call never ran, so no event has named it yet (L30). The host adds the arguments from the call's record.
         if attempt == 0 {
             let arguments = Value::Null;
             self.emit(change, EventKind::ToolCall { call: id.clone(), name: name.clone(), arguments, attempt });

@@ -180,7 +180,7 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// As it stands in the path of a URI.
+/// Percent-encodes what a URI reserves.
 fn escaped(character: char) -> String {
     match character {
         '%' | '?' | '#' => format!("%{:02X}", u32::from(character)),

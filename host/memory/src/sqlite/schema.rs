@@ -373,7 +373,7 @@ UPDATE sessions SET place = ordered.place FROM (
 CREATE INDEX sessions_by_place ON sessions (place);
 ";
 
-/// The view of a session's state, in pieces: a commit writes those that it changes. None: it stands in the snapshot.
+/// The view of a session's state, in pieces: a commit writes those that it changes. A session without pieces has its view in the snapshot.
 const VIEW_PIECES: &str = "
 CREATE TABLE view_pieces (
     session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,

@@ -133,7 +133,7 @@ fn transport_value(transport: &Transport) -> Value {
     }
 }
 
-/// Of a server that is a program: which file the command leads to, and what stands in it and in the code that the arguments name. Rules with exact names are not bound to this, since a person who writes one in a file expects it to survive an update.
+/// Of a server that is a program: the file that the command leads to, its content, and the content of the scripts that the arguments name. Rules with exact names are not bound to this, since a person who writes one in a file expects it to survive an update.
 fn program(agent: &Agent, tool: &RegisteredTool) -> Value {
     let ToolSource::Mcp { server, .. } = &tool.source else { return Value::Null };
     let known = agent.config().mcp.iter().find(|known| known.name == *server);
