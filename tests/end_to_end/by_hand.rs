@@ -60,7 +60,7 @@ fn d5_imported_names_are_plain() {
         ("call_1_1_1", "x$(touch PWNED)"),
     ] {
         std::fs::write(desk.path("hostile.json"), document.replace(named, hostile)).unwrap();
-        let (code, _, said) = desk.run(&["session", "import", "hostile.json"]);
+        let (code, _, said) = desk.run(&["session", "import", "hostile.json", "--as", "desk/hostile"]);
         assert!(code == Some(2) && said.contains("damaged at"), "{hostile}: {said}");
         assert!(!said.contains('\u{1b}') && !said.contains('\u{202e}'), "{said:?}");
     }

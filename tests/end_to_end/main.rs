@@ -29,6 +29,7 @@ mod host_files;
 mod host_model;
 mod keeping;
 mod kit;
+mod large_sessions;
 #[path = "../long_work/work.rs"]
 mod long_work;
 mod mcp;

@@ -183,7 +183,7 @@ async fn d5_a_damaged_document_is_named_with_the_place() {
         (exported[..exported.len() / 2].to_vec(), "damaged at its JSON: "),
         (Vec::new(), "damaged at its JSON: "),
         (b"[]".to_vec(), "this is no exported session"),
-        (b"{\"messages\":[]}".to_vec(), "this is no exported session: missing field `format`"),
+        (b"{\"messages\":[]}".to_vec(), "this is no exported session: it has no member `format`"),
         (br#"{"format":"agent-host.session","version":2}"#.to_vec(), "version 2; this host reads up to 1"),
         (br#"{"format":"another","version":1}"#.to_vec(), "its format is `another`"),
     ];

@@ -174,7 +174,7 @@ fn d5_what_is_no_document_is_not_read_to_its_end() {
             pieces.take_while(|piece| pipe.write_all(piece).is_ok()).count()
         });
         let noted = person.refuses(&["session", "import", "pipe"]);
-        assert!(noted.contains("`pipe` is no session"), "{noted}");
+        assert!(noted.contains("`pipe`: this is no exported session: "), "{noted}");
         let pieces = writer.join().unwrap();
         assert!(pieces < 64, "{pieces} pieces were read");
     }

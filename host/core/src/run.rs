@@ -36,7 +36,7 @@ pub use config::{Announced, AtLimit, Emission, LoopConfig, UnitWeights, Weight};
 pub use end::{Output, TurnCost, TurnEnd, TurnError};
 pub use eviction::SummaryPlan;
 pub use failure::FALLBACK_TEXT;
-pub use fork::{NoPlace, last_place, whole_until};
+pub use fork::{CutPlaces, NoPlace};
 pub use input::{
     AfterFailure, Answerer, Approval, Awaited, Decision, DispatchedCall, Disposition, HeldRequest, Input, ModelFailure,
     OutputVerdict, Prospect, Refused, RepliedStep, ResolvedCall, Summarised, TurnContext,

@@ -9,7 +9,7 @@ use agent_core::view::result_text;
 use agent_memory::{SessionSummary, Store, StoreError};
 use agent_plugins::{Generation, LoadedPlugin, Sandbox};
 use agent_runtime::PluginAllowance;
-use agent_runtime::replay::{Again, AskedFor, Came, Deed, DeedKind, Past, PastError};
+use agent_runtime::replay::{Again, AskedFor, Came, Deed, DeedKind, Past, PastError, PastTurn};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -87,57 +87,71 @@ pub enum Until {
 impl Replay {
     /// Does it again.
     pub async fn run(&self, until: Until) -> Result<Found, ReplayError> {
-        let read = Past::read(self.store.clone(), self.sandbox.clone(), self.session.clone()).await?;
-        let (past, deeds) = read;
-        let mut found = Found::default();
-        let mut told: Vec<(String, String)> = Vec::new();
-        let mine = |deed: &&Deed| {
-            let is_asked = self.with.is_empty() || self.with.contains_key(&deed.plugin);
-            is_asked && self.turn.is_none_or(|turn| deed.turn == turn)
-        };
-        for deed in deeds.iter().filter(mine) {
-            if until == Until::First && !found.differences.is_empty() {
-                break;
-            }
-            let place = place(deed);
-            if let DeedKind::Unrepeatable(_, why) = deed.kind {
-                found.undone += 1;
-                found.skipped.push(format!("{place} by {}: {why}", deed.plugin));
-                continue;
-            }
-            let then = self.recorded(deed).await;
-            let now = match (self.with.get(&deed.plugin), &then) {
-                (Some(plugin), _) => plugin.clone(),
-                (None, Ok(plugin)) => plugin.clone(),
-                (None, Err(why)) => {
-                    found.undone += 1;
-                    found.skipped.push(format!("{place} by {}: {why}", deed.plugin));
-                    continue;
-                }
+        let mut past = Past::read(self.store.clone(), self.sandbox.clone(), self.session.clone()).await?;
+        let (mut found, mut told) = (Found::default(), Vec::new());
+        while let Some(turn) = past.next_turn().await? {
+            let mine = |deed: &&Deed| {
+                let is_asked = self.with.is_empty() || self.with.contains_key(&deed.plugin);
+                is_asked && self.turn.is_none_or(|turn| deed.turn == turn)
             };
-            let key = (deed.plugin.clone(), deed.digest.clone());
-            if !told.contains(&key) {
-                told.push(key);
-                match then.map(|then| offered(deed, &then, &now)) {
-                    Ok(None) => {}
-                    Ok(Some(difference)) => {
-                        found.differences.push(difference);
-                        if until == Until::First {
-                            break;
-                        }
-                    }
-                    // Those of the session's prompts that name its tools are known by its digest alone.
-                    Err(why) => found.skipped.push(format!("{}: {why}", of_prompt(deed))),
+            for deed in turn.deeds.iter().filter(mine) {
+                self.repeat((&past, &turn), (deed, until), &mut told, &mut found).await?;
+                if until == Until::First && !found.differences.is_empty() {
+                    return Ok(found);
                 }
-            }
-            let allowance = self.allowances.get(&deed.plugin).unwrap_or(&self.otherwise);
-            let Some(again) = past.again(&now, deed, allowance).await? else { continue };
-            match compared(deed, &again, &now) {
-                None => found.same += 1,
-                Some(difference) => found.differences.push(difference),
             }
         }
         Ok(found)
+    }
+
+    /// Does one thing again. `told` are the plugins whose tools were compared.
+    async fn repeat(
+        &self,
+        (past, turn): (&Past, &PastTurn),
+        (deed, until): (&Deed, Until),
+        told: &mut Vec<(String, String)>,
+        found: &mut Found,
+    ) -> Result<(), ReplayError> {
+        let place = place(deed);
+        let mut undone = |why: &str| {
+            found.undone += 1;
+            found.skipped.push(format!("{place} by {}: {why}", deed.plugin));
+        };
+        if let DeedKind::Unrepeatable(_, why) = deed.kind {
+            undone(why);
+            return Ok(());
+        }
+        let then = self.recorded(deed).await;
+        let now = match (self.with.get(&deed.plugin), &then) {
+            (Some(plugin), _) => plugin.clone(),
+            (None, Ok(plugin)) => plugin.clone(),
+            (None, Err(why)) => {
+                undone(why);
+                return Ok(());
+            }
+        };
+        let key = (deed.plugin.clone(), deed.digest.clone());
+        if !told.contains(&key) {
+            told.push(key);
+            match then.map(|then| offered(deed, &then, &now)) {
+                Ok(None) => {}
+                Ok(Some(difference)) => {
+                    found.differences.push(difference);
+                    if until == Until::First {
+                        return Ok(());
+                    }
+                }
+                // Those of the session's prompts that name its tools are known by its digest alone.
+                Err(why) => found.skipped.push(format!("{}: {why}", of_prompt(deed))),
+            }
+        }
+        let allowance = self.allowances.get(&deed.plugin).unwrap_or(&self.otherwise);
+        let Some(again) = past.again(turn, &now, deed, allowance).await? else { return Ok(()) };
+        match compared(deed, &again, &now) {
+            None => found.same += 1,
+            Some(difference) => found.differences.push(difference),
+        }
+        Ok(())
     }
 
     /// The version that did it.

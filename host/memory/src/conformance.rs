@@ -70,6 +70,8 @@ pub async fn run(mut new_place: impl FnMut() -> Place) {
     sessions::lists_and_the_latest(new_place()).await;
     sessions::children_of_a_session(new_place()).await;
     sessions::records_by_turn_and_page(new_place()).await;
+    sessions::an_incomplete_session_is_only_listed_and_deleted(new_place()).await;
+    sessions::a_page_ends_after_so_many_bytes(new_place()).await;
     sessions::deleting_removes_everything_of_the_session(new_place()).await;
     sessions::only_what_was_evicted_is_found_again(new_place()).await;
     sessions::what_is_missing_is_named(new_place()).await;

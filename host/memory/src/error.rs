@@ -44,6 +44,15 @@ pub enum StoreError {
         /// Its subject.
         session: String,
     },
+    /// The import or fork that wrote the session was interrupted.
+    #[error(
+        "session `{session}` is incomplete: the import or the fork that was writing it was interrupted; \
+         `agent-host session delete {session}` removes it, and another import replaces it"
+    )]
+    Incomplete {
+        /// Its subject.
+        session: String,
+    },
     /// There is no such message.
     #[error("session `{session}` has no message {id}")]
     NoMessage {

@@ -25,9 +25,9 @@ pub use memories::{MAX_MEMORY_BYTES, MadeBy, Memories, MemoryFilter, RememberedF
 pub use outbox::{Outbox, OutboxFilter, StoredOutboxItem};
 pub use projections::{Comparison, Projection, Projections, ReadStatus, Rebuilt};
 pub use session_log::{
-    CallFilter, Commit, Deletion, Lease, MAX_JSON_DEPTH, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession,
-    RecordRange, SessionFilter, SessionLog, SessionMeta, SessionSummary, Status, StepRecord, StoredRecord, StoredView,
-    TimedEvent, Unowned, ViewPiece,
+    CallFilter, Commit, Deletion, INCOMPLETE, Lease, MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, MessageHit,
+    MessageRange, OpenMode, OpenedSession, RecordRange, SessionFilter, SessionLog, SessionMeta, SessionSummary, Status,
+    StepRecord, StoredRecord, StoredView, TimedEvent, Unowned, ViewPiece,
 };
 pub use sqlite::{Indexes, Options, SqliteStore, Stats, Synchronous};
 pub use versions::{

@@ -11,6 +11,14 @@ use serde_json::Value;
 /// Most items that one read returns; larger limits are taken as this.
 pub const MAX_PAGE: usize = 10_000;
 
+/// Bytes after which a page of messages, events or records ends, even if fewer items than its limit were read. A page that has
+/// no items is the only sign that there are no more.
+pub const MAX_PAGE_BYTES: usize = 4 << 20;
+
+/// State of a session that is being written by an import or a fork, or whose import or fork was interrupted. Such a session can
+/// be listed and deleted, but it cannot be opened or found by a search, and it is never the latest one.
+pub const INCOMPLETE: &str = "incomplete";
+
 /// Deepest nesting of stored JSON, what wraps a value in its message, call or record included. Deeper JSON could be
 /// written and not read again.
 pub const MAX_JSON_DEPTH: usize = 127;
@@ -19,7 +27,8 @@ pub const MAX_JSON_DEPTH: usize = 127;
 #[async_trait]
 pub trait SessionLog: Send + Sync {
     /// Takes the session's lease and hands over its state. The lease of a dead process is taken over at once; that of
-    /// a living one, or one that this store holds already, gives [`StoreError::Busy`].
+    /// a living one, or one that this store holds already, gives [`StoreError::Busy`]. A session in the state [`INCOMPLETE`]
+    /// gives [`StoreError::Incomplete`].
     async fn open(&self, session: &str, mode: OpenMode, meta: SessionMeta) -> Result<OpenedSession, StoreError>;
 
     /// Gives the lease back. A lease that is lost already needs no release.
@@ -29,7 +38,7 @@ pub trait SessionLog: Send + Sync {
     /// the caller has seen. Returns the new revision once it is durable.
     async fn commit(&self, lease: &Lease, expected_revision: u64, commit: Commit) -> Result<u64, StoreError>;
 
-    /// Messages, hidden ones too. Of [`MessageRange::Ids`] in the order asked for; an id that is not there is
+    /// Messages, hidden ones too. A page ends after [`MAX_PAGE_BYTES`]. Of [`MessageRange::Ids`] in the order asked for; an id that is not there is
     /// [`StoreError::NoMessage`].
     async fn messages(&self, session: &str, range: MessageRange) -> Result<Vec<StoredMessage>, StoreError>;
 
@@ -39,10 +48,10 @@ pub trait SessionLog: Send + Sync {
     /// Calls, in the order in which they were first committed. Ids that are not there are left out.
     async fn calls(&self, session: &str, filter: CallFilter) -> Result<Vec<CallRecord>, StoreError>;
 
-    /// Durable events with a number above `after`, in order, at most `limit`.
+    /// Durable events with a number above `after`, in order, at most `limit`. A page ends after [`MAX_PAGE_BYTES`].
     async fn events(&self, session: &str, after: u64, limit: usize) -> Result<Vec<TimedEvent>, StoreError>;
 
-    /// Step records, in the order in which they were committed.
+    /// Step records, in the order in which they were committed. A page ends after [`MAX_PAGE_BYTES`].
     async fn records(&self, session: &str, range: RecordRange) -> Result<Vec<StoredRecord>, StoreError>;
 
     /// Sessions that pass the filter, the last changed first, at most `limit`.
@@ -239,8 +248,10 @@ pub enum CallFilter {
 /// Which step records to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordRange {
-    /// Of this turn.
+    /// Of this turn; at most [`MAX_PAGE`], and not limited in bytes.
     Turn(u32),
+    /// Of this kind; at most [`MAX_PAGE`], and not limited in bytes.
+    Kind(&'static str),
     /// Of all turns, page by page.
     After {
         /// 0: from the beginning.

@@ -160,9 +160,19 @@ impl SqliteStore {
 
     /// A store that lives as long as this value.
     pub fn open_in_memory() -> Result<Self, StoreError> {
+        Self::private(":memory:", file::open_in_memory)
+    }
+
+    /// A store that lives as long as this value, and whose memory does not grow with what it holds: the rest of it is in a file
+    /// without a name in the system's folder for temporary files.
+    pub fn open_temporary() -> Result<Self, StoreError> {
+        Self::private("a temporary database", file::open_temporary)
+    }
+
+    fn private(name: &str, open: impl FnOnce() -> Result<Connection, Failure>) -> Result<Self, StoreError> {
         check_library(rusqlite::version_number())?;
-        let path = PathBuf::from(":memory:");
-        let connection = file::open_in_memory().map_err(|failure| failure.at(&path))?;
+        let path = PathBuf::from(name);
+        let connection = open().map_err(|failure| failure.at(&path))?;
         let (lock_wait, patience) = (Duration::ZERO, Duration::ZERO);
         let conduct = Conduct { leaders: Leaders::Callers, lock_wait, patience, room: Room::Limited };
         Self::start(connection, path, conduct, Owner::in_memory())

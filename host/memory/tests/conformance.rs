@@ -32,3 +32,8 @@ async fn sqlite_on_a_file_conforms() {
 async fn sqlite_in_memory_conforms() {
     run(|| Place { store: Arc::new(SqliteStore::open_in_memory().unwrap()), another: None }).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_in_a_temporary_file_conforms() {
+    run(|| Place { store: Arc::new(SqliteStore::open_temporary().unwrap()), another: None }).await;
+}

@@ -38,11 +38,10 @@ impl Session {
             let after = messages.last().map_or(0, |message| message.id);
             let range = MessageRange::After { id: after, limit: MAX_PAGE };
             let page = self.shared.store.messages(&self.shared.subject, range).await?;
-            let is_last = page.len() < MAX_PAGE;
-            messages.extend(page);
-            if is_last {
+            if page.is_empty() {
                 return Ok(messages);
             }
+            messages.extend(page);
         }
     }
 

@@ -4,7 +4,9 @@ mod document;
 mod export;
 pub(crate) mod fork;
 mod import;
+mod staging;
 
+pub use document::SessionDocument;
 pub use export::{Exported, export};
 pub use fork::{ForkAt, Forked, fork};
 pub use import::{ImportAs, ImportOptions, Imported, import, import_for, import_to_replay};
@@ -70,6 +72,9 @@ pub enum PortableError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// The document cannot be read.
+    #[error("the exported session cannot be read: {0}")]
+    Read(std::io::Error),
     /// Where the document goes cannot be written.
     #[error("the exported session cannot be written: {0}")]
     Write(#[from] std::io::Error),

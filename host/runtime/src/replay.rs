@@ -7,9 +7,11 @@ mod record;
 
 use self::answers::{Otherwise, RecordedHost, allowed, then};
 use self::model::RecordedModel;
+use self::record::RecordedTurns;
 use crate::agent::{Agent, AgentConfig, AgentError, PluginAllowance};
 use crate::calls::{denials_in, result_of};
 use crate::media::StoredMedia;
+use crate::portable::fork::Origins;
 use crate::trace;
 use agent_core::change::{CallRecord, CallResult, Denial};
 use agent_core::message::{Digest, Media};
@@ -130,28 +132,36 @@ pub enum PastError {
     Files(#[from] NotLaidOut),
 }
 
-/// A session that is looked at.
+/// A session that is looked at, turn by turn.
 pub struct Past {
     store: Arc<dyn Store>,
     sandbox: Sandbox,
     session: SessionSummary,
+    origins: Origins,
+    records: RecordedTurns,
+}
+
+/// What plugins did in a turn, and what they were answered.
+pub struct PastTurn {
+    /// In the order in which it was done.
+    pub deeds: Vec<Deed>,
     model: Arc<RecordedModel>,
     /// What calls were answered, by their ids.
     host: BTreeMap<String, HostAnswers>,
-    /// The session that a call ran in, by its id, where it was another one.
-    ran_in: BTreeMap<String, String>,
 }
 
 impl Past {
-    /// Reads what is recorded of the session; it stays as it is.
-    pub async fn read(
-        store: Arc<dyn Store>,
-        sandbox: Sandbox,
-        session: SessionSummary,
-    ) -> Result<(Self, Vec<Deed>), StoreError> {
-        let found = record::read(&*store, &session).await?;
+    /// Begins to read what is recorded of the session; it stays as it is.
+    pub async fn read(store: Arc<dyn Store>, sandbox: Sandbox, session: SessionSummary) -> Result<Self, StoreError> {
+        let origins = Origins::read(&*store, &session.subject).await?;
+        Ok(Self { store, sandbox, session, origins, records: RecordedTurns::default() })
+    }
+
+    /// Reads the next turn, the first at first; none behind the last one.
+    pub async fn next_turn(&mut self) -> Result<Option<PastTurn>, StoreError> {
+        let Some(found) = self.records.next(&*self.store, &self.session).await? else { return Ok(None) };
         let model = Arc::new(RecordedModel::new(found.model));
-        Ok((Self { store, sandbox, session, model, host: found.host, ran_in: found.ran_in }, found.deeds))
+        Ok(Some(PastTurn { deeds: found.deeds, model, host: found.host }))
     }
 
     /// Its agent's name, and of which session.
@@ -159,9 +169,10 @@ impl Past {
         &self.session
     }
 
-    /// Has a plugin do it again, within these limits, and with these grants beside what was recorded.
+    /// Has a plugin do it again, within these limits, and with these grants beside what was recorded of the turn.
     pub async fn again(
         &self,
+        turn: &PastTurn,
         plugin: &Arc<LoadedPlugin>,
         deed: &Deed,
         allowance: &PluginAllowance,
@@ -169,24 +180,24 @@ impl Past {
         let setup = PluginSetup::new(plugin.clone(), allowance.grants.clone(), allowance.limits);
         Ok(Some(match &deed.kind {
             DeedKind::Call(record) => {
-                self.call(plugin, (record, deed.turn), &as_then(allowance, media_then(record), None)).await?
+                self.call((turn, plugin), (record, deed.turn), &as_then(allowance, media_then(record), None)).await?
             }
             DeedKind::Request(asked) => {
                 let allowance = as_then(allowance, media_then(&asked.0), Some(&asked.1));
-                self.call(plugin, (&asked.0, deed.turn), &allowance).await?
+                self.call((turn, plugin), (&asked.0, deed.turn), &allowance).await?
             }
             DeedKind::Verdict(verdict) => of_plugin(self.sandbox.validate(&setup, &verdict.0).await, Came::Verdict),
             DeedKind::Decision(decision) => of_plugin(self.sandbox.decide(&setup, &decision.0).await, Came::Decision),
             DeedKind::Context(built) => {
                 let allowance = as_then(allowance, media_of(&built.denials), None);
-                let circumstances = self.circumstances(&built.host, &built.request.scope, &allowance).await?;
+                let circumstances = self.circumstances((turn, &built.host), &built.request.scope, &allowance).await?;
                 let setup = circumstances.setup(plugin);
                 let report = self.sandbox.build_context(&setup, &built.request, &circumstances.ports).await;
                 self.judged(of_plugin(report, |answer| Came::Built(json!(answer))), &circumstances, &built.denials)
             }
             DeedKind::Step(built) => {
                 let allowance = as_then(allowance, media_of(&built.denials), None);
-                let circumstances = self.circumstances(&built.host, &built.request.scope, &allowance).await?;
+                let circumstances = self.circumstances((turn, &built.host), &built.request.scope, &allowance).await?;
                 let setup = circumstances.setup(plugin);
                 let report = self.sandbox.build_step(&setup, &built.request, &circumstances.ports).await;
                 self.judged(of_plugin(report, |answer| Came::Built(json!(answer))), &circumstances, &built.denials)
@@ -198,18 +209,18 @@ impl Past {
     /// Has the host answer what it answered then.
     async fn circumstances(
         &self,
-        recorded: &HostAnswers,
+        (turn, recorded): (&PastTurn, &HostAnswers),
         scope: &Scope,
         allowance: &PluginAllowance,
     ) -> Result<Circumstances, PastError> {
         let asker = format!("turn {}", scope.turn);
-        self.circumstances_of(&asker, recorded, allowance).await
+        self.circumstances_of(&asker, (turn, recorded), allowance).await
     }
 
     async fn circumstances_of(
         &self,
         call: &str,
-        recorded: &HostAnswers,
+        (turn, recorded): (&PastTurn, &HostAnswers),
         allowance: &PluginAllowance,
     ) -> Result<Circumstances, PastError> {
         let (files, granted, sandbox) = (recorded.clone(), allowance.grants.trees.clone(), self.sandbox.clone());
@@ -218,14 +229,14 @@ impl Past {
         let trees =
             trees.map_err(|error| PastError::Files(NotLaidOut::from(std::io::Error::other(error))))??.map(Arc::new);
         let host = Arc::new(RecordedHost::new(recorded));
-        let model_tokens = self.model.has(call).then_some(RECORDED_TOKENS);
+        let model_tokens = turn.model.has(call).then_some(RECORDED_TOKENS);
         let grants = Grants { model_tokens, ..allowed(recorded, trees.as_deref(), &allowance.grants) };
         let ports = Ports {
             media: Some(Arc::new(PastMedia {
                 stored: StoredMedia(self.store.clone()),
                 session: self.session.subject.clone(),
             })),
-            model: Some(self.model.clone()),
+            model: Some(turn.model.clone()),
             key_value: Some(host.clone()),
             http: Some(host.clone()),
             then: Some(Arc::new(then(recorded, trees))),
@@ -233,14 +244,14 @@ impl Past {
             stopped: None,
         };
         let allowance = PluginAllowance { grants, limits: allowance.limits, ..PluginAllowance::default() };
-        Ok(Circumstances { host, allowance, ports })
+        Ok(Circumstances { host, model: turn.model.clone(), allowance, ports })
     }
 
     /// With what the plugin wanted otherwise than then.
     fn judged(&self, mut again: Again, circumstances: &Circumstances, then: &[Denial]) -> Again {
         again.unrecorded.retain(|denial| !then.iter().any(|before| before.thing == denial.thing));
         let asked_otherwise =
-            (self.model.missed() > 0).then(|| "asking the model something else than it did then".to_owned());
+            (circumstances.model.missed() > 0).then(|| "asking the model something else than it did then".to_owned());
         let Otherwise { unrecorded, effects } = circumstances.host.otherwise();
         let missed = unrecorded.into_iter().chain(asked_otherwise);
         let missed = missed.map(|thing| Denial { plugin: String::new(), thing, grant: String::new() });
@@ -251,13 +262,13 @@ impl Past {
 
     async fn call(
         &self,
-        plugin: &Arc<LoadedPlugin>,
+        (past, plugin): (&PastTurn, &Arc<LoadedPlugin>),
         (record, turn): (&CallRecord, u32),
         allowance: &PluginAllowance,
     ) -> Result<Again, PastError> {
         let nothing = HostAnswers::default();
-        let recorded = self.host.get(&record.id.0).unwrap_or(&nothing);
-        let circumstances = self.circumstances_of(&record.id.0, recorded, allowance).await?;
+        let recorded = past.host.get(&record.id.0).unwrap_or(&nothing);
+        let circumstances = self.circumstances_of(&record.id.0, (past, recorded), allowance).await?;
         let mut config = AgentConfig::new(&self.session.agent);
         config.plugins.insert(plugin.name().to_owned(), circumstances.allowance.clone());
         // It is asked nothing: the agent is there for its registry of tools.
@@ -277,13 +288,13 @@ impl Past {
         let Some(setup) = agent.setups().get(plugin.name()) else {
             return Ok(refused(ToolError::NotFound { message: format!("`{}` is not loaded", plugin.name()) }));
         };
-        let then = self.ran_in.get(&record.id.0).unwrap_or(&self.session.subject);
+        let then = self.origins.of(&record.id, record.turn).unwrap_or(&self.session.subject);
         let arguments = tool.outgoing(record.effective_arguments(), then).to_string();
         let context = ToolCallContext {
             id: record.id.clone(),
             attempt: record.attempt.max(1),
             time_limit: LONGEST_CALL,
-            scope: Scope { session: then.clone(), ..scope(&self.session, turn) },
+            scope: Scope { session: then.to_owned(), ..scope(&self.session, turn) },
         };
         let request = ToolCallRequest { name: &record.name, args: arguments, context };
         let report = self.sandbox.call_tool(setup, request, &circumstances.ports).await;
@@ -347,6 +358,7 @@ fn as_then(allowance: &PluginAllowance, media: MediaThen, asked: Option<&AskedFo
 /// What a plugin meets that does something again.
 struct Circumstances {
     host: Arc<RecordedHost>,
+    model: Arc<RecordedModel>,
     allowance: PluginAllowance,
     ports: Ports,
 }

@@ -22,9 +22,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Largest exported session that is read.
-const MAX_DOCUMENT: u64 = 1 << 30;
-
 /// Runs it.
 pub(crate) async fn run(asked: ReplayArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let data = DataDirectory::open(data)?.for_user(asked.user.clone());
@@ -131,7 +128,7 @@ async fn replacements(
     Ok(plugins)
 }
 
-/// The session of the store, or of a document, which is read into memory.
+/// The session of the store, or of a document, which is read into a temporary store.
 async fn session(asked: &str, data: &DataDirectory) -> Result<(Arc<dyn Store>, agent_memory::SessionSummary), Failure> {
     let file = Path::new(asked);
     if !file.is_file() {
@@ -143,9 +140,9 @@ async fn session(asked: &str, data: &DataDirectory) -> Result<(Arc<dyn Store>, a
         return Ok((store, session));
     }
     let unreadable = |error: std::io::Error| Failure::refused(format!("`{asked}` cannot be read: {error}"));
-    let document = agent_plugins::read_regular_file(file, MAX_DOCUMENT).map_err(unreadable)?;
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open_in_memory().map_err(Failure::refused)?);
-    let imported = portable::import_to_replay(&*store, &document).await;
+    let document = std::fs::File::open(file).map_err(unreadable)?;
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open_temporary().map_err(Failure::refused)?);
+    let imported = portable::import_to_replay(&*store, document).await;
     let imported = imported.map_err(|error| Failure::refused(format!("`{asked}`: {error}")))?;
     let filter = SessionFilter { subject: Some(imported.session), ..SessionFilter::default() };
     let session = store.sessions(filter, 1).await.map_err(Failure::refused)?.pop();

@@ -4,7 +4,6 @@
 mod answer;
 mod approve;
 pub(crate) mod below;
-mod bounds;
 mod call;
 mod cancel;
 mod delete;

@@ -59,56 +59,82 @@ impl Run {
     }
 }
 
-/// Where to cut visible messages, oldest first, behind the message `at`: behind the results of its calls, so that a call
-/// and its result never part.
-pub fn whole_until(messages: &[StoredMessage], at: MessageId) -> Result<MessageId, NoPlace> {
-    let places = places(messages);
-    let before = places.iter().rev().find(|place| **place < at).copied();
-    let after = places.iter().find(|place| **place > at).copied();
-    let Some(wanted) = messages.iter().position(|message| message.id == at) else {
-        return Err(NoPlace { why: format!("message {at} is not in the session's view"), before, after });
-    };
-    if places.contains(&at) {
-        return Ok(at);
-    }
-    // Not a place, so it belongs to a group; the group's end is the next place, unless another group begins before.
-    let rest = messages[wanted + 1..].iter().take_while(|message| asked(message).is_empty());
-    let end = rest.map(|message| message.id).find(|id| places.contains(id));
-    end.ok_or_else(|| {
-        let why = format!("message {at} belongs to tool calls that have no results yet");
-        NoPlace { why, before, after }
-    })
+/// Where a session's visible messages can be cut: behind a message behind which no call waits for its result, so that a call and its
+/// result never part. It keeps a few bytes of each message.
+///
+/// ```
+/// use agent_core::message::{Part, Role, StoredMessage};
+/// use agent_core::run::CutPlaces;
+///
+/// let mut places = CutPlaces::default();
+/// let parts = vec![Part::Text("Hello".to_owned())];
+/// places.add(&StoredMessage { id: 1, turn: 1, role: Role::User, parts, tokens: 6 });
+/// assert_eq!((places.last(), places.behind(1)), (Some(1), Ok(1)));
+/// ```
+#[derive(Debug, Default)]
+pub struct CutPlaces {
+    /// Calls without a result so far.
+    open: Vec<CallId>,
+    messages: Vec<Seen>,
 }
 
-/// The last place of all.
-pub fn last_place(messages: &[StoredMessage]) -> Option<MessageId> {
-    places(messages).pop()
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    id: MessageId,
+    is_place: bool,
+    has_calls: bool,
 }
 
-/// Messages behind which no call waits for its result.
-fn places(messages: &[StoredMessage]) -> Vec<MessageId> {
-    let mut open: Vec<CallId> = Vec::new();
-    let mut places = Vec::new();
-    for message in messages {
+impl CutPlaces {
+    /// Adds the next message, oldest first.
+    pub fn add(&mut self, message: &StoredMessage) {
         for part in &message.parts {
             if let Part::ToolResult(result) = part {
-                open.retain(|call| *call != result.call_id);
+                self.open.retain(|call| *call != result.call_id);
             }
         }
-        open.extend(asked(message));
-        if open.is_empty() {
-            places.push(message.id);
-        }
+        let calls = message.parts.iter().filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call.id.clone()),
+            _ => None,
+        });
+        let before = self.open.len();
+        self.open.extend(calls);
+        let has_calls = self.open.len() > before;
+        self.messages.push(Seen { id: message.id, is_place: self.open.is_empty(), has_calls });
     }
-    places
-}
 
-fn asked(message: &StoredMessage) -> Vec<CallId> {
-    let calls = message.parts.iter().filter_map(|part| match part {
-        Part::ToolCall(call) => Some(call.id.clone()),
-        _ => None,
-    });
-    calls.collect()
+    /// Whether there is no message.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// The last place of all.
+    pub fn last(&self) -> Option<MessageId> {
+        self.places().next_back()
+    }
+
+    /// The place behind this message: behind the results of its calls.
+    pub fn behind(&self, at: MessageId) -> Result<MessageId, NoPlace> {
+        let before = self.places().rev().find(|place| *place < at);
+        let after = self.places().find(|place| *place > at);
+        let Some(wanted) = self.messages.iter().position(|message| message.id == at) else {
+            return Err(NoPlace { why: format!("message {at} is not in the session's view"), before, after });
+        };
+        if self.messages[wanted].is_place {
+            return Ok(at);
+        }
+        // Not a place, so it belongs to a group; the group's end is the next place, unless another group begins before.
+        let mut rest = self.messages[wanted + 1..].iter().take_while(|message| !message.has_calls);
+        let end = rest.find(|message| message.is_place).map(|message| message.id);
+        end.ok_or_else(|| {
+            let why = format!("message {at} belongs to tool calls that have no results yet");
+            NoPlace { why, before, after }
+        })
+    }
+
+    fn places(&self) -> impl DoubleEndedIterator<Item = MessageId> {
+        self.messages.iter().filter(|message| message.is_place).map(|message| message.id)
+    }
 }
 
 fn nearest(before: Option<MessageId>, after: Option<MessageId>) -> String {

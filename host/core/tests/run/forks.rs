@@ -3,7 +3,7 @@
 use crate::session::{Session, plain, reply, restored};
 use agent_core::change::{Body, Change};
 use agent_core::message::{CallId, MessageId, Part, StoredMessage, ToolResult};
-use agent_core::run::{Action, Input, LoopConfig, Mask, RepliedStep, Run, TurnEnd, last_place, whole_until};
+use agent_core::run::{Action, CutPlaces, Input, LoopConfig, Mask, RepliedStep, Run, TurnEnd};
 use proptest::prelude::*;
 
 /// The messages as a store gives them back.
@@ -21,6 +21,12 @@ fn stored(changes: &[Change]) -> Vec<StoredMessage> {
         StoredMessage { id, turn, role, parts, tokens }
     });
     whole.collect()
+}
+
+fn places(messages: &[StoredMessage]) -> CutPlaces {
+    let mut places = CutPlaces::default();
+    messages.iter().for_each(|message| places.add(message));
+    places
 }
 
 /// 1 input, 2 two calls, 3 and 4 their results, 5 answer; 6 input, 7 answer; 8 input, 9 a call that runs.
@@ -47,26 +53,26 @@ fn three_turns() -> (Session, Vec<StoredMessage>) {
 fn d5_the_cut_moves_behind_the_results_of_the_calls() {
     let (_, messages) = three_turns();
     for (at, place) in [(1, 1), (2, 4), (3, 4), (4, 4), (5, 5), (6, 6), (7, 7), (8, 8)] {
-        assert_eq!(whole_until(&messages, at), Ok(place), "behind {at}");
+        assert_eq!(places(&messages).behind(at), Ok(place), "behind {at}");
     }
-    assert_eq!(last_place(&messages), Some(8));
-    assert_eq!((last_place(&messages[..1]), last_place(&[])), (Some(1), None));
+    assert_eq!(places(&messages).last(), Some(8));
+    assert_eq!((places(&messages[..1]).last(), places(&[]).last()), (Some(1), None));
 }
 
 #[test]
 fn d5_where_it_cannot_be_cut_the_nearest_places_are_named() {
     let (_, mut messages) = three_turns();
-    let open = whole_until(&messages, 9).unwrap_err();
+    let open = places(&messages).behind(9).unwrap_err();
     assert_eq!((open.before, open.after), (Some(8), None));
     assert_eq!(
         open.to_string(),
         "message 9 belongs to tool calls that have no results yet; the nearest that it can be cut behind is 8"
     );
     messages.retain(|message| message.turn != 2);
-    let hidden = whole_until(&messages, 6).unwrap_err();
+    let hidden = places(&messages).behind(6).unwrap_err();
     assert_eq!((hidden.before, hidden.after), (Some(5), Some(8)));
     assert!(hidden.to_string().ends_with("behind are 5 and 8"), "{hidden}");
-    let nothing = whole_until(&messages[1..2], 2).unwrap_err();
+    let nothing = places(&messages[1..2]).behind(2).unwrap_err();
     assert!(nothing.to_string().ends_with("there is none that it can be cut behind"), "{nothing}");
 }
 
@@ -139,7 +145,7 @@ proptest! {
             changes.push(session.answer("done"));
         }
         let messages = stored(&changes);
-        let Ok(place) = whole_until(&messages, at) else {
+        let Ok(place) = places(&messages).behind(at) else {
             prop_assert!(at > messages.len() as u64);
             return Ok(());
         };

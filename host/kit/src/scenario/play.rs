@@ -275,8 +275,7 @@ impl Stage<'_> {
         }
         let number = self.session.state().turns;
         let calls = self.store.calls(self.session.subject(), CallFilter::Turn(number)).await?;
-        let events = self.store.events(self.session.subject(), begin, MAX_PAGE).await?;
-        let events: Vec<Event> = events.into_iter().map(|timed| timed.event).collect();
+        let events = self.events_after(begin).await?;
         let output = match &result {
             TurnResult::Finished(output) => Some(text_of(&output.data).0),
             _ => None,
@@ -296,6 +295,17 @@ impl Stage<'_> {
         let servers = self.servers.clone();
         let played = Played { turn, key, span, result, calls, replies, complaints, unknown, servers, counts, answers };
         Ok((played, format!("turn {number}\n{text}")))
+    }
+
+    /// The session's durable events behind this one.
+    async fn events_after(&self, begin: u64) -> Result<Vec<Event>, agent_memory::StoreError> {
+        let (mut events, mut after): (Vec<Event>, u64) = (Vec::new(), begin);
+        loop {
+            let page = self.store.events(self.session.subject(), after, MAX_PAGE).await?;
+            let Some(last) = page.last() else { return Ok(events) };
+            after = last.event.sequence;
+            events.extend(page.into_iter().map(|timed| timed.event));
+        }
     }
 
     async fn last_event(&self) -> Result<u64, SessionError> {

@@ -1,9 +1,9 @@
 //! D1, D5: sessions are opened, listed, shown and deleted.
 
-use super::{Place, Writing, asking, call, commit_of, event, finished, meta, result_of};
+use super::{Place, Writing, asking, call, commit_of, event, finished, message, meta, result_of, text};
 use crate::{
-    CallFilter, Commit, MediaDescription, MessageRange, OpenMode, RecordRange, SessionFilter, SessionMeta, Status,
-    StepRecord, StoreError,
+    CallFilter, Commit, INCOMPLETE, MAX_PAGE_BYTES, MediaDescription, MessageRange, OpenMode, RecordRange,
+    SessionFilter, SessionMeta, Status, StepRecord, StoreError,
 };
 use agent_core::change::{CallChange, Change, Departure, HiddenMessage};
 use agent_core::event::EventKind;
@@ -95,6 +95,76 @@ pub(super) async fn records_by_turn_and_page(place: Place) {
     let page = store.records("s", RecordRange::After { number: first[1].number, limit: 3 }).await.unwrap();
     let turns: Vec<_> = page.iter().map(|stored| stored.record.turn).collect();
     assert_eq!(turns, [1, 1, 2]);
+    let replies = store.records("s", RecordRange::Kind("reply")).await.unwrap();
+    assert!(replies.iter().map(|stored| (stored.record.turn, stored.record.step)).eq([(1, 1), (1, 2), (2, 1)]));
+}
+
+/// D5: what an import or a fork has begun to write is nobody's session before all of it is there.
+pub(super) async fn an_incomplete_session_is_only_listed_and_deleted(place: Place) {
+    let store = &place.store;
+    let mut writing = Writing::new(store, "half").await;
+    let status = Status { state: INCOMPLETE.to_owned(), ..Status::default() };
+    let said = Change { messages: vec![message(1, text("walrus"))], ..Change::default() };
+    writing.commit(Commit { status: status.clone(), ..commit_of(said) }).await.unwrap();
+    let lease = writing.opened.lease.clone();
+    store.release(lease).await.unwrap();
+
+    for mode in [OpenMode::Existing, OpenMode::Either] {
+        let refused = store.open("half", mode, meta("tester")).await;
+        assert_eq!(refused, Err(StoreError::Incomplete { session: "half".to_owned() }));
+    }
+    let exists = store.open("half", OpenMode::CreateNew, meta("tester")).await;
+    assert_eq!(exists, Err(StoreError::SessionExists { session: "half".to_owned() }));
+    assert_eq!(store.latest("tester").await, Ok(None));
+    assert_eq!(store.search_messages("walrus", 10).await, Ok(Vec::new()));
+    assert_eq!(store.unfinished("", 10).await, Ok(Vec::new()));
+    let listed = store.sessions(SessionFilter::default(), 10).await.unwrap();
+    assert!(listed.iter().map(|session| session.state.as_str()).eq([INCOMPLETE]), "{listed:?}");
+    store.delete("half").await.unwrap();
+
+    // The commit that completes it makes it a session like every other.
+    let mut writing = Writing::new(store, "half").await;
+    let said = Change { messages: vec![message(1, text("walrus"))], ..Change::default() };
+    writing.commit(Commit { status, ..commit_of(said) }).await.unwrap();
+    writing.commit(commit_of(Change::default())).await.unwrap();
+    writing.done().await;
+    assert_eq!(store.latest("tester").await, Ok(Some("half".to_owned())));
+    assert_eq!(store.search_messages("walrus", 10).await.unwrap().len(), 1);
+    store.open("half", OpenMode::Existing, meta("tester")).await.unwrap();
+}
+
+/// Whoever reads page by page needs memory for a page, however long its items are.
+pub(super) async fn a_page_ends_after_so_many_bytes(place: Place) {
+    let store = &place.store;
+    let mut writing = Writing::new(store, "s").await;
+    let long = "a".repeat(MAX_PAGE_BYTES / 2);
+    for turn in 1..=4 {
+        writing.say(&[&long]).await;
+        let body = json!(long);
+        let records = vec![StepRecord { turn, step: 1, kind: "k".to_owned(), body }];
+        let kind = EventKind::PlanFallback { reason: long.clone() };
+        let events = vec![event("s", u64::from(turn), kind)];
+        writing.commit(Commit { records, ..commit_of(Change { events, ..Change::default() }) }).await.unwrap();
+    }
+    let (mut messages, mut events, mut records) = (Vec::new(), Vec::new(), Vec::new());
+    loop {
+        let after = messages.last().copied().unwrap_or_default();
+        let page = store.messages("s", MessageRange::After { id: after, limit: 100 }).await.unwrap();
+        assert!(page.len() <= 2, "{}", page.len());
+        let event = events.last().copied().unwrap_or_default();
+        let of_events = store.events("s", event, 100).await.unwrap();
+        assert!(of_events.len() <= 2, "{}", of_events.len());
+        let number = records.last().copied().unwrap_or_default();
+        let of_records = store.records("s", RecordRange::After { number, limit: 100 }).await.unwrap();
+        assert!(of_records.len() <= 2, "{}", of_records.len());
+        if page.is_empty() && of_events.is_empty() && of_records.is_empty() {
+            break;
+        }
+        messages.extend(page.iter().map(|message| message.id));
+        events.extend(of_events.iter().map(|timed| timed.event.sequence));
+        records.extend(of_records.iter().map(|stored| stored.number));
+    }
+    assert_eq!((messages.len(), events.len(), records.len()), (4, 4, 4));
 }
 
 pub(super) async fn deleting_removes_everything_of_the_session(place: Place) {

@@ -142,7 +142,16 @@ pub(super) fn verdict(connection: &Connection, check: &str, indexes: Indexes) ->
 
 /// A database in memory.
 pub(super) fn open_in_memory() -> Result<Connection, Failure> {
-    let connection = Connection::open_in_memory()?;
+    private(Connection::open_in_memory()?)
+}
+
+/// A database in a file without a name, which the system removes when it is closed, however the process ends. SQLite makes the file
+/// when the cache is full (<https://www.sqlite.org/inmemorydb.html>, "Temporary Databases").
+pub(super) fn open_temporary() -> Result<Connection, Failure> {
+    private(Connection::open("")?)
+}
+
+fn private(connection: Connection) -> Result<Connection, Failure> {
     configure_all(&connection, 16)?;
     schema::migrate(&connection, Path::new(":memory:"))?;
     Ok(connection)

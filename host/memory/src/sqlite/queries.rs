@@ -1,10 +1,11 @@
 //! Rows to words and back, for all that reads and writes the tables.
 
 use super::failure::{Failure, invalid};
-use crate::{MAX_JSON_DEPTH, MAX_PAGE, StoreError};
+use crate::{MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, StoreError};
 use agent_core::change::{CallRecord, CallResult, CallState};
 use agent_core::message::{CallId, Part, Role, StoredMessage, ToolResult};
 use jiff::Timestamp;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -37,6 +38,31 @@ pub(super) fn collect<T>(
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+/// The same for a page, which ends after the item with which its text columns exceed [`MAX_PAGE_BYTES`].
+pub(super) fn collect_page<T>(
+    connection: &Connection,
+    sql: &str,
+    parameters: impl Params,
+    mut read: impl FnMut(&Row<'_>) -> Result<T, Failure>,
+) -> Result<Vec<T>, Failure> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let columns = statement.column_count();
+    let mut rows = statement.query(parameters)?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        found.push(read(row)?);
+        for column in 0..columns {
+            if let ValueRef::Text(text) = row.get_ref(column)? {
+                bytes += text.len();
+            }
+        }
+        if bytes > MAX_PAGE_BYTES {
+            break;
+        }
     }
     Ok(found)
 }

@@ -107,7 +107,7 @@ fn hits(
     let sql = format!(
         "SELECT s.subject, w.rank, {MESSAGE_COLUMNS} FROM message_words w
          JOIN messages m ON m.number = w.rowid JOIN sessions s ON s.id = m.session {CALL_OF_MESSAGE}
-         WHERE message_words MATCH ?1 AND {condition} ORDER BY w.rank LIMIT ?2"
+         WHERE message_words MATCH ?1 AND s.state <> 'incomplete' AND {condition} ORDER BY w.rank LIMIT ?2"
     );
     let parameters = params![expression(&words, how), limit.min(MAX_HITS) as i64, session];
     collect(connection, &sql, parameters, |row| {

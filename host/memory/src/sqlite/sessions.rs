@@ -5,15 +5,16 @@ use super::failure::{Failure, invalid};
 use super::memories::forget_session;
 use super::owners::{Liveness, Owner};
 use super::queries::{
-    CALL_COLUMNS, CALL_OF_MESSAGE, MESSAGE_COLUMNS, call, collect, from_json, message, now, page, rfc3339,
-    session_number, signed, unsigned,
+    CALL_COLUMNS, CALL_OF_MESSAGE, MESSAGE_COLUMNS, call, collect, collect_page, from_json, message, now, page,
+    rfc3339, session_number, signed, unsigned,
 };
 use super::search;
 use super::writer::Effort;
 use super::{Access, SqliteStore};
 use crate::{
-    CallFilter, Commit, Deletion, Lease, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession, RecordRange,
-    SessionFilter, SessionLog, SessionMeta, SessionSummary, StepRecord, StoreError, StoredRecord, TimedEvent, Unowned,
+    CallFilter, Commit, Deletion, INCOMPLETE, Lease, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession,
+    RecordRange, SessionFilter, SessionLog, SessionMeta, SessionSummary, StepRecord, StoreError, StoredRecord,
+    TimedEvent, Unowned,
 };
 use agent_core::change::{CallRecord, Departure, HiddenMessage};
 use agent_core::event::Event;
@@ -108,7 +109,7 @@ impl SessionLog for SqliteStore {
         let agent = agent.to_owned();
         self.read(move |connection| {
             let sql = "SELECT subject FROM sessions WHERE agent = ?1 AND delegated_by IS NULL AND revision > 0
-                       ORDER BY place DESC, id DESC LIMIT 1";
+                       AND state <> 'incomplete' ORDER BY place DESC, id DESC LIMIT 1";
             Ok(connection.prepare_cached(sql)?.query_row([agent], |row| row.get(0)).optional()?)
         })
         .await
@@ -186,8 +187,8 @@ fn take_lease(
         return Err(invalid("a session", "its subject is empty").into());
     }
     let existing = connection
-        .prepare_cached("SELECT id, owner FROM sessions WHERE subject = ?1")?
-        .query_row([session], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<String>>(1)?)))
+        .prepare_cached("SELECT state, owner FROM sessions WHERE subject = ?1")?
+        .query_row([session], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?)))
         .optional()?;
     match (existing, mode) {
         (Some(_), OpenMode::CreateNew) => {
@@ -196,7 +197,12 @@ fn take_lease(
         (None, OpenMode::Existing) => {
             return Err(StoreError::NoSession { session: session.to_owned() }.into());
         }
-        (Some((_, holder)), _) => refuse_if_held(owner, session, holder)?,
+        (Some((state, holder)), _) => {
+            refuse_if_held(owner, session, holder)?;
+            if state == INCOMPLETE {
+                return Err(StoreError::Incomplete { session: session.to_owned() }.into());
+            }
+        }
         (None, _) => {
             connection
                 .prepare_cached(
@@ -256,7 +262,7 @@ fn messages_after(
         "SELECT {MESSAGE_COLUMNS} FROM messages m {CALL_OF_MESSAGE}
          WHERE m.session = ?1 AND m.id > ?2 ORDER BY m.id LIMIT ?3"
     );
-    collect(connection, &sql, params![number, signed(id), page(limit)], |row| message(row, 0))
+    collect_page(connection, &sql, params![number, signed(id), page(limit)], |row| message(row, 0))
 }
 
 fn calls(connection: &Connection, session: &str, filter: &CallFilter) -> Result<Vec<CallRecord>, Failure> {
@@ -279,7 +285,7 @@ fn events(connection: &Connection, session: &str, after: u64, limit: usize) -> R
     let number = session_number(connection, session)?;
     let sql = "SELECT sequence, turn, time, kind FROM events
                WHERE session = ?1 AND sequence > ?2 ORDER BY sequence LIMIT ?3";
-    collect(connection, sql, params![number, signed(after), page(limit)], |row| {
+    collect_page(connection, sql, params![number, signed(after), page(limit)], |row| {
         let event = Event {
             session: session.to_owned(),
             turn: row.get(1)?,
@@ -303,9 +309,12 @@ fn records(connection: &Connection, session: &str, range: RecordRange) -> Result
         RecordRange::Turn(turn) => {
             collect(connection, &select("turn = ?2"), params![session, turn, page(MAX_PAGE)], stored_record)
         }
+        RecordRange::Kind(kind) => {
+            collect(connection, &select("kind = ?2"), params![session, kind, page(MAX_PAGE)], stored_record)
+        }
         RecordRange::After { number, limit } => {
             let parameters = params![session, signed(number), page(limit)];
-            collect(connection, &select("number > ?2"), parameters, stored_record)
+            collect_page(connection, &select("number > ?2"), parameters, stored_record)
         }
     }
 }

@@ -1,29 +1,23 @@
-//! A new session with everything visible up to a message of another one, which stays as it is.
+//! A new session with everything visible up to a message of another one, which stays as it is. It is copied page by page.
 
 use super::export::{answered, as_new};
+use super::staging::Staging;
 use super::{PortableError, hold};
 use crate::host_model::RECORD_KIND;
-use crate::session::{ANSWERS_KIND, REQUEST_KIND, Session, new_id_ending, new_subject, pieces, status};
+use crate::session::{ANSWERS_KIND, REQUEST_KIND, Session, new_id_ending, new_subject};
 use agent_core::change::{Body, CallChange, Change};
-use agent_core::message::{Content, Digest, MessageId, Part, StoredMessage};
-use agent_core::run::{Run, last_place, whole_until};
-use agent_memory::{
-    Commit, MAX_PAGE, MessageRange, OpenMode, RecordRange, SessionMeta, StepRecord, Store, StoreError, StoredRecord,
-    StoredView,
-};
-use serde::Deserialize;
+use agent_core::message::{CallId, Content, Digest, MessageId, Part, StoredMessage};
+use agent_core::run::{CutPlaces, Run};
+use agent_memory::{CallFilter, MAX_PAGE, MessageRange, RecordRange, SessionMeta, StepRecord, Store, StoreError};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Of the step record that says where a fork comes from.
-pub(crate) const FORK_KIND: &str = "fork";
+const FORK_KIND: &str = "fork";
 
-/// What comes along with calls.
-struct Along {
-    /// The session that each ran in, by call.
-    ran_in: BTreeMap<String, String>,
-    records: Vec<StepRecord>,
-}
+/// Visible messages that are read at once.
+const PAGE: usize = 100;
 
 /// Where to cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,86 +68,142 @@ impl Session {
 
 async fn fork_original(store: &dyn Store, original: &Original<'_>, at: ForkAt) -> Result<Forked, PortableError> {
     let from = &original.run.session;
-    let visible = visible(store, original.run).await?;
+    let places = places(store, original.run).await?;
     let at = match at {
-        ForkAt::Last => last_place(&visible).ok_or_else(|| PortableError::Empty { session: from.clone() })?,
-        ForkAt::Message(_) if visible.is_empty() => return Err(PortableError::Empty { session: from.clone() }),
+        ForkAt::Last => places.last().ok_or_else(|| PortableError::Empty { session: from.clone() })?,
+        ForkAt::Message(_) if places.is_empty() => return Err(PortableError::Empty { session: from.clone() }),
         ForkAt::Message(id) => {
-            whole_until(&visible, id).map_err(|place| PortableError::NoPlace { session: from.clone(), place })?
+            places.behind(id).map_err(|place| PortableError::NoPlace { session: from.clone(), place })?
         }
     };
-    let kept: Vec<StoredMessage> = visible.into_iter().take_while(|message| message.id <= at).collect();
     let session = new_subject(&original.run.agent);
     let run = original.run.fork(&session, at).with_id_ending(new_id_ending());
-    let media = media(&kept);
-    let (messages, change) = (kept.len() as u64, copied(store, from, kept).await?);
-    let Along { ran_in, mut records } = along(store, from, &change).await?;
-    let body = json!({"from": from, "at": at, "messages": messages, "ran_in": ran_in});
-    records.push(StepRecord { turn: run.turns, step: 0, kind: FORK_KIND.to_owned(), body });
-    let status = status(&run, original.title.clone());
-    let view = StoredView::Whole(pieces(&run, None));
-    let commit = Commit { snapshot: run.snapshot_without_view(), view, change, records, texts: Vec::new(), status };
     let meta = SessionMeta { agent: run.agent.clone(), user: original.user.clone(), delegated_by: None };
-    let opened = store.open(&session, OpenMode::CreateNew, meta).await?;
-    let written = async {
-        store.share(from, &session, &seen(store, from, media).await?).await?;
-        store.commit(&opened.lease, opened.revision, commit).await
+    let mut staging = Staging::begin(store, &session, meta).await?;
+    let kept: Vec<MessageId> = original.run.view.iter().map(|entry| entry.id).filter(|id| *id <= at).collect();
+    let messages = kept.len() as u64;
+    let origin = match copy(&mut staging, from, &kept, run.turns).await {
+        Ok(origins) => {
+            let body = json!({"from": from, "at": at, "messages": messages, "origins": origins.by_turn, "ran_in": origins.by_call});
+            StepRecord { turn: run.turns, step: 0, kind: FORK_KIND.to_owned(), body }
+        }
+        Err(error) => {
+            staging.abandon().await?;
+            return Err(error.into());
+        }
     };
-    let written = written.await;
-    store.release(opened.lease).await?;
-    if let Err(error) = written {
-        store.delete(&session).await?;
-        return Err(error.into());
-    }
+    staging.complete(&run, original.title.clone(), vec![origin]).await?;
     Ok(Forked { session, at, messages })
 }
 
-async fn visible(store: &dyn Store, run: &Run) -> Result<Vec<StoredMessage>, StoreError> {
-    let ids: Vec<MessageId> = run.view.iter().map(|entry| entry.id).collect();
-    let mut messages = Vec::with_capacity(ids.len());
-    for page in ids.chunks(MAX_PAGE) {
-        messages.extend(store.messages(&run.session, MessageRange::Ids(page.to_vec())).await?);
+async fn places(store: &dyn Store, run: &Run) -> Result<CutPlaces, StoreError> {
+    let mut places = CutPlaces::default();
+    for page in run.view.chunks(PAGE) {
+        let ids = page.iter().map(|entry| entry.id).collect();
+        let messages = store.messages(&run.session, MessageRange::Ids(ids)).await?;
+        messages.iter().for_each(|message| places.add(message));
     }
-    Ok(messages)
+    Ok(places)
 }
 
-/// The messages numbered from 1, with the records of the calls whose results they hold.
-async fn copied(store: &dyn Store, from: &str, kept: Vec<StoredMessage>) -> Result<Change, StoreError> {
-    let mut calls = answered(store, from, &kept).await?;
-    let mut change = Change::default();
-    for (id, message) in (1..).zip(kept) {
-        let message = as_new(StoredMessage { id, ..message }, &calls);
-        if let Body::ResultOf(call) = &message.body {
-            change.calls.extend(calls.remove(call).map(CallChange::Requested));
+/// Copies the messages, numbered from 1, with the calls whose results they contain and with what a replay of these calls needs.
+async fn copy(staging: &mut Staging<'_>, from: &str, kept: &[MessageId], turns: u32) -> Result<Origins, StoreError> {
+    let mut id = 0;
+    for page in kept.chunks(PAGE) {
+        let messages = staging.store.messages(from, MessageRange::Ids(page.to_vec())).await?;
+        let media = seen(staging.store, from, media(&messages)).await?;
+        staging.store.share(from, staging.session(), &media).await?;
+        let mut calls = answered(staging.store, from, &messages).await?;
+        let mut change = Change::default();
+        for message in messages {
+            id += 1;
+            let message = as_new(StoredMessage { id, ..message }, &calls);
+            if let Body::ResultOf(call) = &message.body {
+                change.calls.extend(calls.remove(call).map(CallChange::Requested));
+            }
+            change.messages.push(message);
         }
-        change.messages.push(message);
+        staging.add(change, Vec::new(), Vec::new()).await?;
     }
-    Ok(change)
+    copy_records(staging, from).await?;
+    let origins = Origins::read(staging.store, from).await?;
+    origins.forked(staging, from, turns).await
 }
 
-/// What a later look at the calls needs (S6): what their plugins were answered and have asked for, and as which session.
-async fn along(store: &dyn Store, from: &str, change: &Change) -> Result<Along, StoreError> {
-    let mut ran_in: BTreeMap<String, String> = BTreeMap::new();
-    for call in &change.calls {
-        if let CallChange::Requested(call) = call {
-            ran_in.insert(call.id.0.clone(), from.to_owned());
-        }
-    }
-    let (mut records, mut number) = (Vec::new(), 0);
+/// What a later look at the copied calls needs (S6): what their plugins were answered and have asked for.
+async fn copy_records(staging: &mut Staging<'_>, from: &str) -> Result<(), StoreError> {
+    let mut number = 0;
     loop {
-        let page = store.records(from, RecordRange::After { number, limit: MAX_PAGE }).await?;
-        let Some(last) = page.last() else { return Ok(Along { ran_in, records }) };
+        let page = staging.store.records(from, RecordRange::After { number, limit: MAX_PAGE }).await?;
+        let Some(last) = page.last() else { return Ok(()) };
         number = last.number;
-        for StoredRecord { record, .. } in page {
-            if record.kind == FORK_KIND {
-                let earlier = BTreeMap::<String, String>::deserialize(&record.body["ran_in"]).unwrap_or_default();
-                ran_in.extend(earlier.into_iter().filter(|(call, _)| ran_in.contains_key(call)).collect::<Vec<_>>());
-            }
-            let of_call = [ANSWERS_KIND, REQUEST_KIND, RECORD_KIND].contains(&record.kind.as_str());
-            if of_call && record.body["call"].as_str().is_some_and(|call| ran_in.contains_key(call)) {
-                records.push(record);
-            }
+        let is_of_call =
+            |record: &StepRecord| [ANSWERS_KIND, REQUEST_KIND, RECORD_KIND].contains(&record.kind.as_str());
+        let records = page.into_iter().map(|stored| stored.record).filter(is_of_call);
+        let of_calls: Vec<_> = records.filter_map(|record| Some((call_of(&record)?, record))).collect();
+        let ids = of_calls.iter().map(|(call, _)| call.clone()).collect();
+        let copied = copied(staging, ids).await?;
+        let records: Vec<_> =
+            of_calls.into_iter().filter_map(|(call, record)| copied.contains(&call).then_some(record)).collect();
+        if !records.is_empty() {
+            staging.add(Change::default(), records, Vec::new()).await?;
         }
+    }
+}
+
+fn call_of(record: &StepRecord) -> Option<CallId> {
+    record.body["call"].as_str().map(|call| CallId(call.to_owned()))
+}
+
+/// Those of the calls that the fork has.
+async fn copied(staging: &Staging<'_>, calls: BTreeSet<CallId>) -> Result<BTreeSet<CallId>, StoreError> {
+    let calls: Vec<CallId> = calls.into_iter().collect();
+    let mut copied = BTreeSet::new();
+    for calls in calls.chunks(PAGE) {
+        let found = staging.store.calls(staging.session(), CallFilter::Ids(calls.to_vec())).await?;
+        copied.extend(found.into_iter().map(|call| call.id));
+    }
+    Ok(copied)
+}
+
+/// In which sessions the calls of a session ran that came along with forks. Their plugins were told that session's name.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Origins {
+    /// Earlier sessions, the earliest first.
+    #[serde(default, rename = "origins")]
+    by_turn: Vec<Origin>,
+    /// As older versions wrote it.
+    #[serde(default, rename = "ran_in")]
+    by_call: BTreeMap<CallId, String>,
+}
+
+/// A session in which the turns of a fork ran.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Origin {
+    session: String,
+    /// The last of them; those before it that no earlier session ran are its own, too.
+    until_turn: u32,
+}
+
+impl Origins {
+    /// Of a stored session.
+    pub(crate) async fn read(store: &dyn Store, session: &str) -> Result<Self, StoreError> {
+        let forks = store.records(session, RecordRange::Kind(FORK_KIND)).await?;
+        Ok(forks.last().and_then(|stored| Self::deserialize(&stored.record.body).ok()).unwrap_or_default())
+    }
+
+    /// The session in which this call ran, where it was another one.
+    pub(crate) fn of(&self, call: &CallId, turn: u32) -> Option<&str> {
+        let by_turn = || self.by_turn.iter().find(|origin| turn <= origin.until_turn).map(|origin| &origin.session);
+        self.by_call.get(call).or_else(by_turn).map(String::as_str)
+    }
+
+    /// The same for a fork with so many turns.
+    async fn forked(mut self, staging: &Staging<'_>, from: &str, turns: u32) -> Result<Self, StoreError> {
+        let known = copied(staging, self.by_call.keys().cloned().collect()).await?;
+        self.by_call.retain(|call, _| known.contains(call));
+        self.by_turn.push(Origin { session: from.to_owned(), until_turn: turns });
+        Ok(self)
     }
 }
 

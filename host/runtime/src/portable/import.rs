@@ -1,32 +1,33 @@
-//! A document into a new session: everything in it is checked before anything is written, and then it is written in one
-//! commit.
+//! A document into a new session. Each item is checked before it is stored, in the memory of a few items. The session is incomplete
+//! until all of them are there, and it is removed where one of them is refused.
 
-mod facts;
+mod calls;
+mod history;
+mod media;
+mod messages;
+mod text;
 
-use super::document::{
-    Document, DocumentEvent, DocumentMedium, DocumentRecord, DocumentSession, DocumentText, FORMAT, Kind, VERSION,
-};
+use super::document::{Batch, DocumentSession, Head, Items, List, SessionDocument};
+use super::staging::Staging;
 use super::{PortableError, summary};
-use crate::media::describe;
-use crate::session::{TITLE_CHARACTERS, new_id_ending, pieces, status};
+use crate::session::{TITLE_CHARACTERS, new_id_ending};
+use crate::trace::{self, is_trace};
 use crate::user::UserName;
-use agent_core::change::{Body, CallChange, CallRecord, Change, HiddenMessage, NewMessage};
-use agent_core::event::Event;
-use agent_core::message::{CallId, Digest, Media, Part};
-use agent_core::run::Run;
-use agent_memory::digest_of;
-use agent_memory::{
-    Commit, MediaDescription, OpenMode, OpenedSession, SessionMeta, StepRecord, Store, StoreError, StoredView,
-};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use facts::harmless;
+use agent_core::message::{CallId, MessageId, Role};
+use agent_core::run::{Dropped, ImportTerms, Mask, Run};
+use agent_memory::{INCOMPLETE, SessionMeta, Store, StoreError};
+use calls::OpenCall;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
+use text::harmless;
 
 /// Bytes of a session's, an agent's or a call's name.
 const MAX_NAME: usize = 200;
+/// Most turns of an imported session.
+const MAX_TURNS: u32 = 100_000;
+/// Characters of a text that stands for a masked medium.
+const MASK_CHARACTERS: usize = 10_000;
 
 /// The subject under which a session is imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,248 +61,310 @@ pub struct Imported {
     pub dropped: Vec<String>,
 }
 
-/// A session as the document has it, checked.
-struct Checked {
-    head: DocumentSession,
-    run: Run,
-    change: Change,
-    records: Vec<StepRecord>,
-    texts: Vec<String>,
-    media: Vec<(Media, Vec<u8>)>,
-    dropped: Vec<String>,
+/// What becomes of the document's claims about who ran the open calls, and with which arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claims {
+    /// This host finds them out itself.
+    Forgotten,
+    /// They stay: nothing goes on where the session is imported to be replayed.
+    Kept,
 }
 
 /// Imports what [`super::export`] wrote, under a subject that no session has. Its times are those of the import, and it
 /// belongs to no user.
-pub async fn import(store: &dyn Store, document: &[u8], subject: ImportAs) -> Result<Imported, PortableError> {
+pub async fn import(
+    store: &dyn Store,
+    document: impl Into<SessionDocument>,
+    subject: ImportAs,
+) -> Result<Imported, PortableError> {
     import_for(store, document, ImportOptions { subject, user: None }).await
 }
 
 /// The same for a user.
-pub async fn import_for(store: &dyn Store, document: &[u8], options: ImportOptions) -> Result<Imported, PortableError> {
-    import_checked(store, document, options, Checked::forget_claims).await
+pub async fn import_for(
+    store: &dyn Store,
+    document: impl Into<SessionDocument>,
+    options: ImportOptions,
+) -> Result<Imported, PortableError> {
+    import_with(store, document.into(), options, Claims::Forgotten).await
 }
 
 /// The same under its own subject, to do again what it says that its plugins did. What it says of who ran a call that has no
 /// result stays: nothing goes on there.
-pub async fn import_to_replay(store: &dyn Store, document: &[u8]) -> Result<Imported, PortableError> {
+pub async fn import_to_replay(
+    store: &dyn Store,
+    document: impl Into<SessionDocument>,
+) -> Result<Imported, PortableError> {
     let options = ImportOptions { subject: ImportAs::Itself, user: None };
-    import_checked(store, document, options, |_| {}).await
+    import_with(store, document.into(), options, Claims::Kept).await
 }
 
-async fn import_checked(
+async fn import_with(
     store: &dyn Store,
-    document: &[u8],
+    document: SessionDocument,
     ImportOptions { subject, user }: ImportOptions,
-    forget: impl FnOnce(&mut Checked),
+    claims: Claims,
 ) -> Result<Imported, PortableError> {
     if let ImportAs::Subject(subject) = &subject {
         let refused = |problem| PortableError::Name { name: subject.escape_debug().to_string(), problem };
         check_name(subject).map_err(refused)?;
     }
-    let mut checked = Checked::read(document)?.renamed(subject);
-    forget(&mut checked);
-    checked.drop_authority(user);
-    let session = checked.head.subject.clone();
-    let (agent, user) = (checked.head.agent.clone(), checked.head.user.clone());
-    let opened = make(store, &session, SessionMeta { agent: agent.clone(), user, delegated_by: None }).await?;
-    let (messages, dropped) = (checked.change.messages.len() as u64, std::mem::take(&mut checked.dropped));
-    let written = write(store, &opened, checked).await;
-    store.release(opened.lease).await?;
-    if let Err(error) = written {
-        store.delete(&session).await?;
-        return Err(error.into());
-    }
-    Ok(Imported { session, agent, messages, dropped })
-}
-
-/// A new session, or one that an import left empty when its process died.
-async fn make(store: &dyn Store, session: &str, meta: SessionMeta) -> Result<OpenedSession, StoreError> {
-    match summary(store, session).await? {
-        None => store.open(session, OpenMode::CreateNew, meta).await,
-        Some(there) if there.revision == 0 => {
-            store.delete(session).await?;
-            store.open(session, OpenMode::CreateNew, meta).await
-        }
-        Some(_) => Err(StoreError::SessionExists { session: session.to_owned() }),
-    }
-}
-
-/// Media before the commit that refers to them; the reader sees nothing of the session before it.
-async fn write(store: &dyn Store, opened: &OpenedSession, checked: Checked) -> Result<(), StoreError> {
-    for (media, bytes) in checked.media {
-        let Media { mime_type, dimensions, name, .. } = media;
-        store.put(&opened.lease.session, bytes, MediaDescription { mime_type, dimensions, name }).await?;
-    }
-    let commit = Commit {
-        snapshot: checked.run.snapshot_without_view(),
-        view: StoredView::Whole(pieces(&checked.run, None)),
-        status: status(&checked.run, checked.head.title),
-        change: checked.change,
-        records: checked.records,
-        texts: checked.texts,
+    let (document, head) = document.head().await?;
+    let checked = CheckedHead::read(&head)?;
+    let session = match subject {
+        ImportAs::Itself => checked.session.subject.clone(),
+        ImportAs::Subject(subject) => subject,
     };
-    store.commit(&opened.lease, opened.revision, commit).await.map(|_| ())
+    refuse_existing(store, &session).await?;
+    let agent = checked.session.agent.clone();
+    let meta = SessionMeta { agent: agent.clone(), user: user.clone(), delegated_by: None };
+    let mut staging = Staging::begin(store, &session, meta).await?;
+    let mut import = Import::new(checked, &session, (user, claims));
+    match import.read(document, &head, &mut staging).await {
+        Ok(()) => {}
+        Err(error) => {
+            staging.abandon().await?;
+            return Err(error);
+        }
+    }
+    let title = import.session.title.take().map(|title| harmless(&title, TITLE_CHARACTERS));
+    staging.complete(&import.run, title, Vec::new()).await?;
+    Ok(Imported { session, agent, messages: import.messages, dropped: import.dropped })
 }
 
-impl Checked {
-    fn read(document: &[u8]) -> Result<Self, PortableError> {
-        let kind: Kind = serde_json::from_slice(document).map_err(foreign)?;
-        if kind.format != FORMAT {
-            return Err(PortableError::Foreign { problem: format!("its format is `{}`", kind.format) });
+/// Before anything is read: whether the name is free.
+async fn refuse_existing(store: &dyn Store, session: &str) -> Result<(), StoreError> {
+    match summary(store, session).await? {
+        Some(there) if there.revision > 0 && there.state != INCOMPLETE => {
+            Err(StoreError::SessionExists { session: session.to_owned() })
         }
-        if kind.version > VERSION {
-            return Err(PortableError::Newer { found: kind.version, supported: VERSION });
-        }
-        let document: Document<'_> = serde_json::from_slice(document).map_err(|error| damaged("its members", error))?;
-        let head: DocumentSession = one("session", document.session)?;
-        let run = Run::restore(Some(document.snapshot.get().as_bytes())).map_err(|error| damaged("snapshot", error))?;
-        // The session that the document was written from may go on, too.
-        let run = run.with_id_ending(new_id_ending());
-        if (&run.session, &run.agent) != (&head.subject, &head.agent) {
+        _ => Ok(()),
+    }
+}
+
+/// The members that are no lists, checked.
+struct CheckedHead {
+    session: DocumentSession,
+    run: Run,
+}
+
+impl CheckedHead {
+    fn read(head: &Head) -> Result<Self, PortableError> {
+        let missing = |name: &str| damaged("its members", format!("`{name}` is missing"));
+        let session: DocumentSession = one("session", head.session.as_deref().ok_or_else(|| missing("session"))?)?;
+        let snapshot = head.snapshot.as_deref().ok_or_else(|| missing("snapshot"))?;
+        let run = Run::restore(Some(snapshot.get().as_bytes())).map_err(|error| damaged("snapshot", error))?;
+        if (&run.session, &run.agent) != (&session.subject, &session.agent) {
             return Err(damaged("snapshot", "it is another session's or another agent's"));
         }
-        let names = [("session.subject", &head.subject), ("session.agent", &head.agent)];
+        let names = [("session.subject", &session.subject), ("session.agent", &session.agent)];
         for (place, name) in names {
             check_name(name).map_err(|problem| damaged(place, problem))?;
         }
-        if let Some(user) = &head.user {
+        if let Some(user) = &session.user {
             UserName::new(user).map_err(|problem| damaged("session.user", problem))?;
         }
-        if head.title.as_ref().is_some_and(|title| title.chars().count() > TITLE_CHARACTERS) {
+        if session.title.as_ref().is_some_and(|title| title.chars().count() > TITLE_CHARACTERS) {
             return Err(damaged("session.title", format!("it has more than {TITLE_CHARACTERS} characters")));
         }
-        let change = change(&document)?;
-        let mut checked = Self {
-            records: records(&document.records)?,
-            texts: texts(&document.texts)?,
-            media: media(&document.media)?,
-            change,
-            head,
+        check_turns(&run)?;
+        // The session that the document was written from may go on, too.
+        Ok(Self { session, run: run.with_id_ending(new_id_ending()) })
+    }
+}
+
+/// The state counts its own turns, and masks messages that it counts.
+fn check_turns(run: &Run) -> Result<(), PortableError> {
+    let turns = run.turns;
+    if turns > MAX_TURNS {
+        return Err(damaged("snapshot", format!("it counts {turns} turns; at most {MAX_TURNS} are imported")));
+    }
+    if run.turn.as_ref().is_some_and(|turn| turn.number != turns) {
+        return Err(damaged("snapshot.turn.number", format!("the last turn is {turns}")));
+    }
+    let is_wrong = |mask: &Mask| {
+        mask.message == 0 || mask.message >= run.next_message || mask.text.chars().nth(MASK_CHARACTERS).is_some()
+    };
+    match run.masks.iter().position(is_wrong) {
+        Some(place) => Err(damaged(format!("snapshot.masks[{place}]"), "it masks nothing, or its text is too long")),
+        None => Ok(()),
+    }
+}
+
+/// What is known while a document is read: counts, and what the state says of a few messages and calls.
+struct Import {
+    session: DocumentSession,
+    /// The subject in the document.
+    exported_as: String,
+    run: Run,
+    user: Option<String>,
+    claims: Claims,
+    /// Calls of the open turn.
+    open: HashMap<CallId, OpenCall>,
+    /// Calls of the open turn of which nobody knows whether they ran.
+    unknown: HashSet<CallId>,
+    /// Turn, role and tokens of the messages that the state's view names.
+    view: HashMap<MessageId, Option<(u32, Role, u32)>>,
+    /// Replies of the model in the last turn.
+    replies: u32,
+    messages: u64,
+    /// Events of the document, and those of them that are taken over.
+    events: (u64, u64),
+    /// Messages whose role was `system`.
+    system: u64,
+    dropped: Vec<String>,
+}
+
+impl Import {
+    fn new(CheckedHead { session, run }: CheckedHead, subject: &str, (user, claims): (Option<String>, Claims)) -> Self {
+        let open = run.claimed_calls().map(|(call, name, is_done)| (call.clone(), OpenCall::new(name, is_done)));
+        let open = open.collect();
+        let (_, dropped) = run.clone().imported(&ImportTerms::default());
+        let view = run.view.iter().map(|entry| (entry.id, None)).collect();
+        let exported_as = session.subject.clone();
+        let run = if exported_as == subject { run } else { run.renamed(subject) };
+        Self {
+            session,
+            exported_as,
             run,
+            user,
+            claims,
+            open,
+            unknown: dropped.calls.into_iter().collect(),
+            view,
+            replies: 0,
+            messages: 0,
+            events: (0, 0),
+            system: 0,
             dropped: Vec::new(),
-        };
-        checked.check_numbers()?;
-        checked.check_turns()?;
-        checked.check_calls()?;
-        checked.check_roles()?;
-        checked.check_media()?;
-        checked.derive_facts()?;
-        Ok(checked)
+        }
     }
 
-    /// The state counts what is there, and nothing is missing in between.
-    fn check_numbers(&self) -> Result<(), PortableError> {
-        let (messages, events) = (&self.change.messages, &self.change.events);
-        if let Some(place) = (1..).zip(messages).position(|(id, message)| message.id != id) {
-            return Err(damaged(format!("messages[{place}]"), format!("the message {} is missing", place + 1)));
+    /// Media before the results and messages that show them, and calls before the messages that contain their results.
+    async fn read(
+        &mut self,
+        mut document: SessionDocument,
+        head: &Head,
+        staging: &mut Staging<'_>,
+    ) -> Result<(), PortableError> {
+        let order = [List::Media, List::Calls, List::Messages, List::Hidden, List::Events, List::Texts, List::Records];
+        for list in order {
+            let mut items = document.items(head, list);
+            let stored = self.read_list(&mut items, list, staging).await;
+            // What cannot be read explains what is missing.
+            document = items.end().await?;
+            stored?;
+            match list {
+                List::Calls => self.check_open_calls()?,
+                List::Messages => self.check_messages()?,
+                _ => {}
+            }
         }
-        if let Some(place) = (1..).zip(events).position(|(number, event)| event.sequence != number) {
-            return Err(damaged(format!("events[{place}]"), format!("the event {} is missing", place + 1)));
+        self.finish()
+    }
+
+    async fn read_list(
+        &mut self,
+        items: &mut Items,
+        list: List,
+        staging: &mut Staging<'_>,
+    ) -> Result<(), PortableError> {
+        while let Some(batch) = items.next().await {
+            match list {
+                List::Media => media::store(batch, staging).await?,
+                List::Calls => self.store_calls(batch, staging).await?,
+                List::Messages => self.store_messages(batch, staging).await?,
+                List::Hidden => self.store_hidden(batch, staging).await?,
+                List::Events => self.store_events(batch, staging).await?,
+                List::Texts => history::store_texts(batch, staging).await?,
+                List::Records => self.store_records(batch, staging).await?,
+            }
         }
-        if let Some(place) = events.iter().position(|event| event.session != self.head.subject) {
-            return Err(damaged(format!("events[{place}]"), "it is another session's"));
+        Ok(())
+    }
+
+    /// An item of a turn must not be of one that has not begun.
+    fn check_turn(&self, list: List, place: usize, turn: u32) -> Result<(), PortableError> {
+        let turns = self.run.turns;
+        if turn <= turns {
+            return Ok(());
         }
-        if self.run.next_message != messages.len() as u64 + 1 {
-            let count = self.run.next_message - 1;
-            return Err(damaged("messages", format!("there are {}, and the state counts {count}", messages.len())));
-        }
-        if self.run.sequence != events.len() as u64 {
+        let problem = format!("it is of a turn that has not begun: there are {turns}");
+        Err(damaged(format!("{}[{place}]", list.name()), problem))
+    }
+
+    /// Makes the state one that this host has derived and decided on.
+    fn finish(&mut self) -> Result<(), PortableError> {
+        let (events, kept) = self.events;
+        if self.run.sequence != events {
             let count = self.run.sequence;
-            return Err(damaged("events", format!("there are {}, and the state counts {count}", events.len())));
+            return Err(damaged("events", format!("there are {events}, and the state counts {count}")));
         }
-        let last = messages.len() as u64;
-        match self.change.hidden.iter().position(|hidden| hidden.id == 0 || hidden.id > last) {
-            Some(place) => Err(damaged(format!("hidden[{place}]"), "there is no such message")),
-            None => Ok(()),
+        self.run.sequence = kept;
+        if self.system > 0 {
+            let system = self.system;
+            let which = if system == 1 { "1 message".to_owned() } else { format!("{system} messages") };
+            self.dropped.push(format!("the role `system` of {which}, which the model is given as the user's words"));
+        }
+        let view = &self.view;
+        let derived = self.run.derive_view(|id| view.get(&id).copied().flatten());
+        derived.map_err(|id| damaged("snapshot.view", format!("there is no message {id}")))?;
+        self.correct_trace();
+        self.drop_authority();
+        if kept < events {
+            let left_out = events - kept;
+            self.dropped.push(format!("{left_out} of its events, denials and approvals that this host has not seen"));
+        }
+        Ok(())
+    }
+
+    fn correct_trace(&mut self) {
+        let Some(turn) = &mut self.run.turn else { return };
+        if !is_trace(&turn.trace) {
+            turn.trace = trace::root();
+            self.dropped.push("the trace context of the last turn, which is malformed".to_owned());
         }
     }
 
-    /// What messages and the open turn say about calls stands in their records.
-    fn check_calls(&self) -> Result<(), PortableError> {
-        let mut calls: HashMap<&CallId, &CallRecord> = HashMap::new();
-        for (place, call) in self.change.calls.iter().enumerate() {
-            let CallChange::Requested(record) = call else { continue };
-            check_name(&record.id.0).map_err(|problem| damaged(format!("calls[{place}].id"), problem))?;
-            if calls.insert(&record.id, record).is_some() {
-                return Err(damaged(format!("calls[{place}]"), format!("call `{}` is there twice", record.id)));
-            }
+    /// Takes out of the state what only the configuration and this host's people decide.
+    fn drop_authority(&mut self) {
+        let terms = ImportTerms { user: self.user.clone(), replies: self.replies };
+        let run = std::mem::replace(&mut self.run, Run::new("", ""));
+        let (run, dropped) = run.imported(&terms);
+        self.run = run;
+        let claimed = std::mem::replace(&mut self.session.user, self.user.clone());
+        if claimed.is_some() && claimed != self.session.user {
+            self.dropped.push("its user: the session is yours".to_owned());
         }
-        for (place, message) in self.change.messages.iter().enumerate() {
-            if let Body::ResultOf(call) = &message.body
-                && calls.get(call).is_none_or(|record| record.result.is_none())
-            {
-                return Err(damaged(format!("messages[{place}]"), format!("call `{call}` has no result")));
-            }
-        }
-        for (call, name, is_done) in self.run.claimed_calls() {
-            let Some(record) = calls.get(call) else {
-                return Err(damaged("calls", format!("the open call `{call}` is missing")));
-            };
-            if record.name != name || record.turn != self.run.turns || record.result.is_some() != is_done {
-                return Err(damaged("calls", format!("the record of the open call `{call}` is another call's")));
-            }
-        }
-        self.check_written_calls(&calls)?;
-        match calls.values().find(|call| call.turn == 0 || call.turn > self.run.turns) {
-            Some(call) => Err(damaged("calls", format!("the call `{}` is of a turn that has not begun", call.id))),
-            None => Ok(()),
-        }
+        self.dropped.extend(in_words(&dropped));
     }
+}
 
-    /// A call is what the model wrote: somebody who is asked about it must see what will run. A call without a result is one of
-    /// the open turn.
-    fn check_written_calls(&self, calls: &HashMap<&CallId, &CallRecord>) -> Result<(), PortableError> {
-        let mut written: HashSet<&CallId> = HashSet::new();
-        for message in &self.change.messages {
-            let Body::Parts(parts) = &message.body else { continue };
-            for call in parts.iter().filter_map(|part| if let Part::ToolCall(call) = part { Some(call) } else { None })
-            {
-                written.insert(&call.id);
-                let differs = |record: &&CallRecord| record.name != call.name || record.arguments != call.arguments;
-                if calls.get(&call.id).is_some_and(differs) {
-                    return Err(damaged(
-                        "calls",
-                        format!("the record of `{}` is not the call that the model wrote", call.id),
-                    ));
-                }
-            }
-        }
-        let open: HashSet<&CallId> = self.run.claimed_calls().map(|(call, ..)| call).collect();
-        if let Some(call) = open.iter().find(|call| !written.contains(*call)) {
-            return Err(damaged("calls", format!("no message of the model has the open call `{call}`")));
-        }
-        match calls.values().find(|call| call.result.is_none() && !open.contains(&call.id)) {
-            Some(call) => {
-                Err(damaged("calls", format!("`{}` has no result, and its turn does not wait for one", call.id)))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Who runs an open call, and with which arguments somebody has changed it, this host finds out itself.
-    fn forget_claims(&mut self) {
-        let open: HashSet<CallId> = self.run.claimed_calls().map(|(call, ..)| call.clone()).collect();
-        for change in &mut self.change.calls {
-            if let CallChange::Requested(record) = change
-                && open.contains(&record.id)
-                && record.result.is_none()
-            {
-                (record.source, record.edited) = (None, None);
-            }
-        }
-    }
-
-    fn renamed(mut self, subject: ImportAs) -> Self {
-        if let ImportAs::Subject(subject) = subject {
-            self.run = self.run.renamed(&subject);
-            for event in &mut self.change.events {
-                event.session.clone_from(&subject);
-            }
-            self.head.subject = subject;
-        }
-        self
-    }
+/// What was dropped, one line each.
+fn in_words(dropped: &Dropped) -> Vec<String> {
+    let Dropped { approvals, pins, sections, builder_state, calls, summary, delegated_by, user } = dropped;
+    let mut words = Vec::new();
+    let mut say = |is: bool, text: String| words.extend(is.then_some(text));
+    let plural = if *approvals == 1 { "" } else { "s" };
+    say(*approvals > 0, format!("{approvals} approval{plural}: somebody is asked again"));
+    let pins_dropped = "the open turn's grants, validators, policies, context builder and tools, and whatever its bounds \
+                        allow beyond yours: your configuration decides";
+    say(*pins, pins_dropped.to_owned());
+    say(*sections > 0, "the open turn's system sections: they come from your configuration".to_owned());
+    say(*builder_state, "the state of the open turn's context builder".to_owned());
+    let plural = if calls.len() == 1 { "" } else { "s" };
+    let count = calls.len();
+    let decide = "decide about it with `agent-host session resolve`";
+    say(count > 0, format!("that {count} call{plural} of the open turn may run without a person's decision: {decide}"));
+    say(
+        *summary,
+        "the summary of messages that had left the prompt, since the model would read it as the host's own words; the messages \
+         themselves are there and can be searched"
+            .to_owned(),
+    );
+    say(delegated_by.is_some(), "the session that delegated the work".to_owned());
+    say(user.is_some(), "the user for whom the open turn worked".to_owned());
+    words
 }
 
 /// Names that somebody else has made stand on command lines and in file names, and are read on terminals.
@@ -320,77 +383,16 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-fn change(document: &Document<'_>) -> Result<Change, PortableError> {
-    let events: Vec<DocumentEvent> = all("events", &document.events)?;
-    let calls: Vec<CallRecord> = all("calls", &document.calls)?;
-    Ok(Change {
-        messages: all::<NewMessage>("messages", &document.messages)?,
-        hidden: all::<HiddenMessage>("hidden", &document.hidden)?,
-        calls: calls.into_iter().map(CallChange::Requested).collect(),
-        events: events.into_iter().map(|timed| -> Event { timed.event }).collect(),
-        outbox: Vec::new(),
-    })
+/// The items with their places.
+fn all<T: DeserializeOwned>(list: List, batch: Batch) -> Result<Vec<(usize, T)>, PortableError> {
+    let items = (batch.first..).zip(batch.items);
+    items.map(|(place, item)| Ok((place, one(&format!("{}[{place}]", list.name()), &item)?))).collect()
 }
 
-fn records(items: &[&RawValue]) -> Result<Vec<StepRecord>, PortableError> {
-    let records: Vec<DocumentRecord> = all("records", items)?;
-    let read = records.into_iter().enumerate().map(|(place, record)| {
-        let body = serde_json::from_str(record.body.get());
-        let body = body.map_err(|error| damaged(format!("records[{place}].body"), error))?;
-        Ok(StepRecord { turn: record.turn, step: record.step, kind: record.kind, body })
-    });
-    read.collect()
-}
-
-fn texts(items: &[&RawValue]) -> Result<Vec<String>, PortableError> {
-    let texts: Vec<DocumentText> = all("texts", items)?;
-    for (place, DocumentText { digest, text }) in texts.iter().enumerate() {
-        check_digest(&format!("texts[{place}]"), digest, text.as_bytes())?;
-    }
-    Ok(texts.into_iter().map(|text| text.text).collect())
-}
-
-/// The bytes decide what a medium is: its digest and type must be those that the document gives, and its size and
-/// dimensions are read again.
-fn media(items: &[&RawValue]) -> Result<Vec<(Media, Vec<u8>)>, PortableError> {
-    let mut media = Vec::with_capacity(items.len());
-    for (place, item) in items.iter().enumerate() {
-        let place = format!("media[{place}]");
-        let DocumentMedium { media: described, base64 } = one(&place, item)?;
-        let bytes = STANDARD.decode(base64).map_err(|error| damaged(&place, error))?;
-        check_digest(&place, &described.digest, &bytes)?;
-        let name = described.name.map(|name| harmless(&name, MAX_NAME));
-        let MediaDescription { mime_type, dimensions, name } =
-            describe(&bytes, &described.mime_type, name).map_err(|problem| damaged(&place, problem))?;
-        let described = Media { digest: described.digest, mime_type, size: bytes.len() as u64, dimensions, name };
-        media.push((described, bytes));
-    }
-    Ok(media)
-}
-
-fn check_digest(place: &str, expected: &Digest, bytes: &[u8]) -> Result<(), PortableError> {
-    match digest_of(bytes) == *expected {
-        true => Ok(()),
-        false => Err(damaged(place, format!("its bytes are not those of {expected}"))),
-    }
-}
-
-fn all<T: DeserializeOwned>(list: &str, items: &[&RawValue]) -> Result<Vec<T>, PortableError> {
-    items.iter().enumerate().map(|(place, item)| one(&format!("{list}[{place}]"), item)).collect()
-}
-
-fn one<T: DeserializeOwned>(place: &str, item: &RawValue) -> Result<T, PortableError> {
+fn one<'a, T: serde::Deserialize<'a>>(place: &str, item: &'a RawValue) -> Result<T, PortableError> {
     serde_json::from_str(item.get()).map_err(|error| damaged(place, error))
 }
 
-fn damaged(place: impl Into<String>, problem: impl ToString) -> PortableError {
+pub(super) fn damaged(place: impl Into<String>, problem: impl ToString) -> PortableError {
     PortableError::Damaged { place: place.into(), problem: problem.to_string() }
-}
-
-/// Not even the beginning can be read: cut off, or no document of ours.
-fn foreign(error: serde_json::Error) -> PortableError {
-    match error.is_data() {
-        true => PortableError::Foreign { problem: error.to_string() },
-        false => damaged("its JSON", error),
-    }
 }

@@ -4,10 +4,9 @@ use super::model::RecordedAnswer;
 use super::{AskedFor, Built, Deed, DeedKind, scope};
 use crate::host_model::RECORD_KIND;
 use crate::places::Places;
-use crate::portable::fork::FORK_KIND;
 use crate::session::{ANSWERS_KIND, REQUEST_KIND};
 use agent_core::change::{CallRecord, Denial};
-use agent_core::event::{EventKind, WaitCause};
+use agent_core::event::{Event, EventKind, WaitCause};
 use agent_core::message::{CallId, Digest, Message, TurnInput};
 use agent_core::model::{MediaDecision, Model};
 use agent_core::plugin::{
@@ -20,11 +19,12 @@ use agent_memory::{CallFilter, MAX_PAGE, MessageRange, RecordRange, SessionSumma
 use agent_plugins::HostAnswers;
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 const OLDER: &str = "an older host recorded the session, without what the plugin was asked";
 
-/// What is recorded.
+/// What is recorded of a turn.
+#[derive(Default)]
 pub(super) struct Recorded {
     /// In the order in which it was done.
     pub(super) deeds: Vec<Deed>,
@@ -32,8 +32,6 @@ pub(super) struct Recorded {
     pub(super) model: BTreeMap<String, VecDeque<RecordedAnswer>>,
     /// What the host answered calls, by their ids.
     pub(super) host: BTreeMap<String, HostAnswers>,
-    /// The session that a call ran in, by its id, where it came along with a fork.
-    pub(super) ran_in: BTreeMap<String, String>,
 }
 
 /// Where a record stands.
@@ -44,18 +42,64 @@ struct Place<'a> {
     turn: u32,
 }
 
-/// Reads all of it.
-pub(super) async fn read(store: &dyn Store, session: &SessionSummary) -> Result<Recorded, StoreError> {
-    let records = records(store, &session.subject).await?;
-    let mut requests = requests(store, &session.subject).await?;
-    let mut found =
-        Recorded { deeds: Vec::new(), model: BTreeMap::new(), host: BTreeMap::new(), ran_in: BTreeMap::new() };
+/// The turns of a session, read one after the other.
+#[derive(Default)]
+pub(super) struct RecordedTurns {
+    /// The last that was read.
+    turn: u32,
+    /// The last event that was read.
+    event: u64,
+    /// Events that were read and are of later turns.
+    later: VecDeque<Event>,
+}
+
+impl RecordedTurns {
+    /// Reads the next turn.
+    pub(super) async fn next(
+        &mut self,
+        store: &dyn Store,
+        session: &SessionSummary,
+    ) -> Result<Option<Recorded>, StoreError> {
+        if self.turn >= session.turns {
+            return Ok(None);
+        }
+        self.turn += 1;
+        let requests = self.requests(store, &session.subject).await?;
+        read(Place { store, session, turn: self.turn }, requests).await.map(Some)
+    }
+
+    /// The event types of what the turn's calls have asked of services.
+    async fn requests(&mut self, store: &dyn Store, session: &str) -> Result<BTreeMap<CallId, AskedFor>, StoreError> {
+        let mut found = BTreeMap::new();
+        loop {
+            while let Some(event) = self.later.pop_front_if(|event| event.turn <= self.turn) {
+                let EventKind::Suspended { suspension } = event.kind else { continue };
+                for wait in suspension.waits {
+                    if let WaitCause::Service { event_type, .. } = wait.cause {
+                        found.insert(wait.call, AskedFor::Type(event_type));
+                    }
+                }
+            }
+            if !self.later.is_empty() {
+                return Ok(found);
+            }
+            let page = store.events(session, self.event, MAX_PAGE).await?;
+            let Some(last) = page.last() else { return Ok(found) };
+            self.event = last.event.sequence;
+            self.later.extend(page.into_iter().map(|timed| timed.event));
+        }
+    }
+}
+
+async fn read(place: Place<'_>, mut requests: BTreeMap<CallId, AskedFor>) -> Result<Recorded, StoreError> {
+    let Place { store, session, turn } = place;
+    let mut found = Recorded::default();
     let mut deeds: Vec<(u32, Deed)> = Vec::new();
-    // What `init` returned, by turn.
-    let mut states: HashMap<u32, Option<Vec<u8>>> = HashMap::new();
-    for StoredRecord { record, .. } in &records {
-        let (body, place) = (&record.body, Place { store, session, turn: record.turn });
-        let at = |phase, body: &Value, kind| (phase, deed((record.turn, record.step), body, kind));
+    // What `init` returned.
+    let mut state: Option<Vec<u8>> = None;
+    for StoredRecord { record, .. } in store.records(&session.subject, RecordRange::Turn(turn)).await? {
+        let body = &record.body;
+        let at = |phase, body: &Value, kind| (phase, deed((turn, record.step), body, kind));
         match record.kind.as_str() {
             RECORD_KIND => {
                 if let Some(answer) = RecordedAnswer::of(body) {
@@ -68,7 +112,6 @@ pub(super) async fn read(store: &dyn Store, session: &SessionSummary) -> Result<
                     found.host.insert(call.to_owned(), answers);
                 }
             }
-            FORK_KIND => found.ran_in = BTreeMap::deserialize(&body["ran_in"]).unwrap_or_default(),
             REQUEST_KIND => {
                 let request = ServiceRequest::deserialize(&body["request"]);
                 if let (Ok(call), Ok(request)) = (CallId::deserialize(&body["call"]), request) {
@@ -77,25 +120,20 @@ pub(super) async fn read(store: &dyn Store, session: &SessionSummary) -> Result<
             }
             "context" if body["builder"].is_object() => {
                 let body = &body["builder"];
-                states.insert(record.turn, Option::deserialize(&body["answer"]["state"]).unwrap_or_default());
+                state = Option::deserialize(&body["answer"]["state"]).unwrap_or_default();
                 let recollections = Vec::deserialize(&record.body["recollections"]).unwrap_or_default();
                 deeds.push(at(0, body, context(place, body, recollections).await?));
             }
-            "step_context" => {
-                let state = states.get(&record.turn).cloned().flatten();
-                deeds.push(at(0, body, step(place, body, state).await?));
-            }
-            "media_policy" => deeds.push(at(1, body, decision(session, record.turn, body))),
+            "step_context" => deeds.push(at(0, body, step(place, body, state.clone()).await?)),
+            "media_policy" => deeds.push(at(1, body, decision(session, turn, body))),
             "verdict" => deeds.push(at(3, body, verdict(place, body).await?)),
             _ => {}
         }
     }
-    for turn in 1..=session.turns {
-        for call in store.calls(&session.subject, CallFilter::Turn(turn)).await? {
-            deeds.extend(of_call(call, &requests).map(|deed| (2, deed)));
-        }
+    for call in store.calls(&session.subject, CallFilter::Turn(turn)).await? {
+        deeds.extend(of_call(call, &requests).map(|deed| (2, deed)));
     }
-    deeds.sort_by_key(|(phase, deed)| (deed.turn, deed.step, *phase));
+    deeds.sort_by_key(|(phase, deed)| (deed.step, *phase));
     found.deeds = deeds.into_iter().map(|(_, deed)| deed).collect();
     Ok(found)
 }
@@ -264,32 +302,4 @@ fn of_call(call: CallRecord, requests: &BTreeMap<CallId, AskedFor>) -> Option<De
         None => return None,
     };
     Some(Deed { turn, step, plugin, digest: digest.to_string(), kind })
-}
-
-async fn records(store: &dyn Store, session: &str) -> Result<Vec<StoredRecord>, StoreError> {
-    let (mut all, mut number) = (Vec::new(), 0);
-    loop {
-        let page = store.records(session, RecordRange::After { number, limit: MAX_PAGE }).await?;
-        let Some(last) = page.last() else { return Ok(all) };
-        number = last.number;
-        all.extend(page);
-    }
-}
-
-/// The event types of what calls have asked of services.
-async fn requests(store: &dyn Store, session: &str) -> Result<BTreeMap<CallId, AskedFor>, StoreError> {
-    let (mut found, mut last) = (BTreeMap::new(), 0);
-    loop {
-        let page = store.events(session, last, MAX_PAGE).await?;
-        let Some(event) = page.last() else { return Ok(found) };
-        last = event.event.sequence;
-        for timed in page {
-            let EventKind::Suspended { suspension } = timed.event.kind else { continue };
-            for wait in suspension.waits {
-                if let WaitCause::Service { event_type, .. } = wait.cause {
-                    found.insert(wait.call, AskedFor::Type(event_type));
-                }
-            }
-        }
-    }
 }

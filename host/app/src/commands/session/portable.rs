@@ -1,27 +1,20 @@
 //! `session fork|undo|export|import`: sessions as things that can be copied, taken back and carried elsewhere (D5).
 
-use super::bounds::Bounds;
 use super::destination::{Destination, Existing, unwritable};
 use super::find;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
 use agent_memory::{SqliteStore, Store, StoreError};
-use agent_runtime::portable::{self, ForkAt, ImportAs, ImportOptions, PortableError};
+use agent_runtime::portable::{self, ForkAt, ImportAs, ImportOptions, PortableError, SessionDocument};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 
 /// What stands for stdin and stdout where a file's name is asked for.
 const PIPE: &str = "-";
-
-/// Most bytes of a document: it is checked as a whole before anything of it is stored.
-const MAX_DOCUMENT: u64 = 2 << 30;
-
-/// Bytes of it that are read at once, and looked at before more are read.
-const PIECE: u64 = 1 << 20;
 
 /// Makes a new session of the visible messages; its id is the output.
 pub(super) async fn fork(
@@ -103,10 +96,10 @@ pub(super) async fn import(
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let document = read(file).await?;
+    let document = read(file, data).await?;
     let subject = subject.map_or(ImportAs::Itself, ImportAs::Subject);
     let options = ImportOptions { subject, user: data.user() };
-    let imported = portable::import_for(store, &document, options).await.map_err(|error| match error {
+    let imported = portable::import_for(store, document, options).await.map_err(|error| match error {
         PortableError::Store(StoreError::SessionExists { session }) => {
             Failure::refused(format!("session `{session}` exists already: --as ID imports it under another id"))
         }
@@ -124,47 +117,19 @@ pub(super) async fn import(
     Ok(Exit::Done)
 }
 
-async fn read(file: &Path) -> Result<Vec<u8>, Failure> {
-    let unreadable = |error| Failure::refused(format!("`{}` cannot be read: {error}", file.display()));
+/// Opens the document. It is read more than once, so what comes from a pipe is copied into a file without a name.
+async fn read(file: &Path, data: &DataDirectory) -> Result<SessionDocument, Failure> {
+    let unreadable = |error: io::Error| Failure::refused(format!("`{}` cannot be read: {error}", file.display()));
+    let refused = |error: PortableError| Failure::refused(format!("`{}`: {error}", file.display()));
+    let copy = || tempfile::tempfile_in(data.root()).map_err(unreadable);
     if file == Path::new(PIPE) {
-        return read_document(file, tokio::io::stdin(), unreadable).await;
+        return SessionDocument::copied(io::stdin(), copy()?).await.map_err(refused);
     }
-    let open = tokio::fs::File::open(file).await.map_err(unreadable)?;
-    read_document(file, open, unreadable).await
-}
-
-/// Reads piece by piece, and no further than it can be a document: what has no end is not taken into memory first.
-async fn read_document(
-    file: &Path,
-    mut reader: impl AsyncRead + Unpin,
-    unreadable: impl Fn(io::Error) -> Failure,
-) -> Result<Vec<u8>, Failure> {
-    let (mut document, mut bounds) = (Vec::new(), Bounds::default());
-    loop {
-        let read = (&mut reader).take(PIECE).read_to_end(&mut document).await.map_err(&unreadable)?;
-        if !may_be_document(&document, read) {
-            let file = file.display();
-            return Err(Failure::refused(format!("`{file}` is no session: `session export` writes such documents")));
-        }
-        let problem = bounds.take(&document[document.len() - read..]);
-        problem.map_err(|problem| Failure::refused(format!("`{}` is no session: {problem}", file.display())))?;
-        if document.len() as u64 > MAX_DOCUMENT {
-            let (file, most) = (file.display(), text::size(MAX_DOCUMENT));
-            return Err(Failure::refused(format!("`{file}` is larger than {most}, the most that is imported")));
-        }
-        if (read as u64) < PIECE {
-            return Ok(document);
-        }
+    let open = tokio::fs::File::open(file).await.map_err(unreadable)?.into_std().await;
+    match open.metadata().map_err(unreadable)?.is_file() {
+        true => Ok(open.into()),
+        false => SessionDocument::copied(open, copy()?).await.map_err(refused),
     }
-}
-
-/// Whether these can be the beginning of a document, of which so many bytes have just been read: an object, and no
-/// control characters, which JSON has none of. Short ones are left to the reader, who says what is wrong with them.
-fn may_be_document(document: &[u8], read: usize) -> bool {
-    let whole = (document.len() as u64) < PIECE;
-    let is_object = || document.trim_ascii_start().first() == Some(&b'{');
-    let no_text = |byte: &u8| *byte < b' ' && !byte.is_ascii_whitespace();
-    whole || (is_object() && !document[document.len() - read..].iter().any(no_text))
 }
 
 /// A reader who has enough, as `head` has, is no failure.

@@ -1,6 +1,6 @@
-//! How far a document is read before anybody knows what it is: what has no end, or no bottom, is given up early.
+//! Limits that hold for every byte of a document, before anything knows what the byte means: an item that does not end and a value
+//! that is nested too deep are given up early.
 
-use crate::terminal::text;
 use agent_memory::{MAX_BLOB_BYTES, MAX_JSON_DEPTH};
 
 /// Most bytes of one item of a document, which `session export` writes as one line: a message, a call, an event, the state. What
@@ -13,7 +13,7 @@ const MOST_LEVELS: usize = MAX_JSON_DEPTH + 16;
 /// The name of the member that holds a medium's bytes.
 const MEDIUM: &[u8] = b"base64";
 
-/// Why a text is no document that can be imported.
+/// Why a text cannot be a document that is imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unbounded {
     /// It is nested too deep.
@@ -27,10 +27,10 @@ impl std::fmt::Display for Unbounded {
         match self {
             Self::TooDeep => write!(formatter, "it is nested more than {MOST_LEVELS} levels deep"),
             Self::TooLong => {
-                let (item, medium) = (text::size(LONGEST_ITEM), text::size(LONGEST_MEDIUM));
+                let (item, medium) = (LONGEST_ITEM >> 20, LONGEST_MEDIUM >> 20);
                 write!(
                     formatter,
-                    "one of its items (a line, as it was written) is longer than {item}, of a medium {medium}"
+                    "one of its items (a line, as it was written) is longer than {item} MiB, of a medium {medium} MiB"
                 )
             }
         }
@@ -51,6 +51,11 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
+    /// For a text that stands inside of so many arrays and objects.
+    pub(super) fn at_depth(depth: usize) -> Self {
+        Self { depth, ..Self::default() }
+    }
+
     /// Looks at the bytes that come next.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), Unbounded> {
         bytes.iter().try_for_each(|byte| self.step(*byte))
@@ -129,6 +134,6 @@ mod tests {
     fn d5_the_bounds_are_told() {
         assert_eq!(Unbounded::TooDeep.to_string(), "it is nested more than 143 levels deep");
         let long = Unbounded::TooLong.to_string();
-        assert!(long.contains("longer than 64") && long.contains("of a medium 68"), "{long}");
+        assert!(long.contains("longer than 64 MiB") && long.contains("of a medium 683 MiB"), "{long}");
     }
 }

@@ -1,0 +1,136 @@
+//! Sessions of any length are imported, exported, forked and replayed in the same memory (D5, S6).
+
+use crate::support::{calling, components, saying, script};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// Messages of a turn of [`talked`].
+const MESSAGES: u64 = 4;
+
+/// Turns of the large session. With every repeat it has 100,000 messages.
+fn turns() -> u64 {
+    if every_repeat() { 25_000 } else { 2_000 }
+}
+
+fn every_repeat() -> bool {
+    std::env::var_os("AGENT_HOST_EVERY_REPEAT").is_some()
+}
+
+/// Kibibytes of memory that the program may have (`ulimit -d`, which counts everything that it could write to).
+const MEMORY: u32 = 200 << 10;
+
+/// Runs the program, and gives what it prints.
+fn run(place: &Path, arguments: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_agent-host");
+    let command = format!("ulimit -d {MEMORY} && exec '{program}' {arguments} --data data");
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-c", &command]).current_dir(place).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A folder with a session of one turn, and its document.
+fn talked() -> (TempDir, Value) {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("plugins")).unwrap();
+    std::fs::copy(components().join("calc.wasm"), place.path().join("plugins/calc.wasm")).unwrap();
+    let replies = [calling(&[("calc.evaluate", json!({"expression": "1+1"}))]), saying("It is two.")];
+    std::fs::write(place.path().join("script.json"), script(&replies).to_string()).unwrap();
+    std::fs::write(place.path().join("agent.toml"), "name = \"long\"\nmodel = \"scripted:script.json\"\n").unwrap();
+    run(place.path(), "--agent agent.toml --plugins plugins Go.");
+    let document = serde_json::from_str(&run(place.path(), "session export long")).unwrap();
+    (place, document)
+}
+
+/// The same item in a later turn.
+fn repeated(item: &Value, turn: u64, events: u64, call: &str) -> Value {
+    let text = item.to_string().replace(call, &format!("call_{turn}_1_1"));
+    let mut item: Value = serde_json::from_str(&text).unwrap();
+    let shift = |value: &mut Value, by: u64| *value = json!(value.as_u64().unwrap() + by);
+    for holder in ["", "/event"] {
+        let Some(holder) = item.pointer_mut(holder).and_then(Value::as_object_mut) else { continue };
+        if let Some(number) = holder.get_mut("turn") {
+            *number = json!(turn);
+        }
+        if let Some(id) = holder.get_mut("id").filter(|id| id.is_u64()) {
+            shift(id, (turn - 1) * MESSAGES);
+        }
+        if let Some(sequence) = holder.get_mut("sequence") {
+            shift(sequence, (turn - 1) * events);
+        }
+    }
+    item
+}
+
+/// Writes a document in which the turn was taken so many times.
+fn write_document(path: &Path, document: &Value, turns: u64) {
+    let call = document["calls"][0]["id"].as_str().unwrap();
+    let events = document["events"].as_array().unwrap().len() as u64;
+    let mut file = BufWriter::new(File::create(path).unwrap());
+    let mut list = |items: &Value, begin: &str, end: &str| {
+        write!(file, "{begin}").unwrap();
+        for turn in 1..=turns {
+            for (place, item) in items.as_array().unwrap().iter().enumerate() {
+                let separator = if turn == 1 && place == 0 { "\n" } else { ",\n" };
+                write!(file, "{separator}{}", repeated(item, turn, events, call)).unwrap();
+            }
+        }
+        write!(file, "]{end}").unwrap();
+    };
+    let mut snapshot = document["snapshot"].clone();
+    let view = snapshot["view"].take();
+    snapshot.as_object_mut().unwrap().remove("view");
+    snapshot["next_message"] = json!(turns * MESSAGES + 1);
+    snapshot["sequence"] = json!(turns * events);
+    (snapshot["turns"], snapshot["turn"]["number"]) = (json!(turns), json!(turns));
+    snapshot["model_calls"] = json!(turns * 2);
+    let mut begin = json!({"format": document["format"], "version": 1, "session": document["session"]}).to_string();
+    begin.pop();
+    let mut snapshot = snapshot.to_string();
+    snapshot.pop();
+    list(&view, &format!("{begin},\n\"snapshot\":{snapshot},\"view\":["), "},\n");
+    for name in ["messages", "calls", "events", "records"] {
+        list(&document[name], &format!("\"{name}\":["), ",\n");
+    }
+    let rest = json!({"hidden": [], "texts": document["texts"], "media": []}).to_string();
+    write!(file, "{}", &rest[1..]).unwrap();
+    file.flush().unwrap();
+}
+
+/// D5, S6: neither of them needs memory for the whole session.
+#[cfg(target_os = "linux")]
+#[test]
+fn d5_a_long_session_is_moved_and_replayed_in_little_memory() {
+    let ((place, document), turns) = (talked(), turns());
+    let place = place.path();
+    write_document(&place.join("large.json"), &document, turns);
+    let began = std::time::Instant::now();
+    let timed = |what: &str| eprintln!("{what}: {:.1} s", began.elapsed().as_secs_f64());
+
+    let imported = run(place, "session import large.json --as long/large");
+    timed("import");
+    run(place, &format!("session export {} --output again.json", imported.trim()));
+    timed("export");
+    let forked = run(place, &format!("session fork {}", imported.trim()));
+    timed("fork");
+    let listed = run(place, "session list --json");
+    let counts = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["messages"].clone());
+    let counts: Vec<_> = counts.filter(|count| *count == json!(turns * MESSAGES)).collect();
+    assert_eq!(counts.len(), 2, "{listed}");
+    // The last turn of each; each reads all turns before it.
+    for replayed in [imported.trim(), forked.trim(), "again.json"] {
+        let same = run(place, &format!("replay {replayed} --turn {turns}"));
+        timed("replay of a turn");
+        assert!(same.contains("1 deed of its plugins"), "{same}");
+    }
+    if every_repeat() {
+        let same = run(place, &format!("replay {}", forked.trim()));
+        timed("replay");
+        assert!(same.contains(&format!("{turns} deeds of its plugins")), "{same}");
+    }
+}
