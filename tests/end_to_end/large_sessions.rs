@@ -20,13 +20,16 @@ fn every_repeat() -> bool {
     std::env::var_os("AGENT_HOST_EVERY_REPEAT").is_some()
 }
 
-/// Kibibytes of memory that the program may have (`ulimit -d`, which counts everything that it could write to).
-const MEMORY: u32 = 200 << 10;
+/// MiB of memory that a program may have that runs no plugin (`ulimit -d`, which counts everything that it could write to), and one
+/// that runs plugins.
+const MEMORY: u32 = 120;
+const WITH_PLUGINS: u32 = 150;
 
 /// Runs the program, and gives what it prints.
-fn run(place: &Path, arguments: &str) -> String {
+fn run(place: &Path, memory: u32, arguments: &str) -> String {
+    let memory = memory << 10;
     let program = env!("CARGO_BIN_EXE_agent-host");
-    let command = format!("ulimit -d {MEMORY} && exec '{program}' {arguments} --data data");
+    let command = format!("ulimit -d {memory} && exec '{program}' {arguments} --data data");
     let mut shell = Command::new("sh");
     let output = shell.args(["-c", &command]).current_dir(place).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -42,8 +45,8 @@ fn talked() -> (TempDir, Value) {
     let replies = [calling(&[("calc.evaluate", json!({"expression": "1+1"}))]), saying("It is two.")];
     std::fs::write(place.path().join("script.json"), script(&replies).to_string()).unwrap();
     std::fs::write(place.path().join("agent.toml"), "name = \"long\"\nmodel = \"scripted:script.json\"\n").unwrap();
-    run(place.path(), "--agent agent.toml --plugins plugins Go.");
-    let document = serde_json::from_str(&run(place.path(), "session export long")).unwrap();
+    run(place.path(), WITH_PLUGINS, "--agent agent.toml --plugins plugins Go.");
+    let document = serde_json::from_str(&run(place.path(), MEMORY, "session export long")).unwrap();
     (place, document)
 }
 
@@ -112,24 +115,24 @@ fn d5_a_long_session_is_moved_and_replayed_in_little_memory() {
     let began = std::time::Instant::now();
     let timed = |what: &str| eprintln!("{what}: {:.1} s", began.elapsed().as_secs_f64());
 
-    let imported = run(place, "session import large.json --as long/large");
+    let imported = run(place, MEMORY, "session import large.json --as long/large");
     timed("import");
-    run(place, &format!("session export {} --output again.json", imported.trim()));
+    run(place, MEMORY, &format!("session export {} --output again.json", imported.trim()));
     timed("export");
-    let forked = run(place, &format!("session fork {}", imported.trim()));
+    let forked = run(place, MEMORY, &format!("session fork {}", imported.trim()));
     timed("fork");
-    let listed = run(place, "session list --json");
+    let listed = run(place, MEMORY, "session list --json");
     let counts = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["messages"].clone());
     let counts: Vec<_> = counts.filter(|count| *count == json!(turns * MESSAGES)).collect();
     assert_eq!(counts.len(), 2, "{listed}");
     // The last turn of each; each reads all turns before it.
     for replayed in [imported.trim(), forked.trim(), "again.json"] {
-        let same = run(place, &format!("replay {replayed} --turn {turns}"));
+        let same = run(place, WITH_PLUGINS, &format!("replay {replayed} --turn {turns}"));
         timed("replay of a turn");
         assert!(same.contains("1 deed of its plugins"), "{same}");
     }
     if every_repeat() {
-        let same = run(place, &format!("replay {}", forked.trim()));
+        let same = run(place, WITH_PLUGINS, &format!("replay {}", forked.trim()));
         timed("replay");
         assert!(same.contains(&format!("{turns} deeds of its plugins")), "{same}");
     }

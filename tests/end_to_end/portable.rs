@@ -4,8 +4,8 @@ use crate::support::{House, calling, granting, results, saying, script, turn, vi
 use agent_core::event::EventKind;
 use agent_core::message::{Dimensions, Part, TurnInput};
 use agent_core::run::Output;
+use agent_memory::{Commit, INCOMPLETE, RecordRange, Status, StoreError};
 use agent_memory::{MediaDescription, Memories, MessageRange, OpenMode, SessionFilter, SessionLog, SessionMeta, Store};
-use agent_memory::{RecordRange, StoreError};
 use agent_runtime::portable::{Exported, ForkAt, ImportAs, PortableError, export, fork, import};
 use agent_runtime::{AgentConfig, OpenSession, Session, TurnResult};
 use serde_json::{Value, json};
@@ -219,9 +219,24 @@ async fn d5_a_damaged_document_is_named_with_the_place() {
     }
     // What a process that died while it imported has left is no hindrance.
     let meta = SessionMeta { agent: "test".to_owned(), ..SessionMeta::default() };
-    let left = other.store.open(&subject, OpenMode::CreateNew, meta).await.unwrap();
-    other.store.release(left.lease).await.unwrap();
-    import(&*other.store, &exported, ImportAs::Itself).await.unwrap();
+    for died_after in 0..2 {
+        let left = other.store.open(&subject, OpenMode::CreateNew, meta.clone()).await.unwrap();
+        for revision in 0..died_after {
+            let status = Status { state: INCOMPLETE.to_owned(), ..Status::default() };
+            other.store.commit(&left.lease, revision, Commit { status, ..Commit::default() }).await.unwrap();
+            let held = import(&*other.store, &exported, ImportAs::Itself).await.unwrap_err();
+            assert!(matches!(held, PortableError::Store(StoreError::Busy { .. })), "it goes on: {held}");
+        }
+        other.store.release(left.lease).await.unwrap();
+        if died_after > 0 {
+            let refused = fork(&*other.store, &subject, ForkAt::Last).await.unwrap_err().to_string();
+            assert!(refused.contains("is incomplete") && refused.contains("session delete"), "{refused}");
+        }
+        import(&*other.store, &exported, ImportAs::Itself).await.unwrap();
+        let imported: Value = serde_json::from_slice(&document(&*other.store, &subject).await).unwrap();
+        assert_eq!((&imported["messages"], &imported["calls"]), (&whole["messages"], &whole["calls"]));
+        other.store.delete(&subject).await.unwrap();
+    }
 }
 
 /// D5: a fork has what is visible up to the message, goes on, and leaves the original as it was.

@@ -151,6 +151,61 @@ fn l10_a_service_answers_and_the_turn_goes_on() {
     assert!(code == Some(0) && stderr.contains("too late"), "{stderr}");
 }
 
+/// L1: a prompt that comes while the turn waits is kept, and asked when the turn has ended, whichever command ends it.
+#[test]
+fn l1_a_prompt_that_comes_while_a_turn_waits_is_asked_later() {
+    let place = Place::new();
+    let calls = json!([{"name": "shipping", "arguments": {}}]);
+    let said = |text: &str| json!({"text": text});
+    let replies = [
+        json!({"calls": calls}),
+        said("Shipped."),
+        said("It is blue."),
+        json!({"calls": calls}),
+        said("Shipped again."),
+        said("It is red."),
+        said("Two."),
+    ];
+    place.write("script.json", &json!({"replies": replies}));
+    let ask = |arguments: &[&str]| place.run(&[&["--agent", "agent.toml"], arguments].concat());
+    assert_eq!(ask(&["Ship it."]).0, Some(3));
+    let (code, stdout, stderr) = ask(&["--continue", "Which colour?"]);
+    assert!(code == Some(3) && stdout.is_empty() && stderr.contains("your prompt is kept"), "{stderr}");
+    let session = read(&place.files()[0]).subject.unwrap();
+    let shipped = place.event("shipped.json", 1, "x", json!({"tracking": 1}));
+    let (code, stdout, stderr) =
+        place.run(&["session", "respond", &session, "--event", &shipped, "--agent", "agent.toml"]);
+    assert_eq!((code, stdout.as_str()), (Some(0), "It is blue.\n"), "{stderr}");
+    assert!(stderr.contains("Shipped.") && stderr.contains("the prompt that was kept: Which colour?"), "{stderr}");
+
+    // The process that answered has no agent: the next one asks what was kept, and then what it is asked itself.
+    assert_eq!(ask(&["--continue", "Ship another."]).0, Some(3));
+    assert_eq!(ask(&["--continue", "And that one?"]).0, Some(3));
+    let event =
+        json!({"specversion": "1.0", "id": "2", "source": "/test", "type": "x", "parentid": "call_3_1_1", "data": {}});
+    let event = place.write("again.json", &event).display().to_string();
+    assert_eq!(place.run(&["session", "respond", &session, "--event", &event]).0, Some(0));
+    let (code, stdout, stderr) = ask(&["--continue", "How many?"]);
+    assert_eq!((code, stdout.as_str()), (Some(0), "Two.\n"), "{stderr}");
+    assert!(stderr.contains("Shipped again.") && stderr.contains("It is red."), "{stderr}");
+    let (_, shown, _) = place.run(&["session", "show", &session]);
+    let asked = ["Ship it.", "Which colour?", "Ship another.", "And that one?", "How many?"];
+    let places: Vec<_> = asked.iter().map(|prompt| shown.find(prompt)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{shown}");
+}
+
+/// L1, L29: who ends a turn gives up what waited for its end, and is told so.
+#[test]
+fn l1_a_cancelled_turn_gives_up_what_waited_for_it() {
+    let place = Place::new();
+    let session = place.suspended();
+    assert_eq!(place.run(&["--agent", "agent.toml", "--continue", "And then?"]).0, Some(3));
+    let (code, _, stderr) = place.run(&["session", "cancel", &session]);
+    assert!(code == Some(0) && stderr.contains("1 prompt that waited for the end of the turn"), "{stderr}");
+    let (code, stdout, stderr) = place.run(&["--agent", "agent.toml", "--continue", "Anything?"]);
+    assert_eq!((code, stdout.as_str()), (Some(0), "Done.\n"), "{stderr}");
+}
+
 /// Row 32, L10: many processes answer at once, several the same call with other data: each call gets one answer.
 #[test]
 fn row_32_processes_that_answer_at_once_have_one_effect() {

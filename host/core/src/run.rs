@@ -43,7 +43,7 @@ pub use input::{
 };
 pub use planning::{Asked, MadePlan, Offer, Plan, PlanBudgets, PlannedStep};
 pub use refusal::MAX_CALLS;
-pub use state::{Entry, Mask, RestoreError, Run};
+pub use state::{Entry, KeptPrompt, MAX_KEPT_BYTES, MAX_KEPT_PROMPTS, Mask, RestoreError, Run};
 pub use turn::{PinnedAgent, PinnedPlugin, StepPlan, Turn};
 
 use crate::approval::Leave;

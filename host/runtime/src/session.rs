@@ -27,7 +27,9 @@ use agent_core::change::{CallRecord, Change, Denial};
 use agent_core::event::{Event, Suspension};
 use agent_core::message::{CallId, Digest, MessageId, StoredMessage, TurnInput};
 use agent_core::plugin::TraceContext;
-use agent_core::run::{Action, HeldRequest, Input, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError};
+use agent_core::run::{
+    Action, HeldRequest, Input, KeptPrompt, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError,
+};
 use agent_core::tool::ServiceRequest;
 use agent_mcp::Held;
 use agent_memory::{Commit, Lease, Status, StepRecord, StoreError, StoredView, ViewPiece, digest_of};
@@ -190,7 +192,7 @@ impl Session {
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
         if let Some(input) = input {
-            let trace = self.next_trace();
+            let trace = self.next_trace(&input);
             return self.begin((input, None), Bounds::Own, trace, cancel).await;
         }
         self.has_context()?;
@@ -217,7 +219,7 @@ impl Session {
         input: TurnInput,
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
-        let trace = self.next_trace();
+        let trace = self.next_trace(&input);
         self.begin((input, Some(user)), Bounds::Own, trace, cancel).await
     }
 
@@ -227,8 +229,26 @@ impl Session {
         self.incoming_trace = Some(trace).filter(trace::is_trace);
     }
 
-    fn next_trace(&mut self) -> TraceContext {
-        self.incoming_trace.take().map_or_else(trace::root, |incoming| trace::child(&incoming))
+    /// Keeps a prompt that comes while a turn is open, with the trace of the event that brings it. [`Session::next_kept`] gives it
+    /// when the turn has ended.
+    pub async fn keep(&mut self, input: TurnInput) -> Result<(), SessionError> {
+        let prompt = KeptPrompt { input, trace: self.incoming_trace.take() };
+        self.apply(Input::Keep { prompt }, Notes::default()).await
+    }
+
+    /// The first prompt that is kept, if no turn is open. It is kept until a turn begins with it, so it is neither lost nor asked
+    /// twice, whenever the process ends.
+    pub fn next_kept(&self) -> Option<TurnInput> {
+        let kept = self.run.kept.first().filter(|_| !self.run.is_open())?;
+        Some(kept.input.clone())
+    }
+
+    fn next_trace(&mut self, input: &TurnInput) -> TraceContext {
+        let incoming = match self.run.kept.first().filter(|kept| kept.input == *input) {
+            Some(kept) => kept.trace.clone(),
+            None => self.incoming_trace.take(),
+        };
+        incoming.map_or_else(trace::root, |incoming| trace::child(&incoming))
     }
 
     /// Begins a turn within these bounds and in this trace.
@@ -449,6 +469,7 @@ fn name_of(input: &Input) -> &'static str {
         Input::Summarised(_) => "summarised",
         Input::Reply(_) => "reply",
         Input::ModelFailed(_) => "model_failed",
+        Input::Keep { .. } => "keep",
         Input::Undo => "undo",
         Input::Asked { .. } => "asked",
         Input::Dispatched { .. } => "dispatched",

@@ -147,6 +147,7 @@ impl Chat<'_> {
         if self.session.state().is_open() {
             self.turn(None).await?;
         }
+        self.ask_kept().await?;
         let mut warned = false;
         while !self.interrupts.is_leaving() {
             self.tell_changes();
@@ -247,6 +248,10 @@ impl Chat<'_> {
         match slash::parse(&text) {
             None if asked(&self.session).is_some() => self.answer(text).await?,
             None if self.session.state().is_open() => {
+                match self.session.keep(TurnInput::Text(text)).await {
+                    Ok(()) => self.view.kept_prompt(),
+                    Err(error) => self.fail(&Failure::refused(error)),
+                }
                 self.warn(how_to_go_on(&self.session.state().waits()));
             }
             None => self.turn(Some(text)).await?,
@@ -272,11 +277,27 @@ impl Chat<'_> {
     /// Runs a turn, or without an input goes on with the open one. That it fails does not end the session.
     async fn turn(&mut self, input: Option<String>) -> Result<(), Failure> {
         let cancel = self.interrupts.begin(Doing::Turn);
-        self.run(input, &cancel).await
+        self.run(input.map(TurnInput::Text), &cancel).await?;
+        self.ask_kept().await
     }
 
-    async fn run(&mut self, input: Option<String>, cancel: &CancellationToken) -> Result<(), Failure> {
-        let input = input.map(TurnInput::Text);
+    /// Asks what was typed while a turn waited.
+    async fn ask_kept(&mut self) -> Result<(), Failure> {
+        while !self.interrupts.is_leaving()
+            && let Some(kept) = self.session.next_kept()
+        {
+            let left = self.session.state().kept.len();
+            self.view.asks_kept(&kept);
+            let cancel = self.interrupts.begin(Doing::Turn);
+            self.run(Some(kept), &cancel).await?;
+            if self.session.state().kept.len() >= left {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn run(&mut self, input: Option<TurnInput>, cancel: &CancellationToken) -> Result<(), Failure> {
         let result = self.asker.run(&mut self.session, input, &mut self.view, cancel).await;
         self.terminal.idle();
         let shown = match result {

@@ -78,8 +78,12 @@ pub(super) async fn once(
     let desk = FirstUseDesk::new(terminal, person.at_first_use(yes), kept.store.clone(), (first_uses, files));
     let mut asker = Asker::new(terminal, person, (&kept.data, desk), yes);
     let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept);
+    let waiting = session.state().kept.len();
     let result = turns(&mut session, prompt, (&mut view, &mut asker), cancel).await;
     drop(watch);
+    if cancel.is_cancelled() && session.state().kept.is_empty() {
+        view.dropped_prompts(waiting);
+    }
     let parent = session.state().delegated_by.clone().filter(|_| !session.state().is_open());
     let closed = opening::close(session, &*store).await;
     opening::finish(&*store, &made, terminal).await;
@@ -104,7 +108,8 @@ async fn turns(
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
     let interrupted = session.state().is_open() || session.has_ended_at_opening();
-    if !interrupted && prompt.is_none() && session.state().turns > 0 {
+    let has_kept = !session.state().kept.is_empty();
+    if !interrupted && !has_kept && prompt.is_none() && session.state().turns > 0 {
         view.nothing_interrupted();
     }
     if let (Some(call), Some(said)) = (asked(session), &prompt) {
@@ -112,18 +117,54 @@ async fn turns(
         session.answer(call, said.message().plain_text()).await.map_err(Failure::refused)?;
         return asker.run(session, None, view, cancel).await;
     }
-    if interrupted || prompt.is_none() {
+    if interrupted || (prompt.is_none() && !has_kept) {
         let result = asker.run(session, None, view, cancel).await?;
-        let stops = matches!(result, TurnResult::Suspended(_)) || cancel.is_cancelled();
-        if stops && prompt.is_some() {
-            view.not_asked();
+        if stops(&result, cancel) {
+            return keep(session, prompt, view, cancel).await.map(|()| result);
         }
-        if stops || prompt.is_none() {
+        if prompt.is_none() && session.next_kept().is_none() {
             return Ok(result);
         }
         view.interrupted_turn_ended(&result)?;
     }
+    while let Some(kept) = session.next_kept() {
+        view.asks_kept(&kept);
+        let result = asker.run(session, Some(kept), view, cancel).await?;
+        if stops(&result, cancel) {
+            return keep(session, prompt, view, cancel).await.map(|()| result);
+        }
+        if prompt.is_none() && session.next_kept().is_none() {
+            return Ok(result);
+        }
+        view.earlier_turn_ended(&result)?;
+    }
     asker.run(session, prompt, view, cancel).await
+}
+
+/// Whether the turn has not ended, or somebody wants no other one.
+pub(super) fn stops(result: &TurnResult, cancel: &CancellationToken) -> bool {
+    matches!(result, TurnResult::Suspended(_) | TurnResult::Interrupted) || cancel.is_cancelled()
+}
+
+/// Keeps a prompt that came while a turn was open.
+async fn keep(
+    session: &mut Session,
+    prompt: Option<TurnInput>,
+    view: &TurnView<'_>,
+    cancel: &CancellationToken,
+) -> Result<(), Failure> {
+    match prompt {
+        None => Ok(()),
+        Some(_) if cancel.is_cancelled() => {
+            view.not_asked();
+            Ok(())
+        }
+        Some(prompt) => {
+            session.keep(prompt).await.map_err(Failure::refused)?;
+            view.kept_prompt();
+            Ok(())
+        }
+    }
 }
 
 /// The call whose question the session waits for the answer to.

@@ -25,6 +25,8 @@ pub struct Dropped {
     pub calls: Vec<CallId>,
     /// What stood for messages that had left the view: it would be read as the host's own words.
     pub summary: bool,
+    /// Prompts that waited for the end of the open turn.
+    pub prompts: usize,
     /// The session that delegated the work.
     pub delegated_by: Option<String>,
     /// The user for whom the turn worked.
@@ -91,6 +93,7 @@ impl Run {
         dropped.delegated_by = self.delegated_by.take();
         self.delegation.clear();
         dropped.summary = self.summary.take().is_some();
+        dropped.prompts = std::mem::take(&mut self.kept).len();
         // What a turn kept that is over is history: nothing reads it as authority.
         if let Some(turn) = self.turn.as_mut().filter(|turn| !turn.is_over()) {
             turn.drop_authority(terms, &mut dropped);

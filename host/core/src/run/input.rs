@@ -6,7 +6,7 @@ use super::config::LoopConfig;
 use super::depth::{MAX_JSON_DEPTH, is_too_deep};
 use super::end::TurnError;
 use super::planning::{MadePlan, PlanBudgets};
-use super::state::{Mask, Run};
+use super::state::{KeptPrompt, MAX_KEPT_BYTES, MAX_KEPT_PROMPTS, Mask, Run};
 use super::turn::{Phase, PinnedAgent, PinnedPlugin};
 use crate::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain, LastingGrant};
 use crate::change::{CallResult, Denial};
@@ -134,6 +134,11 @@ pub enum Input {
     Denied {
         /// At least one, each with the call that wanted it.
         denials: Vec<(Option<CallId>, Denial)>,
+    },
+    /// A prompt has come while the turn is open: it is asked when the turn has ended.
+    Keep {
+        /// The prompt.
+        prompt: KeptPrompt,
     },
     /// The last turn that is still in the view leaves it; it stays stored (D5).
     Undo,
@@ -431,6 +436,12 @@ pub enum Refused {
     /// There is no turn in the view.
     #[error("there is no turn to undo")]
     NothingToUndo,
+    /// The session keeps as many prompts as it can.
+    #[error(
+        "the session keeps at most {MAX_KEPT_PROMPTS} prompts and {} KiB of them until its open turn has ended: ask again then",
+        MAX_KEPT_BYTES >> 10
+    )]
+    NoRoomForPrompt,
     /// Nothing so deep could be read again.
     #[error("the changed arguments of call {0} have more than {MAX_JSON_DEPTH} levels")]
     TooDeep(CallId),
@@ -457,6 +468,7 @@ impl Run {
         }
         let turn = self.turn.as_ref().filter(|turn| !turn.is_over()).ok_or(Refused::NoTurn)?;
         match (input, &turn.phase) {
+            (Input::Keep { prompt }, _) => self.check_room_for(prompt),
             (Input::Failed(_) | Input::Cancel | Input::Recover | Input::Asked { .. } | Input::Denied { .. }, _)
             | (Input::Context { .. }, Phase::Building)
             | (Input::Summarised(_), Phase::Summarising { .. })
@@ -503,6 +515,18 @@ impl Run {
             (Input::Dispatched { .. }, _) => Err(Refused::Unexpected("calls to be dispatched")),
             (Input::Verdict(_), _) => Err(Refused::Unexpected("a verdict")),
             (Input::Start { .. } | Input::Undo, _) => Err(Refused::TurnOpen(turn.number)),
+        }
+    }
+}
+
+impl Run {
+    /// Prompts are kept as far as there is room for them in the state.
+    fn check_room_for(&self, prompt: &KeptPrompt) -> Result<(), Refused> {
+        let size = |prompt: &KeptPrompt| serde_json::to_vec(prompt).map_or(usize::MAX, |json| json.len());
+        let bytes = self.kept.iter().map(size).fold(size(prompt), usize::saturating_add);
+        match self.kept.len() < MAX_KEPT_PROMPTS && bytes <= MAX_KEPT_BYTES {
+            true => Ok(()),
+            false => Err(Refused::NoRoomForPrompt),
         }
     }
 }

@@ -4,8 +4,8 @@ use super::authority::MAX_BUILDER_STATE;
 use super::turn::{Phase, Turn};
 use crate::approval::LastingGrant;
 use crate::event::{Event, EventKind};
-use crate::message::{CallId, Content, Message, MessageId, Part, Role};
-use crate::plugin::History;
+use crate::message::{CallId, Content, Message, MessageId, Part, Role, TurnInput};
+use crate::plugin::{History, TraceContext};
 use crate::summary::HistorySummary;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -59,9 +59,27 @@ pub struct Run {
     /// What stands for the messages that have left the view for it (L27).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<HistorySummary>,
+    /// Prompts that came while a turn was open, the first first. They are asked when it has ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<KeptPrompt>,
     /// The open turn, or the last one.
     pub turn: Option<Turn>,
 }
+
+/// A prompt that waits for the end of the open turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeptPrompt {
+    /// What was asked.
+    pub input: TurnInput,
+    /// The trace of the event that brought it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
+}
+
+/// Most prompts that a session keeps.
+pub const MAX_KEPT_PROMPTS: usize = 16;
+/// Most bytes of their JSON together: they are part of every stored state until they are asked.
+pub const MAX_KEPT_BYTES: usize = 256 << 10;
 
 /// A message in the view. Its seen count is `first` and the model calls since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,6 +175,7 @@ impl Run {
             left_out: Vec::new(),
             asks: 0,
             summary: None,
+            kept: Vec::new(),
             turn: None,
         }
     }

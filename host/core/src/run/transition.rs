@@ -6,7 +6,7 @@ use super::config::LoopConfig;
 use super::depth;
 use super::end::{TurnEnd, TurnError};
 use super::input::{Decision, Input, OutputVerdict, TurnContext};
-use super::state::{Entry, Run};
+use super::state::{Entry, KeptPrompt, Run};
 use super::step::text_result;
 use super::swap;
 use super::turn::{Phase, PinnedAgent, PinnedPlugin, Turn, answered};
@@ -58,6 +58,10 @@ impl Run {
                     self.emit(change, EventKind::Denied { call, denial });
                 }
             }
+            Input::Keep { prompt } => {
+                let input = depth::shallow_input(prompt.input);
+                self.kept.push(KeptPrompt { input, ..prompt });
+            }
             Input::Undo => self.undo(change),
             Input::Asked { plugin, used } => self.asked(plugin, used),
         }
@@ -79,6 +83,10 @@ impl Run {
         change: &mut Change,
     ) {
         self.turns += 1;
+        // Whoever asks it begins the turn with it, so that it is neither lost nor asked twice.
+        if self.kept.first().is_some_and(|kept| kept.input == input) {
+            self.kept.remove(0);
+        }
         let swaps = self.turn.as_ref().map(|before| swap::between(&before.plugins, &plugins)).unwrap_or_default();
         let names = plugins.iter().map(|plugin| plugin_at_digest(&plugin.name, &plugin.digest)).collect();
         self.turn = Some(Turn {
@@ -224,6 +232,8 @@ impl Run {
         self.clear_stream(change);
         self.abandon_batch(CANCELLED_WAITING, CANCELLED_RUNNING, change);
         self.emit_budget(change);
+        // Who stops a turn does not expect that another one begins.
+        self.kept.clear();
         self.end_turn(TurnEnd::Cancelled, change);
     }
 

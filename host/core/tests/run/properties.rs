@@ -15,9 +15,9 @@ use agent_core::model::Usage;
 use agent_core::plan::PlanStep;
 use agent_core::plugin::{History, OutputData, TraceContext};
 use agent_core::run::{
-    Action, AfterFailure, Answerer, Approval, Decision, Dispatch, Disposition, Input, LoopConfig, MadePlan,
-    ModelFailure, OutputVerdict, PlanBudgets, PlannedStep, PromptBudget, Prospect, RepliedStep, ResolvedCall,
-    Summarised, TurnContext, TurnEnd, TurnError,
+    Action, AfterFailure, Answerer, Approval, Decision, Dispatch, Disposition, Input, KeptPrompt, LoopConfig,
+    MAX_KEPT_PROMPTS, MadePlan, ModelFailure, OutputVerdict, PlanBudgets, PlannedStep, PromptBudget, Prospect,
+    RepliedStep, ResolvedCall, Summarised, TurnContext, TurnEnd, TurnError,
 };
 use agent_core::text_dialect::UnreadableCall;
 use agent_core::tool::{CallCost, ModelUse, ToolError};
@@ -266,6 +266,10 @@ impl Move {
             Stray::Reply => self.reply(),
             Stray::ModelFailed => self.model_failed(),
             Stray::Undo => Input::Undo,
+            Stray::Keep => {
+                let trace = self.coin.then(|| TraceContext { traceparent: "t".into(), tracestate: None });
+                Input::Keep { prompt: KeptPrompt { input: TurnInput::Text("And then?".into()), trace } }
+            }
             Stray::Dispatched if self.coin => dispatched(&[call.clone(), call]),
             Stray::Dispatched => dispatched(&[call]),
             Stray::Outcome => self.outcome(&call),
@@ -334,6 +338,9 @@ fn fits(input: &Input, session: &Session) -> bool {
             _ => true,
         },
         (Input::ModelFailed(_), _) => false,
+        (Input::Keep { .. }, action) => {
+            !matches!(action, Action::Idle | Action::Ended) && session.run.kept.len() < MAX_KEPT_PROMPTS
+        }
         (Input::Undo, action) => matches!(action, Action::Idle | Action::Ended) && !session.run.view.is_empty(),
         (Input::Verdict(_), action) => matches!(action, Action::Validate(_)),
         (Input::Outcome { call, .. } | Input::Pending { call, .. } | Input::Held { call, .. }, action) => {

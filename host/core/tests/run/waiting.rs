@@ -3,9 +3,12 @@
 use crate::session::{Session, dispatched, handed_on, kinds, outcome, plain, restored, result, waiting_for};
 use agent_core::change::{Body, CallChange, CallResult, CallState, Change, OutboxEffect};
 use agent_core::event::{EndReason, EventKind, Suspension, Wait, WaitCause};
-use agent_core::message::{CallId, Role};
+use agent_core::message::{CallId, Role, TurnInput};
 use agent_core::plugin::Lifecycle;
-use agent_core::run::{Action, Answerer, Input, LoopConfig, Refused, Run, TurnEnd, TurnError};
+use agent_core::run::{
+    Action, Answerer, ImportTerms, Input, KeptPrompt, LoopConfig, MAX_KEPT_BYTES, MAX_KEPT_PROMPTS, Refused, Run,
+    TurnEnd, TurnError,
+};
 use agent_core::tool::CallCost;
 use agent_core::view::result_text;
 use serde_json::{Value, json};
@@ -241,4 +244,42 @@ fn l30_a_suspension_of_the_first_version_is_read() {
     let old: EventKind = serde_json::from_value(json!({"type": "suspended", "calls": ["call_1_1_1"]})).unwrap();
     let wait = Wait { call: id(1), name: String::new(), cause: WaitCause::OutcomeUnknown };
     assert_eq!(old, EventKind::Suspended { suspension: Suspension { waits: vec![wait] } });
+}
+
+fn prompt(text: &str) -> KeptPrompt {
+    KeptPrompt { input: TurnInput::Text(text.into()), trace: None }
+}
+
+/// L1: what is asked while a turn waits is kept in the state, and given up only by the turn that begins with it.
+#[test]
+fn l1_a_prompt_that_comes_while_a_turn_waits_is_kept() {
+    let mut session = working(&["pay"], &[1]);
+    let events = session.must(Input::Keep { prompt: prompt("one") }).events;
+    assert_eq!(events, [], "L30 has no event of it");
+    session.must(Input::Keep { prompt: prompt("two") });
+    session.crash();
+    session.must(respond(1, "paid"));
+    session.answer("done");
+    session.run = restored(&session.run);
+    assert_eq!(session.run.kept, [prompt("one"), prompt("two")]);
+    assert_eq!(session.tell(Input::Keep { prompt: prompt("three") }), Err(Refused::NoTurn));
+    session.start(TurnInput::Text("one".into()), LoopConfig::default());
+    assert_eq!(session.run.kept, [prompt("two")]);
+    session.must(Input::Cancel);
+    assert_eq!(session.run.kept, [], "who stops a turn does not expect that another one begins");
+}
+
+/// L1, P14: what is kept is bounded, and neither a fork nor a document brings it along.
+#[test]
+fn l1_kept_prompts_are_bounded_and_stay_in_their_session() {
+    let mut session = working(&["pay"], &[1]);
+    let long = prompt(&"a".repeat(MAX_KEPT_BYTES));
+    assert_eq!(session.tell(Input::Keep { prompt: long }), Err(Refused::NoRoomForPrompt));
+    for number in 0..MAX_KEPT_PROMPTS {
+        session.must(Input::Keep { prompt: prompt(&number.to_string()) });
+    }
+    assert_eq!(session.tell(Input::Keep { prompt: prompt("more") }), Err(Refused::NoRoomForPrompt));
+    assert_eq!(session.run.fork("fork", 1).kept, []);
+    let (imported, dropped) = session.run.clone().imported(&ImportTerms::default());
+    assert_eq!((imported.kept, dropped.prompts), (Vec::new(), MAX_KEPT_PROMPTS));
 }

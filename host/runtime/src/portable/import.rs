@@ -342,7 +342,7 @@ impl Import {
 
 /// What was dropped, one line each.
 fn in_words(dropped: &Dropped) -> Vec<String> {
-    let Dropped { approvals, pins, sections, builder_state, calls, summary, delegated_by, user } = dropped;
+    let Dropped { approvals, pins, sections, builder_state, calls, summary, prompts, delegated_by, user } = dropped;
     let mut words = Vec::new();
     let mut say = |is: bool, text: String| words.extend(is.then_some(text));
     let plural = if *approvals == 1 { "" } else { "s" };
@@ -362,6 +362,8 @@ fn in_words(dropped: &Dropped) -> Vec<String> {
          themselves are there and can be searched"
             .to_owned(),
     );
+    let plural = if *prompts == 1 { "" } else { "s" };
+    say(*prompts > 0, format!("{prompts} prompt{plural} that waited for the end of the open turn: ask again"));
     say(delegated_by.is_some(), "the session that delegated the work".to_owned());
     say(user.is_some(), "the user for whom the open turn worked".to_owned());
     words

@@ -4,7 +4,7 @@ use super::{below, open_to_decide};
 use crate::commands::opening::PATIENCE;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, text};
 use agent_core::event::{Wait, WaitCause};
 use agent_memory::{SessionFilter, SessionLog, SessionSummary, SqliteStore};
 use std::pin::Pin;
@@ -32,6 +32,10 @@ pub(super) async fn cancel(
         return Err(Failure::refused(format!("session {subject} has no turn to cancel: it waits for the next input")));
     };
     let (subject, flag) = (&session.subject, data.flag());
+    if ended.prompts > 0 {
+        let prompts = text::count(ended.prompts, "prompt");
+        terminal.note(format!("{prompts} that waited for the end of the turn will not be asked"));
+    }
     terminal.note(format!("cancelled; to ask on: agent-host --session {subject}{flag} \"…\""));
     for said in cancel_below(&store, ended.waits, data, MOST_LEVELS).await? {
         terminal.note(said);
@@ -46,6 +50,8 @@ pub(super) async fn cancel(
 struct Ended {
     parent: Option<String>,
     waits: Vec<Wait>,
+    /// That were kept until its end.
+    prompts: usize,
 }
 
 /// Ends the open turn of a session; none where there is none.
@@ -56,7 +62,8 @@ async fn end_turn(
 ) -> Result<Option<Ended>, Failure> {
     let mut open = open_to_decide(store.clone(), session, data, PATIENCE).await?;
     let state = open.state();
-    let (was_open, ended) = (state.is_open(), Ended { parent: state.delegated_by.clone(), waits: state.waits() });
+    let (parent, waits, prompts) = (state.delegated_by.clone(), state.waits(), state.kept.len());
+    let (was_open, ended) = (state.is_open(), Ended { parent, waits, prompts });
     let cancelled = CancellationToken::new();
     cancelled.cancel();
     let result = if was_open { open.run(None, cancelled).await.map(drop) } else { Ok(()) };

@@ -4,7 +4,7 @@
 use crate::arguments::{AgentArguments, RunArguments};
 use crate::commands::first_use::FirstUseDesk;
 use crate::commands::opening::{self, Opened, OpenedFor, PATIENCE};
-use crate::commands::run::watched;
+use crate::commands::run::{stops, watched};
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Doing, Interrupts};
@@ -17,11 +17,12 @@ use agent_core::event::Wait;
 use agent_core::tool::Violation;
 use agent_memory::SqliteStore;
 use agent_runtime::approvals::APPROVAL_RESOLVED;
-use agent_runtime::{RespondError, Responded, Session, SessionError};
+use agent_runtime::{RespondError, Responded, Session, SessionError, TurnResult};
 use serde_json::json;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 /// What was typed.
 pub(super) struct Asked {
@@ -181,6 +182,23 @@ async fn tell(
     Ok(())
 }
 
+/// The turn that was answered, and the prompts that came meanwhile.
+async fn turns(
+    session: &mut Session,
+    (view, desk): (&mut TurnView<'_>, &mut FirstUseDesk),
+    cancel: &CancellationToken,
+) -> Result<TurnResult, Failure> {
+    let mut result = watched(session, None, (view, desk), cancel).await?;
+    while !stops(&result, cancel)
+        && let Some(kept) = session.next_kept()
+    {
+        view.interrupted_turn_ended(&result)?;
+        view.asks_kept(&kept);
+        result = watched(session, Some(kept), (view, desk), cancel).await?;
+    }
+    Ok(result)
+}
+
 async fn go_on(mut session: Session, kept: Kept, format: Format, terminal: &Terminal) -> Result<Exit, Failure> {
     // Where the turn has ended meanwhile, its result is shown all the same.
     let interrupts = Interrupts::listen(terminal.clone());
@@ -194,7 +212,7 @@ async fn go_on(mut session: Session, kept: Kept, format: Format, terminal: &Term
     };
     let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept.clone());
     let mut desk = FirstUseDesk::closed(terminal, kept.store);
-    let result = watched(&mut session, None, (&mut view, &mut desk), &cancel).await;
+    let result = turns(&mut session, (&mut view, &mut desk), &cancel).await;
     let closed = session.close().await;
     if cancel.is_cancelled() {
         servers.hurry();

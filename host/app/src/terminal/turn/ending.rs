@@ -7,6 +7,7 @@ use crate::terminal::markdown::Markdown;
 use crate::terminal::{DIM, YELLOW, text, waits};
 use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{EndReason, Suspension, WaitCause};
+use agent_core::message::TurnInput;
 use agent_core::run::{Output, Turn, TurnError};
 use agent_runtime::{Session, TurnResult, question};
 use serde_json::{Value, json};
@@ -23,23 +24,53 @@ impl TurnView<'_> {
             .note(format!("{YELLOW}!{YELLOW:#} the interrupted turn comes first: what you ask now was not sent"));
     }
 
+    /// A prompt came while a turn was open that has not ended.
+    pub(crate) fn kept_prompt(&self) {
+        self.terminal.note(format!(
+            "{YELLOW}!{YELLOW:#} the open turn comes first: your prompt is kept, and is asked when that turn has ended"
+        ));
+    }
+
+    /// A prompt that was kept is asked now.
+    pub(crate) fn asks_kept(&self, prompt: &TurnInput) {
+        let prompt = text::one_line(&prompt.message().plain_text(), 80);
+        self.terminal.note(format!("{DIM}now the prompt that was kept: {prompt}{DIM:#}"));
+    }
+
+    /// So many prompts that were kept were given up with the turn.
+    pub(crate) fn dropped_prompts(&self, count: usize) {
+        if count > 0 {
+            let prompts = text::count(count, "prompt");
+            self.terminal
+                .note(format!("{YELLOW}!{YELLOW:#} {prompts} that waited for the end of the turn will not be asked"));
+        }
+    }
+
+    /// The turn of a prompt that was kept has ended, and another begins.
+    pub(crate) fn earlier_turn_ended(&self, result: &TurnResult) -> Result<(), Failure> {
+        self.turn_ended(result, "that turn")
+    }
+
     /// An interrupted turn has ended, and another begins.
     pub(crate) fn interrupted_turn_ended(&self, result: &TurnResult) -> Result<(), Failure> {
+        self.turn_ended(result, "the interrupted turn")
+    }
+
+    fn turn_ended(&self, result: &TurnResult, which: &str) -> Result<(), Failure> {
         match (result, self.format) {
             (TurnResult::Finished(output), Format::Json) => self.print_output(output),
             (TurnResult::Failed(error), Format::Json) => self.print_failure(error),
             (TurnResult::Finished(_), Format::Terminal) => {
-                self.terminal.note(format!("{DIM}the interrupted turn has ended{DIM:#}"));
+                self.terminal.note(format!("{DIM}{which} has ended{DIM:#}"));
                 Ok(())
             }
             (TurnResult::Finished(output), Format::Lines) => {
                 let answer = text::harmless(&answer(output)).into_owned();
-                self.terminal.note(format!("{DIM}the interrupted turn has ended:{DIM:#}\n{answer}"));
+                self.terminal.note(format!("{DIM}{which} has ended:{DIM:#}\n{answer}"));
                 Ok(())
             }
             (TurnResult::Failed(error), _) => {
-                self.terminal
-                    .note(format!("{YELLOW}!{YELLOW:#} the interrupted turn has ended with an error: {error}"));
+                self.terminal.note(format!("{YELLOW}!{YELLOW:#} {which} has ended with an error: {error}"));
                 Ok(())
             }
             _ => Ok(()),
