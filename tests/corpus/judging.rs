@@ -15,6 +15,8 @@ fn row_22_validators() {
             for words in ["trap", "no problems", "bad json", "spin", "fail"] {
                 let mut config = AgentConfig::new("validated");
                 config.validators = vec!["bad-validator".to_owned()];
+                // It stands for a model that does not answer, and not for a validator that does not judge.
+                config.bounds.fallback = Some(agent_core::plugin::OutputData::Text("The fixed reply.".to_owned()));
                 let mut session = scene.session(config, &[saying(words)]).await;
                 let result = turn(&mut session, "Go.").await;
                 let TurnResult::Failed(TurnError::PluginFailed { plugin, message }) = result else {

@@ -28,6 +28,8 @@ mod history;
 mod host_files;
 mod host_model;
 mod keeping;
+#[cfg(unix)]
+mod killed_decisions;
 mod kit;
 mod large_sessions;
 #[path = "../long_work/work.rs"]

@@ -406,7 +406,7 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         force: bool,
     },
-    /// Make a session of an exported document, after it was checked as a whole
+    /// Make a session of an exported document; of one that is damaged, nothing stays
     Import {
         /// The document; `-` is stdin
         file: PathBuf,

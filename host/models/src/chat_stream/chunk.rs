@@ -131,10 +131,14 @@ pub(super) fn with_chunk(
 /// Where a key is given twice the last one counts, as in most JSON libraries; of a list, as one provider sends its errors
 /// in, the first item does.
 fn repaired(json: &str) -> Result<String, StreamError> {
-    let value: Value = serde_json::from_str(json).map_err(|error| match error.is_eof() {
-        true => StreamError::Cut,
-        false => StreamError::invalid(format!("it is no JSON ({error})"), json),
-    })?;
+    let value: Value = match serde_json::from_str(json) {
+        Ok(value) => value,
+        Err(error) if error.is_eof() => return Err(StreamError::Cut),
+        Err(error) => {
+            let whole = with_whole_characters(json).and_then(|json| serde_json::from_str(&json).ok());
+            whole.ok_or_else(|| StreamError::invalid(format!("it is no JSON ({error})"), json))?
+        }
+    };
     let value = match value {
         Value::Array(items) => items.into_iter().next().unwrap_or_default(),
         value => value,
@@ -143,5 +147,79 @@ fn repaired(json: &str) -> Result<String, StreamError> {
         Ok(value.to_string())
     } else {
         Err(StreamError::invalid("it is no JSON object".to_owned(), json))
+    }
+}
+
+/// Puts U+FFFD for each escaped half of a surrogate pair that stands alone, as a server writes it that cuts its text between the two
+/// halves (RFC 8259, section 8.2). None where there is no such half.
+fn with_whole_characters(json: &str) -> Option<String> {
+    let mut whole = String::with_capacity(json.len());
+    let (mut rest, mut found) = (json, false);
+    while let Some(place) = rest.find('\\') {
+        let (before, escape) = rest.split_at(place);
+        whole.push_str(before);
+        let length = match (surrogate(escape), escape.get(6..).and_then(surrogate)) {
+            (Some(Surrogate::High), Some(Surrogate::Low)) => 12,
+            (Some(_), _) => {
+                (whole, found) = (whole + "\\ufffd", true);
+                rest = &escape[6..];
+                continue;
+            }
+            // The escaped character may be a backslash itself.
+            (None, _) => escape.char_indices().nth(2).map_or(escape.len(), |(place, _)| place),
+        };
+        whole.push_str(&escape[..length]);
+        rest = &escape[length..];
+    }
+    whole.push_str(rest);
+    found.then_some(whole)
+}
+
+enum Surrogate {
+    High,
+    Low,
+}
+
+/// Which half the text begins with, if it begins with one.
+fn surrogate(text: &str) -> Option<Surrogate> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    match u16::from_str_radix(digits, 16).ok()? {
+        0xd800..=0xdbff => Some(Surrogate::High),
+        0xdc00..=0xdfff => Some(Surrogate::Low),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Result<String, StreamError> {
+        let mut text = String::new();
+        with_chunk(json, |chunk| {
+            text = chunk.id.0.into_owned();
+            Ok(())
+        })?;
+        Ok(text)
+    }
+
+    /// Row 26: half a character costs that character, and not the reply.
+    #[test]
+    fn row_26_lone_surrogates_are_replaced() {
+        for (given, expected) in [
+            (r"\ud83d\ude00", "\u{1f600}"),
+            (r"a\ud83d", "a\u{fffd}"),
+            (r"\ude00b", "\u{fffd}b"),
+            (r"\ud83d\ud83d\ude00", "\u{fffd}\u{1f600}"),
+            (r"\ud83d\n\ude00", "\u{fffd}\n\u{fffd}"),
+            (r"\\ud83d\ud83d", "\\ud83d\u{fffd}"),
+            (r"\\\ud83d", "\\\u{fffd}"),
+        ] {
+            let json = format!("{{\"id\":\"{given}\"}}");
+            assert_eq!(read(&json).unwrap(), expected, "{given}");
+        }
+        for broken in [r#"{"id":"\ud83"}"#, r#"{"id":"\ud83d"#, r#"{"id":"\udzzz"}"#, "{\"id\":\"\\"] {
+            assert!(read(broken).is_err(), "{broken}");
+        }
     }
 }

@@ -1,0 +1,222 @@
+//! `kill -9` before and after each commit that a person, a service or a plugin causes (row 27): afterwards the database is whole, every
+//! call has one result or its turn says what it waits for, and the session goes on.
+
+use crate::support::{calling, components, saying, script};
+use agent_core::event::EventKind;
+use agent_core::message::Part;
+use agent_memory::{CallFilter, MessageRange, Options, SessionFilter, SessionLog, SqliteStore};
+use serde_json::{Value, json};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+const AGENT: [&str; 2] = ["--agent", "agent.toml"];
+
+/// What leads to a commit of this input.
+struct Case {
+    /// Its name.
+    input: &'static str,
+    /// `agent.toml` behind the name and the model.
+    agent: &'static str,
+    replies: Vec<Value>,
+    /// Commands that must succeed or wait before, and `EDIT TEXT` for an edit of `agent.toml`. `{session}` stands for the session, and
+    /// `{call}` for its first call that has no result.
+    before: Vec<Vec<&'static str>>,
+    /// The command that is killed.
+    killed: Vec<&'static str>,
+}
+
+struct Desk {
+    folder: TempDir,
+}
+
+impl Desk {
+    fn new(case: &Case) -> Self {
+        let desk = Self { folder: tempfile::tempdir().unwrap() };
+        for folder in ["plugins", "tree"] {
+            std::fs::create_dir(desk.path(folder)).unwrap();
+        }
+        for plugin in ["probe", "summarize"] {
+            std::fs::copy(components().join(format!("{plugin}.wasm")), desk.path(&format!("plugins/{plugin}.wasm")))
+                .unwrap();
+        }
+        let mut script = script(&case.replies);
+        script["answers"] = json!([{"text": "Short.", "usage": {"prompt_tokens": 5, "completion_tokens": 2}}]);
+        std::fs::write(desk.path("script.json"), script.to_string()).unwrap();
+        desk.write_agent(case.agent);
+        desk
+    }
+
+    fn write_agent(&self, text: &str) {
+        let text = format!("name = \"desk\"\nmodel = \"scripted:script.json\"\n{text}");
+        std::fs::write(self.path("agent.toml"), text).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn run(&self, arguments: &[&str], kill_at: Option<&str>) -> Output {
+        let (session, call) = self.session();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        for argument in arguments {
+            command.arg(argument.replace("{session}", &session).replace("{call}", &call));
+        }
+        command.arg("--data").arg(self.path("data")).current_dir(self.folder.path()).stdin(Stdio::null());
+        if let Some(point) = kill_at {
+            command.env("AGENT_HOST_KILL_AT", point);
+        }
+        command.output().unwrap()
+    }
+
+    fn store(&self) -> SqliteStore {
+        SqliteStore::open(self.path("data/agent-host.db"), Options::default()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Its session, and the first call without a result.
+    fn session(&self) -> (String, String) {
+        if !self.path("data/agent-host.db").exists() {
+            return Default::default();
+        }
+        block_on(async {
+            let store = self.store();
+            let sessions = store.sessions(SessionFilter::default(), 1).await.unwrap();
+            let Some(session) = sessions.first() else { return Default::default() };
+            let open = store.calls(&session.subject, CallFilter::Unfinished).await.unwrap();
+            (session.subject.clone(), open.first().map(|call| call.id.0.clone()).unwrap_or_default())
+        })
+    }
+
+    /// What must hold at any moment.
+    fn check(&self, context: &str) {
+        block_on(async {
+            let store = self.store();
+            store.integrity_check().await.unwrap_or_else(|error| panic!("{context}: {error}"));
+            let session = store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0);
+            let is_open = ["running", "suspended"].contains(&session.state.as_str());
+            let all = MessageRange::After { id: 0, limit: 1_000 };
+            let messages = store.messages(&session.subject, all).await.unwrap();
+            let parts: Vec<_> = messages.iter().flat_map(|message| &message.parts).collect();
+            for turn in 1..=session.turns {
+                for call in store.calls(&session.subject, CallFilter::Turn(turn)).await.unwrap() {
+                    let is_answer =
+                        |part: &&&Part| matches!(part, Part::ToolResult(result) if result.call_id == call.id);
+                    let answers = parts.iter().filter(is_answer).count();
+                    let is_done = call.result.is_some();
+                    assert!(answers <= usize::from(is_done), "{context}: {} has {answers} answers", call.id);
+                    let waits = is_open && turn == session.turns;
+                    assert!(waits || answers == 1, "{context}: {} has {answers} answers", call.id);
+                }
+            }
+            let events = store.events(&session.subject, 0, 1_000).await.unwrap();
+            assert!(events.iter().map(|event| event.event.sequence).eq(1..=events.len() as u64), "{context}");
+            let ends = events.iter().filter(|event| matches!(event.event.kind, EventKind::LoopEnd { .. })).count();
+            assert_eq!(ends, session.turns as usize - usize::from(is_open), "{context}: loop_end once for each turn");
+        });
+    }
+
+    /// The number of lines that `probe.count` has written for each call is one at most.
+    fn check_effects(&self, context: &str) {
+        let effects = std::fs::read_to_string(self.path("tree/effects.txt")).unwrap_or_default();
+        let mut lines: Vec<&str> = effects.lines().collect();
+        let all = lines.len();
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), all, "{context}: an effect was repeated: {effects}");
+    }
+
+    /// Goes on until a turn that begins now has ended. What waits for somebody is cancelled.
+    fn go_on(&self, context: &str) {
+        for _ in 0..6 {
+            let output = self.run(&[&AGENT[..], &["--continue", "And now?"]].concat(), None);
+            self.check(context);
+            match output.status.code() {
+                Some(0) => return,
+                Some(3) => {
+                    let cancelled = self.run(&["session", "cancel", "{session}"], None);
+                    assert_eq!(cancelled.status.code(), Some(0), "{context}: {}", said(&cancelled));
+                    self.check(context);
+                }
+                _ => panic!("{context}: {}", said(&output)),
+            }
+        }
+        panic!("{context}: the session does not go on");
+    }
+}
+
+fn said(output: &Output) -> String {
+    format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+const SERVICE: &str = "[services.pay]\nemits = { \"*\" = {} }\n";
+const ASKING: &str = "[services.pay]\nemits = { \"*\" = {} }\n[approval.tools]\npay = \"ask\"\n";
+const FORBIDDING: &str = "EDIT [services.pay]\nemits = { \"*\" = {} }\n[approval.tools]\npay = \"deny\"\n";
+const ASKING_NOW: &str = "EDIT [services.pay]\nemits = { \"*\" = {} }\n[approval.tools]\npay = \"ask\"\n";
+const CHANGED: &str = "EDIT [services.pay]\ndescription = \"Another one.\"\nemits = { \"*\" = {} }\n";
+const PLUGINS: &str = "plugin_directory = \"plugins\"\n[plugins.probe.grants]\nwrite = [\"tree\"]\n\
+                       events = [\"com.example.probe.v1\"]\n[plugins.summarize.grants]\nmodel_tokens = 10000\n";
+
+fn cases() -> Vec<Case> {
+    let go = || [&AGENT[..], &["Go."]].concat();
+    let done = || [saying("Done."), saying("Done."), saying("Done."), saying("Done.")];
+    let after = |call: Value| [&[call][..], &done()].concat();
+    let pay = || after(calling(&[("pay", json!({}))]));
+    let on = [&AGENT[..], &["--continue"]].concat();
+    let approve = vec!["session", "approve", "{session}", "--no-run", "--agent", "agent.toml"];
+    let count = || after(calling(&[("probe.count", json!({"path": "tree/effects.txt", "ms": 0}))]));
+    let asks = "finish = \"tool\"\nanswer_within_ms = 300\n";
+    let question = calling(&[("ask_question", json!({"question": "Which?"}))]);
+    let complete = || calling(&[("task_completion", json!({"result": "Done."}))]);
+    let case = |input, agent, replies, before, killed| Case { input, agent, replies, before, killed };
+    vec![
+        case("cancel", SERVICE, pay(), vec![go()], vec!["session", "cancel", "{session}"]),
+        case("undo", SERVICE, done().to_vec(), vec![go()], vec!["session", "undo", "{session}"]),
+        case("keep", SERVICE, pay(), vec![go()], [&AGENT[..], &["--continue", "And?"]].concat()),
+        case("expire", asks, vec![question, complete(), complete()], vec![go(), vec!["WAIT"]], on.clone()),
+        case("approval", ASKING, pay(), vec![go()], approve.clone()),
+        case("forbidden", ASKING, pay(), vec![go(), approve, vec![FORBIDDING]], on.clone()),
+        case("ask_again", SERVICE, pay(), vec![vec!["KILL before-commit:dispatched"], vec![ASKING_NOW]], on.clone()),
+        case("denied", SERVICE, pay(), vec![vec!["KILL before-commit:dispatched"], vec![CHANGED]], on.clone()),
+        case("pending", PLUGINS, after(calling(&[("probe.pending", json!({"text": "x"}))])), vec![], go()),
+        case("asked", PLUGINS, after(calling(&[("summarize.text", json!({"text": "x", "words": 10}))])), vec![], go()),
+        case(
+            "resolve",
+            PLUGINS,
+            count(),
+            vec![["KILL after-call:probe.count"].to_vec(), on],
+            vec!["session", "resolve", "{session}/{call}", "result", "counted"],
+        ),
+    ]
+}
+
+/// Row 27, D3.
+#[test]
+fn row_27_killed_around_what_others_decide() {
+    for case in &cases() {
+        for moment in ["before-commit", "after-commit"] {
+            let (desk, point) = (Desk::new(case), format!("{moment}:{}", case.input));
+            for command in &case.before {
+                match command[0].split_once(' ') {
+                    Some(("EDIT", agent)) => desk.write_agent(agent),
+                    Some(("KILL", point)) => drop(desk.run(&[&AGENT[..], &["Go."]].concat(), Some(point))),
+                    None if command[0] == "WAIT" => std::thread::sleep(Duration::from_millis(400)),
+                    _ => {
+                        let output = desk.run(command, None);
+                        assert!(matches!(output.status.code(), Some(0 | 3)), "{point}: {}", said(&output));
+                    }
+                }
+            }
+            let output = desk.run(&case.killed, Some(&point));
+            assert_eq!(output.status.signal(), Some(9), "{point} is passed: {}", said(&output));
+            desk.check(&point);
+            desk.go_on(&point);
+            desk.check_effects(&point);
+        }
+    }
+}
