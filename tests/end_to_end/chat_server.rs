@@ -15,6 +15,8 @@ use tokio::task::JoinHandle;
 pub(crate) enum Answer {
     /// A streamed text.
     Text(&'static str),
+    /// These deltas, and then the end with this reason.
+    Deltas(Vec<Value>, &'static str),
     /// Streamed calls, after a text.
     Calls(&'static str, Vec<(&'static str, Value)>),
     /// A whole answer of this status, content type and body.
@@ -154,6 +156,10 @@ async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> 
         |text: &str| text.split_inclusive(' ').map(|word| chunk(json!({"content": word}), None)).collect::<String>();
     match answer {
         Answer::Text(words) => stream(connection, &(text(words) + &end("stop")), Close::Whole).await,
+        Answer::Deltas(deltas, reason) => {
+            let chunks: String = deltas.into_iter().map(|delta| chunk(delta, None)).collect();
+            stream(connection, &(chunks + &end(reason)), Close::Whole).await
+        }
         Answer::Calls(words, calls) => {
             let calls = calls.iter().enumerate().map(|(index, (name, arguments))| {
                 let function = json!({"name": name, "arguments": arguments.to_string()});

@@ -105,6 +105,47 @@ fn write_document(path: &Path, document: &Value, turns: u64) {
     file.flush().unwrap();
 }
 
+/// Row 27: of an import that is killed, there is a session that says so. Nobody goes on with it, and another import replaces it.
+#[cfg(target_os = "linux")]
+fn killed_while_it_imports(place: &Path) {
+    let state = || {
+        let listed = run(place, MEMORY, "session list --json");
+        let sessions = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let mut imported = sessions.filter(|session| session["subject"] == "long/large");
+        imported.next().map(|session| session["state"].as_str().unwrap().to_owned())
+    };
+    let mut import = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    import.args(["session", "import", "large.json", "--as", "long/large", "--data", "data"]).current_dir(place);
+    let mut importing = import.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while state().as_deref() != Some("incomplete") {
+        assert!(importing.try_wait().unwrap().is_none(), "it is killed before it ends");
+    }
+    importing.kill().unwrap();
+    importing.wait().unwrap();
+    assert_eq!(state().as_deref(), Some("incomplete"));
+    for command in
+        ["session resume long/large", "session fork long/large", "session export long/large", "session undo long/large"]
+    {
+        let program = Command::new(env!("CARGO_BIN_EXE_agent-host"))
+            .args(command.split(' ').chain(["--data", "data"]))
+            .args(if command.contains("resume") { &["--agent", "agent.toml"][..] } else { &[] })
+            .current_dir(place)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&program.stderr);
+        assert!(program.status.code() == Some(2) && said.contains("is incomplete"), "{command}: {said}");
+    }
+    // The latest session is the one before.
+    let shown = run(place, WITH_PLUGINS, "--agent agent.toml --plugins plugins --continue");
+    assert!(
+        shown.is_empty()
+            || shown
+                == "It is two.
+",
+        "{shown}"
+    );
+}
+
 /// D5, S6: neither of them needs memory for the whole session.
 #[cfg(target_os = "linux")]
 #[test]
@@ -112,8 +153,14 @@ fn d5_a_long_session_is_moved_and_replayed_in_little_memory() {
     let ((place, document), turns) = (talked(), turns());
     let place = place.path();
     write_document(&place.join("large.json"), &document, turns);
+    killed_while_it_imports(place);
     let began = std::time::Instant::now();
-    let timed = |what: &str| eprintln!("{what}: {:.1} s", began.elapsed().as_secs_f64());
+    // Not `eprintln!`, which the test runner keeps to itself.
+    let timed = |what: &str| {
+        if every_repeat() {
+            let _ = writeln!(std::io::stderr(), "{what}, after {:.1} s", began.elapsed().as_secs_f64());
+        }
+    };
 
     let imported = run(place, MEMORY, "session import large.json --as long/large");
     timed("import");

@@ -13,14 +13,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 /// An embedding server on loopback to which all texts about echoes and repeating mean one thing, and all others another.
-struct EmbeddingServer {
+pub(crate) struct EmbeddingServer {
     base_url: String,
     texts: Arc<Mutex<Vec<Vec<String>>>>,
     accepting: JoinHandle<()>,
 }
 
 impl EmbeddingServer {
-    async fn start(status: &'static str) -> Self {
+    pub(crate) async fn start(status: &'static str) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
         let texts = Arc::new(Mutex::new(Vec::new()));
@@ -35,13 +35,13 @@ impl EmbeddingServer {
         Self { base_url, texts, accepting }
     }
 
-    fn embedder(&self) -> Arc<Embedder> {
+    pub(crate) fn embedder(&self) -> Arc<Embedder> {
         let policy = agent_models::RetryPolicy { attempts: 1, ..Default::default() };
         Arc::new(local(&self.base_url).embedder("local/embedder").unwrap().with_retry(policy))
     }
 
     /// How many texts each request had.
-    fn requests(&self) -> Vec<usize> {
+    pub(crate) fn requests(&self) -> Vec<usize> {
         self.texts.lock().unwrap().iter().map(Vec::len).collect()
     }
 }

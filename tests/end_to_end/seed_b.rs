@@ -2,14 +2,11 @@
 //! What is drawn of delegation is proven where that is.
 
 use crate::support::{House, calling, event_types, granting, saying, script, short, turn};
-use agent_core::approval::GrantScope;
 use agent_core::change::{CallState, OutboxEffect};
 use agent_core::cloud_event::CloudEvent;
-use agent_core::message::CallId;
+use agent_core::run::Emission;
 use agent_memory::{CallFilter, Outbox, OutboxFilter, SessionLog};
-use agent_runtime::{
-    AgentConfig, ApprovalDecision, OpenSession, Responded, ServiceConfig, Session, TurnResult, Verdict,
-};
+use agent_runtime::{AgentConfig, OpenSession, Responded, ServiceConfig, Session, TurnResult};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -92,6 +89,7 @@ async fn seed_b_the_handler_step_by_step() {
 async fn seed_b_the_approval_cache_step_by_step() {
     let house = House::new(&["payer"]).await;
     let mut config = granting(&house, "payer");
+    config.outbox.announced.approvals = Emission::Emitted;
     let service = ServiceConfig {
         emits: [("weather.done".to_owned(), json!({"type": "object"}))].into(),
         ..ServiceConfig::new("weather.forecast".parse().unwrap())
@@ -108,11 +106,26 @@ async fn seed_b_the_approval_cache_step_by_step() {
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
 
-    // The response is an approval: it is in the cache at once, and the engine waits for the other answer.
-    let open = OpenSession::Existing(subject);
+    // The approval was asked for by an event of this conversation.
+    let items = house.store.outbox(Some(&subject), OutboxFilter::All, 0, 9).await.unwrap();
+    let mut requests = items.into_iter().filter_map(|item| match item.item.effect {
+        OutboxEffect::Event(event) => Some(event.into_inner()),
+        _ => None,
+    });
+    let request = requests.find(|event| event.event_type == "agent-host.approval.requested").expect("it is asked for");
+    assert_eq!(request.subject.as_deref(), Some(subject.as_str()));
+
+    // The response is an approval: it is in the cache at once, and the engine waits for the other answer. Whoever listens to
+    // the stream is told with each event which conversation it belongs to.
+    let open = OpenSession::Existing(subject.clone());
     let mut session = Session::open(&house.host(), agent.clone(), open).await.unwrap();
-    let verdict = Verdict::Allow { scope: GrantScope::Session, edited: None };
-    session.approve(vec![ApprovalDecision { call: CallId("call_1_1_2".into()), verdict }]).await.unwrap();
+    let mut stream = session.subscribe();
+    let resolved = json!({"specversion": "1.0", "type": "agent-host.approval.resolved", "id": "1", "source": "/desk",
+        "parentid": request.id, "subject": subject,
+        "data": {"decisions": [{"call": "call_1_1_2", "verdict": "granted", "scope": "session"}]}});
+    let resolved = CloudEvent::parse(resolved.to_string().as_bytes()).unwrap();
+    let taken = session.respond(resolved).await.unwrap();
+    assert!(matches!(&taken, Responded::Taken { waits, .. } if waits.len() == 1), "{taken:?}");
     assert_eq!(session.state().grants.len(), 1, "the approval cache");
     let result = session.run(None, CancellationToken::new()).await.unwrap();
     assert!(
@@ -121,6 +134,13 @@ async fn seed_b_the_approval_cache_step_by_step() {
     let types = event_types(&house, &session).await;
     assert_eq!(types.iter().filter(|kind| *kind == "loop_iteration").count(), 1, "no model call");
     assert!(types.contains(&"approval_resolved".to_owned()) && types.contains(&"tool_result".to_owned()), "{types:?}");
+
+    let mut streamed = 0;
+    while let Ok(event) = stream.try_recv() {
+        assert_eq!(event.session, subject, "{event:?}");
+        streamed += 1;
+    }
+    assert!(streamed >= 3, "the approval, the payment and its result: {streamed}");
 
     // The counts match: the engine resumes. The next payment finds its leave in the cache.
     session.respond(response("call_1_1_1", json!({"sky": "blue"}))).await.unwrap();

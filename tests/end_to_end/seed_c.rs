@@ -72,6 +72,44 @@ fn echo() -> Value {
     call
 }
 
+/// The drawn loop (L4, D4): `choose_action` is asked again after each tool, with what that tool brought, and each interaction is
+/// remembered; at the limit the answer is forced, and remembered as such.
+#[tokio::test(flavor = "multi_thread")]
+async fn c_the_drawn_loop() {
+    let choosing = |mut reply: Value, expect: Value| {
+        reply["expect"] = expect;
+        reply
+    };
+    let echo = |text: &str| calling(&[("probe.echo", json!({"text": text}))]);
+    let first =
+        || choosing(echo("one"), json!({"offers": "probe.echo", "contains": ["retrieved-memory", "Narcissus"]}));
+    let second = || choosing(echo("two"), json!({"offers": "probe.echo", "last_contains": "\"text\":\"one\""}));
+    for (max_interactions, kind) in [(10, MemoryKind::Final), (2, MemoryKind::Limit)] {
+        let drawing = Drawing::new().await;
+        // The forced answer is one without tools.
+        let expect = match kind {
+            MemoryKind::Limit => json!({"tools": [], "contains": "\"text\":\"two\""}),
+            _ => json!({"offers": "probe.echo", "last_contains": "\"text\":\"two\""}),
+        };
+        let answer = choosing(json!({"text": "Both came back."}), expect);
+        let mut config = AgentConfig::new("test");
+        config.user = Some(USER.to_owned());
+        config.bounds.max_interactions = max_interactions;
+        let agent = drawing.house.agent(config, script(&[first(), second(), answer])).await;
+        let mut session = Session::open(&drawing.house.host(), agent, OpenSession::New).await.unwrap();
+        let input = TurnInput::Text("What is my echo called?".into());
+        let result = session.run(Some(input), CancellationToken::new()).await.unwrap();
+        let TurnResult::Finished(output) = result else { panic!("{result:?}") };
+        assert_eq!((output.data, output.limit_reached), (json!("Both came back."), kind == MemoryKind::Limit));
+        let remembered = drawing.remembered(&session).await;
+        let [(MemoryKind::Tool, one), (MemoryKind::Tool, two), (last, answer)] = &remembered[..] else {
+            panic!("{remembered:?}")
+        };
+        assert!(one.contains("{\"text\":\"one\"}") && two.contains("{\"text\":\"two\"}"), "{remembered:?}");
+        assert!(*last == kind && answer.contains("Answered: Both came back."), "{remembered:?}");
+    }
+}
+
 /// run(user_input) … FinalAnswer.
 #[tokio::test(flavor = "multi_thread")]
 async fn c_a_tool_call_and_a_final_answer() {

@@ -2,7 +2,9 @@
 //! by a file server, both MCP over real child processes, on a real folder; with a model that tires, deflects and falls silent,
 //! in a window that the work does not fit into (L4, L7, L9, L13, L23, L26, L27, L30, I5).
 
+use crate::chat_server::{Answer, ChatServer, local};
 use crate::fixture::mcp_server;
+use crate::prefilter::EmbeddingServer;
 use crate::support::{House, calling, events, results, saying, turn};
 use agent_core::change::Departure;
 use agent_core::event::{EndReason, Event, EventKind, NudgeCause};
@@ -10,10 +12,11 @@ use agent_core::run::{LoopConfig, Output};
 use agent_mcp::{ChildCommand, ServerConfig, Transport};
 use agent_memory::{MessageRange, SessionLog};
 use agent_plugins::{Access, TreeGrant};
-use agent_runtime::{AgentConfig, Session, TurnResult};
+use agent_runtime::{Agent, AgentConfig, Models, OpenSession, PlanningModels, ServiceConfig, Session, TurnResult};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 
 /// Characters of the longest picture's text: more than the model is shown.
@@ -229,4 +232,56 @@ async fn check_eviction(house: &House, session: &Session) {
     let stored = house.store.messages(session.subject(), MessageRange::After { id: 0, limit: 100 }).await.unwrap();
     // The input, 15 calls with their results, two nudged replies, three nudges, the answer.
     assert_eq!(stored.len(), 1 + 30 + 2 + 3 + 1);
+}
+
+/// Phase 2b, L25, L24, L26: 67 tools are narrowed to the 15 nearest by their embeddings, over real `/v1/chat/completions` streams: the
+/// planner is offered none, the executor those, and who sums up none.
+#[tokio::test(flavor = "multi_thread")]
+async fn e_67_tools_are_narrowed_to_15() {
+    const TOOLS: usize = 67;
+    let house = House::new(&["probe"]).await;
+    let plan = r#"{"steps": [{"tool": "probe.echo", "task": "repeat the text with the echo tool"}]}"#;
+    let call = Answer::Calls("", vec![("probe_echo", json!({"text": "Meeting Notes"}))]);
+    let server = ChatServer::start([Answer::Text(plan), call, Answer::Text("I've read the screenshot.")]).await;
+    let embeddings = EmbeddingServer::start("200 OK").await;
+    let model = local(&server.base_url).model("local/tiny", house.directory.path()).unwrap();
+    let mut config = AgentConfig::new("test");
+    config.offered_tools = 15;
+    let generation = house.generation().await;
+    let own = Agent::new(config.clone(), Models::new(model.clone(), []), generation.clone()).unwrap();
+    for number in own.registry().offered().len()..TOOLS {
+        let mut service = ServiceConfig::new(format!("desktop.job{number}").parse().unwrap());
+        service.description = format!("Does job {number} of the desktop.");
+        config.services.insert(format!("job{number}"), service);
+    }
+    let mut models = Models::new(model.clone(), []);
+    models.planning = Some(PlanningModels { planner: model.clone(), executor: model });
+    models.embedder = Some(embeddings.embedder());
+    let agent = Agent::new(config, models, generation).unwrap();
+    assert_eq!(agent.registry().offered().len(), TOOLS);
+    let mut session = Session::open(&house.host(), Arc::new(agent), OpenSession::New).await.unwrap();
+    let mut watching = session.subscribe();
+    let output = finished(turn(&mut session, "Review the screenshot, and echo what it says.").await);
+    assert_eq!(output.data, json!("I've read the screenshot."));
+
+    let requests = server.bodies();
+    let offered = |request: &Value| -> Vec<String> {
+        let tools = request["tools"].as_array().into_iter().flatten();
+        tools.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let [planner, executor, synthesis] = &requests[..] else { panic!("{} requests", requests.len()) };
+    assert!(requests.iter().all(|request| request["stream"] == json!(true)));
+    assert_eq!((offered(planner).len(), offered(synthesis).len()), (0, 0));
+    let tools = offered(executor);
+    assert!(tools.len() == 15 && tools.contains(&"probe_echo".to_owned()), "{tools:?}");
+    assert!(
+        embeddings.requests().iter().sum::<usize>() >= TOOLS,
+        "all tools were compared: {:?}",
+        embeddings.requests()
+    );
+    let types = story(&mut watching);
+    let place =
+        |wanted: &str| types.iter().position(|kind| kind == wanted).unwrap_or_else(|| panic!("{wanted}: {types:?}"));
+    let order = ["loop_start", "plan", "tool_call", "tool_result", "stream_token", "loop_end"].map(place);
+    assert!(order.is_sorted(), "{types:?}");
 }

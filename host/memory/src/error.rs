@@ -152,10 +152,12 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Another process kept the file locked for longer than the store waits.
-    #[error("the database `{path}` is locked by another process: try again when it is done")]
+    #[error("the database `{path}` is locked by another process{holder}: try again when it is done")]
     Locked {
         /// The file.
         path: PathBuf,
+        /// Who holds the lock, as ` (1234, `agent-host`, which is stopped)`. Empty where the system does not say it.
+        holder: String,
     },
     /// The SQLite library is too old to be trusted with a shared write-ahead log.
     #[error("SQLite {found} is linked; at least {needed} is needed")]

@@ -7,6 +7,7 @@ mod blobs;
 mod commit;
 mod failure;
 mod file;
+mod holder;
 mod key_value;
 mod memories;
 mod outbox;

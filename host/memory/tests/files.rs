@@ -191,7 +191,11 @@ async fn a_locked_database_says_so_and_goes_on() {
     let lease = open(&store, "s").await;
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    assert_eq!(store.commit(&lease, 0, Commit::default()).await, Err(StoreError::Locked { path }));
+    let refused = store.commit(&lease, 0, Commit::default()).await;
+    let Err(StoreError::Locked { path: named, holder }) = refused else { panic!("{refused:?}") };
+    assert_eq!(named, path);
+    let expected = if cfg!(target_os = "linux") { std::process::id().to_string() } else { String::new() };
+    assert!(holder.contains(&expected), "{holder}");
     let range = MessageRange::After { id: 0, limit: 1 };
     assert_eq!(store.messages("s", range).await, Ok(Vec::new()), "readers don't wait for writers");
     other.execute_batch("ROLLBACK").unwrap();

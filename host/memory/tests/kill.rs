@@ -109,3 +109,46 @@ async fn check(database: &Path, told: u64) {
     assert_eq!([messages.len(), events.len(), outbox.len()], [revision as usize; 3]);
     store.release(opened.lease).await.unwrap();
 }
+
+const LOCKED: &str = "AGENT_MEMORY_TEST_LOCKED";
+
+/// A process that is stopped while it holds the lock for writing is named, with its state and what it is.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn row_28_a_stopped_process_that_holds_the_lock_is_named() {
+    if let Ok(path) = std::env::var(LOCKED) {
+        let connection = rusqlite::Connection::open(path).unwrap();
+        connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+        writeln!(std::io::stdout(), "\nheld").unwrap();
+        loop {
+            std::thread::park();
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("agent.db");
+    let wait = std::time::Duration::from_millis(20);
+    let options = Options { lock_wait: wait, patience: wait, ..Options::default() };
+    let store = SqliteStore::open(&database, options).unwrap();
+    let opened = store.open("s", OpenMode::Either, SessionMeta::default()).await.unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["row_28_a_stopped_process_that_holds_the_lock_is_named", "--exact", "--nocapture"])
+        .env(LOCKED, &database)
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut child = Victim(child.unwrap());
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == "held"));
+    let process = child.0.id().to_string();
+    assert!(Command::new("kill").args(["-STOP", &process]).status().unwrap().success());
+    let stopped = || std::fs::read_to_string(format!("/proc/{process}/status")).unwrap().contains("(stopped)");
+    while !stopped() {
+        std::thread::sleep(wait);
+    }
+    let refused = store.commit(&opened.lease, opened.revision, commit(1)).await.unwrap_err().to_string();
+    let named = format!("is locked by another process ({process}, `");
+    assert!(refused.contains(&named) && refused.contains(", which is stopped): try again"), "{refused}");
+    // Reading needs no lock.
+    assert_eq!(store.sessions(Default::default(), 9).await.unwrap().len(), 1);
+    drop(child);
+    store.commit(&opened.lease, opened.revision, commit(1)).await.expect("whoever is dead holds nothing");
+}

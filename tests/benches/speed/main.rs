@@ -19,6 +19,7 @@ mod decoding;
 #[allow(dead_code, reason = "the servers' diaries are for tests")]
 #[path = "../../mcp_server/fixture.rs"]
 mod fixture;
+mod growing_session;
 mod hot_swap;
 mod long_history;
 #[allow(dead_code, reason = "what must be true of a cancelled session is for tests")]
@@ -59,6 +60,9 @@ fn main() -> wasmtime::Result<()> {
     }
     if is_wanted("long history") {
         runtime.block_on(long_history::measure(&mut table))?;
+    }
+    if is_wanted("growing session") {
+        runtime.block_on(growing_session::measure(&mut table))?;
     }
     if is_wanted("start") {
         start::measure(&built("tests/fixtures/two-kinds")?, &mut table)?;

@@ -66,6 +66,47 @@ async fn d_the_event_timeline() {
     assert_eq!(timeline(&mut watching), expected.concat());
 }
 
+/// L21: the same timeline where the thoughts come in the fields that providers have for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn d_the_event_timeline_with_thoughts_in_fields_of_the_provider() {
+    let house = House::new(&["probe"]).await;
+    let call = json!([{"index": 0, "id": "c", "type": "function",
+        "function": {"name": "probe_echo", "arguments": "{\"text\":\"hello\"}"}}]);
+    for field in ["reasoning_content", "reasoning"] {
+        let thoughts = || [json!({field: "Let me "}), json!({field: "see."})];
+        let calls = [&thoughts()[..], &[json!({"tool_calls": call})]].concat();
+        let says = [&thoughts()[..], &[json!({"content": "It says hello."})]].concat();
+        let server = ChatServer::start([Answer::Deltas(calls, "tool_calls"), Answer::Deltas(says, "stop")]).await;
+        let model = local(&server.base_url).model("local/tiny", house.directory.path()).unwrap();
+        let agent = Agent::new(AgentConfig::new("test"), Models::new(model, []), house.generation().await).unwrap();
+        let mut session = Session::open(&house.host(), Arc::new(agent), OpenSession::New).await.unwrap();
+        let mut watching = session.subscribe();
+        let output = finished(turn(&mut session, "Echo.").await);
+        assert_eq!(output.data, json!("It says hello."), "{field}");
+        let (mut thought, mut types) = (String::new(), Vec::new());
+        while let Ok(event) = watching.try_recv() {
+            let kind = serde_json::to_value(&event.kind).unwrap()["type"].as_str().unwrap().to_owned();
+            if let EventKind::ThinkingContent { text } = event.kind {
+                thought += &text;
+            }
+            if kind != "context_budget" && types.last() != Some(&kind) {
+                types.push(kind);
+            }
+        }
+        assert_eq!(thought, "Let me see.Let me see.", "{field}");
+        let step = ["loop_iteration", "context_built", "thinking_start", "thinking_content", "thinking_end"];
+        let expected = [
+            &["loop_start"][..],
+            &step,
+            &["stream_complete", "tool_call", "tool_result"],
+            &step,
+            &["stream_token", "stream_complete", "loop_end"],
+        ];
+        assert_eq!(types, expected.concat(), "{field}");
+        assert_eq!(server.requests().len(), 2);
+    }
+}
+
 /// The replies of six turns.
 fn six_turns() -> Vec<Value> {
     let echo = || calling(&[("probe.echo", json!({"text": "hello"}))]);

@@ -12,7 +12,7 @@ use crate::setup::agents::{self, MadeAgent, Projects};
 use crate::terminal::turn::Kept;
 use crate::terminal::{BOLD, Terminal, YELLOW, text};
 use agent_mcp::McpServers;
-use agent_memory::{MAX_PAGE, Rollback, SessionFilter, SqliteStore, Store, StoreError};
+use agent_memory::{INCOMPLETE, MAX_PAGE, Rollback, SessionFilter, SessionSummary, SqliteStore, Store, StoreError};
 use agent_runtime::{
     CheckpointObserver, Downscaler, FirstUse, Host, LiveAgent, Notice, OpenSession, Session, SessionError, swap,
 };
@@ -196,7 +196,8 @@ async fn which(
     if run.continue_latest {
         let filter = SessionFilter { agent: Some(agent.clone()), ..SessionFilter::default() };
         let sessions = session::sessions(store, data, filter, MAX_PAGE).await?;
-        let latest = sessions.into_iter().find(|session| session.delegated_by.is_none() && session.revision > 0);
+        let is_whole = |session: &SessionSummary| session.revision > 0 && session.state != INCOMPLETE;
+        let latest = sessions.into_iter().find(|session| session.delegated_by.is_none() && is_whole(session));
         return latest.map(|session| OpenSession::Existing(session.subject)).ok_or_else(|| {
             Failure::refused(format!("the agent `{agent}` has no session yet: leave --continue out to begin one"))
         });

@@ -23,7 +23,7 @@ use crate::setup;
 use crate::terminal::text::shell_word;
 use crate::terminal::turn::Format;
 use crate::terminal::{BOLD, DIM, Terminal, text, waits};
-use agent_memory::{MAX_PAGE, SessionFilter, SessionSummary, SqliteStore, Store};
+use agent_memory::{INCOMPLETE, MAX_PAGE, SessionFilter, SessionSummary, SqliteStore, Store};
 use agent_models::provider;
 use agent_plugins::Generation;
 use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, Session};
@@ -139,8 +139,9 @@ pub(crate) async fn find(
     asked: Option<&str>,
 ) -> Result<SessionSummary, Failure> {
     let Some(asked) = asked else {
-        let latest = sessions(store, data, SessionFilter::default(), 1).await?;
-        return latest.into_iter().next().ok_or_else(|| Failure::refused("there are no sessions yet"));
+        let latest = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
+        let latest = latest.into_iter().find(|session| session.state != INCOMPLETE);
+        return latest.ok_or_else(|| Failure::refused("there are no sessions yet"));
     };
     let mut all = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
     if let Some(exact) = all.iter().position(|session| session.subject == asked) {

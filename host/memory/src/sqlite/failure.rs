@@ -1,5 +1,6 @@
 //! Failures below the store's surface, before they know the file's name.
 
+use super::holder::holder;
 use crate::StoreError;
 use rusqlite::ErrorCode;
 use std::path::Path;
@@ -33,7 +34,9 @@ impl Failure {
                 // What SQLite writes without a page of its own, such as the log's shared memory, fails like this too.
                 Some(ErrorCode::SystemIoFailure) if has_no_space(&path) => StoreError::DiskFull { path },
                 Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { path },
-                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked { path },
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                    StoreError::Locked { holder: holder(&path), path }
+                }
                 Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
                     StoreError::Damaged { path, problem: error.to_string() }
                 }

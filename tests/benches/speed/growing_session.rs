@@ -1,0 +1,81 @@
+//! "Growing session": one session of 2,000 turns, each with everything before it in its prompt: time, memory, and bytes on disk.
+
+use crate::agent::scripted;
+use crate::component::scratch;
+use crate::samples::Samples;
+use crate::table::Table;
+use agent_core::message::TurnInput;
+use agent_memory::{Options, SqliteStore};
+use agent_plugins::{Sandbox, SandboxOptions};
+use agent_runtime::{Downscaler, Host, OpenSession, Session, TurnResult};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio_util::sync::CancellationToken;
+use wasmtime::bail;
+
+/// Turns of the session.
+const TURNS: usize = 2_000;
+/// Turns that are measured together.
+const WINDOW: usize = 100;
+/// The windows that are shown, by their last turn.
+const SHOWN: [usize; 5] = [100, 500, 1_000, 1_500, 2_000];
+
+/// Measures the turns in windows. There is no target: how long a turn takes is proportional to what is sent.
+pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
+    std::fs::create_dir_all(scratch())?;
+    let disk = tempfile::tempdir_in(scratch())?;
+    let file = disk.path().join("bench.db");
+    let host = Host {
+        store: Arc::new(SqliteStore::open(&file, Options::default())?),
+        sandbox: Sandbox::new(SandboxOptions::default())?,
+        downscaler: Downscaler::default(),
+        checkpoint: None,
+        first_uses: None,
+        http: None,
+        leaving: Default::default(),
+    };
+    let agent = scripted(disk.path(), TURNS)?;
+    let mut session = Session::open(&host, agent, OpenSession::New).await?;
+    table.title(format!("growing session: {TURNS} turns of one question and answer, synchronous=FULL on disk"));
+    let (mut samples, mut stored) = (Samples::default(), bytes(disk.path()));
+    for turn in 1..=TURNS {
+        let input = Some(TurnInput::Text("How many lines has notes.txt?".to_owned()));
+        let started = Instant::now();
+        let result = session.run(input, CancellationToken::new()).await?;
+        samples.push(started.elapsed());
+        let TurnResult::Finished(_) = result else { bail!("the turn ended with {result:?}") };
+        if turn % WINDOW == 0 {
+            let window = std::mem::take(&mut samples);
+            let now = bytes(disk.path());
+            if SHOWN.contains(&turn) {
+                let each = now.saturating_sub(stored) / WINDOW as u64;
+                let (view, memory) = (session.state().view.len(), resident());
+                let note = format!(
+                    "{each} bytes on disk for each turn, {:.1} MB in all; {view} messages in view; {memory} MB of memory",
+                    now as f64 / 1e6
+                );
+                table.line(&format!("turns {} to {turn}", turn + 1 - WINDOW), window, note);
+            }
+            stored = now;
+        }
+    }
+    Ok(session.close().await?)
+}
+
+/// Of the database with its log.
+fn bytes(folder: &Path) -> u64 {
+    let mut bytes = 0;
+    for name in ["bench.db", "bench.db-wal"] {
+        bytes += std::fs::metadata(folder.join(name)).map_or(0, |file| file.len());
+    }
+    bytes
+}
+
+/// MB that the process has in memory; 0 where the system does not say.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.unwrap_or_default() * 1024 / 1_000_000
+}
