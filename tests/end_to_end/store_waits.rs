@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const OPERATIONS: &str = "write tree/begun x; sleep 1000; write tree/after x";
 
 /// Longer than the host waits in silence.
-const HINDERED: Duration = Duration::from_secs(8);
+const HINDERED: Duration = Duration::from_secs(10);
 
 fn place() -> Place {
     let place = Place::new("[plugins.intruder.grants]\nask = false\nwrite = [\"tree\"]\n", OPERATIONS);
@@ -66,7 +66,7 @@ const IN_A_SMALL_DISK: &str = "mount -t tmpfs -o size=24m,mode=700 none data || 
 \"$@\" & host=$!
 while [ ! -e tree/begun ]; do kill -0 $host || exit 78; sleep 0.05; done
 dd if=/dev/zero of=data/filler bs=4k 2>/dev/null
-sleep 8
+sleep 10
 [ -e tree/after ] && kill -0 $host || exit 79
 rm data/filler
 wait $host";

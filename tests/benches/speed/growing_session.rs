@@ -38,7 +38,7 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let agent = scripted(disk.path(), TURNS)?;
     let mut session = Session::open(&host, agent, OpenSession::New).await?;
     table.title(format!("growing session: {TURNS} turns of one question and answer, synchronous=FULL on disk"));
-    let (mut samples, mut stored) = (Samples::default(), bytes(disk.path()));
+    let (mut samples, mut shown, mut stored) = (Samples::default(), 0, bytes(&file));
     for turn in 1..=TURNS {
         let input = Some(TurnInput::Text("How many lines has notes.txt?".to_owned()));
         let started = Instant::now();
@@ -47,29 +47,25 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
         let TurnResult::Finished(_) = result else { bail!("the turn ended with {result:?}") };
         if turn % WINDOW == 0 {
             let window = std::mem::take(&mut samples);
-            let now = bytes(disk.path());
             if SHOWN.contains(&turn) {
-                let each = now.saturating_sub(stored) / WINDOW as u64;
+                let now = bytes(&file);
+                let each = now.saturating_sub(stored) / (turn - shown) as u64;
                 let (view, memory) = (session.state().view.len(), resident());
                 let note = format!(
-                    "{each} bytes on disk for each turn, {:.1} MB in all; {view} messages in view; {memory} MB of memory",
+                    "{each} bytes in the database for each turn since the line above, {:.1} MB in all; {view} messages in view; {memory} MB of memory",
                     now as f64 / 1e6
                 );
                 table.line(&format!("turns {} to {turn}", turn + 1 - WINDOW), window, note);
+                (shown, stored) = (turn, now);
             }
-            stored = now;
         }
     }
     Ok(session.close().await?)
 }
 
-/// Of the database with its log.
-fn bytes(folder: &Path) -> u64 {
-    let mut bytes = 0;
-    for name in ["bench.db", "bench.db-wal"] {
-        bytes += std::fs::metadata(folder.join(name)).map_or(0, |file| file.len());
-    }
-    bytes
+/// Of the database without its log, which is a few MB and does not grow.
+fn bytes(database: &Path) -> u64 {
+    std::fs::metadata(database).map_or(0, |file| file.len())
 }
 
 /// MB that the process has in memory; 0 where the system does not say.
