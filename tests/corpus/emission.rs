@@ -10,12 +10,12 @@ use agent_core::cloud_event::CloudEvent;
 use agent_core::event::{EventKind, WaitCause};
 use agent_core::outgoing_event::OutgoingEvent;
 use agent_core::run::{Announced, Emission};
-use agent_memory::{Approvals, Audit, Deed, Outbox, OutboxFilter};
 use agent_plugins::{CallLimits, Grants};
 use agent_runtime::{
     AgentConfig, ApprovalDecision, LiveAgent, OpenSession, OutboxConfig, Responded, ServiceConfig, Session, TurnResult,
     Verdict,
 };
+use agent_store::{Approvals, Audit, Deed, Outbox, OutboxFilter};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

@@ -4,7 +4,7 @@
 use crate::support::{components, repository};
 use agent_core::event::EventKind;
 use agent_core::message::CallId;
-use agent_memory::{CallFilter, Options, SessionFilter, SessionLog, SqliteStore};
+use agent_store::{CallFilter, Options, SessionFilter, SessionLog, SqliteStore};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -4,9 +4,9 @@ use crate::support::{House, calling, events, results, saying, scratch, script, t
 use agent_core::event::{Event, EventKind, WaitCause};
 use agent_core::message::CallId;
 use agent_core::run::{AtLimit, Decision, Output, TurnError};
-use agent_memory::{SessionFilter, SessionLog, StoreError};
 use agent_plugins::{HostLimits, Sandbox, SandboxOptions};
 use agent_runtime::{Agent, AgentConfig, Delegate, OpenSession, Session, SessionError, TurnResult};
+use agent_store::{SessionFilter, SessionLog, StoreError};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ async fn l16_an_agent_works_for_another_with_its_own_tools() {
     assert_eq!((output.data, output.execution_units), (json!("The reader has found it."), 220));
     let below = sessions_of(&house, "reader").await;
     let [below] = below.as_slice() else { panic!("{below:?}") };
-    let calls = house.store.calls(above.subject(), agent_memory::CallFilter::Turn(1)).await.unwrap();
+    let calls = house.store.calls(above.subject(), agent_store::CallFilter::Turn(1)).await.unwrap();
     let result = calls[0].result.as_ref().expect("the call has its result");
     let structured = result.structured.as_ref().expect("for programs");
     assert_eq!((&structured["session"], &structured["execution_units"]), (&json!(below), &json!(220)));

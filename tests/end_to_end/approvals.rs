@@ -10,12 +10,12 @@ use agent_core::approval::{ApprovalPolicy, ApprovalWord, GrantScope};
 use agent_core::event::EventKind;
 use agent_core::message::CallId;
 use agent_core::run::Refused;
-use agent_memory::{Approvals, Options, SqliteStore, StoreError};
 use agent_runtime::approvals::revoke;
 use agent_runtime::{
     Agent, AgentConfig, ApprovalDecision, ApprovalError, Checkpoint, Host, OpenSession, Session, SessionError,
     TurnResult, Verdict,
 };
+use agent_store::{Approvals, Options, SqliteStore, StoreError};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,7 +1,7 @@
 //! The real binary, used as README says: its commands are read from the page itself.
 
 use crate::support::{cargo, components, repository};
-use agent_memory::{Options, RecordRange, SessionFilter, SessionLog, SqliteStore};
+use agent_store::{Options, RecordRange, SessionFilter, SessionLog, SqliteStore};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -83,7 +83,7 @@ async fn readmes_first_command() {
     // The exact prompt can be put together again from the record: its system texts are stored by digest.
     for digest in records[1].record.body["system"].as_array().unwrap() {
         let digest = agent_core::message::Digest::parse(digest.as_str().unwrap()).unwrap();
-        assert!(!agent_memory::Blobs::text(&store, &digest).await.unwrap().is_empty());
+        assert!(!agent_store::Blobs::text(&store, &digest).await.unwrap().is_empty());
     }
 }
 

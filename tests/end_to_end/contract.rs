@@ -68,8 +68,8 @@ async fn a_medium_of_five_megabytes() {
     assert_eq!(media[0].mime_type, "image/png");
     assert!(media[0].size > BYTES && media[0].dimensions.is_some(), "{media:?}");
     let digest = media[0].digest.clone();
-    let stored = agent_memory::Blobs::read(&*house.store, session.subject(), &digest, 0, u32::MAX).await.unwrap();
-    assert_eq!(agent_memory::digest_of(&stored), digest);
+    let stored = agent_store::Blobs::read(&*house.store, session.subject(), &digest, 0, u32::MAX).await.unwrap();
+    assert_eq!(agent_store::digest_of(&stored), digest);
     let read = script(&[calling(&[("probe.checksum", json!({"digest": digest, "range": 65_536}))]), saying("Read.")]);
     let mut other = house.session(sending(AgentConfig::new("other")), read.clone()).await;
     turn(&mut other, "Read.").await;

@@ -5,7 +5,7 @@ use crate::support::components;
 use agent_core::change::CallState;
 use agent_core::event::EventKind;
 use agent_core::message::Part;
-use agent_memory::{CallFilter, Memories, MessageRange, Options, SessionFilter, SessionLog, SqliteStore};
+use agent_store::{CallFilter, Memories, MessageRange, Options, SessionFilter, SessionLog, SqliteStore};
 use serde_json::json;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -5,8 +5,8 @@ use agent_core::change::OutboxEffect;
 use agent_core::cloud_event::CloudEvent;
 use agent_core::message::Message;
 use agent_core::run::Output;
-use agent_memory::{Outbox, OutboxFilter};
 use agent_runtime::{AgentConfig, Emission, Session, SummaryWriter, TurnResult};
+use agent_store::{Outbox, OutboxFilter};
 use serde_json::json;
 
 /// About 2,500 tokens with a word of their own.

@@ -4,7 +4,7 @@
 use crate::support::{calling, components, saying, script};
 use agent_core::event::EventKind;
 use agent_core::message::Part;
-use agent_memory::{CallFilter, MessageRange, Options, SessionFilter, SessionLog, SqliteStore};
+use agent_store::{CallFilter, MessageRange, Options, SessionFilter, SessionLog, SqliteStore};
 use serde_json::{Value, json};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;

@@ -229,8 +229,8 @@ async fn answers_as_new_projects_do(house: &House) {
         let limits = agent_plugins::CallLimits::default();
         let canary = house.sandbox.canary_cost(plugin, limits).await;
         assert_eq!(canary.is_some(), plugin.name() == "tool", "{}", plugin.name());
-        let examined = agent_kit::check::Examined { canary, ..agent_kit::check::Examined::of(plugin) };
-        let findings = agent_kit::check::check(&examined);
+        let examined = agent_devkit::check::Examined { canary, ..agent_devkit::check::Examined::of(plugin) };
+        let findings = agent_devkit::check::check(&examined);
         assert!(
             findings.iter().all(|finding| finding.rule == "size" || finding.rule == "compile-time"),
             "{findings:?}"

@@ -73,7 +73,7 @@ mod swap;
 #[cfg(target_os = "linux")]
 mod terminal;
 #[allow(dead_code, reason = "the tests of the room use the rest")]
-#[path = "../../host/share/tests/share/registry.rs"]
+#[path = "../../host/registry/tests/registry/registry.rs"]
 mod test_registry;
 mod text_dialect;
 mod walls;

@@ -161,7 +161,7 @@ async fn p4_what_was_seen_is_masked_and_the_prompt_keeps_its_beginning() {
     let house = House::new(&["image", "mask-openai"]).await;
     std::fs::write(house.tree().join("plan.png"), png(400, 300, 1)).unwrap();
     let photo = png(2_600, 1_300, 2);
-    let digest = agent_memory::digest_of(&photo);
+    let digest = agent_store::digest_of(&photo);
     let open_plan = ("image.open", json!({"path": "plan.png"}));
     let crop = (
         "image.crop",
@@ -212,7 +212,7 @@ async fn p4_what_was_seen_is_masked_and_the_prompt_keeps_its_beginning() {
         "of the original, not of \
          the smaller copy"
     );
-    let stored = agent_memory::Blobs::read(&*house.store, session.subject(), &digest, 0, u32::MAX).await.unwrap();
+    let stored = agent_store::Blobs::read(&*house.store, session.subject(), &digest, 0, u32::MAX).await.unwrap();
     assert_eq!(stored, photo);
 }
 
@@ -254,11 +254,11 @@ async fn p4_the_policy_gets_descriptions_only() {
     let attached = attach(&session, png(50, 20, 2), "photo.png").await;
     turn_with(&mut session, "Look.", &[&attached]).await;
     turn(&mut session, "Again.").await;
-    let asked = |stored: Vec<agent_memory::StoredRecord>| {
+    let asked = |stored: Vec<agent_store::StoredRecord>| {
         let records = stored.into_iter().map(|stored| stored.record).filter(|record| record.kind == "media_policy");
         records.map(|record| record.body["items"].clone()).collect::<Vec<_>>()
     };
-    let plan = agent_memory::digest_of(&png(40, 30, 1));
+    let plan = agent_store::digest_of(&png(40, 30, 1));
     let item = |position: Value, role: &str, seen: u32, (media, masked): (Value, bool)| json!({"position": position, "role": role, "seen_count": seen, "media": media, "masked": masked});
     let photo = json!({"digest": attached.digest, "mime_type": "image/png", "size": attached.size,
         "dimensions": {"width": 50, "height": 20}, "name": "photo.png"});

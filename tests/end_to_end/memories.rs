@@ -8,17 +8,17 @@ use agent_core::loop_break::Finish;
 use agent_core::message::{Digest, Media, MessageId, Role, StoredMessage, TurnInput};
 use agent_core::plugin::Recollection;
 use agent_core::run::AtLimit;
-use agent_memory::{
+use agent_runtime::{
+    AgentConfig, Checkpoint, Delegate, Host, MemoryUse, OpenSession, ServiceConfig, Session, SummaryWriter, TurnResult,
+    UserName,
+};
+use agent_store::{
     Approvals, Audit, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, Comparison, CountedTrial, Deed,
     Deletion, KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange,
     OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, Projections, ReadStatus, Rebuilt,
     RecordRange, RememberedFact, Rollback, ServedPlugin, SessionFilter, SessionLog, SessionMeta, SessionSummary,
     SqliteStore, StoreError, StoredGrant, StoredOutboxItem, StoredRecord, StoredTrial, Succession, Swap, TimedEvent,
     VersionFilter,
-};
-use agent_runtime::{
-    AgentConfig, Checkpoint, Delegate, Host, MemoryUse, OpenSession, ServiceConfig, Session, SummaryWriter, TurnResult,
-    UserName,
 };
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -479,7 +479,7 @@ as_the_real_store! {
         fn allow(grant: agent_core::approval::LastingGrant) -> ();
         fn allowed(agent: &str) -> Vec<StoredGrant>;
         fn revoke(id: &str) -> bool;
-        fn bind_rule(rule: agent_memory::NamedRule, identity: Digest) -> Digest;
+        fn bind_rule(rule: agent_store::NamedRule, identity: Digest) -> Digest;
     }
     Audit {
         fn audit(deeds: Vec<Deed>) -> ();

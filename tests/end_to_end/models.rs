@@ -188,7 +188,7 @@ async fn d5_an_undone_turn_leaves_the_view() {
     session.undo().await.unwrap();
     let result = turn(&mut session, "Third?").await;
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
-    use agent_memory::{MessageRange, SessionLog};
+    use agent_store::{MessageRange, SessionLog};
     let stored = house.store.messages(session.subject(), MessageRange::Ids(vec![3, 4])).await.unwrap();
     assert_eq!(stored[0].parts, [agent_core::message::Part::Text("Second?".into())]);
     assert_eq!(stored.len(), 2);

@@ -2,7 +2,7 @@
 
 use crate::support::repository;
 use agent_core::event::EventKind;
-use agent_memory::{CallFilter, Options, SessionFilter, SessionLog, SqliteStore};
+use agent_store::{CallFilter, Options, SessionFilter, SessionLog, SqliteStore};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -76,7 +76,7 @@ fn the_plugins_own_scenarios_pass() {
     let plugins = repository().join("plugins");
     let (code, printed) = folder.shown(&[plugins.to_str().unwrap()]);
     assert_eq!(code, Some(0), "{printed}");
-    let projects = agent_kit::build::projects_in(&plugins).unwrap();
+    let projects = agent_devkit::build::projects_in(&plugins).unwrap();
     assert_eq!(projects.len(), 12);
     for project in projects {
         let name = project.directory().file_name().unwrap().to_str().unwrap();
@@ -238,7 +238,7 @@ fn faults_of_the_model_are_scripted() {
 /// S4, P5: pictures go with what is said, whole for the first time; what is none is refused with its place.
 #[test]
 fn pictures_go_with_what_is_said() {
-    let template = repository().join("host/kit/templates/manifest/media-policy-scenario.toml");
+    let template = repository().join("host/devkit/templates/manifest/media-policy-scenario.toml");
     let template = std::fs::read_to_string(template).unwrap();
     let picture = template.lines().find(|line| line.contains("base64")).unwrap();
     let scenario = format!(

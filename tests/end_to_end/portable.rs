@@ -4,10 +4,10 @@ use crate::support::{House, calling, granting, results, saying, script, turn, vi
 use agent_core::event::EventKind;
 use agent_core::message::{Dimensions, Part, TurnInput};
 use agent_core::run::Output;
-use agent_memory::{Commit, INCOMPLETE, RecordRange, Status, StoreError};
-use agent_memory::{MediaDescription, Memories, MessageRange, OpenMode, SessionFilter, SessionLog, SessionMeta, Store};
 use agent_runtime::portable::{Exported, ForkAt, ImportAs, PortableError, export, fork, import};
 use agent_runtime::{AgentConfig, OpenSession, Session, TurnResult};
+use agent_store::{Commit, INCOMPLETE, RecordRange, Status, StoreError};
+use agent_store::{MediaDescription, Memories, MessageRange, OpenMode, SessionFilter, SessionLog, SessionMeta, Store};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -34,7 +34,7 @@ async fn talked(house: &House) -> Session {
         dimensions: Some(Dimensions { width: 1, height: 1 }),
     };
     let picture = house.store.clone();
-    let media = agent_memory::Blobs::put(&*picture, session.subject(), dot(), about).await.unwrap();
+    let media = agent_store::Blobs::put(&*picture, session.subject(), dot(), about).await.unwrap();
     let input = TurnInput::Message(vec![Part::Text("What is this?".to_owned()), Part::Media(media)]);
     finished(session.run(Some(input), CancellationToken::new()).await.unwrap());
     session
@@ -302,13 +302,13 @@ async fn d5_a_large_medium_travels_whole() {
     let session = talked(&house).await;
     let bytes: Vec<u8> = (0..7_000_001_u32).map(|number| (number % 253) as u8).collect();
     let about = MediaDescription { mime_type: "application/octet-stream".to_owned(), ..MediaDescription::default() };
-    let media = agent_memory::Blobs::put(&*house.store, session.subject(), bytes.clone(), about).await.unwrap();
+    let media = agent_store::Blobs::put(&*house.store, session.subject(), bytes.clone(), about).await.unwrap();
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
     let mut exported = Vec::new();
     let counts = export(&*house.store, &subject, &mut exported).await.unwrap();
     assert_eq!(counts, Exported { messages: 9, media: 2 });
     import(&*other.store, &exported, ImportAs::Itself).await.unwrap();
-    let read = agent_memory::Blobs::read(&*other.store, &subject, &media.digest, 0, u32::MAX).await.unwrap();
+    let read = agent_store::Blobs::read(&*other.store, &subject, &media.digest, 0, u32::MAX).await.unwrap();
     assert!(read == bytes);
 }

@@ -2,8 +2,8 @@
 
 use crate::support::{House, calling, records, saying, script, turn, view};
 use agent_core::run::TurnError;
-use agent_memory::{Memories, Memory, MemoryKind, SessionFilter, SessionLog, StoredRecord};
 use agent_runtime::{AgentConfig, Delegate, SummaryWriter, TurnResult};
+use agent_store::{Memories, Memory, MemoryKind, SessionFilter, SessionLog, StoredRecord};
 use serde_json::{Value, json};
 
 /// What the fixture's builder was told in a turn.
@@ -70,7 +70,7 @@ async fn l2_a_builder_is_told_who_delegated() {
     turn(&mut session, "Go.").await;
     let filter = SessionFilter { agent: Some("reader".to_owned()), ..SessionFilter::default() };
     let child = house.store.sessions(filter, 9).await.unwrap().remove(0).subject;
-    let records = house.store.records(&child, agent_memory::RecordRange::Turn(1)).await.unwrap();
+    let records = house.store.records(&child, agent_store::RecordRange::Turn(1)).await.unwrap();
     assert_eq!(told(&records)["delegated_by"], json!(session.subject()));
 }
 

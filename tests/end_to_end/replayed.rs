@@ -1,8 +1,8 @@
 //! `agent-host replay` (S6): the same plugins do the same; another version is caught at the first thing that it does otherwise.
 
 use crate::support::{components, repository, scratch};
-use agent_memory::{Options, SessionFilter, SessionLog, SqliteStore};
 use agent_plugins::{Manifest, with_manifest};
+use agent_store::{Options, SessionFilter, SessionLog, SqliteStore};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpListener;

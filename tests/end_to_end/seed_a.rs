@@ -7,9 +7,9 @@ use crate::support::{House, calling, event_types, records, results, saying, scri
 use agent_core::cloud_event::CloudEvent;
 use agent_core::plugin::Lifecycle;
 use agent_core::run::Action;
-use agent_memory::{Outbox, OutboxFilter};
 use agent_plugins::{Access, TreeGrant};
 use agent_runtime::{AgentConfig, OpenSession, Responded, ServiceConfig, Session, TurnResult};
+use agent_store::{Outbox, OutboxFilter};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

@@ -5,8 +5,8 @@ use crate::support::{House, calling, event_types, granting, saying, script, shor
 use agent_core::change::{CallState, OutboxEffect};
 use agent_core::cloud_event::CloudEvent;
 use agent_core::run::Emission;
-use agent_memory::{CallFilter, Outbox, OutboxFilter, SessionLog};
 use agent_runtime::{AgentConfig, OpenSession, Responded, ServiceConfig, Session, TurnResult};
+use agent_store::{CallFilter, Outbox, OutboxFilter, SessionLog};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

@@ -8,13 +8,13 @@ use agent_core::cloud_event::CloudEvent;
 use agent_core::event::WaitCause;
 use agent_core::message::{CallId, TurnInput};
 use agent_core::run::{Decision, RestoreError, TurnError};
-use agent_memory::{Commit, OpenMode, Outbox, OutboxFilter, SessionLog, SessionMeta, Status};
 use agent_plugins::{Access, TreeGrant};
 use agent_runtime::outbox::file_name;
 use agent_runtime::{
     Agent, AgentConfig, ApprovalDecision, Emission, OpenSession, RespondError, Responded, ServiceConfig, Session,
     SessionError, TurnResult, Verdict,
 };
+use agent_store::{Commit, OpenMode, Outbox, OutboxFilter, SessionLog, SessionMeta, Status};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,7 +99,7 @@ async fn l10_two_services_beside_a_local_tool_in_every_order() {
         let mut session = Session::open(&house.host(), agent.clone(), OpenSession::New).await.unwrap();
         let result = turn(&mut session, "Buy it.").await;
         assert_eq!(waiting(&result), ["call_1_1_1", "call_1_1_3"]);
-        let listed = house.store.calls(session.subject(), agent_memory::CallFilter::Turn(1)).await.unwrap();
+        let listed = house.store.calls(session.subject(), agent_store::CallFilter::Turn(1)).await.unwrap();
         assert!(listed[1].result.is_some(), "what can run has run before the turn waits");
         assert!(!event_types(&house, &session).await.contains(&"loop_end".to_owned()), "L30");
         assert_eq!(waiting(&goes_on(&mut session).await), ["call_1_1_1", "call_1_1_3"], "it says so again");
@@ -199,7 +199,7 @@ async fn row_29_answers_that_fit_nothing() {
 }
 
 async fn results_so_far(house: &House, session: &Session) -> Vec<Option<String>> {
-    let calls = house.store.calls(session.subject(), agent_memory::CallFilter::Turn(1)).await.unwrap();
+    let calls = house.store.calls(session.subject(), agent_store::CallFilter::Turn(1)).await.unwrap();
     let text = |result: agent_core::change::CallResult| agent_core::view::result_text(&result.content);
     calls.into_iter().map(|call| call.result.map(text)).collect()
 }

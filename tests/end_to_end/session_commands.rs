@@ -1,7 +1,7 @@
 //! `session fork|undo|export|import|delete` and `memory search|list|forget` of the real binary (D4, D5): what they print,
 //! what they refuse, and that a turn goes on with what they made.
 
-use agent_memory::{Options, SessionFilter, SessionLog, SessionSummary, SqliteStore};
+use agent_store::{Options, SessionFilter, SessionLog, SessionSummary, SqliteStore};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

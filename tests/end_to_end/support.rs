@@ -3,10 +3,10 @@
 use agent_core::event::{Event, EventKind};
 use agent_core::message::{Message, TurnInput};
 use agent_core::view::shown_message;
-use agent_kit::build::{Project, Toolchain, build_projects, projects_in};
-use agent_memory::{MessageRange, Options, SessionLog, SqliteStore, StoredRecord};
+use agent_devkit::build::{Project, Toolchain, build_projects, projects_in};
 use agent_plugins::{Generation, Grants, HostLimits, Sandbox, SandboxOptions};
 use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, PluginAllowance, Session, TurnResult};
+use agent_store::{MessageRange, Options, SessionLog, SqliteStore, StoredRecord};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -284,7 +284,7 @@ pub(crate) async fn event_types(house: &House, session: &Session) -> Vec<String>
 
 /// All step records of a turn.
 pub(crate) async fn records(house: &House, session: &Session, turn: u32) -> Vec<StoredRecord> {
-    let range = agent_memory::RecordRange::Turn(turn);
+    let range = agent_store::RecordRange::Turn(turn);
     house.store.records(session.subject(), range).await.expect("records are there")
 }
 
@@ -293,7 +293,7 @@ pub(crate) async fn results(house: &House, session: &Session) -> Vec<(String, bo
     let turns = 1..=session.state().turns;
     let mut results = Vec::new();
     for turn in turns {
-        let calls = house.store.calls(session.subject(), agent_memory::CallFilter::Turn(turn)).await.expect("calls");
+        let calls = house.store.calls(session.subject(), agent_store::CallFilter::Turn(turn)).await.expect("calls");
         results.extend(calls.into_iter().map(|call| {
             let result = call.result.unwrap_or_else(|| panic!("call {} has no result", call.id));
             (call.name, result.is_error, agent_core::view::result_text(&result.content))

@@ -10,12 +10,12 @@ mod trials;
 use crate::support::{House, calling, components, event_types, events, results, saying, script, sending, turn};
 use agent_core::event::EventKind;
 use agent_core::message::Digest;
-use agent_memory::{Audit, Deed, PluginVersions, VersionEnd, VersionFilter};
 use agent_plugins::{Access, Asks, Canary, Generation, Grants, Manifest, TreeGrant, digest_of, with_manifest};
 use agent_runtime::swap::{begin, directory_name, prune};
 use agent_runtime::{
     AgentConfig, Checkpoint, Host, LiveAgent, Notice, OpenSession, PluginAllowance, PluginKeeper, Session, TurnResult,
 };
+use agent_store::{Audit, Deed, PluginVersions, VersionEnd, VersionFilter};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -150,7 +150,7 @@ fn echo() -> Value {
 
 /// Where the calls of a session came from.
 async fn sources(house: &House, session: &Session, turn: u32) -> Vec<String> {
-    use agent_memory::{CallFilter, SessionLog};
+    use agent_store::{CallFilter, SessionLog};
     let calls = house.store.calls(session.subject(), CallFilter::Turn(turn)).await.unwrap();
     calls.into_iter().map(|call| call.source.unwrap().to_string()).collect()
 }

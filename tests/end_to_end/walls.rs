@@ -9,21 +9,21 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("plugins", &["core"]),
     ("models", &["core"]),
-    ("memory", &["core"]),
+    ("store", &["core"]),
     ("mcp", &["core"]),
-    ("runtime", &["core", "plugins", "models", "memory", "mcp"]),
-    ("kit", &["core", "plugins", "models", "memory", "runtime"]),
-    ("share", &["core", "plugins"]),
-    ("app", &["core", "plugins", "models", "memory", "mcp", "runtime", "kit", "share"]),
+    ("runtime", &["core", "plugins", "models", "store", "mcp"]),
+    ("devkit", &["core", "plugins", "models", "store", "runtime"]),
+    ("registry", &["core", "plugins"]),
+    ("app", &["core", "plugins", "models", "store", "mcp", "runtime", "devkit", "registry"]),
 ];
 
 /// Libraries that only one room knows.
 const KNOWN_BY_ONE: &[(&str, &str)] = &[
     ("wasmtime", "plugins"),
     ("wasmtime-wasi", "plugins"),
-    ("rusqlite", "memory"),
+    ("rusqlite", "store"),
     ("rmcp", "mcp"),
-    ("minisign", "share"),
+    ("minisign", "registry"),
     ("clap", "app"),
     ("wit-bindgen", "sdk"),
 ];

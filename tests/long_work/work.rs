@@ -3,12 +3,12 @@
 
 use agent_core::message::TurnInput;
 use agent_mcp::{ChildCommand, Keep, ServerConfig, Transport};
-use agent_memory::Store;
 use agent_models::{Embedder, Provider, ProviderConfig, Providers};
 use agent_plugins::{CallLimits, Generation, Grants};
 use agent_runtime::{
     Agent, AgentConfig, Checkpoint, Delegate, Host, Models, OpenSession, PluginAllowance, Session, TurnResult,
 };
+use agent_store::Store;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ mod private;
 use crate::environment;
 use crate::exit::Failure;
 use crate::terminal::text::shell_word;
-use agent_memory::{SessionFilter, Unowned};
+use agent_store::{SessionFilter, Unowned};
 use std::path::{Path, PathBuf};
 
 /// An existing data folder.

@@ -1,7 +1,7 @@
 //! What the process learns from its environment; nothing else reads it.
 
-pub(crate) use agent_kit::build::program_in;
-use agent_kit::build::{Toolchain, Tools, VARIABLES};
+pub(crate) use agent_devkit::build::program_in;
+use agent_devkit::build::{Toolchain, Tools, VARIABLES};
 use std::env;
 use std::path::{Path, PathBuf};
 

@@ -16,10 +16,10 @@ use tracing_subscriber::registry::LookupSpan;
 const OWN: [&str; 8] = [
     "plugin",
     "agent_host",
-    "agent_kit",
+    "agent_devkit",
     "agent_runtime",
     "agent_plugins",
-    "agent_memory",
+    "agent_store",
     "agent_models",
     "agent_mcp",
 ];

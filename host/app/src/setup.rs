@@ -17,20 +17,20 @@ use crate::terminal::{Terminal, YELLOW, show_build, show_load};
 use agent_core::prompt::PromptParts;
 use agent_core::run::LoopConfig;
 use agent_core::tool::ToolSource;
-use agent_kit::build::{BuildError, BuiltPlugin, build_directory};
+use agent_devkit::build::{BuildError, BuiltPlugin, build_directory};
 use agent_mcp::ServerConfig;
-use agent_memory::{Indexes, Options, SqliteStore, StoreError};
 use agent_models::{Embedder, Provider, Providers, RetryPolicy};
 use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
 use agent_plugins::{
     CallLimits, CompilerCommand, Generation, Grants, HostLimits, HttpPattern, LoadError, LoadEvent, LoadProblem,
     LoadedPlugin, Sandbox, SandboxOptions,
 };
+use agent_registry::{Locked, Trust};
 use agent_runtime::{
     Agent, AgentConfig, AgentError, Announced, Asking, Delegate, Emission, LiveAgent, Models, OutboxConfig,
     PlanningModels, PluginAllowance, RegistryError, ServiceConfig, swap,
 };
-use agent_share::{Locked, Trust};
+use agent_store::{Indexes, Options, SqliteStore, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ pub(crate) fn limited_sandbox(data: &DataDirectory, limits: HostLimits, trust: T
 /// Builds the projects of a folder, writing the components there. A compile error is a failure of the work asked for.
 pub(crate) async fn build(directory: &Path, terminal: &Terminal) -> Result<Vec<BuiltPlugin>, Failure> {
     let toolchain = environment::toolchain();
-    let progress = |event: agent_kit::build::BuildEvent<'_>| show_build(terminal, &event);
+    let progress = |event: agent_devkit::build::BuildEvent<'_>| show_build(terminal, &event);
     let built = build_directory(&toolchain, directory, directory, &progress).await;
     terminal.idle();
     built.map_err(|error| match error {

@@ -21,7 +21,7 @@ use agent_core::event::{ApprovalDetails, ApprovalItem, EventKind};
 use agent_core::message::{CallId, Content, Digest};
 use agent_core::run::{Approval, Dispatch, Disposition, Input, Refused, ResolvedCall};
 use agent_core::tool::{ToolDefinition, ToolError, ToolSource, Violation};
-use agent_memory::{Store, StoreError, digest_of};
+use agent_store::{Store, StoreError, digest_of};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 

@@ -13,7 +13,7 @@ use agent_core::change::CallResult;
 use agent_core::message::{Content, Part};
 use agent_core::tool::{ToolDone, ToolError};
 use agent_core::view::result_text;
-use agent_memory::{CallFilter, MessageHit, MessageRange};
+use agent_store::{CallFilter, MessageHit, MessageRange};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;

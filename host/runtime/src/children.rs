@@ -12,7 +12,7 @@ use agent_core::message::{CallId, TurnInput};
 use agent_core::plugin::TraceContext;
 use agent_core::run::{Answerer, Awaited, Input, LoopConfig, RestoreError, Run, TurnError};
 use agent_core::tool::ToolError;
-use agent_memory::{Lease, OpenMode, Store, StoreError};
+use agent_store::{Lease, OpenMode, Store, StoreError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::borrow::Cow;

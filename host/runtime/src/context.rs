@@ -15,8 +15,8 @@ use agent_core::prompt::{Course, preface, record, system_sections, texts};
 use agent_core::run::{Input, PromptBudget, TurnContext, TurnError};
 use agent_core::tokens;
 use agent_core::tool::CallCost;
-use agent_memory::{StepRecord, StoreError, digest_of};
 use agent_plugins::{CallFailure, CallReport, HostAnswers, PluginSetup, Ports};
+use agent_store::{StepRecord, StoreError, digest_of};
 use serde_json::{Value, json};
 
 /// Facts from long-term memory that a turn begins with, at most.

@@ -7,7 +7,7 @@ use agent_core::change::CallResult;
 use agent_core::message::{CallId, Content, TurnInput};
 use agent_core::run::{Output, Prospect, TurnError};
 use agent_core::tool::{CallCost, ToolDefinition, ToolError, ToolSource, Traits};
-use agent_memory::digest_of;
+use agent_store::digest_of;
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;

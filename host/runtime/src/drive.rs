@@ -10,7 +10,7 @@ use crate::session::{Notes, Session, SessionError, TurnResult};
 use agent_core::change::{CallRecord, Change};
 use agent_core::message::CallId;
 use agent_core::run::{Action, Dispatch, DispatchedCall, Input, StepPlan, TurnError};
-use agent_memory::StoreError;
+use agent_store::StoreError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::pin::pin;

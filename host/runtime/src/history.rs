@@ -5,7 +5,7 @@ use agent_core::change::{Body, CallRecord, Change, Departure, HiddenMessage};
 use agent_core::message::{CallId, Message, MessageId, StoredMessage};
 use agent_core::run::{Output, Run};
 use agent_core::view::shown_message;
-use agent_memory::{MAX_PAGE, MessageRange, StoreError};
+use agent_store::{MAX_PAGE, MessageRange, StoreError};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! What plugins keep between calls, in the store.
 
-use agent_memory::{Bucket, KeyValue, Store, StoreError, Swap};
 use agent_plugins::{KeySpace, KeyValuePort, PortError, Swapped};
+use agent_store::{Bucket, KeyValue, Store, StoreError, Swap};
 use async_trait::async_trait;
 use std::sync::Arc;
 

@@ -13,9 +13,9 @@ pub(crate) use scale::ScaleError;
 use crate::session::{Session, Shared};
 use agent_core::message::{Digest, Dimensions, Media};
 use agent_core::model::Downscaled;
-use agent_memory::{Blobs, MAX_READ_BYTES, MediaDescription, Store, StoreError, digest_of};
 use agent_models::{MediaBytes, MediaSource};
 use agent_plugins::{MediaPort, MediaRange, MediumToStore, PortError};
+use agent_store::{Blobs, MAX_READ_BYTES, MediaDescription, Store, StoreError, digest_of};
 use async_trait::async_trait;
 use std::sync::Arc;
 

@@ -20,9 +20,9 @@ use agent_core::run::{
 use agent_core::tool::{ToolError, ToolSource, Violation};
 use agent_core::view::shown_message;
 use agent_core::visible::visible_request;
-use agent_memory::{StepRecord, digest_of};
 use agent_models::{ModelError, Provider, Purpose, RawReply, ReplyContext};
 use agent_plugins::Kind;
+use agent_store::{StepRecord, digest_of};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;

@@ -11,8 +11,8 @@ use agent_core::run::PlannedStep;
 use agent_core::text_dialect::{ToolDialect, schema_sections};
 use agent_core::tool::ToolSource;
 use agent_core::{prompt, tokens};
-use agent_memory::{Bucket, Store, StoreError, digest_of};
 use agent_models::Embedder;
+use agent_store::{Bucket, Store, StoreError, digest_of};
 use std::sync::Arc;
 
 /// Built-in tools that are tools like any other. All others belong to the loop, which tells the model to call them.

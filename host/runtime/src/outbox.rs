@@ -9,7 +9,7 @@ use agent_core::change::{Change, OutboxEffect, OutboxItem};
 use agent_core::event_type::HostEventType;
 use agent_core::outgoing_event::OutgoingEvent;
 use agent_core::run::{Action, Announced, Emission, Run, TurnCost, TurnEnd};
-use agent_memory::{OutboxFilter, Store, StoreError, StoredOutboxItem, digest_of};
+use agent_store::{OutboxFilter, Store, StoreError, StoredOutboxItem, digest_of};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -7,8 +7,8 @@ use crate::registry::{Availability, RegisteredTool};
 use agent_core::message::Digest;
 use agent_core::run::{PinnedAgent, Turn};
 use agent_core::tool::ToolSource;
-use agent_memory::{Store, StoreError};
 use agent_plugins::{Generation, Grants, PinnedGrants};
+use agent_store::{Store, StoreError};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

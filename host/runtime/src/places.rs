@@ -1,7 +1,7 @@
 //! Which messages a model or a plugin was shown, as step records say it (D1): by place, and without growing with the history.
 
 use agent_core::message::{Digest, MessageId};
-use agent_memory::{Store, StoreError, digest_of};
+use agent_store::{Store, StoreError, digest_of};
 use serde::{Deserialize, Serialize};
 
 /// A message, and in how many model calls it had been seen.
@@ -68,7 +68,7 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_memory::{Blobs, Commit, OpenMode, SessionLog, SessionMeta, SqliteStore};
+    use agent_store::{Blobs, Commit, OpenMode, SessionLog, SessionMeta, SqliteStore};
 
     fn seen(messages: u64, calls: u64) -> Vec<Seen> {
         (1..=messages).map(|id| (id, u32::try_from(calls - id / 2).expect("small"))).collect()

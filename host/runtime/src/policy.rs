@@ -199,7 +199,7 @@ mod tests {
     use agent_core::model::Model;
     use agent_core::plugin::Lifecycle;
     use agent_core::view::shown_message;
-    use agent_memory::digest_of;
+    use agent_store::digest_of;
 
     fn medium(name: &str) -> Media {
         let (digest, mime_type) = (digest_of(name.as_bytes()), "image/png".to_owned());

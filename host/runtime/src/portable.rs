@@ -12,7 +12,7 @@ pub use fork::{ForkAt, Forked, fork};
 pub use import::{ImportAs, ImportOptions, Imported, import, import_for, import_to_replay};
 
 use agent_core::run::{NoPlace, RestoreError, Run};
-use agent_memory::{OpenMode, OpenedSession, SessionFilter, SessionMeta, SessionSummary, Store, StoreError};
+use agent_store::{OpenMode, OpenedSession, SessionFilter, SessionMeta, SessionSummary, Store, StoreError};
 
 /// A session that cannot be moved. The one that was to be moved is as it was, and no other was made.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use agent_core::memory::{Memory, MemoryKind};
 use agent_core::message::{CallId, Content};
 use agent_core::run::{Input, Run, Turn, TurnEnd, TurnError};
 use agent_core::tool::ToolSource;
-use agent_memory::{MadeBy, MemoryFilter, OutboxFilter, Store, StoreError, StoredOutboxItem};
+use agent_store::{MadeBy, MemoryFilter, OutboxFilter, Store, StoreError, StoredOutboxItem};
 
 /// Characters of the question and of the answer that are remembered.
 const ANSWERED_CHARACTERS: usize = 2_000;

@@ -19,12 +19,12 @@ use agent_core::model::MediaDecision;
 use agent_core::plugin::{BuilderRequest, PluginFailure, PolicyRequest, Scope, StepRequest, ValidatorRequest, Verdict};
 use agent_core::tool::{ServiceRequest, ToolError, ToolOutcome};
 use agent_core::view::result_text;
-use agent_memory::{SessionSummary, Store, StoreError};
 use agent_models::Providers;
 use agent_plugins::{
     CallReport, Generation, Grants, HostAnswers, LoadedPlugin, MEDIA_THING, MediaPort, MediaRange, MediumToStore,
     NotLaidOut, PluginSetup, PortError, Ports, RecordedTrees, Sandbox, ToolCallContext, ToolCallRequest,
 };
+use agent_store::{SessionSummary, Store, StoreError};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -14,7 +14,7 @@ use agent_core::plugin::TraceContext;
 use agent_core::run::{Answerer, Input};
 use agent_core::schema::Schema;
 use agent_core::tool::{ToolError, Violation};
-use agent_memory::{CallFilter, StepRecord, StoreError};
+use agent_store::{CallFilter, StepRecord, StoreError};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

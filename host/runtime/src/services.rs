@@ -10,7 +10,7 @@ use agent_core::plugin::Scope;
 use agent_core::run::Awaited;
 use agent_core::schema::{Schema, SchemaError};
 use agent_core::tool::{ServiceRequest, ToolDefinition, ToolSource, Traits};
-use agent_memory::digest_of;
+use agent_store::digest_of;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -32,8 +32,8 @@ use agent_core::run::{
 };
 use agent_core::tool::ServiceRequest;
 use agent_mcp::Held;
-use agent_memory::{Commit, Lease, Status, StepRecord, StoreError, StoredView, ViewPiece, digest_of};
 use agent_plugins::{GenerationError, HostAnswers};
+use agent_store::{Commit, Lease, Status, StepRecord, StoreError, StoredView, ViewPiece, digest_of};
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

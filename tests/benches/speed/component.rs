@@ -1,6 +1,6 @@
 //! The components that are measured: plugins and fixtures of the repository, built by the code behind `plugin build`.
 
-use agent_kit::build::{Toolchain, build};
+use agent_devkit::build::{Toolchain, build};
 use std::path::{Path, PathBuf};
 
 /// Builds a project of the repository, where it has changed, and says where its component is. Not from async code.

@@ -5,9 +5,9 @@ use crate::fixture::mcp_server;
 use crate::support::{House, calling, granting, saying, script, turn};
 use agent_core::approval::{ApprovalPolicy, GrantScope, LastingGrant};
 use agent_mcp::{ChildCommand, ServerConfig, Transport};
-use agent_memory::Approvals;
 use agent_plugins::{Access, TreeGrant};
 use agent_runtime::{AgentConfig, OpenSession, RuleBinding, Session, TurnResult};
+use agent_store::Approvals;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

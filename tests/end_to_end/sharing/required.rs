@@ -5,7 +5,7 @@ use super::by_policy::of_agent;
 use super::while_running::until;
 use super::{Desk, component};
 use agent_plugins::{Asks, PluginDirectory, Sandbox, SandboxOptions, digest_of};
-use agent_share::{Locked, SignaturePolicy, Trust};
+use agent_registry::{Locked, SignaturePolicy, Trust};
 use std::sync::Arc;
 
 const UNSIGNED: [&str; 2] = ["it is not signed", "signatures = \"required\""];

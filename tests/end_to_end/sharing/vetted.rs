@@ -6,7 +6,7 @@ use super::while_running::until;
 use super::{Desk, component, in_plugins};
 use crate::support::components;
 use agent_plugins::{Asks, Generation, PluginDirectory, Sandbox, SandboxOptions};
-use agent_share::{Locked, SignaturePolicy, Trust};
+use agent_registry::{Locked, SignaturePolicy, Trust};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use super::{Desk, component, files, in_plugins};
 use crate::support::scratch;
 use agent_plugins::{Asks, Look, PluginDirectory, Sandbox, SandboxOptions, Seen, digest_of};
-use agent_share::{Locked, Trust};
+use agent_registry::{Locked, Trust};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

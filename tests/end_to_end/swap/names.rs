@@ -2,9 +2,9 @@
 
 use super::{Ground, LONG, named, put, version};
 use crate::support::saying;
-use agent_memory::PluginVersions;
 use agent_plugins::digest_of;
 use agent_runtime::swap::directory_name;
+use agent_store::PluginVersions;
 use std::time::Duration;
 
 fn short(bytes: &[u8]) -> String {

@@ -4,9 +4,9 @@ use crate::support::{House, calling, events, granting, results, saying, script, 
 use agent_core::cloud_event::CloudEvent;
 use agent_core::event::EventKind;
 use agent_core::run::{Run, TurnError};
-use agent_memory::{Commit, OpenMode, SessionLog, SessionMeta, Status};
 use agent_plugins::{Access, TreeGrant, digest_of};
 use agent_runtime::{Agent, AgentConfig, OpenSession, ServiceConfig, Session, SessionError, TurnResult};
+use agent_store::{Commit, OpenMode, SessionLog, SessionMeta, Status};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -140,7 +140,7 @@ async fn p10_services_are_pinned_by_their_definitions() {
     let agent = next(&house, config, &[calls(), calling(&[("same", json!({}))])]).await;
     let mut session = open(&house, &agent, &subject).await.unwrap();
     assert!(matches!(answered(&mut session).await, TurnResult::Suspended(_)), "what is the same goes out");
-    let calls = house.store.calls(session.subject(), agent_memory::CallFilter::Turn(1)).await.unwrap();
+    let calls = house.store.calls(session.subject(), agent_store::CallFilter::Turn(1)).await.unwrap();
     let texts: Vec<String> = calls[1..3]
         .iter()
         .map(|call| agent_core::view::result_text(&call.result.as_ref().expect("a result").content))

@@ -3,10 +3,10 @@
 use super::{Ground, LONG, named_as, put, until, version, version_with, watch};
 use crate::support::{House, calling, components, saying, script, turn};
 use agent_core::message::Digest;
-use agent_memory::{Audit, Deed, PluginVersions};
 use agent_plugins::{Canary, digest_of};
 use agent_runtime::swap::{BeginError, begin, directory_name, finish};
 use agent_runtime::{AgentConfig, LiveAgent, Notice, OpenSession, ServiceConfig, Session};
+use agent_store::{Audit, Deed, PluginVersions};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -194,12 +194,12 @@ async fn p8_p10_a_canary_has_the_limits_of_its_agent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_rollback_to_what_is_gone_is_told_once() {
     let mut ground = Ground::new(&[saying("Hi.")]).await;
-    let rollback = agent_memory::Rollback {
+    let rollback = agent_store::Rollback {
         directory: directory_name(&ground.file("")),
         plugin: "probe".to_owned(),
         from: digest_of(&version(1)),
         to: digest_of(b"no version"),
-        why: agent_memory::VersionEnd::Asked,
+        why: agent_store::VersionEnd::Asked,
     };
     ground.house.store.roll_back(rollback).await.unwrap();
     let (_, reason) = ground.refusal().await;

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use agent_memory::SqliteStore;
+use agent_store::SqliteStore;
 use agent_runtime::portable::{ImportAs, ImportOptions, export, import_for};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;

@@ -29,14 +29,14 @@ fn is_inside(url: &Url) -> bool {
 
 fuzz_target!(|input: Input<'_>| {
     let registry = Url::parse("https://registry.example/v2/team/calc/manifests/1").expect("a URL");
-    if let Some(url) = agent_share::fuzzing::redirect(&registry, input.location) {
+    if let Some(url) = agent_registry::fuzzing::redirect(&registry, input.location) {
         assert_eq!(url.scheme(), "https", "{url}");
         assert!(!is_inside(&url), "{url}");
         assert!(url.username().is_empty() && url.password().is_none(), "{url}");
-        let is_sent = agent_share::fuzzing::is_credential_sent(&registry, &url);
+        let is_sent = agent_registry::fuzzing::is_credential_sent(&registry, &url);
         assert_eq!(is_sent, url.origin() == registry.origin(), "{url}");
     }
-    if let Some((server, is_sent)) = agent_share::fuzzing::token_server(&registry, input.challenge) {
+    if let Some((server, is_sent)) = agent_registry::fuzzing::token_server(&registry, input.challenge) {
         assert!(server.scheme() == "https" && !is_inside(&server), "{server}");
         let is_same_owner = server.host_str().is_some_and(|host| {
             let host = host.trim_end_matches('.');

@@ -1,8 +1,8 @@
 //! The command line of those who write plugins: `plugin new`, `dev`.
 
 use super::{AgentArguments, RunArguments};
-use agent_kit::Language;
-use agent_kit::new::ProjectKind;
+use agent_devkit::Language;
+use agent_devkit::new::ProjectKind;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! The options of commands that share plugins.
 
-use agent_share::{Downgrade, Overwrite, PlainHttp, Reference, Source};
+use agent_registry::{Downgrade, Overwrite, PlainHttp, Reference, Source};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;

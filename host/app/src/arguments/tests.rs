@@ -113,9 +113,9 @@ fn shell_words(line: &str) -> Vec<String> {
 fn documented_commands_are_understood() {
     let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let templates =
-        ["rust", "python", "javascript", "c"].map(|language| format!("host/kit/templates/{language}/all/README.md"));
+        ["rust", "python", "javascript", "c"].map(|language| format!("host/devkit/templates/{language}/all/README.md"));
     let kinds = ["tool", "context-builder", "output-validator", "media-policy"]
-        .map(|kind| format!("host/kit/templates/manifest/{kind}.md"));
+        .map(|kind| format!("host/devkit/templates/manifest/{kind}.md"));
     let pages = ["README.md", "sdk/README.md", "wit/README.md"].map(str::to_owned);
     for page in pages.into_iter().chain(templates).chain(kinds) {
         let text = std::fs::read_to_string(top.join(&page)).expect("a page");

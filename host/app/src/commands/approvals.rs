@@ -6,8 +6,8 @@ use crate::exit::{Exit, Failure};
 use crate::setup;
 use crate::terminal::approval::escaped;
 use crate::terminal::{BOLD, DIM, Terminal};
-use agent_memory::{MAX_PAGE, SessionFilter, Store, StoredGrant};
 use agent_runtime::approvals::{remember_grants, revoke};
+use agent_store::{MAX_PAGE, SessionFilter, Store, StoredGrant};
 use std::collections::BTreeSet;
 
 /// Digits of an id that a list shows.

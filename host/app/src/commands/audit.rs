@@ -8,7 +8,7 @@ use crate::terminal::{BOLD, DIM, Terminal, text};
 use agent_core::approval::ApprovalWord;
 use agent_core::message::Digest;
 use agent_core::tool::ToolSource;
-use agent_memory::{Audit, AuditEntry, Deed, MAX_PAGE};
+use agent_store::{Audit, AuditEntry, Deed, MAX_PAGE};
 
 /// Characters of names and reasons that a line shows.
 const SHOWN: usize = 200;

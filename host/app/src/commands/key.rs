@@ -4,7 +4,7 @@ use crate::arguments::sharing::KeyCommand;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, Output, Terminal};
-use agent_share::{KeyFile, Protection, SigningKey, create_key, public_path};
+use agent_registry::{KeyFile, Protection, SigningKey, create_key, public_path};
 use std::path::Path;
 
 /// The variable that has the password where nobody can be asked.

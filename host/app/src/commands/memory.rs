@@ -6,7 +6,7 @@ use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::setup;
 use crate::terminal::{BOLD, DIM, Terminal, text};
-use agent_memory::{Memories, MemoryFilter, RememberedFact};
+use agent_store::{Memories, MemoryFilter, RememberedFact};
 use serde::Serialize;
 
 /// Characters of what was asked, and of what came of it, in a list for people.

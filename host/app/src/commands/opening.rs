@@ -12,10 +12,10 @@ use crate::setup::agents::{self, MadeAgent, Projects};
 use crate::terminal::turn::Kept;
 use crate::terminal::{BOLD, Terminal, YELLOW, text};
 use agent_mcp::McpServers;
-use agent_memory::{INCOMPLETE, MAX_PAGE, Rollback, SessionFilter, SessionSummary, SqliteStore, Store, StoreError};
 use agent_runtime::{
     CheckpointObserver, Downscaler, FirstUse, Host, LiveAgent, Notice, OpenSession, Session, SessionError, swap,
 };
+use agent_store::{INCOMPLETE, MAX_PAGE, Rollback, SessionFilter, SessionSummary, SqliteStore, Store, StoreError};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -12,11 +12,11 @@ use crate::interrupt::{Doing, Interrupts};
 use crate::settings::{Settings, agents};
 use crate::setup;
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
-use agent_kit::replay::{Difference, Found, Replay, Until};
-use agent_memory::{SessionFilter, SqliteStore, Store};
+use agent_devkit::replay::{Difference, Found, Replay, Until};
 use agent_plugins::{Grants, LoadedPlugin, Sandbox};
 use agent_runtime::PluginAllowance;
 use agent_runtime::portable;
+use agent_store::{SessionFilter, SqliteStore, Store};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -129,7 +129,7 @@ async fn replacements(
 }
 
 /// The session of the store, or of a document, which is read into a temporary store.
-async fn session(asked: &str, data: &DataDirectory) -> Result<(Arc<dyn Store>, agent_memory::SessionSummary), Failure> {
+async fn session(asked: &str, data: &DataDirectory) -> Result<(Arc<dyn Store>, agent_store::SessionSummary), Failure> {
     let file = Path::new(asked);
     if !file.is_file() {
         if !data.database().exists() {

@@ -5,8 +5,8 @@ use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::setup;
 use crate::terminal::{DIM, GREEN, RED, Terminal, text};
-use agent_memory::{Comparison, Projection, Projections, SqliteStore};
 use agent_runtime::session::status_of;
+use agent_store::{Comparison, Projection, Projections, SqliteStore};
 use serde_json::json;
 
 /// Runs one of the commands.

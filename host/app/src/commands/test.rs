@@ -11,8 +11,8 @@ use crate::interrupt::{Doing, Interrupts};
 use crate::setup;
 use crate::setup::scenario::Cast;
 use crate::terminal::{Terminal, show_build};
-use agent_kit::build::{BuildError, Project, build_projects};
-use agent_kit::scenario::{
+use agent_devkit::build::{BuildError, Project, build_projects};
+use agent_devkit::scenario::{
     Discovered, Golden, GoldenMode, Player, Report, SUFFIX, Scenario, Totals, Verdict, discover, json, junit,
 };
 use components::Components;
@@ -161,7 +161,7 @@ fn absent(at: &Path) -> Failure {
 /// needed, and does not keep others from being played.
 async fn build(groups: Vec<(PathBuf, Vec<Project>)>, components: &mut Components, terminal: &Terminal) {
     let toolchain = environment::toolchain();
-    let progress = |event: agent_kit::build::BuildEvent<'_>| show_build(terminal, &event);
+    let progress = |event: agent_devkit::build::BuildEvent<'_>| show_build(terminal, &event);
     for (out, projects) in groups {
         let built = build_projects(&toolchain, &projects, &out, &progress).await;
         terminal.idle();
@@ -208,12 +208,13 @@ impl Playing {
 
 /// Begins all, as many at once as there are processors.
 fn begin(
-    read: Vec<(&Discovered, Result<Scenario, agent_kit::scenario::ScenarioError>)>,
+    read: Vec<(&Discovered, Result<Scenario, agent_devkit::scenario::ScenarioError>)>,
     player: &Arc<Player>,
 ) -> Vec<Playing> {
     let at_once = std::thread::available_parallelism().map_or(AT_ONCE, usize::from);
     let places = Arc::new(Semaphore::new(at_once));
-    let one = |(found, scenario): (&Discovered, Result<Scenario, agent_kit::scenario::ScenarioError>)| match scenario {
+    let one = |(found, scenario): (&Discovered, Result<Scenario, agent_devkit::scenario::ScenarioError>)| match scenario
+    {
         Ok(scenario) => {
             let (player, places) = (player.clone(), places.clone());
             Playing::Played(tokio::spawn(async move {

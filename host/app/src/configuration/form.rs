@@ -3,7 +3,7 @@
 use agent_core::event_type::{ServiceEventType, is_reserved};
 use agent_core::message::Digest;
 use agent_plugins::HttpPattern;
-use agent_share::{LOCAL, PublicKey};
+use agent_registry::{LOCAL, PublicKey};
 
 /// Headers that hold secrets, which do not stand in a file.
 const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"];

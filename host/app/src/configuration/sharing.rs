@@ -1,7 +1,7 @@
 //! `[sharing]`: whose plugins are taken from elsewhere (P11).
 
 use super::document::Table;
-use agent_share::{PublicKey, SignaturePolicy, Trust};
+use agent_registry::{PublicKey, SignaturePolicy, Trust};
 
 /// The policy and the trusted keys. What cannot be read is reported, and nothing runs.
 pub(super) fn trust(table: &Table<'_>) -> Trust {

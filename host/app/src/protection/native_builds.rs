@@ -1,7 +1,7 @@
 //! What is read when the host builds plugins: build tools run as native code, without a sandbox (row 40).
 
 use super::path;
-use agent_kit::build::{Project, projects_at};
+use agent_devkit::build::{Project, projects_at};
 use agent_plugins::{ProtectedKind, ProtectedPath};
 use std::collections::BTreeSet;
 use std::fs;

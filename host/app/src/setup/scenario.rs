@@ -8,7 +8,7 @@ use crate::exit::Failure;
 use crate::grants::Kind;
 use crate::settings::{NamedModel, Settings, provider_of};
 use crate::terminal::Terminal;
-use agent_kit::scenario::{AgentSource, Casting, Made, Scenario, Setting};
+use agent_devkit::scenario::{AgentSource, Casting, Made, Scenario, Setting};
 use agent_models::Provider;
 use agent_plugins::{Generation, Sandbox};
 use agent_runtime::{Agent, AgentConfig, Models, PlanningModels};

@@ -1,8 +1,8 @@
 //! A build, and plugins being loaded, while it goes on.
 
 use super::{BOLD, DIM, Terminal, YELLOW, text};
-use agent_kit::build::{BuildEvent, BuiltPlugin, Written};
-use agent_kit::vendored::{Age, OtherVersion};
+use agent_devkit::build::{BuildEvent, BuiltPlugin, Written};
+use agent_devkit::vendored::{Age, OtherVersion};
 use agent_plugins::{CodeSource, LoadEvent};
 
 /// Shows what a build tells: on a terminal the toolchain's lines pass by in the spinner, elsewhere they are lines.

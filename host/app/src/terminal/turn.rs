@@ -17,8 +17,8 @@ use agent_core::message::{CallId, Content};
 use agent_core::run::TurnCost;
 use agent_core::tool::CallCost;
 use agent_core::view::result_text;
-use agent_memory::{CallFilter, MAX_PAGE, Store};
 use agent_runtime::Session;
+use agent_store::{CallFilter, MAX_PAGE, Store};
 use delegated::Delegated;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -326,7 +326,7 @@ impl<'t> TurnView<'t> {
         Outcome::Text(whole.clone(), whole.len())
     }
 
-    async fn calls(&self, ids: Vec<CallId>) -> Result<Vec<CallRecord>, agent_memory::StoreError> {
+    async fn calls(&self, ids: Vec<CallId>) -> Result<Vec<CallRecord>, agent_store::StoreError> {
         self.kept.store.calls(&self.session, CallFilter::Ids(ids)).await
     }
 

@@ -4,7 +4,7 @@ use super::{BOLD, DIM, YELLOW, text};
 use crate::data::DataDirectory;
 use crate::exit::Failure;
 use agent_core::event::{Wait, WaitCause};
-use agent_memory::{MAX_PAGE, OutboxFilter, Store};
+use agent_store::{MAX_PAGE, OutboxFilter, Store};
 use std::collections::BTreeMap;
 
 /// Characters of names and texts that are shown.

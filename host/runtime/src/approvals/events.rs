@@ -13,7 +13,7 @@ use agent_core::event_type::HostEventType;
 use agent_core::message::CallId;
 use agent_core::outgoing_event::OutgoingEvent;
 use agent_core::run::{Emission, Run};
-use agent_memory::MAX_PAGE;
+use agent_store::MAX_PAGE;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

@@ -17,8 +17,8 @@ use agent_core::message::{CallId, Digest};
 use agent_core::run::{Dispatch, HeldRequest, Input};
 use agent_core::schema::Schema;
 use agent_core::tool::{ServiceRequest, ToolError, ToolSource};
-use agent_memory::{StoreError, digest_of};
 use agent_plugins::event_denied;
+use agent_store::{StoreError, digest_of};
 use serde_json::Value;
 use std::sync::Arc;
 

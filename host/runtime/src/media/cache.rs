@@ -73,7 +73,7 @@ fn size_of(picture: Option<&MediaBytes>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_memory::digest_of;
+    use agent_store::digest_of;
 
     fn picture(bytes: usize) -> Option<MediaBytes> {
         Some(MediaBytes { mime_type: "image/jpeg".to_owned(), bytes: vec![0; bytes].into() })

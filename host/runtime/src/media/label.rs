@@ -61,7 +61,7 @@ pub(crate) fn about(media: &Media) -> String {
 mod tests {
     use super::*;
     use agent_core::message::{CallId, Dimensions, Role, ToolResult};
-    use agent_memory::digest_of;
+    use agent_store::digest_of;
 
     /// P4, P2: a model can name each medium that it sees, wherever it stands.
     #[test]

@@ -4,8 +4,8 @@ use super::ReadError;
 use super::cache::{Cache, Key, key};
 use super::reduce::{Reduced, Unscalable, reduced};
 use agent_core::message::{Dimensions, Media};
-use agent_memory::StoreError;
 use agent_models::MediaBytes;
+use agent_store::StoreError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -134,7 +134,7 @@ async fn in_thread(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_memory::digest_of;
+    use agent_store::digest_of;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn picture(width: u32, height: u32) -> (Media, Vec<u8>) {

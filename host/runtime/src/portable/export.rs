@@ -4,7 +4,7 @@ use super::document::{DocumentEvent, DocumentRecord, DocumentSession, DocumentTe
 use super::{Held, PortableError, hold};
 use agent_core::change::{Body, CallRecord, NewMessage};
 use agent_core::message::{CallId, Digest, Media, Part, StoredMessage, ToolResult};
-use agent_memory::{BlobReference, CallFilter, MessageRange, RecordRange, Store, StoreError};
+use agent_store::{BlobReference, CallFilter, MessageRange, RecordRange, Store, StoreError};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;

@@ -8,7 +8,7 @@ use crate::session::{ANSWERS_KIND, REQUEST_KIND, Session, new_id_ending, new_sub
 use agent_core::change::{Body, CallChange, Change};
 use agent_core::message::{CallId, Content, Digest, MessageId, Part, StoredMessage};
 use agent_core::run::{CutPlaces, Run};
-use agent_memory::{CallFilter, MAX_PAGE, MessageRange, RecordRange, SessionMeta, StepRecord, Store, StoreError};
+use agent_store::{CallFilter, MAX_PAGE, MessageRange, RecordRange, SessionMeta, StepRecord, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};

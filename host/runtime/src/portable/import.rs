@@ -15,7 +15,7 @@ use crate::trace::{self, is_trace};
 use crate::user::UserName;
 use agent_core::message::{CallId, MessageId, Role};
 use agent_core::run::{Dropped, ImportTerms, Mask, Run};
-use agent_memory::{INCOMPLETE, SessionMeta, Store, StoreError};
+use agent_store::{INCOMPLETE, SessionMeta, Store, StoreError};
 use calls::OpenCall;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;

@@ -5,7 +5,7 @@ use super::summary;
 use crate::session::{pieces, status};
 use agent_core::change::Change;
 use agent_core::run::Run;
-use agent_memory::{
+use agent_store::{
     Commit, INCOMPLETE, OpenMode, OpenedSession, SessionMeta, Status, StepRecord, Store, StoreError, StoredView,
 };
 

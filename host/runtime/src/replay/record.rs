@@ -15,8 +15,8 @@ use agent_core::plugin::{
 };
 use agent_core::tool::{ServiceRequest, ToolSource};
 use agent_core::view::shown_message;
-use agent_memory::{CallFilter, MAX_PAGE, MessageRange, RecordRange, SessionSummary, Store, StoreError, StoredRecord};
 use agent_plugins::HostAnswers;
+use agent_store::{CallFilter, MAX_PAGE, MessageRange, RecordRange, SessionSummary, Store, StoreError, StoredRecord};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};

@@ -5,7 +5,7 @@ use agent_core::change::{Body, CallChange, CallRecord, CallResult, Change};
 use agent_core::message::{CallId, Message, MessageId, Part, StoredMessage, ToolResult};
 use agent_core::run::Entry;
 use agent_core::view::shown_message;
-use agent_memory::{CallFilter, MAX_PAGE, MessageRange, StoreError};
+use agent_store::{CallFilter, MAX_PAGE, MessageRange, StoreError};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 

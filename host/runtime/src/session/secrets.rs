@@ -4,7 +4,7 @@
 use super::{Notes, SessionError};
 use agent_core::redaction::{Edges, Redaction};
 use agent_core::run::Input;
-use agent_memory::{StepRecord, StoreError, digest_of};
+use agent_store::{StepRecord, StoreError, digest_of};
 use serde::Serialize;
 use serde_json::Value;
 

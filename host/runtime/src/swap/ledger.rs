@@ -5,10 +5,10 @@ use super::{Chosen, Notice, PluginKeeper};
 use crate::agent::AgentError;
 use crate::live::{LiveAgent, OnTrial, Standing};
 use agent_core::message::Digest;
-use agent_memory::{Deed, Rollback, STORED, ServedPlugin, Store, StoreError, StoredTrial, VersionEnd};
 use agent_plugins::{
     CallLimits, Generation, GenerationError, Grants, LoadedPlugin, Sandbox, TreeGrant, Trial, TrialCounts,
 };
+use agent_store::{Deed, Rollback, STORED, ServedPlugin, Store, StoreError, StoredTrial, VersionEnd};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;

@@ -2,8 +2,8 @@
 
 use agent_core::message::Digest;
 use agent_core::run::{RestoreError, Run};
-use agent_memory::{MAX_PAGE, Store, StoreError};
 use agent_plugins::{PluginStore, PluginStoreError};
+use agent_store::{MAX_PAGE, Store, StoreError};
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 

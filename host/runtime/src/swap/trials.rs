@@ -3,8 +3,8 @@
 
 use super::ledger::directory_name;
 use crate::live::{LiveAgent, OnTrial};
-use agent_memory::{CountedTrial, Deed, Rollback, Store, StoreError, VersionEnd};
 use agent_plugins::TrialCounts;
+use agent_store::{CountedTrial, Deed, Rollback, Store, StoreError, VersionEnd};
 use std::path::Path;
 
 /// Why a version that fails its trial is taken back.

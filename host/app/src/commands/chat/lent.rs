@@ -4,8 +4,8 @@ use super::Chat;
 use crate::exit::Failure;
 use crate::terminal::turn::{Format, TurnView, Use};
 use agent_core::run::Action;
-use agent_memory::StoreError;
 use agent_runtime::{OpenSession, Session, SessionError};
+use agent_store::StoreError;
 
 /// Whose the session is while somebody types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ mod files;
 use crate::settings::Settings;
 use crate::setup;
 use crate::setup::agents::MadeAgent;
-use agent_kit::dev::News;
+use agent_devkit::dev::News;
 use agent_plugins::Sandbox;
 use agent_runtime::{Host, LiveAgent, Notice, PluginKeeper};
 use std::collections::BTreeMap;

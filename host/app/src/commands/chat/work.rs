@@ -1,8 +1,8 @@
 //! What is said to somebody who works on a plugin: what becomes of its source (S5).
 
 use crate::terminal::{BOLD, DIM, GREEN, RED, YELLOW, text};
-use agent_kit::build::{BuiltPlugin, Written};
-use agent_kit::dev::News;
+use agent_devkit::build::{BuiltPlugin, Written};
+use agent_devkit::dev::News;
 use agent_runtime::Notice;
 
 /// Lines of a toolchain's errors that are shown; the first ones count.

@@ -14,12 +14,12 @@ use agent_core::message::{CallId, Content};
 use agent_core::plugin::{Scope, TraceContext};
 use agent_core::schema::{Schema, parse_arguments};
 use agent_core::tool::{ToolDefinition, ToolError, ToolOutcome};
-use agent_memory::Store;
 use agent_plugins::{
     CallLimits, CallReport, Denial, Grants, KeyValuePort, LoadedPlugin, MediaPort, PluginSetup, Ports, Sandbox,
     ToolCallContext, ToolCallRequest,
 };
 use agent_runtime::StoredValues;
+use agent_store::Store;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;

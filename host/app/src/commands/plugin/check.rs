@@ -6,8 +6,8 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::{Doing, Interrupts};
 use crate::setup;
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, show_load, text};
-use agent_kit::build::projects_at;
-use agent_kit::check::{Examined, Finding, Level};
+use agent_devkit::build::projects_at;
+use agent_devkit::check::{Examined, Finding, Level};
 use agent_plugins::{CallLimits, CodeSource, LoadEvent, LoadedPlugin, Sandbox};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ async fn one(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> (Option<Arc
     };
     let compiled_in = *taken.lock().unwrap_or_else(PoisonError::into_inner);
     let canary = sandbox.canary_cost(&plugin, CallLimits::default()).await;
-    let findings = agent_kit::check::check(&Examined { compiled_in, canary, ..Examined::of(&plugin) });
+    let findings = agent_devkit::check::check(&Examined { compiled_in, canary, ..Examined::of(&plugin) });
     (Some(plugin), findings)
 }
 

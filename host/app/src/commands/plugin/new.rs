@@ -3,8 +3,8 @@
 use crate::arguments::new::NewArguments;
 use crate::exit::Failure;
 use crate::terminal::{BOLD, Terminal};
-use agent_kit::Language;
-use agent_kit::new::{NewProject, ProjectKind, Sdk, create};
+use agent_devkit::Language;
+use agent_devkit::new::{NewProject, ProjectKind, Sdk, create};
 
 /// Makes it, and says how to go on.
 pub(super) fn new(arguments: NewArguments, terminal: &Terminal) -> Result<(), Failure> {

@@ -2,8 +2,8 @@
 
 use crate::exit::Failure;
 use crate::terminal::{BOLD, Terminal, text};
-use agent_kit::build::projects_at;
-use agent_kit::vendored::{RenewError, Renewal, renew as renew_one};
+use agent_devkit::build::projects_at;
+use agent_devkit::vendored::{RenewError, Renewal, renew as renew_one};
 use std::path::Path;
 
 /// Renews the project, or all of the folder, and says of each what became of it.

@@ -17,7 +17,7 @@ use crate::exit::Failure;
 use crate::terminal::{BOLD, DIM, Terminal, YELLOW, text};
 use crate::{environment, setup};
 use agent_plugins::{Introduction, LoadedPlugin, PluginStore, read_component};
-use agent_share::{
+use agent_registry::{
     Again, Credentials, Downloads, NO_MOMENT, PluginFacts, Pushed, Registry, ShareError, Shelf, Signatures, SigningKey,
     Source, local_claims, place_local_signature, sign as signature_of,
 };

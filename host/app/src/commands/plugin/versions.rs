@@ -7,11 +7,11 @@ use crate::exit::Failure;
 use crate::setup;
 use crate::terminal::{BOLD, DIM, Terminal, text};
 use agent_core::message::Digest;
-use agent_memory::{
-    Audit, Deed, MAX_PAGE, PluginVersion, PluginVersions, Rollback, SqliteStore, VersionEnd, VersionFilter,
-};
 use agent_plugins::PluginStore;
 use agent_runtime::swap::{directory_name, prune};
+use agent_store::{
+    Audit, Deed, MAX_PAGE, PluginVersion, PluginVersions, Rollback, SqliteStore, VersionEnd, VersionFilter,
+};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;

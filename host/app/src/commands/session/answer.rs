@@ -6,7 +6,7 @@ use crate::commands::run::asked;
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::Terminal;
-use agent_memory::{SessionSummary, SqliteStore};
+use agent_store::{SessionSummary, SqliteStore};
 use std::sync::Arc;
 
 /// Stores the answer; the turn goes on when the session is gone on with.

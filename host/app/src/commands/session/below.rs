@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::terminal::{BOLD, DIM, YELLOW, text, waits};
 use agent_core::change::CallState;
 use agent_core::event::{EventKind, Suspension, Wait, WaitCause};
-use agent_memory::{CallFilter, MAX_PAGE, SessionFilter, SessionSummary, Store};
+use agent_store::{CallFilter, MAX_PAGE, SessionFilter, SessionSummary, Store};
 use std::pin::Pin;
 
 /// Deepest level that is looked at: more than agents may be configured to delegate.
@@ -108,7 +108,7 @@ async fn told<T: Default>(
     let (mut known, mut after) = (T::default(), 0);
     loop {
         let events = match store.events(session, after, MAX_PAGE).await {
-            Err(agent_memory::StoreError::NoSession { .. }) => return Ok(T::default()),
+            Err(agent_store::StoreError::NoSession { .. }) => return Ok(T::default()),
             events => events.map_err(Failure::failed)?,
         };
         let Some(end) = events.last() else { return Ok(known) };

@@ -5,7 +5,7 @@ use crate::terminal::{BOLD, DIM, Terminal, approval, cost, text};
 use agent_core::change::CallRecord;
 use agent_core::message::CallId;
 use agent_core::view::result_text;
-use agent_memory::{CallFilter, SessionSummary, Store};
+use agent_store::{CallFilter, SessionSummary, Store};
 
 /// Shows what a call was asked for with, what it brought, and what it cost.
 pub(super) async fn show(

@@ -6,7 +6,7 @@ use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
 use agent_core::event::{Wait, WaitCause};
-use agent_memory::{SessionFilter, SessionLog, SessionSummary, SqliteStore};
+use agent_store::{SessionFilter, SessionLog, SessionSummary, SqliteStore};
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;

@@ -4,7 +4,7 @@ use super::{below, find, tree};
 use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
-use agent_memory::{SessionSummary, Store};
+use agent_store::{SessionSummary, Store};
 use std::io::{IsTerminal, stdin};
 
 /// Whether a person who could be asked is.

@@ -9,7 +9,7 @@ use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{Suspension, Wait};
 use agent_core::message::CallId;
 use agent_core::run::Decision;
-use agent_memory::{CallFilter, SessionFilter, SessionSummary, SqliteStore, Store};
+use agent_store::{CallFilter, SessionFilter, SessionSummary, SqliteStore, Store};
 use std::sync::Arc;
 use std::time::Duration;
 

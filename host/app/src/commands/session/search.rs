@@ -4,7 +4,7 @@ use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
 use crate::terminal::text::one_line;
 use crate::terminal::{BOLD, DIM, Terminal};
-use agent_memory::{MAX_PAGE, SessionFilter, Store};
+use agent_store::{MAX_PAGE, SessionFilter, Store};
 use std::collections::BTreeSet;
 
 /// Characters of an excerpt.

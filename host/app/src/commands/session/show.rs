@@ -9,7 +9,7 @@ use agent_core::event::{EndReason, ErrorScope, EventKind};
 use agent_core::loop_break::name::ASK_QUESTION;
 use agent_core::message::{CallId, Content, Media, MessageId, Part, StoredMessage, ToolResult};
 use agent_core::tool::{CallCost, errors_in_words};
-use agent_memory::{CallFilter, MAX_PAGE, MessageRange, SessionSummary, Store};
+use agent_store::{CallFilter, MAX_PAGE, MessageRange, SessionSummary, Store};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Messages that are read at once.

@@ -3,7 +3,7 @@
 use crate::data::DataDirectory;
 use crate::exit::Failure;
 use crate::terminal::{DIM, text};
-use agent_memory::{MAX_PAGE, SessionFilter, SessionSummary, Store};
+use agent_store::{MAX_PAGE, SessionFilter, SessionSummary, Store};
 
 /// States of sessions whose turn is not over.
 pub(super) const OPEN: [&str; 4] = ["running", "suspended", super::INTERRUPTED, super::READY];

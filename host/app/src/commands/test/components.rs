@@ -1,8 +1,8 @@
 //! Where the components of a scenario's plugins are: of its own project, of those that it names, built or found.
 
 use crate::exit::Failure;
-use agent_kit::build::{Project, is_project};
-use agent_kit::scenario::{AgentSource, Scenario};
+use agent_devkit::build::{Project, is_project};
+use agent_devkit::scenario::{AgentSource, Scenario};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use crate::exit::Failure as Ending;
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
-use agent_kit::scenario::{Failure, Golden, Report, Totals, Verdict};
+use agent_devkit::scenario::{Failure, Golden, Report, Totals, Verdict};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

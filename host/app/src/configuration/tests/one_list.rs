@@ -97,7 +97,7 @@ fn defaults_are_told_as_they_are() {
         ("priority", agent_runtime::ServiceConfig::new("a".parse().expect("a type")).priority.to_string()),
         ("completions", (agent.outbox.announced.completions == agent_runtime::Emission::Emitted).to_string()),
         ("approvals", (agent.outbox.announced.approvals == agent_runtime::Emission::Emitted).to_string()),
-        ("signatures", format!("\"{}\"", agent_share::SignaturePolicy::default().as_str())),
+        ("signatures", format!("\"{}\"", agent_registry::SignaturePolicy::default().as_str())),
         ("header", "\"Authorization\"".to_owned()),
         ("keep", keep.to_owned()),
         ("timeout_ms", milliseconds(mcp.call_time)),

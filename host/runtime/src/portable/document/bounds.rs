@@ -1,7 +1,7 @@
 //! Limits that hold for every byte of a document, before anything knows what the byte means: an item that does not end and a value
 //! that is nested too deep are given up early.
 
-use agent_memory::{MAX_BLOB_BYTES, MAX_JSON_DEPTH};
+use agent_store::{MAX_BLOB_BYTES, MAX_JSON_DEPTH};
 
 /// Most bytes of one item of a document, which `session export` writes as one line: a message, a call, an event, the state. What
 /// makes them is bounded far below.

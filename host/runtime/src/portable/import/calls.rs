@@ -7,7 +7,7 @@ use crate::portable::document::{Batch, List};
 use crate::portable::staging::Staging;
 use agent_core::change::{CallChange, CallRecord, CallState, Change};
 use agent_core::message::CallId;
-use agent_memory::CallFilter;
+use agent_store::CallFilter;
 use std::collections::HashSet;
 
 /// A call of the open turn, as the state has it.

@@ -7,7 +7,7 @@ use crate::portable::document::{Batch, DocumentEvent, DocumentRecord, DocumentTe
 use crate::portable::staging::Staging;
 use agent_core::change::{Change, HiddenMessage};
 use agent_core::event::EventKind;
-use agent_memory::StepRecord;
+use agent_store::StepRecord;
 
 impl Import {
     pub(super) async fn store_hidden(&mut self, batch: Batch, staging: &mut Staging<'_>) -> Result<(), PortableError> {

@@ -7,7 +7,7 @@ use crate::portable::PortableError;
 use crate::portable::document::{Batch, DocumentMedium};
 use crate::portable::staging::Staging;
 use agent_core::message::{Content, Digest, Media, Part};
-use agent_memory::digest_of;
+use agent_store::digest_of;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 

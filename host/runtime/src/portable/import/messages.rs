@@ -9,7 +9,7 @@ use agent_core::change::{Body, Change, NewMessage};
 use agent_core::message::{CallId, Part, Role, ToolCall};
 use agent_core::tokens;
 use agent_core::view::result_text;
-use agent_memory::CallFilter;
+use agent_store::CallFilter;
 use std::collections::HashMap;
 
 /// Calls that are looked up at once: each may have a long result.

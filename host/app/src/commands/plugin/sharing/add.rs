@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::setup;
 use crate::terminal::{Terminal, YELLOW, text};
 use agent_plugins::Sandbox;
-use agent_share::{
+use agent_registry::{
     Downgrade, Fetched, LockedPlugin, Reference, Registry, Replace, Shelf, Signatures, Signer, Source, State,
     check_succession,
 };

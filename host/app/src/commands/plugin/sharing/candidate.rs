@@ -4,7 +4,7 @@ use super::failed;
 use crate::exit::Failure;
 use crate::terminal::{Terminal, YELLOW, show_load, text};
 use agent_plugins::{Introduction, LoadedPlugin, PluginIdentity, Sandbox, introduction};
-use agent_share::{
+use agent_registry::{
     Claims, Fetched, Found, LockedPlugin, Registry, ShareError, Shelf, Signatures, Signer, Source, Trust, place_of,
 };
 use std::path::Path;
@@ -81,7 +81,7 @@ pub(super) fn judged(fetched: Fetched, trust: &Trust, terminal: &Terminal) -> Re
                 terminal.note(format!("{YELLOW}!{YELLOW:#} {source}: {}", text::one_line(&because, 1000)));
             }
             // The key may be trusted another day.
-            (None, fetched.signatures.iter().find(|text| agent_share::is_signature(text)).cloned())
+            (None, fetched.signatures.iter().find(|text| agent_registry::is_signature(text)).cloned())
         }
     };
     let reference = match source {

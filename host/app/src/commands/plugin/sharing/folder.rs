@@ -9,7 +9,7 @@ use crate::settings::agents;
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
 use agent_plugins::HostLimits;
 use agent_plugins::limits::HOST_LIMITS;
-use agent_share::{Folder, LOCK_FILE, LockedPlugin, Removed, Signer, State, Trust};
+use agent_registry::{Folder, LOCK_FILE, LockedPlugin, Removed, Signer, State, Trust};
 use std::path::{Path, PathBuf};
 
 /// A folder, whose signatures count for it, and what its agent's file says of the host's limits.

@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::setup;
 use crate::terminal::{BOLD, DIM, Terminal, YELLOW, text};
 use agent_plugins::{LoadedPlugin, Sandbox};
-use agent_share::{Age, LockFile, LockedPlugin, Registry, Replace, Shelf, Source, age, check_succession};
+use agent_registry::{Age, LockFile, LockedPlugin, Registry, Replace, Shelf, Source, age, check_succession};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,52 @@
+//! Puts into the library what new projects are made of: the SDK, the contract and the templates.
+
+use std::error::Error;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Files, and folders with all that is in them, from the top of the checkout.
+const CARRIED: [&str; 9] = [
+    "Cargo.toml",
+    "sdk/Cargo.toml",
+    "sdk/README.md",
+    "sdk/src",
+    "sdk/wit",
+    "sdk/bindings/Cargo.toml",
+    "sdk/bindings/src",
+    "wit",
+    "host/devkit/templates",
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let top =
+        PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").ok_or("cargo sets CARGO_MANIFEST_DIR")?).join("../..");
+    let top = top.canonicalize()?;
+    let mut files = Vec::new();
+    for path in CARRIED {
+        println!("cargo::rerun-if-changed={}", top.join(path).display());
+        gather(&top.join(path), &mut files)?;
+    }
+    files.retain(|path| !path.starts_with(top.join("wit/released")));
+    files.sort();
+    let mut code =
+        "/// Paths from the top of the checkout, and texts.\npub(crate) const FILES: &[(&str, &str)] = &[\n".to_owned();
+    for path in files {
+        let name = path.strip_prefix(&top)?.to_str().ok_or("a path is no text")?.replace('\\', "/");
+        writeln!(code, "    ({name:?}, include_str!({:?})),", path.to_str().ok_or("a path is no text")?)?;
+    }
+    code.push_str("];\n");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
+    std::fs::write(out.join("carried.rs"), code)?;
+    Ok(())
+}
+
+fn gather(path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    if path.is_file() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(path)? {
+        gather(&entry?.path(), files)?;
+    }
+    Ok(())
+}

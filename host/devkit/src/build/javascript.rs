@@ -1,0 +1,75 @@
+//! JavaScript, by jco with QuickJS: a module that exports an object for each interface of the world.
+
+use super::contract::World;
+use super::python::in_project;
+use super::{BuildError, BuildProgress, Project, Toolchain, remembered};
+use std::path::{Path, PathBuf};
+use tokio::process::Command;
+
+/// As it is named to people.
+const TOOL: &str = "jco";
+/// The module where plugin.toml names none.
+pub(super) const SOURCE: &str = "app.js";
+/// With the version that is known to work.
+const INSTALL: &str = "npm install --save-dev @bytecodealliance/jco@1.35.0";
+
+/// Makes a component of the project; its file.
+pub(super) async fn compile(
+    toolchain: &Toolchain,
+    project: &Project,
+    progress: &BuildProgress<'_>,
+) -> Result<PathBuf, BuildError> {
+    let missing = |tool, variable, install: String| BuildError::MissingTool {
+        tool,
+        language: project.language(),
+        variable,
+        install,
+    };
+    let found = toolchain.tools.find("JCO", &[TOOL], project.directory());
+    let jco = found.ok_or_else(|| missing(TOOL, "JCO", in_project(project, install(project))))?;
+    let mut command = if is_script(&jco) {
+        let node = toolchain.tools.find_unnamed(&["node"], project.directory());
+        let node = node.ok_or_else(|| {
+            missing(
+                "node",
+                "PATH",
+                "install Node.js 20 or newer from https://nodejs.org, or with your system's packages".to_owned(),
+            )
+        })?;
+        let mut command = Command::new(node);
+        command.arg(jco);
+        command
+    } else {
+        Command::new(jco)
+    };
+    let world = World::of(project)?;
+    let source = project.source(SOURCE)?;
+    let made = project.made()?.join("component.wasm");
+    command.current_dir(project.directory()).arg("componentize").arg(source).arg("--wit").arg(world.wit());
+    command.args(["-n", &world.name, "--backend", "qjs", "-o"]).arg(&made);
+    remembered::compile(command, (TOOL, project), (&world.wit, &made), progress).await?;
+    Ok(made)
+}
+
+/// Whether Node.js has to run it: npm links to modules, others write little programs.
+fn is_script(jco: &Path) -> bool {
+    let whole = jco.canonicalize().unwrap_or_else(|_| jco.to_owned());
+    whole.extension().is_some_and(|extension| extension == "js" || extension == "mjs")
+}
+
+fn install(project: &Project) -> &'static str {
+    let text = std::fs::read_to_string(project.directory().join("package.json")).unwrap_or_default();
+    if text.contains("\"@bytecodealliance/jco\"") { "npm install" } else { INSTALL }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_installed_is_what_is_known_to_work() {
+        let template = crate::carried::file("host/devkit/templates/javascript/all/package.json");
+        let (name, version) = INSTALL.rsplit(' ').next().expect("a package").rsplit_once('@').expect("a version");
+        assert!(template.contains(&format!("\"{name}\": \"{version}\"")), "{template}");
+    }
+}

@@ -1,0 +1,236 @@
+//! New projects: what stands in them, and that those in Rust build and pass their tests (S1).
+
+use agent_devkit::Language;
+use agent_devkit::build::{BuildEvent, Toolchain, build_directory};
+use agent_devkit::new::{NewError, NewProject, ProjectKind, Sdk, create};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn project(name: &str, kind: ProjectKind, language: Language, directory: &Path) -> NewProject {
+    NewProject { name: name.to_owned(), kind, language, directory: directory.to_owned(), sdk: Sdk::Carried }
+}
+
+/// All files below a folder, by their paths in it.
+fn files(folder: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else {
+                let name = entry.strip_prefix(folder).expect("inside").display().to_string();
+                found.insert(name, fs::read_to_string(&entry).expect("a text"));
+            }
+        }
+    }
+    found
+}
+
+/// S1: every kind in every language, under the project's own name, with a test, and with what its build leaves ignored.
+#[test]
+fn every_kind_in_every_language_is_a_whole_project() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for language in Language::ALL {
+        for kind in ProjectKind::ALL {
+            let name = format!("{}-{}", language.key(), kind.key());
+            let made = create(&project(&name, kind, language, folder.path())).expect("made");
+            assert_eq!(made.path, folder.path().join(&name));
+            let files = files(&made.path);
+            for (path, text) in &files {
+                assert!(!text.contains("my-plugin") && !text.contains("<!--"), "{name}/{path}");
+                assert!(!text.trim().is_empty(), "{name}/{path}");
+            }
+            let wanted: &[&str] = match language {
+                Language::Rust => {
+                    &["Cargo.toml", "Cargo.lock", "src/lib.rs", "agent-host/sdk/Cargo.toml", "agent-host/wit/tool.wit"]
+                }
+                Language::Python => &["app.py", "logic.py", "test_logic.py", "requirements.txt", "wit/world.wit"],
+                Language::JavaScript => &["app.js", "app.test.js", "package.json", "wit/world.wit"],
+                Language::C => &["app.c", "logic.c", "logic.h", "test_logic.c", "requirements.txt", "wit/world.wit"],
+            };
+            for path in ["plugin.toml", "README.md", ".gitignore"].iter().chain(wanted) {
+                assert!(files.contains_key(*path), "{name} has no {path}: {:?}", files.keys());
+            }
+            assert!(files["plugin.toml"].contains(&format!("name = \"{name}\"")), "{}", files["plugin.toml"]);
+            assert!(files[".gitignore"].contains(&format!("/{name}.wasm")));
+            assert!(files["README.md"].contains("agent-host plugin build ."), "{}", files["README.md"]);
+            assert!(
+                made.commands
+                    .iter()
+                    .all(|command| command.starts_with("agent-host") || files["README.md"].contains(command))
+            );
+        }
+    }
+}
+
+/// S1: nothing is overwritten, and what cannot be made leaves nothing behind.
+#[test]
+fn nothing_is_overwritten_and_nothing_half_is_left() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let of = |name: &str| project(name, ProjectKind::Tool, Language::C, folder.path());
+    fs::write(folder.path().join("taken"), "mine").expect("written");
+    let taken = create(&of("taken")).expect_err("a file is there");
+    assert!(matches!(&taken, NewError::Exists { .. }) && taken.to_string().contains("--dir"), "{taken}");
+    assert!(matches!(create(&of("Not Good")), Err(NewError::Name(_))));
+    let nowhere = project("new", ProjectKind::Tool, Language::C, &folder.path().join("nowhere"));
+    assert!(matches!(create(&nowhere), Err(NewError::NoDirectory { .. })));
+    let no_sdk = NewProject { sdk: Sdk::At(folder.path().to_owned()), language: Language::Rust, ..of("new") };
+    assert!(matches!(create(&no_sdk), Err(NewError::NoSdk { .. })));
+    assert!(matches!(create(&NewProject { language: Language::C, ..no_sdk }), Err(NewError::SdkOfNone { .. })));
+    let left: Vec<_> =
+        fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("an entry").file_name()).collect();
+    assert_eq!(left, ["taken"]);
+    assert_eq!(fs::read_to_string(folder.path().join("taken")).expect("there"), "mine");
+}
+
+/// S1: in a workspace that knows the SDK a project is a member like the others; elsewhere it stands alone.
+#[test]
+fn a_project_in_rust_fits_where_it_stands() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let manifest =
+        "[workspace]\nmembers = [\"plugins/*\"]\n[workspace.dependencies]\nagent-host-sdk = { path = \"sdk\" }\n";
+    fs::write(folder.path().join("Cargo.toml"), manifest).expect("written");
+    for folder in [folder.path().join("plugins"), folder.path().join("notes")] {
+        fs::create_dir(folder).expect("made");
+    }
+    let made = |name: &str, sdk: Sdk| {
+        let new = project("new", ProjectKind::Tool, Language::Rust, &folder.path().join(name));
+        files(&create(&NewProject { sdk, ..new }).expect("made").path)
+    };
+    let member = made("plugins", Sdk::Carried);
+    assert!(member["Cargo.toml"].contains("agent-host-sdk = { workspace = true }"), "{}", member["Cargo.toml"]);
+    assert!(!member["Cargo.toml"].contains("[workspace]") && !member.contains_key("Cargo.lock"));
+    assert!(!member.keys().any(|path| path.starts_with("agent-host/")), "{:?}", member.keys());
+    let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk").canonicalize().expect("the SDK");
+    let alone = made("notes", Sdk::At(sdk.join("..")));
+    assert!(alone["Cargo.toml"].contains(&format!("path = \"{}\"", sdk.display())), "{}", alone["Cargo.toml"]);
+    assert!(alone["Cargo.toml"].ends_with("[workspace]\n") && alone.contains_key("Cargo.lock"));
+}
+
+/// Where the projects of the next test are made; what they are compiled to is kept from run to run.
+fn place() -> PathBuf {
+    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("new-projects");
+    fs::create_dir_all(&place).expect("made");
+    for entry in fs::read_dir(&place).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        if entry.is_dir() && entry.file_name().is_some_and(|name| name != "target") {
+            fs::remove_dir_all(entry).expect("removed");
+        }
+    }
+    place
+}
+
+/// S1, S2, S7: a project in Rust of each kind passes its own test, and becomes a component of that kind. They share an SDK and a
+/// target folder; the first one carries the SDK, and is alone what a person gets.
+#[tokio::test]
+async fn projects_in_rust_pass_their_tests_and_build() {
+    let place = place();
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let kinds = ProjectKind::ALL;
+    let members: Vec<_> = kinds.iter().map(|kind| format!("\"{}\"", kind.key())).collect();
+    // Without optimisation: what is to be seen is that they build.
+    let manifest = format!(
+        "[workspace]\nresolver = \"3\"\nmembers = [{}]\n[profile.plugin]\ninherits = \"dev\"\n",
+        members.join(", ")
+    );
+    fs::write(place.join("Cargo.toml"), manifest).expect("written");
+    fs::copy(top.join("Cargo.lock"), place.join("Cargo.lock")).expect("copied");
+    for (index, kind) in kinds.into_iter().enumerate() {
+        let sdk = if index == 0 { Sdk::Carried } else { Sdk::At(place.join("tool/agent-host/sdk")) };
+        let new = NewProject { sdk, ..project(kind.key(), kind, Language::Rust, &place) };
+        create(&new).expect("made");
+    }
+    let mut tests = Command::new(env!("CARGO"));
+    tests.current_dir(&place).args(["test", "--quiet", "--lib"]);
+    for kind in kinds {
+        tests.args(["--package", kind.key()]);
+    }
+    let output =
+        tests.env("CARGO_TARGET_DIR", place.join("target")).env_remove("RUSTFLAGS").output().expect("cargo starts");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("test result: ok.").count(), kinds.len(), "{said}");
+    assert_eq!(said.matches("0 passed").count(), 0, "each has a test: {said}");
+
+    let toolchain = Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() };
+    let silent = |_: BuildEvent<'_>| {};
+    let built = build_directory(&toolchain, &place, &place, &silent).await.expect("built");
+    assert_eq!(built.len(), kinds.len());
+    for plugin in built {
+        let interface = format!("agent-host:plugin/{}@0.1.0", plugin.name);
+        assert!(plugin.exports.contains(&interface), "{}: {:?}", plugin.name, plugin.exports);
+    }
+}
+
+/// S1: a project that stands alone has the lock that cargo writes for it, so that `--locked` holds from the first build on, and in it
+/// the versions that the SDK is built with here.
+#[test]
+fn a_project_that_stands_alone_is_locked() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let made = |name: &str, kind| {
+        let project = create(&project(name, kind, Language::Rust, folder.path())).expect("made").path;
+        let lock = project.join("Cargo.lock");
+        (project, fs::read_to_string(&lock).expect("a lock"), lock)
+    };
+    // What cargo makes of the versions of this checkout for the project that the templates are.
+    let (sample, carried, lock) = made("my-plugin", ProjectKind::Tool);
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock"), &lock).expect("copied");
+    resolved(&sample, &["--offline"]);
+    if fs::read_to_string(&lock).expect("a lock") != carried {
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("my-plugin.lock");
+        fs::copy(&lock, &kept).expect("copied");
+        panic!(
+            "it is not what the SDK is built with here: cp {} host/devkit/templates/rust/Cargo.lock",
+            kept.display()
+        );
+    }
+    assert!(!carried.contains("name = \"wit-parser\""), "nothing that generates bindings is built by an author");
+    // And of others, whatever their names and kinds are: it has nothing to change.
+    for (name, kind) in
+        [("a", ProjectKind::ContextBuilder), ("serde-words", ProjectKind::Tool), ("zzz", ProjectKind::MediaPolicy)]
+    {
+        let (project, before, lock) = made(name, kind);
+        resolved(&project, &["--offline"]);
+        assert_eq!(fs::read_to_string(&lock).expect("a lock"), before, "{name}");
+        resolved(&project, &["--offline", "--locked"]);
+    }
+}
+
+/// Has cargo look for all that the project needs.
+fn resolved(project: &Path, arguments: &[&str]) {
+    let mut metadata = Command::new(env!("CARGO"));
+    metadata.current_dir(project).args(["metadata", "--format-version", "1"]).args(arguments);
+    let output = metadata.output().expect("cargo starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    // What is only needed on other systems has never been downloaded here; everything else is resolved by then.
+    let only_downloads = said.contains("failed to download") || said.contains("attempting to make an HTTP request");
+    assert!(output.status.success() || only_downloads, "{said}");
+    assert!(!said.contains("no matching package") && !said.contains("--locked"), "{said}");
+}
+
+/// S1, S2: the world that the page for authors shows is one, beside what `plugin new` writes for the other languages, and the page
+/// has the command that installs each toolchain.
+#[test]
+fn the_page_of_the_contract_is_true() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/README.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let world = page.split("```wit\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a world");
+    for language in [Language::Python, Language::JavaScript, Language::C] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let made = create(&project("words", ProjectKind::Tool, language, folder.path())).expect("made");
+        fs::write(made.path.join("wit/world.wit"), world).expect("written");
+        let mut resolve = wit_bindgen_core::wit_parser::Resolve::default();
+        let (package, _) = resolve.push_dir(made.path.join("wit")).unwrap_or_else(|error| panic!("{error:#}"));
+        let world = &resolve.worlds[resolve.packages[package].worlds["plugin"]];
+        let named =
+            |items: Vec<_>| items.into_iter().map(|key| resolve.name_world_key(key)).collect::<Vec<_>>().join(" ");
+        assert!(named(world.imports.keys().collect()).contains("wasi:config/store@0.2.0-rc.1"));
+        assert!(named(world.exports.keys().collect()).contains("agent-host:plugin/tool@0.1.0"));
+        let installs =
+            made.commands.iter().find(|command| command.contains("install")).expect("a command that installs");
+        assert!(page.contains(installs.as_str()), "{language}: {installs}");
+    }
+}

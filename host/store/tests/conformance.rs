@@ -1,0 +1,39 @@
+//! The conformance suite over SQLite: on a file that two instances share, and in memory (D1, D6, limit 32).
+
+use agent_store::conformance::{Place, run};
+use agent_store::{Options, SqliteStore};
+use std::sync::Arc;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_on_a_file_conforms() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut number = 0;
+    let mut paths = Vec::new();
+    run(|| {
+        number += 1;
+        let path = folder.path().join(format!("{number}.db"));
+        let store = Arc::new(SqliteStore::open(&path, Options::default()).unwrap());
+        let another = Arc::new(SqliteStore::open(&path, Options::default()).unwrap());
+        paths.push(path);
+        Place { store, another: Some(another) }
+    })
+    .await;
+    assert!(paths.len() > 30);
+    for path in paths {
+        let store = SqliteStore::open(&path, Options::default()).unwrap();
+        assert_eq!(store.integrity_check().await, Ok(()), "{}", path.display());
+        drop(store);
+        let left: Vec<_> = std::fs::read_dir(format!("{}.owners", path.display())).unwrap().collect();
+        assert!(left.is_empty(), "lock files remain: {left:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_in_memory_conforms() {
+    run(|| Place { store: Arc::new(SqliteStore::open_in_memory().unwrap()), another: None }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_in_a_temporary_file_conforms() {
+    run(|| Place { store: Arc::new(SqliteStore::open_temporary().unwrap()), another: None }).await;
+}

@@ -1,0 +1,313 @@
+//! What a database file may be met as: each a clear error, and no file overwritten (limits 26 and 28).
+
+use agent_core::change::{Body, Change, NewMessage};
+use agent_core::message::{Digest, Part, Role};
+use agent_store::{
+    Commit, Lease, Memories, Memory, MemoryKind, MessageRange, OpenMode, Options, PluginVersions, SessionLog,
+    SessionMeta, SqliteStore, Status, StoreError,
+};
+use rusqlite::Connection;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A folder and the database in it.
+struct Folder {
+    folder: tempfile::TempDir,
+}
+
+impl Folder {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn database(&self) -> PathBuf {
+        fs::canonicalize(self.folder.path()).unwrap().join("agent.db")
+    }
+
+    /// With one session of some revisions, closed.
+    async fn with_session(self) -> Self {
+        let store = SqliteStore::open(self.database(), Options::default()).unwrap();
+        let lease = open(&store, "s").await;
+        for revision in 0..40 {
+            store.commit(&lease, revision, large_commit()).await.unwrap();
+        }
+        self
+    }
+}
+
+async fn open(store: &SqliteStore, session: &str) -> Lease {
+    store.open(session, OpenMode::Either, SessionMeta::default()).await.unwrap().lease
+}
+
+/// Some pages of text that no other commit holds.
+fn large_commit() -> Commit {
+    let text = uuid::Uuid::new_v4().to_string().repeat(400);
+    Commit { texts: vec![text], snapshot: vec![b'x'; 3000], ..Commit::default() }
+}
+
+fn refused(path: &Path) -> StoreError {
+    let before = fs::read(path).ok();
+    let error = SqliteStore::open(path, Options::default()).err().expect("the file is refused");
+    assert_eq!(fs::read(path).ok(), before, "a refused file is left as it is");
+    assert!(error.to_string().contains(&path.display().to_string()), "the file is named: {error}");
+    error
+}
+
+/// D1: conversations are for their owner's eyes, in whatever folder; who shares a database has said so.
+#[test]
+fn a_new_database_is_its_owners_alone() {
+    let folder = Folder::new();
+    fs::set_permissions(folder.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let store = SqliteStore::open(folder.database(), Options::default()).unwrap();
+    let modes = |of: &str| fs::metadata(folder.database().with_extension(of)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(["db", "db-wal", "db-shm"].map(modes), [0o600; 3]);
+    drop(store);
+    fs::set_permissions(folder.database(), fs::Permissions::from_mode(0o660)).unwrap();
+    drop(SqliteStore::open(folder.database(), Options::default()).unwrap());
+    assert_eq!(modes("db"), 0o660);
+}
+
+/// Limit 28.
+#[test]
+fn a_text_file_is_no_database() {
+    let folder = Folder::new();
+    for content in ["notes\n", "SQLite format 4\0 and more"] {
+        fs::write(folder.database(), content).unwrap();
+        assert_eq!(refused(&folder.database()), StoreError::NotADatabase { path: folder.database() });
+    }
+    assert_eq!(fs::read_dir(folder.folder.path()).unwrap().count(), 1, "nothing is made beside it");
+}
+
+/// Limit 28.
+#[tokio::test]
+async fn a_damaged_file_is_named_and_left_alone() {
+    let folder = Folder::new().with_session().await;
+    let path = folder.database();
+    let whole = fs::read(&path).unwrap();
+    let middle = whole.len() / 2 / 4096 * 4096;
+    let mut scrambled = whole.clone();
+    scrambled[middle..middle + 4096 * 4].fill(0x5a);
+    let mut head = whole.clone();
+    head[16..4096].fill(0xff);
+    for (what, damaged) in [("scrambled", scrambled), ("head", head), ("cut", whole[..middle].to_vec())] {
+        fs::write(&path, damaged).unwrap();
+        let error = refused(&path);
+        assert!(matches!(error, StoreError::Damaged { .. }), "{what}: {error:?}");
+    }
+    fs::write(&path, whole).unwrap();
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    assert_eq!(store.integrity_check().await, Ok(()));
+}
+
+/// Limit 28: the log of a refused database stays its own, too.
+#[test]
+fn a_foreign_database_is_left_alone() {
+    let folder = Folder::new();
+    let path = folder.database();
+    let foreign = Connection::open(&path).unwrap();
+    foreign.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)").unwrap();
+    // As a killed process leaves it: the log holds what the file does not.
+    let left = path.with_file_name("left.db");
+    let log = left.with_extension("db-wal");
+    fs::copy(&path, &left).unwrap();
+    fs::copy(path.with_extension("db-wal"), &log).unwrap();
+    let before = fs::read(&log).unwrap();
+    assert_eq!(refused(&left), StoreError::Foreign { path: left.clone() });
+    assert_eq!(fs::read(&log).unwrap(), before);
+    let theirs = Connection::open(&left).unwrap();
+    let count: i64 = theirs.query_row("SELECT count(*) FROM theirs", [], |row| row.get(0)).unwrap();
+    assert_eq!(count, 1);
+}
+
+/// D1: migrations go forward only.
+#[tokio::test]
+async fn a_newer_database_is_refused() {
+    let folder = Folder::new().with_session().await;
+    let path = folder.database();
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
+    let error = refused(&path);
+    assert!(matches!(error, StoreError::Newer { found: 999, supported: 1..999, .. }), "{error}");
+}
+
+/// Limit 28.
+#[tokio::test]
+async fn a_file_without_write_permission_is_refused() {
+    let folder = Folder::new().with_session().await;
+    let path = folder.database();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    assert_eq!(refused(&path), StoreError::ReadOnly { path: path.clone() });
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    SqliteStore::open(&path, Options::default()).unwrap();
+}
+
+#[test]
+fn a_folder_and_a_missing_folder_are_named() {
+    let folder = Folder::new();
+    for path in [folder.folder.path().to_owned(), folder.folder.path().join("missing").join("agent.db")] {
+        let error = refused(&path);
+        assert!(matches!(error, StoreError::Failed { .. }), "{error:?}");
+    }
+}
+
+/// Limit 28: the commit fails, what was committed stands, and with room it goes on.
+#[tokio::test]
+async fn a_full_disk_loses_nothing() {
+    let folder = Folder::new();
+    let path = folder.database();
+    let options = Options { max_bytes: Some(1 << 20), ..Options::default() };
+    let store = SqliteStore::open(&path, options).unwrap();
+    let lease = open(&store, "s").await;
+    let mut revision = 0;
+    let error = loop {
+        match store.commit(&lease, revision, large_commit()).await {
+            Ok(next) => revision = next,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, StoreError::DiskFull { path: path.clone() });
+    assert!(revision > 3, "{revision}");
+    let listed = store.sessions(Default::default(), 1).await.unwrap();
+    assert_eq!(listed[0].revision, revision, "nothing of the failed commit is there");
+    drop(store);
+
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    let opened = store.open("s", OpenMode::Existing, SessionMeta::default()).await.unwrap();
+    assert_eq!(opened.revision, revision);
+    assert_eq!(store.commit(&opened.lease, revision, large_commit()).await, Ok(revision + 1));
+    assert_eq!(store.integrity_check().await, Ok(()));
+}
+
+/// Limit 28: a process that keeps the file locked is waited for, but not forever; then it goes on.
+#[tokio::test]
+async fn a_locked_database_says_so_and_goes_on() {
+    let folder = Folder::new();
+    let path = folder.database();
+    let wait = Duration::from_millis(20);
+    let options = Options { lock_wait: wait, patience: wait, ..Options::default() };
+    let store = SqliteStore::open(&path, options).unwrap();
+    let lease = open(&store, "s").await;
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let refused = store.commit(&lease, 0, Commit::default()).await;
+    let Err(StoreError::Locked { path: named, holder }) = refused else { panic!("{refused:?}") };
+    assert_eq!(named, path);
+    let expected = if cfg!(target_os = "linux") { std::process::id().to_string() } else { String::new() };
+    assert!(holder.contains(&expected), "{holder}");
+    let range = MessageRange::After { id: 0, limit: 1 };
+    assert_eq!(store.messages("s", range).await, Ok(Vec::new()), "readers don't wait for writers");
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(store.commit(&lease, 0, Commit::default()).await, Ok(1));
+}
+
+/// Row 46: while another process writes, a commit waits, and then it is there. It is no matter how long SQLite itself would wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_46_a_commit_waits_for_a_lock() {
+    let folder = Folder::new();
+    let path = folder.database();
+    let options = Options { lock_wait: Duration::from_millis(10), ..Options::default() };
+    let store = SqliteStore::open(&path, options).unwrap();
+    let lease = open(&store, "s").await;
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let unlocking = tokio::task::spawn_blocking(move || {
+        std::thread::sleep(Duration::from_millis(600));
+        other.execute_batch("ROLLBACK").unwrap();
+    });
+    assert_eq!(store.commit(&lease, 0, Commit::default()).await, Ok(1));
+    unlocking.await.unwrap();
+}
+
+/// Row 50: once a newer host has migrated the file, this one commits nothing more, and says why. Reading goes on.
+#[tokio::test]
+async fn row_50_nothing_is_committed_after_a_migration_by_a_newer_host() {
+    let folder = Folder::new();
+    let path = folder.database();
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    let lease = open(&store, "s").await;
+    assert_eq!(store.commit(&lease, 0, Commit::default()).await, Ok(1));
+    let newer = Connection::open(&path).unwrap();
+    newer.pragma_update(None, "user_version", 1_000).unwrap();
+    let refused = store.commit(&lease, 1, Commit::default()).await.unwrap_err();
+    assert!(matches!(&refused, StoreError::Newer { found: 1_000, .. }), "{refused}");
+    let allowed = store
+        .note_begun("a", vec![("calc".to_owned(), Digest::parse(&format!("sha256:{}", "0".repeat(64))).unwrap())])
+        .await;
+    assert!(matches!(allowed, Err(StoreError::Newer { .. })), "{allowed:?}");
+    let listed = store.sessions(Default::default(), 1).await.unwrap();
+    assert_eq!(listed[0].revision, 1);
+}
+
+/// Limit 32: several processes may make the same new database at the same moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_instances_make_one_database() {
+    let folder = Folder::new();
+    let openings: Vec<_> = (0..8)
+        .map(|_| {
+            let path = folder.database();
+            std::thread::spawn(move || SqliteStore::open(path, Options::default()))
+        })
+        .collect();
+    let stores: Vec<_> = openings.into_iter().map(|opening| Arc::new(opening.join().unwrap().unwrap())).collect();
+    let mut tasks = tokio::task::JoinSet::new();
+    for (number, store) in stores.iter().cloned().enumerate() {
+        tasks.spawn(async move {
+            let lease = open(&store, &format!("s{number}")).await;
+            for revision in 0..10 {
+                let status = Status { turn: 1, ..Status::default() };
+                store.commit(&lease, revision, Commit { status, ..Commit::default() }).await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+    let listed = stores[0].sessions(Default::default(), 20).await.unwrap();
+    assert!(listed.len() == 8 && listed.iter().all(|summary| summary.revision == 10), "{listed:?}");
+    assert_eq!(stores[0].integrity_check().await, Ok(()));
+}
+
+/// D4, D5: what was deleted or forgotten can be read in no file any more, not even in pages that nothing refers to, nor in
+/// the indexes.
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_what_was_deleted_stands_in_no_file() {
+    let folder = Folder::new();
+    let store = SqliteStore::open(folder.database(), Options::default()).unwrap();
+    let files = |word: &str| {
+        let read = |end: &str| fs::read(format!("{}{end}", folder.database().display())).unwrap_or_default();
+        let bytes = [read(""), read("-wal"), read("-shm")].concat();
+        bytes.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    // Written in pages of their own, in pages that others share, and again and again, as a snapshot is.
+    let (said, remembered, kept) = ("xylophonwalrus", "zwerchfellwalrus", "harmonikawalrus");
+    for (session, word) in [("gone", said), ("kept", kept)] {
+        let lease = open(&store, session).await;
+        for revision in 0..3_u64 {
+            let text = format!("{word} {} {word}", "and so on ".repeat(2_000 * revision as usize));
+            let body = Body::Parts(vec![Part::Text(text.clone())]);
+            let messages = vec![NewMessage { id: revision + 1, turn: 1, role: Role::User, body, tokens: 1 }];
+            let change = Change { messages, ..Change::default() };
+            let commit = Commit { snapshot: text.clone().into_bytes(), change, texts: vec![text], ..Commit::default() };
+            store.commit(&lease, revision, commit).await.unwrap();
+        }
+        store.release(lease).await.unwrap();
+        for (id, text) in [("final", word), ("tool", remembered)] {
+            let (session, agent, text) = (session.to_owned(), "a".to_owned(), text.to_owned());
+            let (user, kind, id) = ("ann".to_owned(), MemoryKind::Final, format!("{session}/1/{id}"));
+            let memory = Memory { user, kind, agent, session, turn: 1, text, written: None };
+            store.add(&id, memory).await.unwrap();
+        }
+    }
+    assert_eq!(store.search_messages(said, 9).await.unwrap().len(), 3, "the index knows them");
+    for word in [said, remembered, kept] {
+        assert!(files(word), "{word} is there to be deleted");
+    }
+    assert_eq!(store.delete("gone").await.unwrap().memories, 2);
+    assert!(!files(said) && !files(&said[4..]), "what was said stands in the files");
+    assert!(files(remembered) && files(kept), "others have said it, too");
+    assert_eq!(store.forget("ann", "kept/1/tool").await, Ok(true));
+    assert!(!files(remembered) && !files(&remembered[4..]), "what was forgotten stands in the files");
+    assert!(files(kept));
+    assert_eq!(store.search_messages(kept, 9).await.unwrap().len(), 3);
+    assert_eq!(store.integrity_check().await, Ok(()));
+}

@@ -1,0 +1,154 @@
+//! A process that is killed at any moment loses nothing that it was told is stored, and its session can be taken over
+//! at once (D3, limits 27 and 32). The test starts itself as the process to kill.
+
+use agent_core::approval::LastingGrant;
+use agent_core::change::{Body, Change, NewMessage, OutboxEffect, OutboxItem};
+use agent_core::event::{Event, EventKind};
+use agent_core::message::{Digest, Part, Role};
+use agent_store::{
+    Commit, MessageRange, OpenMode, Options, Outbox, OutboxFilter, SessionLog, SessionMeta, SqliteStore, StoreError,
+};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+const DATABASE: &str = "AGENT_MEMORY_TEST_DATABASE";
+const ROUNDS: usize = 25;
+
+/// The process to kill: commits until it is killed, and says each revision that it was told.
+async fn commit_until_killed(path: String) {
+    let store = SqliteStore::open(path, Options::default()).unwrap();
+    let opened = store.open("s", OpenMode::Either, SessionMeta::default()).await.unwrap();
+    let mut revision = opened.revision;
+    let mut output = std::io::stdout();
+    loop {
+        revision = store.commit(&opened.lease, revision, commit(revision + 1)).await.unwrap();
+        writeln!(output, "\nrevision {revision}").unwrap();
+        output.flush().unwrap();
+    }
+}
+
+/// Message, event, outbox item and snapshot all carry the revision that the commit makes.
+fn commit(revision: u64) -> Commit {
+    let body = Body::Parts(vec![Part::Text(format!("message {revision}"))]);
+    let messages = vec![NewMessage { id: revision, turn: 1, role: Role::User, body, tokens: 1 }];
+    let kind =
+        EventKind::StreamComplete { text: format!("{revision}"), model: "none".to_owned(), usage: Default::default() };
+    let events = vec![Event { session: "s".to_owned(), turn: 1, sequence: revision, provisional: None, kind }];
+    let (agent, tool, digest) = ("a".to_owned(), "t".to_owned(), Digest::from_sha256([1; 32]));
+    let effect = OutboxEffect::Allow(LastingGrant { agent, tool, digest, arguments: None, scope: None });
+    let outbox = vec![OutboxItem { id: revision.to_string(), effect }];
+    let change = Change { messages, events, outbox, ..Change::default() };
+    Commit { snapshot: revision.to_string().into_bytes(), change, ..Commit::default() }
+}
+
+/// Ends with the test, however that ends.
+struct Victim(Child);
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // It may be dead already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(database: &Path) -> Victim {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["a_killed_process_loses_nothing_and_holds_nothing", "--exact", "--nocapture"])
+        .env(DATABASE, database)
+        .stdout(Stdio::piped())
+        .spawn();
+    Victim(child.unwrap())
+}
+
+fn revision_in(line: &str) -> Option<u64> {
+    line.strip_prefix("revision ")?.parse().ok()
+}
+
+#[tokio::test]
+async fn a_killed_process_loses_nothing_and_holds_nothing() {
+    if let Ok(path) = std::env::var(DATABASE) {
+        return commit_until_killed(path).await;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("agent.db");
+    let mut told = 0;
+    for round in 0..ROUNDS {
+        let mut child = start(&database);
+        let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let acknowledged = (0..round * 7 % 23 + 1).filter_map(|_| lines.find_map(|line| revision_in(&line))).last();
+        if round == 0 {
+            refuse_while_alive(&database, &child.0).await;
+        }
+        drop(child);
+        // What it still said before it died counts too.
+        told = lines.filter_map(|line| revision_in(&line)).last().or(acknowledged).unwrap();
+        check(&database, told).await;
+    }
+    assert!(told > ROUNDS as u64, "{told}");
+}
+
+async fn refuse_while_alive(database: &Path, child: &Child) {
+    let store = SqliteStore::open(database, Options::default()).unwrap();
+    let busy = store.open("s", OpenMode::Existing, SessionMeta::default()).await;
+    assert_eq!(busy, Err(StoreError::Busy { session: "s".to_owned(), holder: child.id() }));
+}
+
+async fn check(database: &Path, told: u64) {
+    let store = SqliteStore::open(database, Options::default()).unwrap();
+    assert_eq!(store.integrity_check().await, Ok(()));
+    let opened = store.open("s", OpenMode::Existing, SessionMeta::default()).await.expect("the dead hold nothing");
+    let revision = opened.revision;
+    assert!(revision == told || revision == told + 1, "told {told}, found {revision}");
+    assert_eq!(opened.snapshot, Some(revision.to_string().into_bytes()));
+    assert_eq!((opened.last_message, opened.last_event), (revision, revision));
+    let messages = store.messages("s", MessageRange::After { id: 0, limit: 10_000 }).await.unwrap();
+    let events = store.events("s", 0, 10_000).await.unwrap();
+    let outbox = store.outbox(Some("s"), OutboxFilter::Pending, 0, 10_000).await.unwrap();
+    assert_eq!([messages.len(), events.len(), outbox.len()], [revision as usize; 3]);
+    store.release(opened.lease).await.unwrap();
+}
+
+const LOCKED: &str = "AGENT_MEMORY_TEST_LOCKED";
+
+/// A process that is stopped while it holds the lock for writing is named, with its state and what it is.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn row_28_a_stopped_process_that_holds_the_lock_is_named() {
+    if let Ok(path) = std::env::var(LOCKED) {
+        let connection = rusqlite::Connection::open(path).unwrap();
+        connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+        writeln!(std::io::stdout(), "\nheld").unwrap();
+        loop {
+            std::thread::park();
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("agent.db");
+    let wait = std::time::Duration::from_millis(20);
+    let options = Options { lock_wait: wait, patience: wait, ..Options::default() };
+    let store = SqliteStore::open(&database, options).unwrap();
+    let opened = store.open("s", OpenMode::Either, SessionMeta::default()).await.unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["row_28_a_stopped_process_that_holds_the_lock_is_named", "--exact", "--nocapture"])
+        .env(LOCKED, &database)
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut child = Victim(child.unwrap());
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == "held"));
+    let process = child.0.id().to_string();
+    assert!(Command::new("kill").args(["-STOP", &process]).status().unwrap().success());
+    let stopped = || std::fs::read_to_string(format!("/proc/{process}/status")).unwrap().contains("(stopped)");
+    while !stopped() {
+        std::thread::sleep(wait);
+    }
+    let refused = store.commit(&opened.lease, opened.revision, commit(1)).await.unwrap_err().to_string();
+    let named = format!("is locked by another process ({process}, `");
+    assert!(refused.contains(&named) && refused.contains(", which is stopped): try again"), "{refused}");
+    // Reading needs no lock.
+    assert_eq!(store.sessions(Default::default(), 9).await.unwrap().len(), 1);
+    drop(child);
+    store.commit(&opened.lease, opened.revision, commit(1)).await.expect("whoever is dead holds nothing");
+}

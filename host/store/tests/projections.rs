@@ -1,0 +1,150 @@
+//! D6: indexes and lists that somebody has damaged are named, refused where they are not even whole, and made anew from the
+//! log.
+
+use agent_core::change::{Body, Change, NewMessage};
+use agent_core::message::{Part, Role};
+use agent_store::{
+    Commit, Comparison, Indexes, Memories, Memory, MemoryFilter, MemoryKind, OpenMode, Options, Projection,
+    Projections, SessionLog, SessionMeta, SqliteStore, Status, StoreError,
+};
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+
+fn unread(_: &[u8]) -> Option<Status> {
+    None
+}
+
+/// A file with three messages and two memories, all of them indexed.
+async fn filled(folder: &Path) -> PathBuf {
+    let path = std::fs::canonicalize(folder).unwrap().join("agent.db");
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    let lease = store.open("s/1", OpenMode::CreateNew, SessionMeta::default()).await.unwrap().lease;
+    let texts = ["a walrus", "an owl", "a bat"];
+    let messages = (1..).zip(texts).map(|(id, text)| NewMessage {
+        id,
+        turn: 1,
+        role: Role::User,
+        body: Body::Parts(vec![Part::Text(text.to_owned())]),
+        tokens: 3,
+    });
+    let change = Change { messages: messages.collect(), ..Change::default() };
+    store.commit(&lease, 0, Commit { change, ..Commit::default() }).await.unwrap();
+    for (id, text) in [("m1", "likes owls"), ("m2", "likes bats")] {
+        let memory = Memory {
+            user: "ann".into(),
+            kind: MemoryKind::Final,
+            session: "s/1".into(),
+            agent: "a".into(),
+            turn: 1,
+            text: text.into(),
+            written: None,
+        };
+        store.add(id, memory).await.unwrap();
+    }
+    assert_eq!(store.search_messages("walrus", 9).await.unwrap().len(), 1);
+    path
+}
+
+fn damage(path: &Path, sql: &str) {
+    Connection::open(path).unwrap().execute_batch(sql).unwrap();
+}
+
+async fn compared(path: &Path) -> Vec<Comparison> {
+    SqliteStore::open(path, Options::default()).unwrap().check_projections(unread).await.unwrap()
+}
+
+async fn rebuild(path: &Path) {
+    let options = Options { indexes: Indexes::ToBeRebuilt, ..Options::default() };
+    let store = SqliteStore::open(path, options).unwrap();
+    let made: Vec<_> = store.rebuild_projections(unread).await.unwrap().iter().map(|of| of.made_from).collect();
+    assert_eq!(made, [3, 2, 1]);
+}
+
+#[tokio::test]
+async fn d6_what_is_damaged_is_named_and_made_anew() {
+    let cases = [
+        ("DELETE FROM message_words WHERE rowid = 2", Projection::MessageWords, "message 2 of session s/1"),
+        (
+            "INSERT INTO message_words (rowid, text) VALUES (9, 'ghosts')",
+            Projection::MessageWords,
+            "words of row 9, which it should not have",
+        ),
+        (
+            "DELETE FROM message_words WHERE rowid = 1; INSERT INTO message_words (rowid, text) VALUES (1, 'walrus a')",
+            Projection::MessageWords,
+            "message 1 of session s/1",
+        ),
+        ("DELETE FROM memory_words WHERE rowid = 1", Projection::MemoryWords, "memory m1"),
+        ("UPDATE sessions SET last_message = 7, turns = 4", Projection::Sessions, "session s/1 says "),
+        (
+            "DELETE FROM message_words_progress; DELETE FROM message_words WHERE rowid = 3",
+            Projection::MessageWords,
+            "words of row 1, ",
+        ),
+    ];
+    for (sql, projection, expected) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let path = filled(folder.path()).await;
+        assert!(compared(&path).await.iter().all(|of| of.different == 0));
+        damage(&path, sql);
+        let found = compared(&path).await;
+        for of in &found {
+            let is_named = of.examples.iter().any(|example| example.contains(expected));
+            // The turns of a session whose snapshot nobody reads stay as they are.
+            assert_eq!(of.projection == projection, of.different > 0 && is_named, "{sql}: {found:?}");
+        }
+        rebuild(&path).await;
+        let again = compared(&path).await;
+        assert!(again.iter().all(|of| of.different == 0), "{sql}: {again:?}");
+        let store = SqliteStore::open(&path, Options::default()).unwrap();
+        for words in ["walrus", "owl", "bat"] {
+            assert_eq!(store.search_messages(words, 9).await.unwrap().len(), 1, "{sql}: {words}");
+        }
+        assert_eq!(store.search_messages("ghosts", 9).await.unwrap().len(), 0, "{sql}");
+        assert_eq!(store.search(&MemoryFilter::of_user("ann"), "owls", 9).await.unwrap().len(), 1, "{sql}");
+        assert_eq!(store.integrity_check().await, Ok(()), "{sql}");
+    }
+}
+
+/// Limit 28: an index that is not whole is told apart from a log that is not, and the log is not given up for it.
+#[tokio::test]
+async fn d6_an_index_that_is_not_whole_is_refused_and_made_anew() {
+    for sql in ["DELETE FROM message_words_data", "DELETE FROM memory_words_data"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = filled(folder.path()).await;
+        damage(&path, sql);
+        let error = SqliteStore::open(&path, Options::default()).err().unwrap_or_else(|| panic!("{sql}: not refused"));
+        assert!(matches!(&error, StoreError::DamagedIndex { path: named, .. } if *named == path), "{sql}: {error:?}");
+        assert!(error.to_string().contains("`agent-host store rebuild`"), "{error}");
+        let options = Options { indexes: Indexes::ToBeRebuilt, ..Options::default() };
+        let store = SqliteStore::open(&path, options).unwrap();
+        let found = store.check_projections(unread).await.unwrap();
+        let told: Vec<_> = found.iter().filter(|of| of.different > 0).flat_map(|of| &of.examples).collect();
+        assert!(told.iter().any(|example| example.contains("the index cannot be read")), "{sql}: {found:?}");
+        drop(store);
+        rebuild(&path).await;
+        let again = compared(&path).await;
+        assert!(again.iter().all(|of| of.different == 0), "{sql}: {again:?}");
+    }
+}
+
+/// What is made anew is defined as it was.
+#[tokio::test]
+async fn d6_an_index_that_is_made_anew_has_the_same_definition() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(folder.path()).await;
+    let definitions = || {
+        let connection = Connection::open(&path).unwrap();
+        let sql = "SELECT sql FROM sqlite_schema WHERE name IN ('message_words', 'memory_words') ORDER BY name";
+        let mut statement = connection.prepare(sql).unwrap();
+        let found: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+        found
+            .iter()
+            .map(|sql| sql.split_whitespace().collect::<Vec<_>>().join(" ").replace("( ", "(").replace(" )", ")"))
+            .collect::<Vec<_>>()
+    };
+    let before = definitions();
+    assert_eq!(before.len(), 2);
+    rebuild(&path).await;
+    assert_eq!(definitions(), before);
+}
