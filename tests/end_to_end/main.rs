@@ -13,6 +13,7 @@ mod claims;
 mod compiling;
 mod configuration;
 mod contract;
+mod contract_pages;
 mod costs;
 mod crash;
 mod denials;

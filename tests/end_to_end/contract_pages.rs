@@ -1,0 +1,247 @@
+//! `host/docs/spec.md` and `host/docs/threats.md` against the tests: every line that a test names is on a page, and every test that a
+//! page names exists. Run with `UPDATE_CONTRACT_PAGES=1` to write the lists of tests again.
+
+use crate::support::repository;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+const PAGES: [&str; 2] = ["host/docs/spec.md", "host/docs/threats.md"];
+
+/// How a page begins the list of tests of a line.
+const TESTS: &str = "  - Tests: ";
+
+/// The number of tests that a page lists for a line at most.
+const LISTED: usize = 4;
+
+/// A test function, with the lines of the contract that its name or its comment gives.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Test {
+    file: String,
+    name: String,
+    proves: BTreeSet<String>,
+}
+
+#[test]
+fn every_line_that_a_test_names_is_on_a_page() {
+    let defined = defined_lines();
+    assert_eq!(defined.iter().filter(|line| line.starts_with("row ")).count(), 56);
+    let mut unknown = Vec::new();
+    for (file, text) in sources() {
+        let comments = text.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
+        let mut named: BTreeSet<String> = comments.flat_map(lines_named_in).collect();
+        named.extend(tests_in(&file, &text).into_iter().flat_map(|test| test.proves));
+        unknown.extend(named.difference(&defined).map(|line| format!("{file}: {line}")));
+    }
+    assert!(unknown.is_empty(), "neither page has these lines of the contract: {unknown:#?}");
+}
+
+#[test]
+fn every_test_that_a_page_names_exists() {
+    let sources = sources();
+    let tests: Vec<Test> = sources.iter().flat_map(|(file, text)| tests_in(file, text)).collect();
+    if std::env::var_os("UPDATE_CONTRACT_PAGES").is_some() {
+        PAGES.iter().for_each(|page| write_lists(&repository().join(page), &tests));
+    }
+    let existing: BTreeSet<(&str, &str)> = tests.iter().map(|test| (test.file.as_str(), test.name.as_str())).collect();
+    for page in PAGES {
+        let listed = listed_tests(&read(&repository().join(page)));
+        assert!(listed.len() > 50, "{page} lists {} tests", listed.len());
+        for (file, name) in listed {
+            assert!(
+                existing.contains(&(file.as_str(), name.as_str())),
+                "{page} names the test `{name}` in `{file}`, which does not exist; UPDATE_CONTRACT_PAGES=1 writes the lists again"
+            );
+        }
+    }
+}
+
+#[test]
+fn ranges_and_names_of_lines_are_understood() {
+    let named = |text: &str| lines_named_in(text).into_iter().collect::<Vec<_>>();
+    assert_eq!(named("L10, S1–S3: a call"), ["L10", "S1", "S2", "S3"]);
+    assert_eq!(named("(rows 3 to 5, 8 and 9)."), ["row 3", "row 4", "row 5", "row 8", "row 9"]);
+    assert_eq!(named("rows_3_4_and_6_space"), ["row 3", "row 4", "row 6"]);
+    assert_eq!(named("Row 10: 100 calls"), ["row 10"]);
+    assert_eq!(named("P256, a row of 3, rows"), [""; 0]);
+}
+
+/// The lines that the pages define: `L1` … and `row 1` ….
+fn defined_lines() -> BTreeSet<String> {
+    let mut lines = BTreeSet::new();
+    for page in PAGES {
+        for line in read(&repository().join(page)).lines().filter_map(defined_by) {
+            assert!(lines.insert(line.clone()), "{page} has {line} twice");
+        }
+    }
+    lines
+}
+
+/// The contract line that a line of a page begins: `- **L1** …` or `- **Row 1** …`.
+fn defined_by(line: &str) -> Option<String> {
+    let name = line.strip_prefix("- **")?.split_once("**")?.0;
+    lines_named_in(name).pop_first()
+}
+
+/// The tests that a page lists, with their files.
+fn listed_tests(page: &str) -> Vec<(String, String)> {
+    let (mut listed, mut file) = (Vec::new(), "");
+    for list in page.lines().filter_map(|line| line.strip_prefix(TESTS)) {
+        for span in list.split('`').skip(1).step_by(2) {
+            if span.ends_with(".rs") {
+                file = span;
+            } else {
+                listed.push((file.to_owned(), span.to_owned()));
+            }
+        }
+    }
+    listed
+}
+
+/// Replaces the lists of tests of a page.
+fn write_lists(path: &Path, tests: &[Test]) {
+    let (mut page, mut current) = (String::new(), None);
+    for line in read(path).lines().filter(|line| !line.starts_with(TESTS)) {
+        // The list is the last item of a contract line, so it goes before whatever is not part of that line.
+        if !line.starts_with("  ") {
+            page += &current.take().map_or_else(String::new, |line: String| list_of(&line, tests));
+        }
+        current = defined_by(line).or(current);
+        page += line;
+        page.push('\n');
+    }
+    page += &current.map_or_else(String::new, |line| list_of(&line, tests));
+    std::fs::write(path, page).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
+
+/// The list of the tests that prove a line: first those that have it in their name, then those that prove few other lines, then
+/// end-to-end tests.
+fn list_of(line: &str, tests: &[Test]) -> String {
+    let mut proofs: Vec<&Test> = tests.iter().filter(|test| test.proves.contains(line)).collect();
+    let is_named = |test: &Test| lines_in_name(&test.name).contains(line);
+    proofs.sort_by_key(|test| {
+        (!is_named(test), test.proves.len(), !test.file.starts_with("tests/"), &test.file, &test.name)
+    });
+    let mut by_file: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for test in proofs.iter().take(LISTED) {
+        by_file.entry(&test.file).or_default().push(format!("`{}`", test.name));
+    }
+    let files: Vec<String> = by_file.iter().map(|(file, names)| format!("`{file}`: {}", names.join(", "))).collect();
+    let mut list = String::new();
+    if !files.is_empty() {
+        writeln!(list, "{TESTS}{}.", files.join("; ")).expect("a string takes everything");
+    }
+    list
+}
+
+/// The test functions of a file.
+fn tests_in(file: &str, text: &str) -> Vec<Test> {
+    let (mut tests, mut comment, mut is_test) = (Vec::new(), String::new(), false);
+    for line in text.lines().map(str::trim) {
+        if let Some(words) = line.strip_prefix("//") {
+            comment += words.trim_start_matches('/');
+        } else if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+            is_test = true;
+        } else if !line.starts_with("#[") && !line.is_empty() {
+            let name = line.split_once("fn ").and_then(|(_, rest)| rest.split(['(', '<']).next());
+            if let Some(name) = name.filter(|_| is_test) {
+                let mut proves = lines_named_in(&comment);
+                proves.extend(lines_in_name(name));
+                tests.push(Test { file: file.to_owned(), name: name.to_owned(), proves });
+            }
+            comment.clear();
+            is_test = false;
+        }
+    }
+    tests
+}
+
+/// The contract lines in the name of a function, where `l16_row_13_…` means `L16` and `row 13`.
+fn lines_in_name(name: &str) -> BTreeSet<String> {
+    let is_line = |word: &&str| spec_line(&word.to_uppercase()).is_some();
+    let lines = name.split('_').take_while(is_line).map(str::to_uppercase).collect::<Vec<_>>().join(" ");
+    lines_named_in(&format!("{lines} {name}"))
+}
+
+/// The contract lines that a text names: `L10`, `S1–S3`, `row 12`, `rows 3 to 6, 8 and 9`, `row_12_…`.
+fn lines_named_in(text: &str) -> BTreeSet<String> {
+    let words = words_of(text);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut lines = BTreeSet::new();
+    for (place, word) in words.iter().enumerate() {
+        if matches!(word.to_lowercase().as_str(), "row" | "rows") {
+            lines.extend(numbers(&words[place + 1..]).into_iter().map(|number| format!("row {number}")));
+        }
+        let Some((letter, number)) = spec_line(word) else { continue };
+        let end = match words[place + 1..] {
+            ["to", end, ..] => spec_line(end).filter(|(other, _)| *other == letter).map(|(_, end)| end),
+            _ => None,
+        };
+        lines.extend((number..=end.unwrap_or(number)).map(|number| format!("{letter}{number}")));
+    }
+    lines
+}
+
+/// Words and punctuation marks. Commas and underscores end a word; a dash is the word `to`.
+fn words_of(text: &str) -> Vec<String> {
+    let mut spaced = String::new();
+    for character in text.chars() {
+        match character {
+            '–' => spaced += " to ",
+            ',' | '_' => spaced.push(' '),
+            _ if character.is_ascii_alphanumeric() || character.is_whitespace() => spaced.push(character),
+            _ => spaced.extend([' ', character, ' ']),
+        }
+    }
+    spaced.split_whitespace().map(str::to_owned).collect()
+}
+
+/// `L10` as its letter and its number.
+fn spec_line(word: &str) -> Option<(char, u8)> {
+    let letter = word.chars().next().filter(|letter| "LPSMDIOF".contains(*letter))?;
+    let number = &word[1..];
+    (number.len() <= 2 && !number.starts_with('0')).then(|| number.parse().ok())?.map(|number| (letter, number))
+}
+
+/// The numbers at the beginning of a list such as `3 to 6, 8 and 9`.
+fn numbers(words: &[&str]) -> Vec<u8> {
+    let (mut numbers, mut is_range) = (Vec::new(), false);
+    for word in words {
+        match (*word, word.parse()) {
+            ("and", _) => {}
+            ("to", _) => is_range = true,
+            (_, Ok(number)) => {
+                let from = numbers.last().filter(|_| is_range).map_or(number, |last: &u8| last + 1);
+                numbers.extend(from..=number);
+                is_range = false;
+            }
+            (_, Err(_)) => break,
+        }
+    }
+    numbers
+}
+
+/// Every Rust file that may hold tests, with its path from the top of the repository.
+fn sources() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> = ["host", "tests", "sdk", "plugins"].map(|folder| repository().join(folder)).into();
+    while let Some(folder) = folders.pop() {
+        let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        for entry in entries {
+            let path = entry.expect("an entry of a folder that was opened").path();
+            let is_output = path.file_name().is_some_and(|name| name == "target" || name == "node_modules");
+            if path.is_dir() && !path.is_symlink() && !is_output {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(repository()).expect("a path in the repository");
+                found.push((name.to_string_lossy().into_owned(), read(&path)));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
