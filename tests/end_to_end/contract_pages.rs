@@ -134,11 +134,13 @@ fn list_of(line: &str, tests: &[Test]) -> String {
     list
 }
 
-/// The test functions of a file.
+/// The test functions of a file. A test that names no line itself proves those that the `//!` comment of its file names.
 fn tests_in(file: &str, text: &str) -> Vec<Test> {
+    let module: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).collect();
+    let module = lines_named_in(&module.join(" "));
     let (mut tests, mut comment, mut is_test) = (Vec::new(), String::new(), false);
     for line in text.lines().map(str::trim) {
-        if let Some(words) = line.strip_prefix("//") {
+        if let Some(words) = line.strip_prefix("//").filter(|words| !words.starts_with('!')) {
             comment += words.trim_start_matches('/');
         } else if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
             is_test = true;
@@ -147,6 +149,9 @@ fn tests_in(file: &str, text: &str) -> Vec<Test> {
             if let Some(name) = name.filter(|_| is_test) {
                 let mut proves = lines_named_in(&comment);
                 proves.extend(lines_in_name(name));
+                if proves.is_empty() {
+                    proves.clone_from(&module);
+                }
                 tests.push(Test { file: file.to_owned(), name: name.to_owned(), proves });
             }
             comment.clear();
