@@ -87,7 +87,7 @@ fn the_plugins_own_scenarios_pass() {
 /// S4: the first example of the page is the plugin's own scenario, and the second runs.
 #[test]
 fn the_pages_examples_are_played() {
-    let page = std::fs::read_to_string(repository().join("host/docs/scenarios.md")).unwrap();
+    let page = std::fs::read_to_string(repository().join("host/docs/guide/scenarios.md")).unwrap();
     let examples: Vec<&str> = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert_eq!(examples.len(), 2);
     let folder = Folder::with(&[("first", &(of("text") + examples[0])), ("second", &(of("calc") + examples[1]))]);

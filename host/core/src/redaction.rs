@@ -1,5 +1,5 @@
 //! Keeps secrets out of texts, also where somebody who was given one sends it back (limits and threats, rows 16 and 41). It finds a
-//! secret as it is, and in the usual encodings; `host/docs/secrets.md` says what it cannot find.
+//! secret as it is, and in the usual encodings; `host/docs/guide/secrets.md` says what it cannot find.
 
 mod automaton;
 mod escapes;

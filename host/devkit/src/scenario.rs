@@ -1,5 +1,5 @@
 //! Scenarios: what is said to an agent and what must come of it, played with real components, the real loop and a real
-//! store, without network and key (S4). `host/docs/scenarios.md` is the form of the file.
+//! store, without network and key (S4). `host/docs/guide/scenarios.md` is the form of the file.
 
 mod answers;
 mod attached;

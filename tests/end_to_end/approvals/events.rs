@@ -1,4 +1,4 @@
-//! Events from and to an agent as `host/docs/events.md` says: the input, an approval request with its answer, and how the
+//! Events from and to an agent as `host/docs/guide/events.md` says: the input, an approval request with its answer, and how the
 //! turn ended (I6, L17; rows 19, 20 and 29).
 
 use super::command_line::{Desk, paying};

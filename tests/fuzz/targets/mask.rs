@@ -1,4 +1,4 @@
-//! Hides a secret in a text, in one of the encodings that `host/docs/secrets.md` promises to find, and cuts the text into pieces.
+//! Hides a secret in a text, in one of the encodings that `host/docs/guide/secrets.md` promises to find, and cuts the text into pieces.
 
 #![no_main]
 

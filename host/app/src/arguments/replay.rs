@@ -12,7 +12,7 @@ A call runs again with its recorded arguments and the recorded answers of the ho
 values, files, the model's words, time and random numbers. What is not recorded, such as other
 files, variables and configuration values, is granted, or denied and reported.
 Nothing is written: what a call changes it changes in a temporary folder, and that is compared.
-More in host/docs/scenarios.md.
+More in host/docs/guide/scenarios.md.
 Exit codes: 0 nothing differs, 1 something does, 2 nothing could be done again, or not all.";
 
 /// Which session is done again, and with what.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Exit codes of `test`, below its help.
 const CODES: &str = "\
-A scenario is a file NAME.scenario.toml: host/docs/scenarios.md explains every key.
+A scenario is a file NAME.scenario.toml: host/docs/guide/scenarios.md explains every key.
 Exit codes: 0 all passed, 1 some did not, 2 nothing could be played.";
 
 /// Which scenarios are played, and what comes of that.

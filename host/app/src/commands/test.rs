@@ -131,7 +131,7 @@ fn found(arguments: &TestArguments) -> Result<Vec<Discovered>, Failure> {
         return Err(Failure::refused(format!("`{what}` is no scenario: the name of one ends in {SUFFIX}")));
     }
     if all.is_empty() {
-        let (what, advice) = (at.display(), "host/docs/scenarios.md shows how one is written");
+        let (what, advice) = (at.display(), "host/docs/guide/scenarios.md shows how one is written");
         return Err(Failure::refused(format!("there is no scenario (*{SUFFIX}) in `{what}` or below; {advice}")));
     }
     let Some(filter) = &arguments.filter else { return Ok(all) };

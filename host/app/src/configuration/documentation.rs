@@ -1,5 +1,5 @@
 //! The list of keys in words: for the commented file, for the schema's descriptions, and as the tables of
-//! `host/docs/agent-toml.md`.
+//! `host/docs/guide/agent-toml.md`.
 
 use super::form::Form;
 use super::keys::{Default, Key, Value};

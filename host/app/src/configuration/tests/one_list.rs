@@ -106,10 +106,10 @@ fn defaults_are_told_as_they_are() {
     assert_eq!(told, BTreeMap::from(expected));
 }
 
-/// `host/docs/agent-toml.md` has the tables that the list of keys makes.
+/// `host/docs/guide/agent-toml.md` has the tables that the list of keys makes.
 #[test]
 fn the_documentation_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/agent-toml.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/agent-toml.md");
     let page = std::fs::read_to_string(path).expect("the page is there");
     let (begin, end) = ("<!-- keys: made from host/app/src/configuration/keys.rs -->\n", "\n<!-- end of keys -->");
     let written = page.split(begin).nth(1).and_then(|rest| rest.split(end).next()).expect("the page has its markers");
