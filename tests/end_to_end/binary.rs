@@ -119,7 +119,7 @@ fn house(plugins: &[&str]) -> TempDir {
     directory
 }
 
-/// P6: README's agent.toml and the command line grant the same; a denial names both.
+/// P6: the agent.toml of the guide and the command line grant the same; a denial names both.
 #[test]
 fn grants_on_the_command_line_and_in_the_file() {
     let person = Person::new();
@@ -130,9 +130,8 @@ fn grants_on_the_command_line_and_in_the_file() {
     assert!(answer.contains("--grant text:read=") && answer.contains("[plugins.text.grants]"), "{answer}");
     let granted = person.run(house.path(), &["--plugins", "plugins", "--grant", "text:read=.", prompt]);
     assert!(printed(&granted).0.contains("2 lines"), "{granted:?}");
-    let page = readme();
-    let section = page.split("\n## Grants").nth(1).unwrap();
-    std::fs::write(house.path().join("agent.toml"), &blocks(section, "toml")[0]).unwrap();
+    let page = std::fs::read_to_string(repository().join("host/docs/guide/grants.md")).unwrap();
+    std::fs::write(house.path().join("agent.toml"), &blocks(&page, "toml")[0]).unwrap();
     let output = person.run(house.path(), &["--agent", "agent.toml", "files.read {\"path\": \"note.txt\"}"]);
     let (answer, progress) = printed(&output);
     assert!(answer.contains("two words"), "{answer}{progress}");

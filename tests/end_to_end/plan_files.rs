@@ -22,17 +22,17 @@ fn answer(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// L20, L24, L25: README's examples.
+/// L20, L24, L25: the examples of the guide.
 #[test]
 fn the_examples_run_as_they_are_written() {
-    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let page = std::fs::read_to_string(repository().join("host/docs/guide/models.md")).unwrap();
     let cases = [
         ("text-dialect.toml", "How many berths has the harbour?", "It has four berths."),
         ("prefilter.toml", "Read the file harbour.md", "The eastern berth is closed in winter."),
         ("planner.toml", "Is the harbour open?", "It is open; only the eastern berth is closed in winter."),
     ];
     for (agent, prompt, expected) in cases {
-        assert!(readme.contains(&format!("agent-host --agent tests/agents/{agent} \"{prompt}\"")), "{agent}");
+        assert!(page.contains(&format!("agent-host --agent tests/agents/{agent} \"{prompt}\"")), "{agent}");
         let data = tempfile::tempdir().unwrap();
         assert_eq!(answer(&run(agent, data.path(), &[prompt], None)), expected);
     }

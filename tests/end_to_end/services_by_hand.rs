@@ -283,13 +283,12 @@ fn d3_killed_around_a_request_and_its_answer() {
     }
 }
 
-/// README's service is configured, asked and answered as README says.
+/// I6: the service of the guide is configured, asked and answered as the page says.
 #[test]
-fn readmes_service() {
-    let page = std::fs::read_to_string(crate::support::repository().join("README.md")).unwrap();
-    let section = page.split("\n## Services").nth(1).unwrap().split("\n## ").next().unwrap();
+fn the_guides_service() {
+    let page = std::fs::read_to_string(crate::support::repository().join("host/docs/guide/services.md")).unwrap();
     let block = |language: &str| {
-        let block = section.split(&format!("```{language}\n")).nth(1).unwrap();
+        let block = page.split(&format!("```{language}\n")).nth(1).unwrap();
         block.split("\n```").next().unwrap().to_owned()
     };
     let place = Place::new();
