@@ -31,6 +31,7 @@ mod host_model;
 mod keeping;
 #[cfg(unix)]
 mod killed_decisions;
+mod import_cycles;
 mod kit;
 mod large_sessions;
 #[path = "../long_work/work.rs"]
